@@ -1,0 +1,127 @@
+//! How the load thread tells the caller of [`run`](crate::run) what its observer is to hear.
+//!
+//! ```text
+//!   caller's thread                      load thread
+//!   ───────────────                      ───────────
+//!   waits for announcements  ◀─progress─ (never waits)
+//!   observer.progress()
+//!                            ◀──opened── the window's edge: waits
+//!   observer.window_opened()
+//!   acknowledges             ──────────▶ takes the time, and the load goes on
+//! ```
+//!
+//! The observer is the caller's, may borrow from it and need not be `Send`: so it stays on the caller's
+//! thread, and the load stands still while it reads the server's counters at an edge.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::Observer;
+use crate::recorder::{Bell, Moment};
+
+/// How soon an interruption is passed on.
+const ATTENTION: Duration = Duration::from_millis(50);
+
+enum Announcement {
+    Opened,
+    Closed,
+    Progress { requests: u64, elapsed: Duration },
+}
+
+/// The load thread's end.
+pub(crate) struct Announcer {
+    announcements: SyncSender<Announcement>,
+    stop: Arc<AtomicBool>,
+}
+
+/// The load thread's end for the window's edges.
+pub(crate) struct EdgeAnnouncer {
+    announcements: SyncSender<Announcement>,
+    acknowledged: Receiver<()>,
+}
+
+/// The caller's end.
+pub(crate) struct Announcements {
+    announcements: Receiver<Announcement>,
+    acknowledge: SyncSender<()>,
+    stop: Arc<AtomicBool>,
+}
+
+pub(crate) fn announcements() -> (Announcer, EdgeAnnouncer, Announcements) {
+    let (announce, announcements) = sync_channel(1);
+    let (acknowledge, acknowledged) = sync_channel(1);
+    let stop = Arc::new(AtomicBool::new(false));
+    (
+        Announcer { announcements: announce.clone(), stop: stop.clone() },
+        EdgeAnnouncer { announcements: announce, acknowledged },
+        Announcements { announcements, acknowledge, stop },
+    )
+}
+
+impl Announcer {
+    /// Tells how far the load is; false when the load is to stop.
+    pub(crate) fn progress(&self, requests: u64, elapsed: Duration) -> bool {
+        // A caller that is still busy with the last announcement misses this one.
+        let told = self.announcements.try_send(Announcement::Progress { requests, elapsed });
+        !matches!(told, Err(TrySendError::Disconnected(_))) && !self.stop.load(Ordering::Relaxed)
+    }
+}
+
+impl EdgeAnnouncer {
+    fn announce(&self, announcement: Announcement) {
+        // Without a caller there is nobody to wait for, and the next progress stops the load.
+        if self.announcements.send(announcement).is_ok() {
+            let _ = self.acknowledged.recv();
+        }
+    }
+}
+
+impl Bell for EdgeAnnouncer {
+    fn opened(&mut self) -> Moment {
+        self.announce(Announcement::Opened);
+        moment()
+    }
+
+    fn closed(&mut self) -> Moment {
+        let closed = moment();
+        self.announce(Announcement::Closed);
+        closed
+    }
+}
+
+impl Announcements {
+    /// Passes on what the load thread announces, until it ends.
+    pub(crate) fn relay(self, observer: &mut dyn Observer, interrupted: &AtomicBool) {
+        loop {
+            match self.announcements.recv_timeout(ATTENTION) {
+                Ok(Announcement::Opened) => {
+                    observer.window_opened();
+                    let _ = self.acknowledge.send(());
+                }
+                Ok(Announcement::Closed) => {
+                    observer.window_closed();
+                    let _ = self.acknowledge.send(());
+                }
+                Ok(Announcement::Progress { requests, elapsed }) => {
+                    observer.progress(requests, elapsed);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            if interrupted.load(Ordering::Relaxed) {
+                self.stop.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// Now, and the CPU time of the calling thread.
+fn moment() -> Moment {
+    let cpu = clock_gettime(ClockId::ThreadCPUTime);
+    let cpu = Duration::new(cpu.tv_sec.unsigned_abs(), cpu.tv_nsec.unsigned_abs() as u32);
+    Moment { instant: Instant::now(), cpu }
+}

@@ -1,0 +1,56 @@
+//! The client of `echo`, and of any service that answers fixed bytes with fixed bytes.
+
+use std::sync::Arc;
+
+use duality_runtime::net::TcpStream;
+
+use super::{Client, Reply, read_more};
+use crate::failure::Failure;
+
+/// A longer reply is compared in pieces of this size.
+const LONGEST_PIECE: usize = 64 * 1024;
+
+/// The client on one connection.
+pub(crate) struct Exchange {
+    request: Arc<[u8]>,
+    reply: Arc<[u8]>,
+    buffer: Box<[u8]>,
+}
+
+impl Exchange {
+    /// A client that sends `request` and takes nothing but `reply`, which is not empty, for an answer.
+    pub(crate) fn new(request: &[u8], reply: &[u8]) -> Self {
+        // One byte more than the reply, so that a byte too many is seen.
+        let size = (reply.len() + 1).min(LONGEST_PIECE);
+        Self { request: request.into(), reply: reply.into(), buffer: vec![0; size].into() }
+    }
+}
+
+impl Client for Exchange {
+    async fn exchange(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
+        stream.write_all(&self.request).await.map_err(|error| Failure::from_transfer(error, 0))?;
+        let mut received = 0;
+        while received < self.reply.len() {
+            let count = read_more(stream, &mut self.buffer, received as u64).await?;
+            let expected = &self.reply[received..];
+            if count > expected.len() {
+                return Err(Failure::WrongBytes("it is longer than what was expected"));
+            }
+            if self.buffer[..count] != expected[..count] {
+                return Err(Failure::WrongBytes("it is not what was expected"));
+            }
+            received += count;
+        }
+        Ok(Reply { bytes: received as u64, open: true })
+    }
+}
+
+impl Clone for Exchange {
+    fn clone(&self) -> Self {
+        Self {
+            request: self.request.clone(),
+            reply: self.reply.clone(),
+            buffer: vec![0; self.buffer.len()].into(),
+        }
+    }
+}

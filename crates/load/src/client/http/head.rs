@@ -1,0 +1,153 @@
+//! The head of an HTTP reply: its status, how its body is delimited, and what becomes of the connection.
+
+use crate::failure::Failure;
+
+/// More headers than this are a malformed reply.
+const MOST_HEADERS: usize = 64;
+
+/// What the client needs to know of a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    /// Bytes up to and with the empty line.
+    pub(super) length: usize,
+    pub(super) status: u16,
+    pub(super) framing: Framing,
+    /// The server closes the connection after this reply.
+    pub(super) closing: bool,
+}
+
+/// How the end of a body is known (RFC 9112, section 6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// `Content-Length`.
+    Length(u64),
+    /// `Transfer-Encoding: chunked`.
+    Chunked,
+    /// The end of the connection.
+    UntilEnd,
+}
+
+impl Head {
+    /// Reads the head at the beginning of `bytes`; `None` when more of it is to come.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Option<Head>, Failure> {
+        let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+        let mut reply = httparse::Response::new(&mut headers);
+        let length = match reply.parse(bytes) {
+            Ok(httparse::Status::Complete(length)) => length,
+            Ok(httparse::Status::Partial) => return Ok(None),
+            Err(httparse::Error::TooManyHeaders) => {
+                return Err(Failure::Malformed("more than 64 headers"));
+            }
+            Err(_) => return Err(Failure::Malformed("the head is not HTTP/1")),
+        };
+        // A head that is complete has both.
+        let (status, minor) = (reply.code.unwrap_or_default(), reply.version.unwrap_or_default());
+        let mut content_length = None;
+        let mut chunked = false;
+        // HTTP/1.0 closes unless told otherwise, HTTP/1.1 the reverse.
+        let mut closing = minor == 0;
+        for header in reply.headers.iter() {
+            if header.name.eq_ignore_ascii_case("content-length") {
+                let value = decimal(header.value)
+                    .ok_or(Failure::Malformed("Content-Length is no number"))?;
+                if content_length.replace(value).is_some_and(|earlier| earlier != value) {
+                    return Err(Failure::Malformed("two different Content-Lengths"));
+                }
+            } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
+                if !header.value.eq_ignore_ascii_case(b"chunked") {
+                    return Err(Failure::Malformed("a Transfer-Encoding other than chunked"));
+                }
+                chunked = true;
+            } else if header.name.eq_ignore_ascii_case("connection") {
+                for option in header.value.split(|byte| *byte == b',') {
+                    if option.trim_ascii().eq_ignore_ascii_case(b"close") {
+                        closing = true;
+                    } else if option.trim_ascii().eq_ignore_ascii_case(b"keep-alive") {
+                        closing = false;
+                    }
+                }
+            }
+        }
+        let framing = match (chunked, content_length) {
+            (true, Some(_)) => {
+                return Err(Failure::Malformed("both Content-Length and Transfer-Encoding"));
+            }
+            (true, None) => Framing::Chunked,
+            (false, Some(length)) => Framing::Length(length),
+            (false, None) => Framing::UntilEnd,
+        };
+        closing |= framing == Framing::UntilEnd;
+        Ok(Some(Head { length, status, framing, closing }))
+    }
+}
+
+/// The value of a string of digits, and of nothing else: `u64::from_str` would take a sign.
+fn decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    str::from_utf8(digits).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Head {
+        Head::parse(text.as_bytes()).unwrap().expect("the head is complete")
+    }
+
+    #[test]
+    fn the_length_of_the_body_is_read() {
+        let text = "HTTP/1.1 200 OK\r\ncontent-LENGTH: 12\r\n\r\nbody";
+        let expected = Head {
+            length: text.len() - 4,
+            status: 200,
+            framing: Framing::Length(12),
+            closing: false,
+        };
+        assert_eq!(parse(text), expected);
+    }
+
+    #[test]
+    fn every_prefix_is_incomplete() {
+        let text = "HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n";
+        for length in 0..text.len() {
+            assert_eq!(Head::parse(&text.as_bytes()[..length]).unwrap(), None, "{length}");
+        }
+    }
+
+    #[test]
+    fn who_closes_is_read() {
+        for (text, closing) in [
+            ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", false),
+            ("HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n", true),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: Close\r\n\r\n", true),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: x , close\r\n\r\n", true),
+            ("HTTP/1.0 200 OK\r\nContent-Length: 0\r\nConnection: Keep-Alive\r\n\r\n", false),
+            ("HTTP/1.1 200 OK\r\n\r\n", true),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", false),
+        ] {
+            assert_eq!(parse(text).closing, closing, "{text}");
+        }
+    }
+
+    #[test]
+    fn ambiguous_framing_is_malformed() {
+        for headers in [
+            "Content-Length: 1\r\nContent-Length: 2",
+            "Content-Length: 1\r\nTransfer-Encoding: chunked",
+            "Content-Length: +1",
+            "Content-Length: ",
+            "Content-Length: 99999999999999999999",
+            "Transfer-Encoding: gzip, chunked",
+        ] {
+            let text = format!("HTTP/1.1 200 OK\r\n{headers}\r\n\r\n");
+            assert!(
+                matches!(Head::parse(text.as_bytes()), Err(Failure::Malformed(_))),
+                "{headers}"
+            );
+        }
+        assert!(matches!(Head::parse(b"SSH-2.0-OpenSSH\r\n"), Err(Failure::Malformed(_))));
+    }
+}

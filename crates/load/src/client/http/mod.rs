@@ -1,0 +1,264 @@
+//! The client of `http`: GET one path, and compare the reply with the first one.
+//!
+//! ```text
+//!   write the request ─▶ read ─▶ head as it was last time, whole reply here? ──yes─▶ compare the body
+//!                         ▲                 │ no
+//!                         │                 ▼
+//!                         └──more──── parse the head, check the status,
+//!                                     take the body out of its framing and compare it as it arrives
+//! ```
+//!
+//! A reply whose head is byte for byte the last one that was checked needs no second check, and that
+//! is the steady path: one write, one read, two comparisons. `Date` changes once a second, and then
+//! the head is parsed once again.
+
+mod body;
+mod head;
+
+use std::sync::Arc;
+
+use duality_runtime::net::TcpStream;
+
+use self::body::Body;
+use self::head::{Framing, Head};
+use super::{Client, Reply, expect_end, read_more};
+use crate::failure::Failure;
+use crate::target::HttpTarget;
+
+/// Bounds of the read buffer of a connection: a head must fit into it, a body need not.
+const BUFFER_SIZES: std::ops::RangeInclusive<usize> = 4 * 1024..=64 * 1024;
+
+/// A longer body is not learnt from a probe.
+const LONGEST_BODY: usize = 1 << 30;
+
+/// The client of `http` on one connection.
+pub(crate) struct Http {
+    request: Arc<[u8]>,
+    /// The only correct body: that of the reply from which it was learnt.
+    reference: Arc<[u8]>,
+    buffer: Box<[u8]>,
+    known: KnownReply,
+}
+
+/// The last reply that was checked in full and was in the buffer as a whole.
+#[derive(Default)]
+struct KnownReply {
+    head: Vec<u8>,
+    /// Bytes of head and body; `None` when no reply is known.
+    length: Option<usize>,
+    closing: bool,
+}
+
+impl Http {
+    /// A client that does not know the correct body yet; see [`learn`](Client::learn).
+    pub(crate) fn new(target: &HttpTarget, keep_alive: bool) -> Self {
+        Self {
+            request: request(target, keep_alive),
+            reference: Arc::default(),
+            buffer: vec![0; *BUFFER_SIZES.end()].into(),
+            known: KnownReply::default(),
+        }
+    }
+
+    async fn send(&self, stream: &mut TcpStream) -> Result<(), Failure> {
+        stream.write_all(&self.request).await.map_err(|error| Failure::from_transfer(error, 0))
+    }
+
+    /// Reads a reply of which the first `filled` bytes are in the buffer, and gives `sink` its body.
+    async fn read_reply(
+        &mut self,
+        stream: &mut TcpStream,
+        mut filled: usize,
+        mut sink: impl FnMut(&[u8]) -> Result<(), Failure> + Send,
+    ) -> Result<Reply, Failure> {
+        let head = loop {
+            if let Some(head) = Head::parse(&self.buffer[..filled])? {
+                break head;
+            }
+            if filled == self.buffer.len() {
+                return Err(Failure::Malformed("the head is longer than the client's buffer"));
+            }
+            filled += read_more(stream, &mut self.buffer[filled..], filled as u64).await?;
+        };
+        if head.status != 200 {
+            return Err(Failure::WrongStatus(head.status));
+        }
+        self.known.learn(&head, &self.buffer[..filled]);
+        let mut received = filled as u64;
+        let mut body = Body::new(head.framing);
+        let mut piece = head.length..filled;
+        loop {
+            let taken = body.take(&self.buffer[piece.clone()], &mut sink)?;
+            if taken < piece.len() {
+                return Err(Failure::Malformed("bytes after the end of the reply"));
+            }
+            if body.is_complete() {
+                break;
+            }
+            match read_more(stream, &mut self.buffer, received).await {
+                Ok(count) => {
+                    received += count as u64;
+                    piece = 0..count;
+                }
+                Err(Failure::ClosedEarly { .. }) if body.may_end() => {
+                    return Ok(Reply { bytes: received, open: false });
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        finish(stream, head.closing, received).await
+    }
+}
+
+impl Client for Http {
+    async fn learn(&mut self, stream: &mut TcpStream) -> Result<(), Failure> {
+        let mut body = Vec::new();
+        let collect = |data: &[u8]| {
+            if body.len() + data.len() > LONGEST_BODY {
+                return Err(Failure::Malformed("the body is longer than 1 GiB"));
+            }
+            body.extend_from_slice(data);
+            Ok(())
+        };
+        self.send(stream).await?;
+        let reply = self.read_reply(stream, 0, collect).await?;
+        self.reference = body.into();
+        // Room for the whole reply, a longer head, and a byte too many to be seen at once.
+        let fitting = usize::try_from(reply.bytes).unwrap_or(usize::MAX).saturating_add(1024);
+        self.buffer = vec![0; fitting.clamp(*BUFFER_SIZES.start(), *BUFFER_SIZES.end())].into();
+        Ok(())
+    }
+
+    async fn exchange(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
+        self.send(stream).await?;
+        let filled = read_more(stream, &mut self.buffer, 0).await?;
+        if let Some(body) = self.known.body_of(&self.buffer[..filled]) {
+            if *body != *self.reference {
+                return Err(Failure::WrongBytes("the body is not the one of the first reply"));
+            }
+            return finish(stream, self.known.closing, filled as u64).await;
+        }
+        let reference = self.reference.clone();
+        let mut position = 0;
+        let compare = |data: &[u8]| {
+            let end = position + data.len();
+            if reference.get(position..end) != Some(data) {
+                return Err(Failure::WrongBytes("the body is not the one of the first reply"));
+            }
+            position = end;
+            Ok(())
+        };
+        let checked = self.read_reply(stream, filled, compare).await;
+        let whole = position == reference.len();
+        match checked {
+            Ok(_) if !whole => {
+                Err(Failure::WrongBytes("the body is shorter than the one of the first reply"))
+            }
+            other => other,
+        }
+        .inspect_err(|_| self.known = KnownReply::default())
+    }
+}
+
+impl Clone for Http {
+    fn clone(&self) -> Self {
+        Self {
+            request: self.request.clone(),
+            reference: self.reference.clone(),
+            buffer: vec![0; self.buffer.len()].into(),
+            known: KnownReply::default(),
+        }
+    }
+}
+
+impl KnownReply {
+    /// Remembers a reply that begins `bytes`, if the whole of it could be there at once.
+    fn learn(&mut self, head: &Head, bytes: &[u8]) {
+        self.length = None;
+        if let Framing::Length(body) = head.framing
+            && let Ok(body) = usize::try_from(body)
+        {
+            self.head.clear();
+            self.head.extend_from_slice(&bytes[..head.length]);
+            self.length = head.length.checked_add(body);
+            self.closing = head.closing;
+        }
+    }
+
+    /// The body of a reply with the same head, if `bytes` are the whole of it.
+    fn body_of<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        if self.length != Some(bytes.len()) {
+            return None;
+        }
+        bytes.strip_prefix(&*self.head)
+    }
+}
+
+/// Ends a reply that was correct: where the server closes the connection, that is its end.
+async fn finish(stream: &mut TcpStream, closing: bool, received: u64) -> Result<Reply, Failure> {
+    if closing {
+        expect_end(stream).await?;
+    }
+    Ok(Reply { bytes: received, open: !closing })
+}
+
+fn request(target: &HttpTarget, keep_alive: bool) -> Arc<[u8]> {
+    let HttpTarget { host, path, .. } = target;
+    let connection = if keep_alive { "" } else { "Connection: close\r\n" };
+    let text = format!(
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: duality-load\r\n{connection}\r\n"
+    );
+    text.into_bytes().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody";
+
+    fn known() -> KnownReply {
+        let mut known = KnownReply::default();
+        known.learn(&Head::parse(REPLY).unwrap().unwrap(), REPLY);
+        known
+    }
+
+    #[test]
+    fn the_same_head_gives_the_body() {
+        assert_eq!(known().body_of(REPLY), Some(&b"body"[..]));
+    }
+
+    #[test]
+    fn any_other_head_or_length_is_unknown() {
+        for (index, _) in REPLY.iter().enumerate().take(REPLY.len() - 4) {
+            let mut other = REPLY.to_vec();
+            other[index] ^= 1;
+            assert_eq!(known().body_of(&other), None, "{index}");
+        }
+        assert_eq!(known().body_of(&REPLY[..REPLY.len() - 1]), None);
+        assert_eq!(known().body_of(&[REPLY, b"x"].concat()), None);
+        assert_eq!(known().body_of(b""), None);
+        assert_eq!(KnownReply::default().body_of(b""), None);
+    }
+
+    #[test]
+    fn a_reply_without_a_length_is_not_remembered() {
+        let mut known = known();
+        let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        known.learn(&Head::parse(chunked).unwrap().unwrap(), chunked);
+        assert_eq!(known.body_of(REPLY), None);
+    }
+
+    #[test]
+    fn the_request_says_when_it_is_the_last() {
+        let target = HttpTarget {
+            address: "127.0.0.1:80".parse().unwrap(),
+            host: "127.0.0.1".to_owned(),
+            path: "/x?y".to_owned(),
+        };
+        let text = |keep_alive| String::from_utf8(request(&target, keep_alive).to_vec()).unwrap();
+        assert!(text(true).starts_with("GET /x?y HTTP/1.1\r\nHost: 127.0.0.1\r\n"));
+        assert!(text(true).ends_with("\r\n\r\n") && !text(true).contains("Connection"));
+        assert!(text(false).ends_with("Connection: close\r\n\r\n"));
+    }
+}

@@ -1,0 +1,72 @@
+//! Clients, one for each service: how one request is made on a connection, and its reply checked.
+//!
+//! A new client is a file here, a variant of [`Target`](crate::Target), and its line in `engine.rs`.
+//! A client opens no connection and counts nothing: that is the pattern's part.
+
+pub(crate) mod exchange;
+pub(crate) mod http;
+pub(crate) mod time;
+
+use std::future::Future;
+
+use duality_runtime::net::TcpStream;
+
+use crate::failure::Failure;
+
+/// The client of one service on one connection. A clone is for another connection; a client is kept
+/// when its connection is replaced.
+pub(crate) trait Client: Clone + Send + 'static {
+    /// Makes the first request of a load: it shows whether there is a server, and a client may learn
+    /// from the reply what the others must be.
+    fn learn(
+        &mut self,
+        stream: &mut TcpStream,
+    ) -> impl Future<Output = Result<(), Failure>> + Send {
+        async { self.exchange(stream).await.map(|_| ()) }
+    }
+
+    /// Makes one request on `stream`, reads the reply to its last byte, and checks it.
+    ///
+    /// Where the end of the connection is part of the reply, it is waited for.
+    fn exchange(
+        &mut self,
+        stream: &mut TcpStream,
+    ) -> impl Future<Output = Result<Reply, Failure>> + Send;
+}
+
+/// A correct reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reply {
+    /// How long it was, with its head.
+    pub(crate) bytes: u64,
+    /// Whether the connection can carry another request.
+    pub(crate) open: bool,
+}
+
+/// Reads more of a reply of which `received` bytes have come; that nothing comes any more is a failure.
+#[inline]
+async fn read_more(
+    stream: &mut TcpStream,
+    buffer: &mut [u8],
+    received: u64,
+) -> Result<usize, Failure> {
+    match stream.read(buffer).await {
+        Ok(0) => Err(Failure::ClosedEarly { received }),
+        Ok(count) => Ok(count),
+        Err(error) => Err(Failure::from_transfer(error, received)),
+    }
+}
+
+/// Waits for the server to close the connection.
+async fn expect_end(stream: &mut TcpStream) -> Result<(), Failure> {
+    let mut excess = [0; 16];
+    match stream.read(&mut excess).await {
+        Ok(0) => Ok(()),
+        Ok(_) => Err(Failure::Malformed("bytes after the end of the reply")),
+        Err(error) => match Failure::from_transfer(error, 1) {
+            // Everything has arrived; how rudely the server hangs up is its own affair.
+            Failure::Reset { .. } => Ok(()),
+            failure => Err(failure),
+        },
+    }
+}

@@ -1,0 +1,61 @@
+//! The client of `time`: connect, and read one line to the end of the connection (RFC 867).
+
+use duality_runtime::net::TcpStream;
+
+use super::{Client, Reply, read_more};
+use crate::failure::Failure;
+
+/// A longer line is not a time.
+const LONGEST_LINE: usize = 128;
+
+/// The client on one connection; it keeps nothing, for the time is another one at each request.
+#[derive(Clone)]
+pub(crate) struct Time;
+
+impl Client for Time {
+    async fn exchange(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
+        let mut line = [0; LONGEST_LINE + 1];
+        let mut filled = 0;
+        loop {
+            match read_more(stream, &mut line[filled..], filled as u64).await {
+                Ok(count) => filled += count,
+                Err(Failure::ClosedEarly { received: 1.. }) => break,
+                Err(failure) => return Err(failure),
+            }
+            if filled > LONGEST_LINE {
+                return Err(Failure::Malformed("the line is longer than 128 bytes"));
+            }
+        }
+        check_line(&line[..filled])?;
+        Ok(Reply { bytes: filled as u64, open: false })
+    }
+}
+
+/// RFC 867 leaves the form of the time open; so this is one line of printable ASCII with a digit in it.
+fn check_line(text: &[u8]) -> Result<(), Failure> {
+    let line = text.strip_suffix(b"\n").ok_or(Failure::Malformed("the line has no end"))?;
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    if !line.iter().all(|byte| matches!(byte, b' '..=b'~')) {
+        return Err(Failure::Malformed("not one line of printable ASCII"));
+    }
+    if !line.iter().any(u8::is_ascii_digit) {
+        return Err(Failure::Malformed("a time without a digit"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_one_line() {
+        for right in ["2026-11-21T02:00:00Z\r\n", "Sat Nov 21 02:00:00 2026\n"] {
+            assert!(check_line(right.as_bytes()).is_ok(), "{right}");
+        }
+        for wrong in ["", "\r\n", "02:00", "02:00\r\n02:01\r\n", "no digit\r\n", "02:00\u{e9}\r\n"]
+        {
+            assert!(matches!(check_line(wrong.as_bytes()), Err(Failure::Malformed(_))), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Why a request failed.
+
+use std::io;
+
+use rustix::io::Errno;
+
+/// Why one request got no correct reply.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error("connection refused")]
+    ConnectRefused,
+    #[error("no answer to the connect within the time limit")]
+    ConnectTimeout,
+    #[error("no local port is left to connect from")]
+    NoPorts,
+    #[error("no file descriptor is left")]
+    NoDescriptors,
+    #[error("the connect failed: {0}")]
+    Connect(io::Error),
+    #[error("the server reset the connection after {received} bytes of a reply")]
+    Reset { received: u64 },
+    #[error("the server closed the connection after {received} bytes of a reply")]
+    ClosedEarly { received: u64 },
+    #[error("the reply was not complete within the time limit")]
+    TimedOut,
+    #[error("status {0}, where 200 was expected")]
+    WrongStatus(u16),
+    #[error("a wrong reply: {0}")]
+    WrongBytes(&'static str),
+    #[error("not a well-formed reply: {0}")]
+    Malformed(&'static str),
+    #[error("{0}")]
+    Io(io::Error),
+}
+
+impl Failure {
+    /// What a failed connect means.
+    pub(crate) fn from_connect(error: io::Error) -> Self {
+        match Errno::from_io_error(&error) {
+            Some(Errno::CONNREFUSED) => Failure::ConnectRefused,
+            Some(Errno::TIMEDOUT) => Failure::ConnectTimeout,
+            Some(Errno::ADDRNOTAVAIL) => Failure::NoPorts,
+            Some(Errno::MFILE | Errno::NFILE) => Failure::NoDescriptors,
+            // From a connect that was accepted and thrown away before we looked.
+            Some(Errno::CONNRESET) => Failure::Reset { received: 0 },
+            _ => Failure::Connect(error),
+        }
+    }
+
+    /// What a failed read or write means when `received` bytes of the reply have come.
+    pub(crate) fn from_transfer(error: io::Error, received: u64) -> Self {
+        match error.kind() {
+            io::ErrorKind::TimedOut => Failure::TimedOut,
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+                Failure::Reset { received }
+            }
+            _ => Failure::Io(error),
+        }
+    }
+
+    /// The name under which the report counts it.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Failure::ConnectRefused => "connect-refused",
+            Failure::ConnectTimeout => "connect-timeout",
+            Failure::NoPorts => "no-ports",
+            Failure::NoDescriptors => "no-descriptors",
+            Failure::Connect(_) => "connect-failed",
+            Failure::Reset { .. } => "reset",
+            Failure::ClosedEarly { .. } => "closed-early",
+            Failure::TimedOut => "timed-out",
+            Failure::WrongStatus(_) => "wrong-status",
+            Failure::WrongBytes(_) => "wrong-bytes",
+            Failure::Malformed(_) => "malformed",
+            Failure::Io(_) => "io",
+        }
+    }
+
+    /// Whether the connection ended before anything of the reply came: on a connection that has served
+    /// before, the server closed it between two requests, which is its right.
+    pub(crate) fn is_before_reply(&self) -> bool {
+        matches!(self, Failure::Reset { received: 0 } | Failure::ClosedEarly { received: 0 })
+    }
+
+    /// Whether there was no connection, so that to try again at once would be a busy loop.
+    pub(crate) fn is_connect(&self) -> bool {
+        matches!(
+            self,
+            Failure::ConnectRefused
+                | Failure::ConnectTimeout
+                | Failure::NoPorts
+                | Failure::NoDescriptors
+                | Failure::Connect(_)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn system_errors_are_told_apart() {
+        for (errno, kind) in [
+            (Errno::CONNREFUSED, "connect-refused"),
+            (Errno::TIMEDOUT, "connect-timeout"),
+            (Errno::ADDRNOTAVAIL, "no-ports"),
+            (Errno::MFILE, "no-descriptors"),
+            (Errno::NFILE, "no-descriptors"),
+            (Errno::HOSTUNREACH, "connect-failed"),
+        ] {
+            assert_eq!(Failure::from_connect(errno.into()).kind(), kind);
+        }
+        for (errno, kind) in [
+            (Errno::CONNRESET, "reset"),
+            (Errno::PIPE, "reset"),
+            (Errno::TIMEDOUT, "timed-out"),
+            (Errno::NOBUFS, "io"),
+        ] {
+            assert_eq!(Failure::from_transfer(errno.into(), 0).kind(), kind);
+        }
+    }
+
+    #[test]
+    fn only_an_end_before_the_first_byte_may_be_between_two_requests() {
+        assert!(Failure::ClosedEarly { received: 0 }.is_before_reply());
+        assert!(Failure::from_transfer(Errno::PIPE.into(), 0).is_before_reply());
+        assert!(!Failure::ClosedEarly { received: 1 }.is_before_reply());
+        assert!(!Failure::TimedOut.is_before_reply());
+    }
+}

@@ -1,0 +1,228 @@
+//! The load generator: `duality load`, and what the lab calls for each of its cells.
+//!
+//! Written with this project's own runtime, on its event world (suspend, epoll), so that one kernel
+//! thread drives any number of connections. [`run`] keeps exactly l connections busy in a closed loop,
+//! checks every answer (a wrong byte is an error, not a success) and returns a [`Report`].
+//!
+//! ```text
+//!   run ── probe: ask once, learn the correct reply
+//!    │
+//!    └─ engine ── pattern/closed: one task for each connection ── client/{http, echo, time}: one request
+//!                      │
+//!                      └── recorder: the window, latencies, failures ──▶ report
+//! ```
+//!
+//! A pattern decides when a request is made, a client what it is; neither knows the other.
+//!
+//! ```no_run
+//! use std::sync::atomic::AtomicBool;
+//! use duality_load::{Options, run};
+//!
+//! let options = Options { connections: 1000, ..Options::new("http://127.0.0.1:8080/".parse()?) };
+//! let report = run(&options, &mut (), &AtomicBool::new(false))?;
+//! println!("{}", report.render_text());
+//! # Ok::<(), duality_load::Error>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod announce;
+mod client;
+mod counters;
+mod engine;
+mod failure;
+mod limits;
+mod pattern;
+mod recorder;
+mod report;
+mod target;
+
+use std::io;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
+
+pub use report::{Latency, Report};
+pub use target::{HttpTarget, Target, TargetError};
+
+use counters::ListenCounters;
+
+/// What load to make.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The server, and what to ask of it.
+    pub target: Target,
+    /// How many connections are open at once: the offered load l. At least 1.
+    pub connections: usize,
+    /// When to stop.
+    pub stop: Stop,
+    /// How long the load runs before the measured window opens; not used with [`Stop::Requests`].
+    pub warm_up: Duration,
+    /// Whether a connection carries one request after the other, or only one. The time service closes
+    /// each connection, whatever this says.
+    pub keep_alive: bool,
+    /// The CPUs that the load may run on: the calling kernel thread is confined to them, and so are
+    /// those that it starts later. Empty: as it is.
+    pub cpus: Vec<usize>,
+    /// The longest wait for a connection to open, and for the next bytes of a reply. Not zero.
+    pub reply_timeout: Duration,
+}
+
+/// When a load stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// When the measured window has been open for so long; what is under way then is dropped, and is
+    /// no error.
+    After(Duration),
+    /// When exactly so many requests have been made and have ended, correctly or not. Of 10,000 or
+    /// more, the first and the last 1,000 lie outside the window. The load thins out at the very end,
+    /// when there is no next request for a connection to make.
+    Requests(u64),
+}
+
+impl Options {
+    /// 100 connections for 10 s after a warm-up of 1 s, with keep-alive, anywhere on the machine, and
+    /// 30 s of patience.
+    pub fn new(target: Target) -> Self {
+        Self {
+            target,
+            connections: 100,
+            stop: Stop::After(Duration::from_secs(10)),
+            warm_up: Duration::from_secs(1),
+            keep_alive: true,
+            cpus: Vec::new(),
+            reply_timeout: Duration::from_secs(30),
+        }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let problem = if self.connections == 0 {
+            "0 connections make no load: give at least 1"
+        } else if matches!(self.stop, Stop::After(Duration::ZERO) | Stop::Requests(0)) {
+            "a load of no length measures nothing: give it a duration or a number of requests"
+        } else if self.reply_timeout.is_zero() {
+            "no reply can come within 0 s: give a longer time limit"
+        } else {
+            return Ok(self.target.check()?);
+        };
+        Err(Error::Options(problem))
+    }
+}
+
+/// Hears of a load's course. All is called on the thread that called [`run`].
+pub trait Observer {
+    /// The measured window opens when this returns; until then the load stands still, so that the
+    /// server's counters can be read.
+    fn window_opened(&mut self) {}
+
+    /// The measured window has just closed, and the load stands still until this returns.
+    ///
+    /// What the server did between the two calls is as many requests as the report counts, give or
+    /// take those under way at the edges, of which there are as many at one as at the other.
+    fn window_closed(&mut self) {}
+
+    /// About ten times a second: how many requests have ended since the start, warm-up included, and
+    /// how long ago that was.
+    fn progress(&mut self, requests: u64, elapsed: Duration) {
+        let _ = (requests, elapsed);
+    }
+}
+
+/// For those who need not hear of it.
+impl Observer for () {}
+
+/// Why there was no load, or nothing to report of it.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The target cannot be loaded.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// An option has a value that makes no sense.
+    #[error("{0}")]
+    Options(&'static str),
+    /// The first request, made before the load, got no correct answer.
+    #[error("no correct answer from {target}: {problem}: {remedy}")]
+    Unanswered {
+        /// The target, as its user writes it.
+        target: String,
+        /// What happened.
+        problem: String,
+        /// What may be done about it.
+        remedy: String,
+    },
+    /// More connections than this process may have descriptors.
+    #[error(
+        "{connections} connections need {needed} file descriptors, but the limit is {limit}: \
+         raise it with `ulimit -Hn {needed}` as root, or use fewer connections"
+    )]
+    Descriptors {
+        /// The connections asked for.
+        connections: usize,
+        /// The descriptors that they need, with a reserve.
+        needed: u64,
+        /// The hard limit of this process.
+        limit: u64,
+    },
+    /// The load cannot be confined to these CPUs.
+    #[error("the load cannot run on CPUs {cpus:?} ({error}): choose from those in `taskset -p $$`")]
+    Pin {
+        /// The CPUs asked for.
+        cpus: Vec<usize>,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// The machine refused something that every load needs.
+    #[error("{doing}: {error}")]
+    System {
+        /// What was being done.
+        doing: &'static str,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// Interrupted before the window opened.
+    #[error("interrupted before anything was measured")]
+    Interrupted,
+}
+
+/// Makes a load and reports what it measured; blocks until it is over.
+///
+/// One request is made before the load: it shows that there is a server, and its reply is what the
+/// others are compared with. The connections live on a kernel thread of their own. Setting `interrupted`
+/// ends the load early; what had been measured by then is reported, with a warning.
+///
+/// The soft limit of descriptors of this process is raised to the hard one when it must be.
+///
+/// # Errors
+///
+/// [`Error`], each of which says in one line what to do. Failures of requests within the load are no
+/// errors but part of the report.
+///
+/// # Panics
+///
+/// With what `observer` panics with, or when the load itself has a bug.
+pub fn run(
+    options: &Options,
+    observer: &mut dyn Observer,
+    interrupted: &AtomicBool,
+) -> Result<Report, Error> {
+    options.check()?;
+    limits::provide_descriptors(options.connections)?;
+    limits::pin(&options.cpus)?;
+    let before = ListenCounters::read();
+    let (announcer, edges, announcements) = announce::announcements();
+    let load = {
+        let options = options.clone();
+        thread::Builder::new()
+            .name("load".to_owned())
+            .spawn(move || engine::run(options, announcer, edges))
+    };
+    let load =
+        load.map_err(|error| Error::System { doing: "starting the load's thread", error })?;
+    announcements.relay(observer, interrupted);
+    let outcome = load.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+    let listen = ListenCounters::read().zip(before).map(|(after, before)| after.since(before));
+    if outcome.interrupted && outcome.measurement.window.is_zero() {
+        return Err(Error::Interrupted);
+    }
+    Ok(Report::new(options, &outcome, listen))
+}

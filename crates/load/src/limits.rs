@@ -1,0 +1,91 @@
+//! What the kernel must grant before a load starts: descriptors, and the CPUs to run on.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use crate::Error;
+
+/// Descriptors beside the connections: standard streams, pollers, files, and those of the caller.
+const SPARE_DESCRIPTORS: u64 = 64;
+
+/// Sees to it that `connections` can be open at once, by raising this process's soft limit if it must.
+pub(crate) fn provide_descriptors(connections: usize) -> Result<(), Error> {
+    let limit = getrlimit(Resource::Nofile);
+    match plan(&limit, connections as u64) {
+        Plan::Enough => Ok(()),
+        Plan::Raise(raised) => setrlimit(Resource::Nofile, raised).map_err(|error| Error::System {
+            doing: "raising the descriptor limit",
+            error: error.into(),
+        }),
+        Plan::Refuse { needed, hard } => {
+            Err(Error::Descriptors { connections, needed, limit: hard })
+        }
+    }
+}
+
+/// Confines the calling kernel thread, and those it starts, to `cpus`; an empty list changes nothing.
+pub(crate) fn pin(cpus: &[usize]) -> Result<(), Error> {
+    if cpus.is_empty() {
+        return Ok(());
+    }
+    let mut set = CpuSet::new();
+    for &cpu in cpus {
+        if cpu >= CpuSet::MAX_CPU {
+            return Err(Error::Pin { cpus: cpus.to_vec(), error: rustix::io::Errno::INVAL.into() });
+        }
+        set.set(cpu);
+    }
+    sched_setaffinity(None, &set)
+        .map_err(|error| Error::Pin { cpus: cpus.to_vec(), error: error.into() })
+}
+
+enum Plan {
+    Enough,
+    Raise(Rlimit),
+    Refuse { needed: u64, hard: u64 },
+}
+
+/// What a limit allows; `None` in a limit is "unlimited".
+fn plan(limit: &Rlimit, connections: u64) -> Plan {
+    let needed = connections.saturating_add(SPARE_DESCRIPTORS);
+    match (limit.current, limit.maximum) {
+        (None, _) => Plan::Enough,
+        (Some(soft), _) if soft >= needed => Plan::Enough,
+        (_, Some(hard)) if hard < needed => Plan::Refuse { needed, hard },
+        // To the hard limit rather than just enough: the next run in this process finds it done.
+        (_, hard) => Plan::Raise(Rlimit { current: hard.or(Some(needed)), maximum: hard }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limit(current: u64, maximum: u64) -> Rlimit {
+        Rlimit { current: Some(current), maximum: Some(maximum) }
+    }
+
+    #[test]
+    fn the_soft_limit_is_raised_only_when_needed() {
+        assert!(matches!(plan(&limit(1024, 4096), 1024 - SPARE_DESCRIPTORS), Plan::Enough));
+        assert!(matches!(
+            plan(&limit(1024, 4096), 1024),
+            Plan::Raise(Rlimit { current: Some(4096), maximum: Some(4096) })
+        ));
+        assert!(matches!(plan(&Rlimit { current: None, maximum: None }, u64::MAX), Plan::Enough));
+    }
+
+    #[test]
+    fn the_hard_limit_refuses() {
+        assert!(matches!(
+            plan(&limit(1024, 4096), 4096),
+            Plan::Refuse { needed, hard: 4096 } if needed == 4096 + SPARE_DESCRIPTORS
+        ));
+    }
+
+    #[test]
+    fn a_cpu_that_no_machine_has_is_an_error() {
+        assert!(matches!(pin(&[usize::MAX]), Err(Error::Pin { .. })));
+        assert!(pin(&[]).is_ok());
+    }
+}

@@ -1,0 +1,438 @@
+//! What a run counts, and when: the measured window and all that falls into it.
+//!
+//! ```text
+//!    ramp-up, warm-up      │            window              │   after
+//!   ───────────────────────┼────────────────────────────────┼──────────▶ time
+//!      a ├─────┤           │                                │            not counted
+//!      b          ├────────┼──┤                             │            a request, no latency
+//!      c                   │    ├───────┤                   │            a request and its latency
+//!      d                   │                          ├─────┼────┤       not counted
+//! ```
+//!
+//! *Requests* are the correct replies that were complete within the window, so that their number over
+//! its length is the throughput (b stands for what d cuts off). *Latencies* are those of requests that
+//! also began in it (c), so that neither the ramp-up nor the observer's reading of counters, which
+//! halts the load for a moment at either edge, is in them. What was still unanswered at the end and
+//! had waited longer than any of them is counted apart: a closed loop hides it otherwise.
+//!
+//! One recorder serves all connections of a load, under a mutex that nobody contends for.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+use crate::failure::Failure;
+
+/// Latencies are recorded in nanoseconds, up to an hour, to three digits.
+const LONGEST_LATENCY: Duration = Duration::from_secs(3600);
+const SIGNIFICANT_DIGITS: u8 = 3;
+
+/// When the window opens and closes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Edges {
+    /// When [`Recorder::open`] and [`Recorder::close`] are called.
+    ByTime,
+    /// When so many requests have ended, with or without a correct reply, of `total`.
+    ByCount { open_after: u64, close_after: u64, total: u64 },
+}
+
+impl Edges {
+    /// The first and the last 1,000 of `total` requests are left out, as Kerneis and Chroboczek do
+    /// (*Are events fast?*, 2009), when at least 10,000 are made.
+    pub(crate) fn for_requests(total: u64) -> Self {
+        let margin = if total >= 10_000 { 1_000 } else { 0 };
+        Edges::ByCount { open_after: margin, close_after: total - margin, total }
+    }
+}
+
+/// Tells the outside of the window's edges.
+pub(crate) trait Bell: Send {
+    /// The window is about to open; it does at the moment returned.
+    fn opened(&mut self) -> Moment;
+    /// The window closes; it did at the moment returned.
+    fn closed(&mut self) -> Moment;
+}
+
+/// A point in time, and the CPU time that the load had used by then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    pub(crate) instant: Instant,
+    pub(crate) cpu: Duration,
+}
+
+/// The counters of one load.
+pub(crate) struct Recorder {
+    state: Mutex<State>,
+}
+
+struct State {
+    bell: Box<dyn Bell>,
+    edges: Edges,
+    window: Window,
+    /// Requests that have begun, and that have ended in whatever way.
+    begun: u64,
+    ended: u64,
+    connections: Vec<Connection>,
+    counts: Measurement,
+}
+
+enum Window {
+    Before,
+    Open(Moment),
+    After,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Connection {
+    /// Since when its request is unanswered.
+    waiting_since: Option<Instant>,
+    /// It got a reply within the window.
+    served: bool,
+}
+
+/// What was counted.
+#[derive(Clone, Debug)]
+pub(crate) struct Measurement {
+    /// How long the window was open, and the CPU time of the load in it; zero if it never opened.
+    pub(crate) window: Duration,
+    pub(crate) cpu: Duration,
+    /// Correct replies, and their bytes, that were complete in the window.
+    pub(crate) requests: u64,
+    pub(crate) bytes: u64,
+    /// Nanoseconds, of requests that began and ended in the window.
+    pub(crate) latencies: Histogram<u64>,
+    /// Connections made in the whole run.
+    pub(crate) connections_opened: u64,
+    /// Connections that got a reply in the window.
+    pub(crate) connections_served: u64,
+    /// Failures in the window by kind, and one of each in words.
+    pub(crate) failures: BTreeMap<&'static str, FailureCount>,
+    /// Failures before the window opened or after it closed.
+    pub(crate) failures_outside: u64,
+    pub(crate) overdue: Overdue,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FailureCount {
+    pub(crate) count: u64,
+    pub(crate) example: String,
+}
+
+/// Requests that were unanswered when the window closed, and had waited longer than any recorded
+/// latency: they are in no percentile, which are too low for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Overdue {
+    pub(crate) count: u64,
+    /// How long the oldest of them had waited.
+    pub(crate) longest: Duration,
+}
+
+impl Default for Measurement {
+    fn default() -> Self {
+        let longest = LONGEST_LATENCY.as_nanos() as u64;
+        let latencies = Histogram::new_with_bounds(1, longest, SIGNIFICANT_DIGITS)
+            .expect("the bounds and the digits are ones that a histogram can have");
+        Self {
+            window: Duration::ZERO,
+            cpu: Duration::ZERO,
+            requests: 0,
+            bytes: 0,
+            latencies,
+            connections_opened: 0,
+            connections_served: 0,
+            failures: BTreeMap::new(),
+            failures_outside: 0,
+            overdue: Overdue::default(),
+        }
+    }
+}
+
+impl Recorder {
+    pub(crate) fn new(connections: usize, edges: Edges, bell: Box<dyn Bell>) -> Self {
+        let mut state = State {
+            bell,
+            edges,
+            window: Window::Before,
+            begun: 0,
+            ended: 0,
+            connections: vec![Connection::default(); connections],
+            counts: Measurement::default(),
+        };
+        state.pass_edges();
+        Self { state: Mutex::new(state) }
+    }
+
+    /// Whether `connection` may make its first request, which begins `now`.
+    pub(crate) fn begin(&self, connection: usize, now: Instant) -> bool {
+        self.lock().begin(connection, now)
+    }
+
+    /// A correct reply; returns whether the connection may make another request, which begins at
+    /// `end`.
+    #[inline]
+    pub(crate) fn reply(
+        &self,
+        connection: usize,
+        start: Instant,
+        end: Instant,
+        bytes: u64,
+    ) -> bool {
+        let mut state = self.lock();
+        state.count_reply(connection, start, end, bytes);
+        state.end_request(connection, end)
+    }
+
+    /// A request that failed; returns as [`reply`](Recorder::reply) does.
+    pub(crate) fn failure(&self, connection: usize, end: Instant, failure: &Failure) -> bool {
+        let mut state = self.lock();
+        state.count_failure(failure);
+        state.end_request(connection, end)
+    }
+
+    /// A connection was made.
+    pub(crate) fn connected(&self) {
+        self.lock().counts.connections_opened += 1;
+    }
+
+    /// Opens the window, if it has not been open yet.
+    pub(crate) fn open(&self) {
+        self.lock().open();
+    }
+
+    /// Closes the window, if it is open.
+    pub(crate) fn close(&self) {
+        self.lock().close();
+    }
+
+    /// How many requests have ended since the start.
+    pub(crate) fn requests_ended(&self) -> u64 {
+        self.lock().ended
+    }
+
+    /// What was counted.
+    pub(crate) fn measurement(&self) -> Measurement {
+        self.lock().counts.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic elsewhere leaves nothing half counted that would matter more than the rest.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn begin(&mut self, connection: usize, now: Instant) -> bool {
+        if let Edges::ByCount { total, .. } = self.edges
+            && self.begun == total
+        {
+            self.connections[connection].waiting_since = None;
+            return false;
+        }
+        self.begun += 1;
+        self.connections[connection].waiting_since = Some(now);
+        true
+    }
+
+    fn count_reply(&mut self, connection: usize, start: Instant, end: Instant, bytes: u64) {
+        let Window::Open(opened) = self.window else { return };
+        self.counts.requests += 1;
+        self.counts.bytes += bytes;
+        if start >= opened.instant {
+            let latency = end.saturating_duration_since(start).as_nanos();
+            self.counts.latencies.saturating_record(u64::try_from(latency).unwrap_or(u64::MAX));
+        }
+        let connection = &mut self.connections[connection];
+        if !connection.served {
+            connection.served = true;
+            self.counts.connections_served += 1;
+        }
+    }
+
+    fn count_failure(&mut self, failure: &Failure) {
+        if !matches!(self.window, Window::Open(_)) {
+            self.counts.failures_outside += 1;
+            return;
+        }
+        let entry = self.counts.failures.entry(failure.kind());
+        entry.or_insert_with(|| FailureCount { count: 0, example: failure.to_string() }).count += 1;
+    }
+
+    /// Ends a request that has been counted, and begins the next one if there is to be one.
+    #[inline]
+    fn end_request(&mut self, connection: usize, end: Instant) -> bool {
+        self.ended += 1;
+        let another = self.begin(connection, end);
+        self.pass_edges();
+        another
+    }
+
+    fn pass_edges(&mut self) {
+        if let Edges::ByCount { open_after, close_after, .. } = self.edges {
+            if self.ended == open_after {
+                self.open();
+            }
+            if self.ended == close_after {
+                self.close();
+            }
+        }
+    }
+
+    fn open(&mut self) {
+        if matches!(self.window, Window::Before) {
+            self.window = Window::Open(self.bell.opened());
+        }
+    }
+
+    fn close(&mut self) {
+        let Window::Open(opened) = self.window else { return };
+        let closed = self.bell.closed();
+        self.window = Window::After;
+        self.counts.window = closed.instant.saturating_duration_since(opened.instant);
+        self.counts.cpu = closed.cpu.saturating_sub(opened.cpu);
+        let longest = Duration::from_nanos(self.counts.latencies.max());
+        let waiting = self.connections.iter().filter_map(|connection| connection.waiting_since);
+        let waits = waiting.map(|since| closed.instant.saturating_duration_since(since));
+        self.counts.overdue =
+            waits.filter(|wait| *wait > longest).fold(Overdue::default(), |all, wait| Overdue {
+                count: all.count + 1,
+                longest: all.longest.max(wait),
+            });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    /// A clock that stands still until it is set, in milliseconds.
+    #[derive(Clone)]
+    struct Clock {
+        start: Instant,
+        now: Arc<AtomicU64>,
+    }
+
+    impl Clock {
+        fn new() -> Self {
+            Self { start: Instant::now(), now: Arc::default() }
+        }
+
+        fn at(&self, milliseconds: u64) -> Instant {
+            self.start + Duration::from_millis(milliseconds)
+        }
+
+        fn set(&self, milliseconds: u64) {
+            self.now.store(milliseconds, Ordering::Relaxed);
+        }
+
+        fn moment(&self) -> Moment {
+            let now = self.now.load(Ordering::Relaxed);
+            Moment { instant: self.at(now), cpu: Duration::from_millis(now / 2) }
+        }
+    }
+
+    impl Bell for Clock {
+        fn opened(&mut self) -> Moment {
+            self.moment()
+        }
+
+        fn closed(&mut self) -> Moment {
+            self.moment()
+        }
+    }
+
+    fn recorder(connections: usize, edges: Edges) -> (Recorder, Clock) {
+        let clock = Clock::new();
+        (Recorder::new(connections, edges, Box::new(clock.clone())), clock)
+    }
+
+    #[test]
+    fn the_picture_at_the_top_is_right() {
+        let (recorder, clock) = recorder(4, Edges::ByTime);
+        for connection in 0..4 {
+            assert!(recorder.begin(connection, clock.at(0)));
+        }
+        recorder.reply(0, clock.at(0), clock.at(50), 1); // a
+        clock.set(100);
+        recorder.open();
+        recorder.reply(1, clock.at(80), clock.at(130), 10); // b
+        recorder.reply(2, clock.at(150), clock.at(170), 100); // c
+        clock.set(300);
+        recorder.close();
+        recorder.reply(3, clock.at(280), clock.at(320), 1000); // d
+        let counted = recorder.measurement();
+        assert_eq!((counted.requests, counted.bytes), (2, 110));
+        assert_eq!(counted.latencies.len(), 1);
+        assert!(counted.latencies.max().abs_diff(20_000_000) < 20_000);
+        assert_eq!(counted.window, Duration::from_millis(200));
+        assert_eq!(counted.cpu, Duration::from_millis(100));
+        assert_eq!(counted.connections_served, 2);
+        assert_eq!(recorder.requests_ended(), 4);
+    }
+
+    #[test]
+    fn what_waits_longer_than_any_latency_is_overdue() {
+        let (recorder, clock) = recorder(3, Edges::ByTime);
+        clock.set(10);
+        recorder.open();
+        for connection in 0..3 {
+            recorder.begin(connection, clock.at(10 * connection as u64));
+        }
+        recorder.reply(2, clock.at(20), clock.at(100), 1);
+        clock.set(110);
+        recorder.close();
+        let overdue = recorder.measurement().overdue;
+        assert_eq!(overdue, Overdue { count: 2, longest: Duration::from_millis(110) });
+    }
+
+    #[test]
+    fn failures_are_counted_by_kind() {
+        let (recorder, clock) = recorder(1, Edges::ByTime);
+        recorder.failure(0, clock.at(1), &Failure::TimedOut);
+        recorder.open();
+        recorder.failure(0, clock.at(2), &Failure::WrongStatus(404));
+        recorder.failure(0, clock.at(3), &Failure::WrongStatus(500));
+        recorder.close();
+        recorder.failure(0, clock.at(4), &Failure::TimedOut);
+        let counted = recorder.measurement();
+        let example = Failure::WrongStatus(404).to_string();
+        assert_eq!(
+            counted.failures,
+            BTreeMap::from([("wrong-status", FailureCount { count: 2, example })])
+        );
+        assert_eq!((counted.failures_outside, counted.requests), (2, 0));
+    }
+
+    #[test]
+    fn a_few_requests_are_all_counted() {
+        let (recorder, clock) = recorder(2, Edges::for_requests(3));
+        assert!(recorder.begin(0, clock.at(0)) && recorder.begin(1, clock.at(0)));
+        assert!(recorder.reply(0, clock.at(0), clock.at(5), 1));
+        assert!(!recorder.failure(1, clock.at(6), &Failure::TimedOut));
+        clock.set(8);
+        assert!(!recorder.reply(0, clock.at(5), clock.at(8), 1));
+        let counted = recorder.measurement();
+        assert_eq!((counted.requests, counted.latencies.len()), (2, 2));
+        assert_eq!(counted.failures["timed-out"].count, 1);
+        assert_eq!(counted.window, Duration::from_millis(8));
+        assert_eq!(counted.overdue, Overdue::default());
+    }
+
+    #[test]
+    fn the_first_and_last_thousand_of_many_are_left_out() {
+        let (recorder, clock) = recorder(1, Edges::for_requests(10_000));
+        assert!(recorder.begin(0, clock.at(0)));
+        for number in 1..=10_000 {
+            clock.set(number);
+            let another = recorder.reply(0, clock.at(number - 1), clock.at(number), 1);
+            assert_eq!(another, number < 10_000);
+        }
+        let counted = recorder.measurement();
+        assert_eq!((counted.requests, counted.latencies.len()), (8_000, 8_000));
+        assert_eq!(counted.window, Duration::from_secs(8));
+    }
+}

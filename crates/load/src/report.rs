@@ -1,0 +1,534 @@
+//! What a load measured: as data (`duality load --json`, the lab's cells) and in words.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
+use serde::{Deserialize, Serialize};
+
+use crate::counters::ListenCounters;
+use crate::engine::Outcome;
+use crate::recorder::{Measurement, Overdue};
+use crate::{Options, Stop, Target};
+
+/// The version of the format that [`Report`] is serialised in.
+const VERSION: u32 = 1;
+
+/// A client that used more of its core than this may have been the limit.
+const BUSY_CLIENT: f64 = 0.95;
+
+/// A measured load below this share of the offered one has a cause other than the server's speed.
+const UNUSED_LOAD: f64 = 0.9;
+
+/// What a load measured in its window.
+///
+/// Requests are counted when their correct reply is complete within the window; latencies are those of
+/// requests that also began in it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// The version of this format: 1.
+    pub version: u32,
+    /// The target as its user writes it.
+    pub target: String,
+    /// The connections open at once: the offered load l.
+    pub connections: usize,
+    /// Whether a connection carried more than one request.
+    pub keep_alive: bool,
+    /// How long the window was open.
+    pub window_seconds: f64,
+    /// Correct replies.
+    pub requests: u64,
+    /// Correct replies in a second.
+    pub requests_per_second: f64,
+    /// From the beginning of a request to the last byte of its reply, in microseconds. Without
+    /// keep-alive, a request begins before its connection is made; where the server then ends the
+    /// connection, that end is the last of it.
+    pub latency_us: Latency,
+    /// n · t_r / t, for n requests of mean latency t_r in a window of t: how many requests were under
+    /// way on average (Kerneis and Chroboczek, *Are events fast?*, 2009). At most l; well below it,
+    /// something other than the server limited the load.
+    pub measured_load: f64,
+    /// Failed requests by kind: `connect-refused`, `connect-timeout`, `connect-failed`, `no-ports`,
+    /// `no-descriptors`, `reset`, `closed-early`, `timed-out`, `wrong-status`, `wrong-bytes`,
+    /// `malformed`, `io`. Kinds that did not occur are left out.
+    pub errors: BTreeMap<String, u64>,
+    /// Bytes of the correct replies, with their heads.
+    pub bytes_received: u64,
+    /// Connections made in the whole run, warm-up included.
+    pub connections_opened: u64,
+    /// How many of the l connections got at least one correct reply.
+    pub connections_served: u64,
+    /// CPU time of the load's kernel thread over the window's length: 1 is all of one core.
+    pub client_cpu_share: f64,
+    /// The client used (nearly) all of its core, so the server may be able to do more than this.
+    pub client_was_limit: bool,
+    /// How often an accept queue was full during the run. This and the next count all servers of the
+    /// network namespace; 0 where the kernel does not tell.
+    pub listen_overflows: u64,
+    /// How many handshakes were dropped at a listener during the run.
+    pub listen_drops: u64,
+    /// What a reader of the figures should know, in full sentences.
+    pub warnings: Vec<String>,
+    /// All latencies, in nanoseconds, to three digits: an HdrHistogram in V2 format, compressed, in
+    /// base64. See [`Report::latencies`].
+    pub histogram: String,
+}
+
+/// Latencies in microseconds; all zero when there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// The arithmetic mean.
+    pub mean: f64,
+    /// The shortest.
+    pub min: f64,
+    /// Half are no longer.
+    pub p50: f64,
+    /// 90 % are no longer.
+    pub p90: f64,
+    /// 99 % are no longer.
+    pub p99: f64,
+    /// 99.9 % are no longer.
+    #[serde(rename = "p99.9")]
+    pub p99_9: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+/// A report's `histogram` is not one.
+#[derive(Debug, thiserror::Error)]
+#[error("the histogram of the report on {target} cannot be read: {problem}")]
+pub struct HistogramError {
+    target: String,
+    problem: String,
+}
+
+impl Report {
+    pub(crate) fn new(
+        options: &Options,
+        outcome: &Outcome,
+        listen: Option<ListenCounters>,
+    ) -> Self {
+        let measurement = &outcome.measurement;
+        let window = measurement.window.as_secs_f64();
+        let per_second = |amount: f64| if window > 0.0 { amount / window } else { 0.0 };
+        let latency = Latency::of(&measurement.latencies);
+        let requests_per_second = per_second(measurement.requests as f64);
+        let client_cpu_share = per_second(measurement.cpu.as_secs_f64());
+        let errors = measurement
+            .failures
+            .iter()
+            .map(|(kind, failures)| ((*kind).to_owned(), failures.count));
+        let listen = listen.unwrap_or_default();
+        let mut report = Self {
+            version: VERSION,
+            target: options.target.to_string(),
+            connections: options.connections,
+            keep_alive: options.keep_alive && !matches!(options.target, Target::Time { .. }),
+            window_seconds: window,
+            requests: measurement.requests,
+            requests_per_second,
+            latency_us: latency,
+            measured_load: requests_per_second * latency.mean / 1e6,
+            errors: errors.collect(),
+            bytes_received: measurement.bytes,
+            connections_opened: measurement.connections_opened,
+            connections_served: measurement.connections_served,
+            client_cpu_share,
+            client_was_limit: client_cpu_share > BUSY_CLIENT,
+            listen_overflows: listen.overflows,
+            listen_drops: listen.drops,
+            warnings: Vec::new(),
+            histogram: encode(&measurement.latencies),
+        };
+        report.warnings = report.warnings(options, outcome);
+        report
+    }
+
+    /// The latencies, in nanoseconds, to be merged with those of other reports of the same load.
+    ///
+    /// # Errors
+    ///
+    /// When this report was not written by this program, or was changed since.
+    pub fn latencies(&self) -> Result<Histogram<u64>, HistogramError> {
+        let error = |problem| HistogramError { target: self.target.clone(), problem };
+        let bytes = BASE64.decode(&self.histogram).map_err(|problem| error(problem.to_string()))?;
+        Deserializer::new()
+            .deserialize(&mut bytes.as_slice())
+            .map_err(|problem| error(problem.to_string()))
+    }
+
+    fn warnings(&self, options: &Options, outcome: &Outcome) -> Vec<String> {
+        let measurement = &outcome.measurement;
+        let mut warnings = Vec::new();
+        if outcome.interrupted {
+            warnings.push(format!(
+                "Interrupted: the window was only {:.2} s long.",
+                self.window_seconds
+            ));
+        }
+        if measurement.latencies.is_empty() {
+            warnings.push(
+                "No request both began and ended in the window, so there are no latencies; measure for longer."
+                    .to_owned(),
+            );
+        }
+        let starved = self.connections as u64 - self.connections_served;
+        // Of very few requests, some connections get none without being starved.
+        if starved > 0 && matches!(options.stop, Stop::After(_)) {
+            warnings
+                .push(format!("{starved} of {} connections were never served.", self.connections));
+        }
+        warnings.extend(overdue_warning(measurement));
+        for (kind, failures) in &measurement.failures {
+            let times = if failures.count == 1 { "once" } else { "times, at first" };
+            let count =
+                if failures.count == 1 { String::new() } else { format!("{} ", failures.count) };
+            warnings.push(format!("{kind} {count}{times}: {}{}.", failures.example, remedy(kind)));
+        }
+        if measurement.failures_outside > 0 {
+            warnings.push(format!(
+                "{} requests failed outside the window.",
+                measurement.failures_outside
+            ));
+        }
+        if self.listen_overflows > 0 {
+            warnings.push(format!(
+                "Accept queues of this machine overflowed {} times during the run: a larger --backlog (and \
+                 net.core.somaxconn) avoids the one-second pauses that follow.",
+                self.listen_overflows
+            ));
+        }
+        warnings
+    }
+
+    /// What a person reads: figures, then warnings, then the verdict. Ends with a line end.
+    pub fn render_text(&self) -> String {
+        let mut text = String::new();
+        let connections = if self.connections == 1 { "connection" } else { "connections" };
+        let kept = if self.keep_alive { "keep-alive" } else { "a connection for each request" };
+        let _ = writeln!(
+            text,
+            "{}: closed loop, {} {connections}, {kept}, {:.2} s\n",
+            self.target, self.connections, self.window_seconds
+        );
+        for (name, value) in self.lines() {
+            let _ = writeln!(text, "  {name:<16}{value}");
+        }
+        text.push('\n');
+        for warning in &self.warnings {
+            let _ = writeln!(text, "warning: {warning}");
+        }
+        let _ = writeln!(text, "{}", self.verdict());
+        text
+    }
+
+    fn lines(&self) -> Vec<(&'static str, String)> {
+        let latency = &self.latency_us;
+        let failed: u64 = self.errors.values().sum();
+        let by_kind: Vec<_> =
+            self.errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+        let failed = match failed {
+            0 => "none failed".to_owned(),
+            _ => format!("{failed} failed ({})", by_kind.join(", ")),
+        };
+        let received = self.bytes_received as f64;
+        let rate = if self.window_seconds > 0.0 { received / self.window_seconds } else { 0.0 };
+        vec![
+            ("requests/s", format!("{:.0}", self.requests_per_second)),
+            ("requests", format!("{} correct, {failed}", self.requests)),
+            (
+                "latency",
+                format!(
+                    "mean {}   min {}   max {}",
+                    duration(latency.mean),
+                    duration(latency.min),
+                    duration(latency.max)
+                ),
+            ),
+            (
+                "",
+                format!(
+                    "50 % {}   90 % {}   99 % {}   99.9 % {}",
+                    duration(latency.p50),
+                    duration(latency.p90),
+                    duration(latency.p99),
+                    duration(latency.p99_9)
+                ),
+            ),
+            ("measured load", format!("{:.1} of {}", self.measured_load, self.connections)),
+            (
+                "connections",
+                format!(
+                    "{} of {} served, {} opened",
+                    self.connections_served, self.connections, self.connections_opened
+                ),
+            ),
+            ("received", format!("{} ({}/s)", bytes(received), bytes(rate))),
+            ("client CPU", format!("{:.0} % of one core", 100.0 * self.client_cpu_share)),
+            (
+                "accept queues",
+                format!("{} overflows, {} drops", self.listen_overflows, self.listen_drops),
+            ),
+        ]
+    }
+
+    /// What limited the run, in one sentence.
+    fn verdict(&self) -> String {
+        let share = 100.0 * self.client_cpu_share;
+        if self.requests == 0 {
+            "Nothing was measured: no correct reply came within the window.".to_owned()
+        } else if self.client_was_limit {
+            format!(
+                "The client was the limit: it used {share:.0} % of its core, and the server may well be able \
+                 to do more than this."
+            )
+        } else if self.measured_load < UNUSED_LOAD * self.connections as f64 {
+            format!(
+                "Only {:.1} of {} connections were being served on average: something other than the server's \
+                 speed limited this run.",
+                self.measured_load, self.connections
+            )
+        } else {
+            format!("The client was not the limit: it used {share:.0} % of its core.")
+        }
+    }
+}
+
+impl Latency {
+    fn of(nanoseconds: &Histogram<u64>) -> Self {
+        if nanoseconds.is_empty() {
+            return Self::default();
+        }
+        let microseconds = |nanoseconds: u64| nanoseconds as f64 / 1e3;
+        let percentile = |percent| microseconds(nanoseconds.value_at_percentile(percent));
+        Self {
+            mean: nanoseconds.mean() / 1e3,
+            min: microseconds(nanoseconds.min()),
+            p50: percentile(50.0),
+            p90: percentile(90.0),
+            p99: percentile(99.0),
+            p99_9: percentile(99.9),
+            max: microseconds(nanoseconds.max()),
+        }
+    }
+}
+
+fn encode(histogram: &Histogram<u64>) -> String {
+    let mut bytes = Vec::new();
+    let written = V2DeflateSerializer::new().serialize(histogram, &mut bytes);
+    written.expect("a histogram of these bounds can be serialised, and a vector takes all");
+    BASE64.encode(bytes)
+}
+
+/// What was still unanswered at the end, if the percentiles would be other ones with it: when it is one
+/// in a thousand or more, or had waited for much longer than anything that was counted.
+fn overdue_warning(measurement: &Measurement) -> Option<String> {
+    let Overdue { count, longest } = measurement.overdue;
+    let many = count.saturating_mul(1000) >= measurement.latencies.len();
+    let stuck = longest >= 2 * Duration::from_nanos(measurement.latencies.max());
+    (count > 0 && (many || stuck)).then(|| {
+        let were = if count == 1 { "request was" } else { "requests were" };
+        format!(
+            "{count} {were} unanswered at the end after waiting for longer than any counted latency, up to \
+             {:.2} s: they are in no percentile, and the true ones are higher.",
+            longest.as_secs_f64()
+        )
+    })
+}
+
+/// What the user can do about failures of a kind, as the end of a sentence.
+fn remedy(kind: &str) -> &'static str {
+    match kind {
+        "no-ports" => {
+            "; keep connections alive, or widen the range with \
+             `sysctl -w net.ipv4.ip_local_port_range='1024 65535'`"
+        }
+        "no-descriptors" => "; raise the limit with `ulimit -n`",
+        "connect-timeout" => "; the accept queue may be too short (--backlog, net.core.somaxconn)",
+        _ => "",
+    }
+}
+
+/// Microseconds to three digits, in the unit in which they are easiest to read.
+fn duration(microseconds: f64) -> String {
+    let (value, unit) = match microseconds {
+        value if value < 999.5 => (value, "µs"),
+        value if value < 999.5e3 => (value / 1e3, "ms"),
+        value => (value / 1e6, "s"),
+    };
+    format!("{} {unit}", three_digits(value))
+}
+
+/// Bytes to three digits, in decimal units.
+fn bytes(amount: f64) -> String {
+    let (value, unit) = match amount {
+        value if value < 999.5 => return format!("{value:.0} B"),
+        value if value < 999.5e3 => (value / 1e3, "kB"),
+        value if value < 999.5e6 => (value / 1e6, "MB"),
+        value => (value / 1e9, "GB"),
+    };
+    format!("{} {unit}", three_digits(value))
+}
+
+fn three_digits(value: f64) -> String {
+    let decimals = match value {
+        value if value < 9.995 => 2,
+        value if value < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn histogram(microseconds: impl IntoIterator<Item = u64>) -> Histogram<u64> {
+        let mut histogram = Histogram::new_with_bounds(1, 3_600_000_000_000, 3).unwrap();
+        microseconds.into_iter().for_each(|value| histogram.record(1000 * value).unwrap());
+        histogram
+    }
+
+    fn report() -> Report {
+        let latencies = histogram(1..=1000);
+        Report {
+            version: VERSION,
+            target: "http://127.0.0.1:8080/".to_owned(),
+            connections: 100,
+            keep_alive: true,
+            window_seconds: 10.0,
+            requests: 500_000,
+            requests_per_second: 50_000.0,
+            latency_us: Latency::of(&latencies),
+            measured_load: 99.5,
+            errors: BTreeMap::new(),
+            bytes_received: 152_500_000,
+            connections_opened: 100,
+            connections_served: 100,
+            client_cpu_share: 0.63,
+            client_was_limit: false,
+            listen_overflows: 0,
+            listen_drops: 0,
+            warnings: Vec::new(),
+            histogram: encode(&latencies),
+        }
+    }
+
+    #[test]
+    fn percentiles_are_in_microseconds() {
+        let latency = Latency::of(&histogram(1..=1000));
+        for (found, expected) in [
+            (latency.mean, 500.5),
+            (latency.min, 1.0),
+            (latency.p50, 500.0),
+            (latency.p90, 900.0),
+            (latency.p99, 990.0),
+            (latency.p99_9, 999.0),
+            (latency.max, 1000.0),
+        ] {
+            assert!((found / expected - 1.0).abs() < 0.002, "{found} is not {expected}");
+        }
+        assert_eq!(Latency::of(&histogram([])), Latency::default());
+    }
+
+    #[test]
+    fn json_keeps_everything() {
+        let text = serde_json::to_string(&report()).unwrap();
+        assert!(text.contains(r#""p99.9":"#));
+        let back: Report = serde_json::from_str(&text).unwrap();
+        assert_eq!(back, report());
+        assert_eq!(back.latencies().unwrap(), histogram(1..=1000));
+    }
+
+    #[test]
+    fn histograms_of_several_loads_merge_exactly() {
+        let mut merged = report().latencies().unwrap();
+        merged.add(histogram(1001..=2000)).unwrap();
+        assert_eq!(merged, histogram(1..=2000));
+    }
+
+    #[test]
+    fn a_histogram_that_is_none_is_told() {
+        for text in ["%", "AAAA"] {
+            let broken = Report { histogram: text.to_owned(), ..report() };
+            assert!(broken.latencies().unwrap_err().to_string().contains("http://127.0.0.1:8080/"));
+        }
+    }
+
+    #[test]
+    fn the_text_is_the_golden_one() {
+        let expected = "\
+http://127.0.0.1:8080/: closed loop, 100 connections, keep-alive, 10.00 s
+
+  requests/s      50000
+  requests        500000 correct, none failed
+  latency         mean 501 µs   min 1.00 µs   max 1.00 ms
+                  50 % 500 µs   90 % 900 µs   99 % 990 µs   99.9 % 1.00 ms
+  measured load   99.5 of 100
+  connections     100 of 100 served, 100 opened
+  received        152 MB (15.2 MB/s)
+  client CPU      63 % of one core
+  accept queues   0 overflows, 0 drops
+
+The client was not the limit: it used 63 % of its core.
+";
+        assert_eq!(report().render_text(), expected);
+    }
+
+    #[test]
+    fn errors_and_warnings_are_in_the_text() {
+        let text = Report {
+            errors: BTreeMap::from([("reset".to_owned(), 2), ("timed-out".to_owned(), 3)]),
+            warnings: vec!["Mind the gap.".to_owned()],
+            ..report()
+        }
+        .render_text();
+        assert!(text.contains("500000 correct, 5 failed (reset 2, timed-out 3)\n"), "{text}");
+        assert!(text.contains("\nwarning: Mind the gap.\n"), "{text}");
+    }
+
+    #[test]
+    fn the_verdict_names_the_limit() {
+        let busy = Report { client_cpu_share: 0.99, client_was_limit: true, ..report() };
+        let starved = Report { measured_load: 7.0, ..report() };
+        let nothing = Report { requests: 0, ..report() };
+        assert!(busy.verdict().starts_with("The client was the limit"));
+        assert!(starved.verdict().starts_with("Only 7.0 of 100 connections"));
+        assert!(nothing.verdict().starts_with("Nothing was measured"));
+    }
+
+    #[test]
+    fn what_is_overdue_is_told_when_it_matters() {
+        let measurement = |count, milliseconds| Measurement {
+            latencies: histogram((1..=1000).cycle().take(10_000)),
+            overdue: Overdue { count, longest: Duration::from_millis(milliseconds) },
+            ..Measurement::default()
+        };
+        assert_eq!(overdue_warning(&measurement(0, 0)), None);
+        assert_eq!(overdue_warning(&measurement(9, 1)), None);
+        assert!(
+            overdue_warning(&measurement(10, 1))
+                .unwrap()
+                .starts_with("10 requests were unanswered")
+        );
+        assert!(
+            overdue_warning(&measurement(1, 5)).unwrap().starts_with("1 request was unanswered")
+        );
+    }
+
+    #[test]
+    fn figures_have_three_digits() {
+        assert_eq!(duration(0.0), "0.00 µs");
+        assert_eq!(duration(9.999), "10.0 µs");
+        assert_eq!(duration(999.4), "999 µs");
+        assert_eq!(duration(999.9), "1.00 ms");
+        assert_eq!(duration(1234.0), "1.23 ms");
+        assert_eq!(duration(12_345_678.0), "12.3 s");
+        assert_eq!(bytes(999.0), "999 B");
+        assert_eq!(bytes(1_230_000.0), "1.23 MB");
+    }
+}

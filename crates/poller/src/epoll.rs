@@ -1,0 +1,159 @@
+//! epoll(7), edge-triggered: the kernel remembers who is watched and queues who became ready.
+//!
+//! ```text
+//!    token         0  1  2 …
+//!    registered  [ R  ·  RW … ]          what the kernel has been told, and keeps
+//!
+//!    first arm  ── EPOLL_CTL_ADD ──▶ interest list ── an edge ──▶ ready list ──▶ epoll_wait
+//!    first arm the other way ── EPOLL_CTL_MOD ──▶ both directions, from now on
+//!    every later arm ──▶ nothing to do
+//! ```
+//!
+//! A round costs O(ready descriptors). A descriptor is registered once in its life, because arming
+//! one that is registered is free and yet loses nothing:
+//!
+//! * The kernel queues the descriptor each time bytes, room, an end or an error arrive, and a
+//!   registration (ADD, MOD) queues it when something is there already.
+//! * The caller has attempted after the last report and found nothing left. So whatever makes the
+//!   descriptor ready must arrive after that attempt, which queues it, whether before `arm` or after.
+//! * A short read shows "nothing left" just as well, unless the end of the stream came with the
+//!   bytes: its edge is spent, and no other follows. RDHUP tells, as [`Event::hangup`].
+//!
+//! Source: Davide Libenzi, Linux 2.5.44, 2002; epoll(7), "Questions and answers", 9.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
+
+use crate::{Direction, Event, Poller, Token, timespec};
+
+pub(crate) const SUMMARY: &str =
+    "the kernel queues who became ready; a round costs O(ready descriptors) (Linux, 2002)";
+
+const READ: EventFlags = EventFlags::IN.union(EventFlags::RDHUP);
+const WRITE: EventFlags = EventFlags::OUT;
+/// What the kernel reports unasked.
+const FAILED: EventFlags = EventFlags::HUP.union(EventFlags::ERR);
+const HANGUP: EventFlags = FAILED.union(EventFlags::RDHUP);
+/// Part of every registration.
+const ALWAYS: EventFlags = EventFlags::ET.union(EventFlags::RDHUP);
+
+/// Events taken in one round at most, 12 KiB of them; the rest stay queued for the next one.
+const BATCH: usize = 1024;
+
+pub(crate) struct Epoll {
+    descriptor: OwnedFd,
+    /// The directions registered, by token: IN and OUT, whose bits fit a byte.
+    registered: Vec<u8>,
+    /// Where the kernel writes; empty between rounds.
+    ready: Vec<epoll::Event>,
+}
+
+impl Epoll {
+    pub(crate) fn new() -> io::Result<Self> {
+        let descriptor = epoll::create(CreateFlags::CLOEXEC)?;
+        Ok(Self { descriptor, registered: Vec::new(), ready: Vec::with_capacity(BATCH) })
+    }
+}
+
+impl Poller for Epoll {
+    fn arm(
+        &mut self,
+        descriptor: BorrowedFd<'_>,
+        token: Token,
+        direction: Direction,
+    ) -> io::Result<()> {
+        let index = token.0 as usize;
+        if index >= self.registered.len() {
+            self.registered.resize(index + 1, 0);
+        }
+        let wanted = match direction {
+            Direction::Read => EventFlags::IN,
+            Direction::Write => EventFlags::OUT,
+        };
+        let before = self.registered[index];
+        let after = before | wanted.bits() as u8;
+        if after == before {
+            return Ok(());
+        }
+        self.register(descriptor, token, before == 0, after)?;
+        self.registered[index] = after;
+        Ok(())
+    }
+
+    fn forget(&mut self, _descriptor: BorrowedFd<'_>, token: Token) {
+        // The kernel drops its registration with the open file.
+        if let Some(registered) = self.registered.get_mut(token.0 as usize) {
+            *registered = 0;
+        }
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
+        events.clear();
+        self.ready.clear();
+        let timeout = timespec(timeout);
+        match epoll::wait(&self.descriptor, spare_capacity(&mut self.ready), timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        for ready in &self.ready {
+            let (flags, data) = (ready.flags, ready.data);
+            events.push(Event {
+                token: Token(data.u64() as u32),
+                readable: flags.intersects(READ | FAILED),
+                writable: flags.intersects(WRITE | FAILED),
+                hangup: flags.intersects(HANGUP),
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Epoll {
+    /// Tells the kernel to watch these directions of the descriptor, and no others.
+    fn register(
+        &self,
+        descriptor: BorrowedFd<'_>,
+        token: Token,
+        first: bool,
+        directions: u8,
+    ) -> rustix::io::Result<()> {
+        let data = EventData::new_u64(u64::from(token.0));
+        let flags = EventFlags::from_bits_retain(u32::from(directions)) | ALWAYS;
+        let add = || epoll::add(&self.descriptor, descriptor, data, flags);
+        let modify = || epoll::modify(&self.descriptor, descriptor, data, flags);
+        // Our account and the kernel's differ when a file outlives its `forget` (a forked child or
+        // a duplicate holds it) and comes back under its old number: the kernel's account counts.
+        match if first { add() } else { modify() } {
+            Err(Errno::EXIST) => modify(),
+            Err(Errno::NOENT) => add(),
+            outcome => outcome,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    /// A breach of the contract that need not be fatal: the kernel's ENOENT tells the truth.
+    #[test]
+    fn a_token_whose_descriptor_was_closed_unsaid_is_registered_anew() -> io::Result<()> {
+        let mut poller = Epoll::new()?;
+        let (reader, writer) = rustix::pipe::pipe()?;
+        poller.arm(reader.as_fd(), Token(0), Direction::Read)?;
+        drop((reader, writer));
+
+        let (_reader, writer) = rustix::pipe::pipe()?;
+        poller.arm(writer.as_fd(), Token(0), Direction::Write)?;
+        let mut events = Vec::new();
+        poller.wait(Some(Duration::ZERO), &mut events)?;
+        assert!(events.iter().any(|event| event.token == Token(0) && event.writable));
+        Ok(())
+    }
+}

@@ -1,0 +1,258 @@
+//! "Wake me when": readiness from select, poll or epoll behind one trait, and timers.
+//!
+//! An event loop first *tries* its read or write. Only when the kernel answers "would block" does
+//! it ask a [`Poller`] to report the moment from which trying again makes sense:
+//!
+//! ```text
+//!    a task                     the loop                        the poller       the kernel
+//!    ──────                     ────────                        ──────────       ──────────
+//!    read() ── would block ──▶  arm(descriptor, token, Read) ─▶ remembers
+//!      ┆                        wait(timeout)                ─▶ sleeps in ─────▶ select, poll,
+//!      ┆                                                                         epoll_wait
+//!      ┆                        events: token is readable    ◀─ reports  ◀────── data arrived
+//!    read() again  ◀── wakes ── the task of that token
+//!      ┆
+//!    close()            ─────▶  forget(descriptor, token)    ─▶ forgets; the token is free
+//! ```
+//!
+//! The rule that everything rests on: *a report may be spurious, but is never lost.* A woken task
+//! always tries again, so a false alarm costs one system call; a lost one would cost the task.
+//!
+//! ```
+//! use std::os::fd::AsFd;
+//! use duality_poller::{Direction, Kind, Token};
+//!
+//! let (reader, writer) = rustix::pipe::pipe()?;
+//! let mut poller = Kind::Epoll.open()?;
+//! poller.arm(reader.as_fd(), Token(0), Direction::Read)?;
+//!
+//! rustix::io::write(&writer, b"x")?;
+//! let mut events = Vec::new();
+//! poller.wait(None, &mut events)?;
+//! assert!(events[0].token == Token(0) && events[0].readable);
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! Each poller is one file; the three have the same functions in the same order, so that two can
+//! be compared by eye. A new one is a file, and in [`Kind`] a variant, its row and its place in
+//! `ALL`.
+//!
+//! System calls are made through rustix's raw Linux back-end, and nothing here prints, sleeps,
+//! starts a thread or has a thread-local: a preloaded library that interposes those functions
+//! stands on this crate.
+
+mod epoll;
+mod poll;
+mod select;
+mod timers;
+
+pub use timers::Timers;
+
+use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::str::FromStr;
+use std::time::Duration;
+
+use rustix::event::Timespec;
+
+/// Reports when descriptors become ready. The module's picture shows who calls what.
+///
+/// A poller belongs to one kernel thread. A descriptor has one token, from its first
+/// [`arm`](Poller::arm) to its [`forget`](Poller::forget), and a token has one descriptor.
+pub trait Poller {
+    /// Asks for a report once `descriptor` can be read or written.
+    ///
+    /// The caller has just attempted that direction, with no [`wait`](Poller::wait) in between, and
+    /// the attempt left nothing behind: it would have blocked, or it read fewer bytes than the
+    /// buffer holds and no event has yet said [`hangup`](Event::hangup). Then the poller reports at
+    /// least one event with this token and direction, for readiness that is there already or that
+    /// comes later. One `arm` buys one report: whoever is woken attempts again, and arms again
+    /// where that would block. Arming what is armed changes nothing.
+    ///
+    /// Level-triggered pollers (select, poll) disarm the direction as they report it. The
+    /// edge-triggered one (epoll) keeps its registration for the descriptor's life, so that arming
+    /// again costs no system call; `epoll.rs` tells why that loses nothing.
+    ///
+    /// The descriptor must be a socket, a pipe, an eventfd or the like: epoll refuses regular
+    /// files (EPERM).
+    ///
+    /// # Errors
+    ///
+    /// The kernel's, from epoll_ctl(2) only: ENOMEM, or ENOSPC where the user has reached
+    /// `/proc/sys/fs/epoll/max_user_watches`. Nothing is armed then.
+    fn arm(
+        &mut self,
+        descriptor: BorrowedFd<'_>,
+        token: Token,
+        direction: Direction,
+    ) -> io::Result<()>;
+
+    /// Ends the watch over `descriptor`, in O(1); the caller closes it next.
+    ///
+    /// Required before a descriptor that was ever armed is closed. Without it select fails with
+    /// EBADF, poll watches whatever gets the number next, and epoll takes the token's next
+    /// descriptor for one that is registered. The close is expected to drop the last reference to
+    /// the open file, which ends epoll's registration without a system call; where a forked child
+    /// holds another one, the token may go on receiving spurious events.
+    ///
+    /// The token may be used again at once. Events that were collected for it before then reach
+    /// its new user, as spurious ones.
+    fn forget(&mut self, descriptor: BorrowedFd<'_>, token: Token);
+
+    /// Sleeps until something armed is ready or `timeout` has passed (`None`: for ever), then
+    /// replaces the contents of `events` by what is ready.
+    ///
+    /// A token may appear more than once. epoll reports at most 1,024 events, and the rest in
+    /// the next round. The list is empty when the timeout passed or a signal came (EINTR). The
+    /// timeout is otherwise never cut short: epoll rounds it up to a millisecond, select and poll
+    /// take it to the nanosecond. Zero looks and does not sleep.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's: ENOMEM, EINVAL from poll(2) with more descriptors than RLIMIT_NOFILE, or
+    /// EBADF from select(2) when a descriptor was closed without [`forget`](Poller::forget).
+    fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()>;
+}
+
+/// Which way the bytes go that a task waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// Bytes, a connection, or the end of the stream, to take from the descriptor.
+    Read,
+    /// Room for bytes to put into it, or the outcome of a connect.
+    Write,
+}
+
+/// The caller's name for a descriptor: a small dense integer, such as a slab's index, because
+/// pollers keep arrays indexed by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(pub u32);
+
+/// What [`Poller::wait`] found out about one token.
+///
+/// An error or a full hang-up counts as both readable and writable, so that whoever waits
+/// attempts, and learns the error from the attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The token that the descriptor was armed with.
+    pub token: Token,
+    /// A read, or accept, will probably not block.
+    pub readable: bool,
+    /// A write will probably not block, or a connect has ended.
+    pub writable: bool,
+    /// The peer has shut down, or the connection failed: the end may lie right behind the bytes.
+    ///
+    /// From here on a short read no longer proves that the descriptor has nothing to tell, so the
+    /// reader must go on to the end or to "would block" before it arms. This matters to an
+    /// edge-triggered poller alone, whose one report of the end this event may have been. A
+    /// level-triggered one reports an end that is there at every `arm`, and may leave this false:
+    /// poll sets it because it knows, select cannot tell.
+    pub hangup: bool,
+}
+
+/// The pollers there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// select(2), the kernel's, with bitmaps of any size.
+    Select,
+    /// poll(2).
+    Poll,
+    /// epoll(7), edge-triggered.
+    Epoll,
+}
+
+impl Kind {
+    /// Every poller, oldest first.
+    pub const ALL: &'static [Kind] = &[Kind::Select, Kind::Poll, Kind::Epoll];
+
+    /// The name that the command line knows it by.
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// One line for help and tables: the cost of a round, and the year.
+    pub fn summary(self) -> &'static str {
+        self.row().summary
+    }
+
+    /// Makes a poller that watches nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's: EMFILE, ENFILE or ENOMEM from epoll_create1(2). Select and poll need nothing.
+    pub fn open(self) -> io::Result<Box<dyn Poller>> {
+        (self.row().open)()
+    }
+
+    /// Why this machine cannot run the poller, in one line; `None` when it can.
+    pub fn unavailable(self) -> Option<String> {
+        let look = |mut poller: Box<dyn Poller>| poller.wait(Some(Duration::ZERO), &mut Vec::new());
+        let error = self.open().and_then(look).err()?;
+        Some(format!("the kernel refuses {self} here: {error}; look for a system call filter"))
+    }
+
+    /// The one place that ties a kind to its file.
+    fn row(self) -> Row {
+        match self {
+            Kind::Select => Row {
+                name: "select",
+                summary: select::SUMMARY,
+                open: || Ok(Box::new(select::Select::new()?)),
+            },
+            Kind::Poll => Row {
+                name: "poll",
+                summary: poll::SUMMARY,
+                open: || Ok(Box::new(poll::Poll::new()?)),
+            },
+            Kind::Epoll => Row {
+                name: "epoll",
+                summary: epoll::SUMMARY,
+                open: || Ok(Box::new(epoll::Epoll::new()?)),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
+}
+
+impl FromStr for Kind {
+    type Err = UnknownKind;
+
+    fn from_str(name: &str) -> Result<Self, UnknownKind> {
+        Kind::ALL
+            .iter()
+            .copied()
+            .find(|kind| kind.name() == name)
+            .ok_or_else(|| UnknownKind(name.to_owned()))
+    }
+}
+
+/// The error of parsing a [`Kind`]: no poller has this name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownKind(String);
+
+impl fmt::Display for UnknownKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+        write!(formatter, "no poller is called '{}'; there are {}", self.0, names.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownKind {}
+
+/// What a kind is made of.
+struct Row {
+    name: &'static str,
+    summary: &'static str,
+    open: fn() -> io::Result<Box<dyn Poller>>,
+}
+
+/// The kernel's form of a timeout. One beyond its reach, 292 billion years, is for ever.
+fn timespec(timeout: Option<Duration>) -> Option<Timespec> {
+    timeout.and_then(|timeout| Timespec::try_from(timeout).ok())
+}

@@ -1,0 +1,100 @@
+//! The event loop that the park and the suspend world share.
+//!
+//! ```text
+//!        ┌──────────────────────── one round ────────────────────────┐
+//!        ▼                                                           │
+//!   run what was ready ──▶ poller.wait ──▶ events ──▶ timers ────────┘
+//!   (resume a fiber,       (until an event,  wake the tasks that
+//!    or poll a future)      a timer, or a     wait for a descriptor
+//!                           wake from          or a time
+//!                           another thread)
+//! ```
+//!
+//! All of it belongs to one kernel thread: tasks in a slab, a queue of those that are ready, the
+//! descriptors that are watched, the timers. Nothing is shared and nothing is atomic; the only door
+//! from outside is [`remote`], through which other kernel threads wake tasks of this loop.
+//!
+//! Who waits, and on what: a task waits for one direction of one descriptor, or for a wake, with at
+//! most one deadline; so a task needs one timer, and the timers are indexed by the task's slot.
+
+pub(crate) mod core;
+pub(crate) mod remote;
+pub(crate) mod sources;
+pub(crate) mod tasks;
+pub(crate) mod waker;
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::io;
+use std::rc::Rc;
+
+use duality_poller::Poller;
+
+use self::core::Core;
+use crate::world;
+
+pub use self::core::Place;
+
+/// How the tasks of a loop wait: the park or the suspend world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// Each task is a user-level thread with a stack of this many bytes.
+    Park {
+        /// Usable bytes of each stack.
+        stack_size: usize,
+    },
+    /// Each task is the state machine that the compiler made of it.
+    Suspend,
+}
+
+/// An event loop: runs any number of tasks on one kernel thread.
+pub struct EventLoop {
+    core: Box<Core>,
+}
+
+impl EventLoop {
+    /// A loop that learns readiness from `poller`, and whose tasks wait as `waiting` says.
+    ///
+    /// # Errors
+    ///
+    /// When no descriptor is left for the loop's wake-up, or too many loops are alive (1,024).
+    pub fn new(poller: Box<dyn Poller>, waiting: Waiting) -> io::Result<Self> {
+        Ok(Self { core: Box::new(Core::new(poller, waiting)?) })
+    }
+
+    /// Runs `root`, and all that it spawns, on this kernel thread until `root` is done.
+    ///
+    /// Tasks that are alive then are dropped.
+    ///
+    /// # Panics
+    ///
+    /// With what `root` panics with, and when the poller itself fails, which is a bug.
+    pub fn run<F: Future + 'static>(&mut self, root: F) -> F::Output {
+        let output = Rc::new(RefCell::new(None));
+        let place = output.clone();
+        world::enter(Some(&self.core), || {
+            let spawned = self.core.spawn_local(async move {
+                let value = root.await;
+                *place.borrow_mut() = Some(value);
+            });
+            let root = spawned.expect("a loop without tasks has room for its first one");
+            self.core.run_until_done(root);
+            self.core.drop_tasks();
+        });
+        let output = output.borrow_mut().take();
+        output.expect("the root task panicked; its message is above")
+    }
+}
+
+/// Makes room for one task on this kernel thread's loop, *before* its connection is accepted.
+///
+/// # Errors
+///
+/// `ENOMEM` when there is no stack to be had: accept nothing until a task ends.
+///
+/// # Panics
+///
+/// In the block world, which has no loop.
+pub fn reserve() -> io::Result<Place> {
+    world::with_loop(|core| core.expect("reserve is for tasks of an event loop").reserve())
+}

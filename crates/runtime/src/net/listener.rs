@@ -1,0 +1,123 @@
+//! A listening socket.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+
+use duality_poller::Direction;
+use rustix::net::{
+    AddressFamily, SocketAddrAny, SocketFlags, SocketType, acceptfrom_with, bind, getsockname, listen,
+    socket_with, sockopt,
+};
+
+use super::TcpStream;
+use super::socket::{Done, Moved, Patience, Socket};
+use crate::{drain, world};
+
+/// How a listener is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListenOptions {
+    /// How many connections may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
+    pub backlog: i32,
+    /// Several listeners share the address, and the kernel spreads connections over them
+    /// (`SO_REUSEPORT`).
+    pub reuse_port: bool,
+}
+
+impl Default for ListenOptions {
+    fn default() -> Self {
+        Self { backlog: 4096, reuse_port: false }
+    }
+}
+
+/// A TCP socket that accepts connections. They start with `TCP_NODELAY` set: services write replies
+/// whole, and Nagle's algorithm would only delay the last segment.
+pub struct TcpListener {
+    socket: Socket,
+}
+
+impl TcpListener {
+    /// Binds and listens. Does not wait, in any world.
+    ///
+    /// # Errors
+    ///
+    /// `AddrInUse`, `PermissionDenied` (a port below 1024), and those of `socket(2)`.
+    pub fn bind(address: SocketAddr, options: &ListenOptions) -> io::Result<Self> {
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let descriptor = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        sockopt::set_socket_reuseaddr(&descriptor, true)?;
+        if options.reuse_port {
+            sockopt::set_socket_reuseport(&descriptor, true)?;
+        }
+        // Linux passes it on to accepted sockets, which saves a system call for each.
+        sockopt::set_tcp_nodelay(&descriptor, true)?;
+        bind(&descriptor, &address)?;
+        listen(&descriptor, options.backlog)?;
+        Ok(Self { socket: Socket::new(descriptor, false).ending_at_drain() })
+    }
+
+    /// Another handle on the same socket, for another kernel thread or process to accept from.
+    ///
+    /// # Errors
+    ///
+    /// `EMFILE`.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        let descriptor = rustix::io::fcntl_dupfd_cloexec(&self.socket, 0)?;
+        Ok(Self { socket: Socket::new(descriptor, false).ending_at_drain() })
+    }
+
+    /// Accepts a connection.
+    ///
+    /// # Errors
+    ///
+    /// Those of `accept(2)`, such as `EMFILE`; `NotConnected` once the process drains.
+    pub async fn accept(&mut self) -> io::Result<(TcpStream, SocketAddr)> {
+        let accepted = self.accept_until_drain().await?;
+        accepted.ok_or_else(|| io::Error::new(io::ErrorKind::NotConnected, "the server drains"))
+    }
+
+    /// Accepts a connection, or returns `None` once the process drains.
+    ///
+    /// # Errors
+    ///
+    /// Those of `accept(2)`, such as `EMFILE`.
+    pub async fn accept_until_drain(&mut self) -> io::Result<Option<(TcpStream, SocketAddr)>> {
+        let nonblocking = world::with_loop(|core| core.is_some());
+        let mut flags = SocketFlags::CLOEXEC;
+        flags.set(SocketFlags::NONBLOCK, nonblocking);
+        let mut patience = Patience::new(None);
+        let accepted = poll_fn(|_| {
+            self.socket.poll(Direction::Read, &mut patience, |listener| {
+                let (descriptor, peer) = acceptfrom_with(listener, flags)?;
+                Ok(Moved { value: (descriptor, peer), short: false })
+            })
+        })
+        .await;
+        match accepted {
+            Ok(Done::Moved((descriptor, peer))) => {
+                let stream = TcpStream::accepted(descriptor, nonblocking);
+                Ok(Some((stream, internet_address(peer)?)))
+            }
+            Ok(Done::Drained) => Ok(None),
+            // In the block world a drain shuts the listener down, and accept(2) then says EINVAL.
+            Err(_) if drain::requested() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The address it listens at.
+    ///
+    /// # Errors
+    ///
+    /// Those of `getsockname(2)`.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        internet_address(Some(getsockname(self.socket.as_fd())?))
+    }
+}
+
+/// The address in the form of `std`; sockets made here have no other kind.
+pub(super) fn internet_address(address: Option<SocketAddrAny>) -> io::Result<SocketAddr> {
+    let address = address.ok_or(io::ErrorKind::NotConnected)?;
+    SocketAddr::try_from(address).map_err(|_| io::Error::other("not an internet address"))
+}

@@ -1,0 +1,311 @@
+//! A TCP connection.
+
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use duality_poller::Direction;
+use rustix::fs::sendfile;
+use rustix::io::Errno;
+use rustix::net::sockopt::{self, Timeout};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, getpeername, getsockname, recv,
+    send, socket_with,
+};
+
+use super::listener::internet_address;
+use super::socket::{Done, Moved, Patience, Socket};
+use crate::{fs, world};
+
+/// The most that one `sendfile(2)` is asked for, so that a large file shares the loop.
+const SEND_FILE_CHUNK: u64 = 1 << 20;
+
+/// A TCP connection; closed when it is dropped.
+pub struct TcpStream {
+    socket: Socket,
+    read_timeout: Option<Duration>,
+    write_timeout: Option<Duration>,
+}
+
+impl TcpStream {
+    pub(super) fn accepted(descriptor: OwnedFd, nonblocking: bool) -> Self {
+        Self::from_socket(Socket::new(descriptor, nonblocking).ending_at_drain())
+    }
+
+    fn from_socket(socket: Socket) -> Self {
+        Self { socket, read_timeout: None, write_timeout: None }
+    }
+
+    /// Opens a connection. `TCP_NODELAY` is set.
+    ///
+    /// # Errors
+    ///
+    /// Those of `connect(2)`.
+    pub async fn connect(address: SocketAddr) -> io::Result<Self> {
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let nonblocking = world::with_loop(|core| core.is_some());
+        let mut flags = SocketFlags::CLOEXEC;
+        flags.set(SocketFlags::NONBLOCK, nonblocking);
+        let descriptor = socket_with(family, SocketType::STREAM, flags, None)?;
+        sockopt::set_tcp_nodelay(&descriptor, true)?;
+        let mut stream = Self::from_socket(Socket::new(descriptor, nonblocking));
+        let mut started = false;
+        stream
+            .operate(Direction::Write, |descriptor| {
+                // A connect that would block is under way; the second attempt asks what came of it.
+                if started {
+                    sockopt::socket_error(descriptor)??;
+                    // Ready for writing by error or by success, or woken in vain.
+                    return match getpeername(descriptor) {
+                        Err(Errno::NOTCONN) => Err(io::ErrorKind::WouldBlock.into()),
+                        _ => Ok(Moved { value: (), short: false }),
+                    };
+                }
+                started = true;
+                match connect(descriptor, &address) {
+                    Err(Errno::INPROGRESS | Errno::INTR) => Err(io::ErrorKind::WouldBlock.into()),
+                    other => Ok(Moved { value: other?, short: false }),
+                }
+            })
+            .await?;
+        Ok(stream)
+    }
+
+    /// Reads what is there into `buffer`, waiting for at least one byte; 0 is the end.
+    ///
+    /// # Errors
+    ///
+    /// Those of `recv(2)`, and `TimedOut`.
+    #[inline]
+    pub async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.operate(Direction::Read, |descriptor| {
+            let (count, _) = recv(descriptor, &mut *buffer, RecvFlags::empty())?;
+            // The end of input is no shortage: it is there again at the next attempt.
+            Ok(Moved { value: count, short: count != 0 && count < buffer.len() })
+        })
+        .await
+    }
+
+    /// Fills `buffer`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`read`](TcpStream::read), and `UnexpectedEof`.
+    pub async fn read_exact(&mut self, buffer: &mut [u8]) -> io::Result<()> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.read(&mut buffer[filled..]).await? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                count => filled += count,
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes some of `bytes`, and says how many.
+    ///
+    /// # Errors
+    ///
+    /// Those of `send(2)`, and `TimedOut`.
+    #[inline]
+    pub async fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.operate(Direction::Write, |descriptor| {
+            let count = send(descriptor, bytes, SendFlags::NOSIGNAL)?;
+            Ok(Moved { value: count, short: count < bytes.len() })
+        })
+        .await
+    }
+
+    /// Writes all of `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`write`](TcpStream::write).
+    #[inline]
+    pub async fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let count = self.write(bytes).await?;
+            bytes = &bytes[count..];
+        }
+        Ok(())
+    }
+
+    /// Writes some of the bytes of `buffers`, in order, and says how many.
+    ///
+    /// # Errors
+    ///
+    /// Those of `writev(2)`, and `TimedOut`.
+    pub async fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        let offered: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+        self.operate(Direction::Write, |descriptor| {
+            let count = rustix::io::writev(descriptor, buffers)?;
+            Ok(Moved { value: count, short: count < offered })
+        })
+        .await
+    }
+
+    /// Writes all the bytes of `buffers`, in order.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`write_vectored`](TcpStream::write_vectored).
+    pub async fn write_all_vectored(&mut self, mut buffers: &mut [IoSlice<'_>]) -> io::Result<()> {
+        // Empty slices at the front are dropped by an advance of nothing.
+        IoSlice::advance_slices(&mut buffers, 0);
+        while !buffers.is_empty() {
+            let count = self.write_vectored(buffers).await?;
+            IoSlice::advance_slices(&mut buffers, count);
+        }
+        Ok(())
+    }
+
+    /// Sends `length` bytes of `file` from `offset` on, without copying them through this process
+    /// (`sendfile(2)`).
+    ///
+    /// # Errors
+    ///
+    /// Those of `sendfile(2)`, `TimedOut`, and `UnexpectedEof` when the file has become shorter.
+    pub async fn send_file(&mut self, file: &fs::File, offset: u64, length: u64) -> io::Result<()> {
+        let (mut position, end) = (offset, offset.saturating_add(length));
+        while position < end {
+            let chunk = (end - position).min(SEND_FILE_CHUNK) as usize;
+            let count = self
+                .operate(Direction::Write, |socket| {
+                    let count = sendfile(socket, file, Some(&mut position), chunk)?;
+                    // Short of the chunk may be short of file or of room; the next attempt tells.
+                    Ok(Moved { value: count, short: false })
+                })
+                .await?;
+            if count == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Shuts down reading, writing or both (`shutdown(2)`).
+    ///
+    /// # Errors
+    ///
+    /// `NotConnected` when the peer has reset the connection.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        let how = match how {
+            Shutdown::Read => rustix::net::Shutdown::Read,
+            Shutdown::Write => rustix::net::Shutdown::Write,
+            Shutdown::Both => rustix::net::Shutdown::Both,
+        };
+        Ok(rustix::net::shutdown(self.as_fd(), how)?)
+    }
+
+    /// The address of the other end.
+    ///
+    /// # Errors
+    ///
+    /// `NotConnected` when the peer has reset the connection.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        internet_address(getpeername(self.as_fd())?)
+    }
+
+    /// The address of this end.
+    ///
+    /// # Errors
+    ///
+    /// Those of `getsockname(2)`.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        internet_address(Some(getsockname(self.as_fd())?))
+    }
+
+    /// Sets whether small writes go out at once (`TCP_NODELAY`); every stream starts so.
+    ///
+    /// # Errors
+    ///
+    /// Those of `setsockopt(2)`.
+    pub fn set_nodelay(&self, on: bool) -> io::Result<()> {
+        Ok(sockopt::set_tcp_nodelay(self.as_fd(), on)?)
+    }
+
+    /// Whether small writes go out at once.
+    ///
+    /// # Errors
+    ///
+    /// Those of `getsockopt(2)`.
+    pub fn nodelay(&self) -> io::Result<bool> {
+        Ok(sockopt::tcp_nodelay(self.as_fd())?)
+    }
+
+    /// Limits how long one read waits; `None`, as at the start, is for ever. Setting the same limit
+    /// again costs nothing.
+    ///
+    /// On a loop the limit counts from the round in which the wait began.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` for a limit of zero, and those of `setsockopt(2)`.
+    pub fn set_read_timeout(&mut self, limit: Option<Duration>) -> io::Result<()> {
+        self.set_timeout(Timeout::Recv, limit)
+    }
+
+    /// Limits how long one write waits, as [`set_read_timeout`](TcpStream::set_read_timeout) does.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` for a limit of zero, and those of `setsockopt(2)`.
+    pub fn set_write_timeout(&mut self, limit: Option<Duration>) -> io::Result<()> {
+        self.set_timeout(Timeout::Send, limit)
+    }
+
+    /// Makes the close a reset: what is still to be sent is thrown away, and the peer sees an error
+    /// (`SO_LINGER` of zero).
+    ///
+    /// # Errors
+    ///
+    /// Those of `setsockopt(2)`.
+    pub fn set_linger_reset(&self) -> io::Result<()> {
+        Ok(sockopt::set_socket_linger(self.as_fd(), Some(Duration::ZERO))?)
+    }
+
+    fn set_timeout(&mut self, which: Timeout, limit: Option<Duration>) -> io::Result<()> {
+        let kept = match which {
+            Timeout::Recv => &mut self.read_timeout,
+            Timeout::Send => &mut self.write_timeout,
+        };
+        if *kept == limit {
+            return Ok(());
+        }
+        if limit == Some(Duration::ZERO) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a time-out of zero"));
+        }
+        *kept = limit;
+        // Only the block world has the kernel watch the time.
+        if world::with_loop(|core| core.is_none()) {
+            sockopt::set_socket_timeout(self.as_fd(), which, limit)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    async fn operate<T: Default>(
+        &mut self,
+        direction: Direction,
+        mut attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<Moved<T>>,
+    ) -> io::Result<T> {
+        let mut patience = Patience::new(match direction {
+            Direction::Read => self.read_timeout,
+            Direction::Write => self.write_timeout,
+        });
+        let done = poll_fn(|_| self.socket.poll(direction, &mut patience, &mut attempt)).await?;
+        Ok(match done {
+            Done::Moved(value) => value,
+            // For a read: nothing, and no more to come.
+            Done::Drained => T::default(),
+        })
+    }
+}
+
+impl AsFd for TcpStream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

@@ -1,0 +1,97 @@
+//! The block world: a wait puts the kernel thread to sleep.
+//!
+//! Processes, kernel threads and pools of either live here. An operation on a socket is the plain
+//! blocking system call; its time-out is the socket's own (`SO_RCVTIMEO`, `SO_SNDTIMEO`), so that it
+//! costs no call of its own. Only under an ambient deadline is the socket polled first.
+
+use std::future::Future;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Instant;
+
+use duality_poller::Direction;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::{Waited, ambient_deadline, earlier};
+
+/// Runs `future` to its end on this kernel thread; whatever it waits for, the kernel thread waits for.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    super::enter(None, || {
+        let outer = super::set_ambient_deadline(None);
+        let mut future = pin!(future);
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let mut context = Context::from_waker(&waker);
+        let output = loop {
+            match future.as_mut().poll(&mut context) {
+                Poll::Ready(output) => break output,
+                // None of our operations does this outside `timeout`; a future of somebody else's may.
+                Poll::Pending => thread::park(),
+            }
+        };
+        super::set_ambient_deadline(outer);
+        output
+    })
+}
+
+/// Wakes a kernel thread that waits in [`wait`].
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Sleeps until this kernel thread's waker is used or `deadline` passes. May return early.
+pub(super) fn wait(deadline: Option<Instant>) -> Waited {
+    let ambient = ambient_deadline();
+    match earlier(deadline, ambient) {
+        None => thread::park(),
+        Some(end) => thread::park_timeout(end.saturating_duration_since(Instant::now())),
+    }
+    if passed(ambient) { Waited::Pending } else { Waited::Again }
+}
+
+/// Waits for a descriptor under the ambient deadline, if there is one; `Pending` when it has passed.
+pub(crate) fn wait_for_descriptor(descriptor: BorrowedFd<'_>, direction: Direction) -> Waited {
+    let Some(deadline) = ambient_deadline() else { return Waited::Again };
+    let flags = match direction {
+        Direction::Read => PollFlags::IN,
+        Direction::Write => PollFlags::OUT,
+    };
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let Ok(left) = Timespec::try_from(left) else { return Waited::Again };
+        match poll(&mut [PollFd::from_borrowed_fd(descriptor, flags)], Some(&left)) {
+            Ok(0) if passed(Some(deadline)) => return Waited::Pending,
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            // Ready, or an error that the attempt will meet again and report.
+            _ => return Waited::Again,
+        }
+    }
+}
+
+/// Repeats `attempt` while signals interrupt it, and names a socket's own time-out as what it is.
+pub(crate) fn retry<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match attempt() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            other => return other,
+        }
+    }
+}
+
+fn passed(deadline: Option<Instant>) -> bool {
+    deadline.is_some_and(|deadline| Instant::now() >= deadline)
+}

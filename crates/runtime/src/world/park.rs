@@ -1,0 +1,42 @@
+//! The park world: a wait switches to another stack.
+//!
+//! A task is a fiber: a user-level thread. Its future is polled once, on the fiber's stack, and never
+//! returns `Pending`, because each wait within it leaves the stack and comes back.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use duality_fiber::{Fiber, Stack};
+
+use super::{Waited, ambient_deadline, set_ambient_deadline};
+use crate::event_loop::core::Core;
+
+/// The fiber that runs `future` on `stack`; `waker` wakes the task that the fiber becomes.
+pub(crate) fn fiber(
+    stack: Stack,
+    waker: Waker,
+    future: impl Future<Output = ()> + 'static,
+) -> Fiber {
+    Fiber::new(stack, move || {
+        set_ambient_deadline(None);
+        let mut future = pin!(future);
+        let mut context = Context::from_waker(&waker);
+        // `Pending` comes only from a future of somebody else's, which will use the waker.
+        while let Poll::Pending = future.as_mut().poll(&mut context) {
+            duality_fiber::suspend();
+        }
+    })
+}
+
+/// Switches to the loop, which comes back when the task has been woken.
+pub(crate) fn wait(core: &Core) -> Waited {
+    let ambient = ambient_deadline();
+    duality_fiber::suspend();
+    // Other tasks have run on this kernel thread in between, each with its own deadline.
+    set_ambient_deadline(ambient);
+    match ambient {
+        Some(deadline) if core.now() >= deadline => Waited::Pending,
+        _ => Waited::Again,
+    }
+}

@@ -1,0 +1,32 @@
+//! The echo service: whatever arrives goes back, until the client closes ([RFC
+//! 862](https://www.rfc-editor.org/rfc/rfc862)).
+
+use std::io;
+
+use duality_runtime::net::TcpStream;
+
+use crate::Entry;
+
+/// The echo service, as the registry lists it.
+pub const ENTRY: Entry = Entry {
+    name: "echo",
+    summary: "sends back every byte it receives",
+    protocol: "RFC 862",
+    serves_files: false,
+    persistent: true,
+};
+
+/// Sends back every byte that arrives until the client closes its side.
+///
+/// # Errors
+///
+/// The connection broke.
+pub async fn serve(mut stream: TcpStream) -> io::Result<()> {
+    let mut buffer = [0; 4096];
+    loop {
+        match stream.read(&mut buffer).await? {
+            0 => return Ok(()),
+            length => stream.write_all(&buffer[..length]).await?,
+        }
+    }
+}

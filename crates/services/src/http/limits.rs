@@ -1,0 +1,62 @@
+//! What the http service is set up with: where the files are, and how far it lets a client go.
+
+use std::{path::PathBuf, time::Duration};
+
+/// How an http service is set up.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// The directory whose files are served; without one, the built-in demonstration pages are.
+    pub root: Option<PathBuf>,
+    /// The bounds on what a client may send and how long it may take.
+    pub limits: Limits,
+}
+
+/// The bounds on sizes, counts and times. [`Default`] gives the value named at each field.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Bytes in the request line and the header fields together (8 KiB). More is answered by 431,
+    /// or by 414 when the request line alone does not fit.
+    pub head: usize,
+    /// Bytes in a request's body, which is read and dropped (64 KiB). More is answered by 413.
+    pub body: u64,
+    /// Requests that one connection may carry (1000, as in nginx), so that no client holds on to a
+    /// server for ever.
+    pub requests: u32,
+    /// From the first byte of a request's head to its last (10 s), however slowly they trickle.
+    /// Then comes 408.
+    pub head_time: Duration,
+    /// The same for a request's body (10 s). Then the connection is closed.
+    pub body_time: Duration,
+    /// Silence between two requests, or before the first (60 s). Then the connection is closed
+    /// without a word.
+    pub idle_time: Duration,
+    /// How long a client may take none of the bytes on their way to it (30 s).
+    pub write_time: Duration,
+    /// How long to listen on, after an error reply, to a client that is still sending (2 s).
+    pub linger_time: Duration,
+    /// Bytes in a file that is kept in memory (64 KiB); longer ones are sent by sendfile(2).
+    pub cached_file: u64,
+    /// Bytes that the cached files may take together, book-keeping included (64 MiB).
+    pub cache: usize,
+}
+
+/// Header fields in one request; more are answered by 431. A constant and not a field of
+/// [`Limits`], because the parser keeps room for them on the stack.
+pub const HEADER_FIELDS: usize = 64;
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            head: 8 << 10,
+            body: 64 << 10,
+            requests: 1000,
+            head_time: Duration::from_secs(10),
+            body_time: Duration::from_secs(10),
+            idle_time: Duration::from_secs(60),
+            write_time: Duration::from_secs(30),
+            linger_time: Duration::from_secs(2),
+            cached_file: 64 << 10,
+            cache: 64 << 20,
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The page that a connection got last, for clients that ask for the same one again and again.
+
+use std::sync::Arc;
+
+use super::page::Page;
+
+/// A cache of one page, for one connection.
+///
+/// The shared cache costs a lock and a reference count, both atomic operations on memory that
+/// every core writes. Within a second, in which the shared cache would not look at the file either,
+/// a connection that repeats its request needs neither. An evicted page lives on in the memos
+/// that have it: at most one for each connection, and none longer than the limit on cached files.
+#[derive(Debug, Default)]
+pub(super) struct Memo {
+    target: String,
+    page: Option<Arc<Page>>,
+    second: u64,
+}
+
+impl Memo {
+    /// The page for `target`, if it was the last one, in this same second.
+    pub(super) fn recall(&self, target: &str, now: u64) -> Option<&Page> {
+        let same = self.second == now && self.target == target;
+        self.page.as_deref().filter(|_| same)
+    }
+
+    /// Keeps a page, and lends it.
+    pub(super) fn keep(&mut self, target: &str, page: Arc<Page>, now: u64) -> &Page {
+        self.target.clear();
+        self.target.push_str(target);
+        self.second = now;
+        self.page.insert(page)
+    }
+
+    /// Lets go of a page that is an open file: an idle connection shall not cost two descriptors.
+    pub(super) fn release_file(&mut self) {
+        self.page.take_if(|page| page.is_file());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use super::{super::page::Content, *};
+
+    #[test]
+    fn only_the_last_page_is_recalled_and_only_within_its_second() {
+        let content = Content::Memory(Cow::Borrowed(b""));
+        let page = Arc::new(Page::new(String::new(), String::new(), 0, 0, content));
+        let mut memo = Memo::default();
+        assert!(memo.recall("", 0).is_none());
+        memo.keep("/a", Arc::clone(&page), 5);
+        assert!(memo.recall("/a", 5).is_some());
+        assert!(memo.recall("/a", 6).is_none());
+        assert!(memo.recall("/b", 5).is_none());
+        memo.release_file();
+        assert!(memo.recall("/a", 5).is_some());
+        memo.keep("/b", page, 5);
+        assert!(memo.recall("/a", 5).is_none());
+    }
+}

@@ -1,0 +1,34 @@
+//! Which media type a file has, by the end of its name.
+
+/// The value of `Content-Type` for the file at `path`.
+///
+/// Text is declared as UTF-8, since a browser would otherwise guess; a name that says nothing is a
+/// stream of bytes.
+pub(super) fn content_type(path: &str) -> String {
+    let media_type = mime_guess::from_path(path).first_raw().unwrap_or("application/octet-stream");
+    let text = media_type.starts_with("text/") || media_type == "application/javascript";
+    if text { format!("{media_type}; charset=utf-8") } else { media_type.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_follow_the_name() {
+        for (path, expected) in [
+            ("index.html", "text/html; charset=utf-8"),
+            ("a.b/style.CSS", "text/css; charset=utf-8"),
+            ("code.js", "text/javascript; charset=utf-8"),
+            ("notes.txt", "text/plain; charset=utf-8"),
+            ("picture.svg", "image/svg+xml"),
+            ("picture.png", "image/png"),
+            ("data.json", "application/json"),
+            ("module.wasm", "application/wasm"),
+            ("Makefile", "application/octet-stream"),
+            ("", "application/octet-stream"),
+        ] {
+            assert_eq!(content_type(path), expected, "{path}");
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! What is sent for one file: its head, built once and kept with the body, and the other heads that
+//! a request for it can meet.
+
+use std::{borrow::Cow, fmt::Write as _, io::Write as _};
+
+use duality_runtime::fs;
+
+use super::{
+    conditional::Validators,
+    date,
+    range::Part,
+    reply::{self, Extra},
+    request::Persistence,
+    status,
+};
+
+/// A file as it is served.
+#[derive(Debug)]
+pub(super) struct Page {
+    /// A 200's status line and header fields, but for `Connection` and the empty line at the end.
+    /// The date in it is filled in for each reply.
+    head: Vec<u8>,
+    content_type: String,
+    entity_tag: String,
+    last_modified: u64,
+    length: u64,
+    content: Content,
+}
+
+/// Where the bytes of a page are.
+#[derive(Debug)]
+pub(super) enum Content {
+    Memory(Cow<'static, [u8]>),
+    File(fs::File),
+}
+
+impl Page {
+    /// A page of `length` bytes. `entity_tag` is in its quotes; `last_modified` counts seconds
+    /// since 1 January 1970.
+    pub(super) fn new(
+        content_type: String,
+        entity_tag: String,
+        last_modified: u64,
+        length: u64,
+        content: Content,
+    ) -> Self {
+        let mut page =
+            Page { head: Vec::new(), content_type, entity_tag, last_modified, length, content };
+        let mut head = Vec::with_capacity(320);
+        reply::start(&mut head, 200, "OK", 0);
+        page.describe(&mut head, page.length);
+        head.shrink_to_fit();
+        page.head = head;
+        page
+    }
+
+    pub(super) fn content(&self) -> &Content {
+        &self.content
+    }
+
+    /// Whether the body is an open file.
+    pub(super) fn is_file(&self) -> bool {
+        matches!(self.content, Content::File(_))
+    }
+
+    pub(super) fn length(&self) -> u64 {
+        self.length
+    }
+
+    pub(super) fn validators(&self) -> Validators<'_> {
+        Validators { entity_tag: &self.entity_tag, last_modified: self.last_modified }
+    }
+
+    /// Bytes that the page keeps in memory, near enough.
+    pub(super) fn footprint(&self) -> usize {
+        let body = match &self.content {
+            Content::Memory(bytes) => bytes.len(),
+            Content::File(_) => 0,
+        };
+        let text = self.head.len() + self.content_type.len() + self.entity_tag.len();
+        size_of::<Page>() + text + body
+    }
+
+    /// The head for the whole page. This is the one that is written for every plain request.
+    pub(super) fn write_head(&self, output: &mut Vec<u8>, second: u64, persistence: Persistence) {
+        let start = output.len();
+        output.extend_from_slice(&self.head);
+        output[start + DATE_OFFSET..][..date::LENGTH].copy_from_slice(&date::current(second));
+        output.extend_from_slice(reply::ending(persistence));
+    }
+
+    /// The head for a part of the page.
+    pub(super) fn write_part_head(
+        &self,
+        output: &mut Vec<u8>,
+        second: u64,
+        persistence: Persistence,
+        part: Part,
+    ) {
+        reply::start(output, 206, "Partial Content", second);
+        self.describe(output, part.length);
+        let (first, last) = (part.offset, part.offset + part.length - 1);
+        let range = format!("Content-Range: bytes {first}-{last}/{}\r\n", self.length);
+        output.extend_from_slice(range.as_bytes());
+        output.extend_from_slice(reply::ending(persistence));
+    }
+
+    /// The head that says that the client's copy is still good. It has no body.
+    pub(super) fn write_not_modified(
+        &self,
+        output: &mut Vec<u8>,
+        second: u64,
+        persistence: Persistence,
+    ) {
+        reply::start(output, status::NOT_MODIFIED.code, status::NOT_MODIFIED.reason, second);
+        self.write_validators(output);
+        output.extend_from_slice(reply::ending(persistence));
+    }
+
+    /// The field that goes with a 416.
+    pub(super) fn unsatisfied_range(&self) -> Extra {
+        Extra { name: "Content-Range", value: format!("bytes */{}", self.length) }
+    }
+
+    fn describe(&self, output: &mut Vec<u8>, length: u64) {
+        let content_type = &self.content_type;
+        write!(output, "Content-Type: {content_type}\r\nContent-Length: {length}\r\n")
+            .expect("a vector takes every byte");
+        self.write_validators(output);
+        output.extend_from_slice(b"Accept-Ranges: bytes\r\n");
+    }
+
+    fn write_validators(&self, output: &mut Vec<u8>) {
+        output.extend_from_slice(b"Last-Modified: ");
+        output.extend_from_slice(&date::format(self.last_modified));
+        output.extend_from_slice(b"\r\nETag: ");
+        output.extend_from_slice(self.entity_tag.as_bytes());
+        output.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Where the date stands in the head of a 200.
+const DATE_OFFSET: usize = b"HTTP/1.1 200 OK\r\nServer: duality\r\nDate: ".len();
+
+/// The strong entity tag, in its quotes, of a file on disk.
+///
+/// A file that is written twice within one tick of the file system's clock, without a change of
+/// length, keeps its tag; every server that does not read the whole file has that limit.
+pub(super) fn entity_tag(metadata: &fs::Metadata) -> String {
+    let modified = metadata.modified.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let mut tag = String::with_capacity(40);
+    write!(tag, "\"{:x}-{:x}-{:x}\"", modified.as_nanos(), metadata.length, metadata.inode)
+        .expect("a string takes every character");
+    tag
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page() -> Page {
+        let content = Content::Memory(Cow::Borrowed(b"0123456789"));
+        Page::new("text/plain".to_owned(), "\"tag\"".to_owned(), 784_111_777, 10, content)
+    }
+
+    fn text(write: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut output = b"before".to_vec();
+        write(&mut output);
+        String::from_utf8(output.split_off(6)).unwrap()
+    }
+
+    #[test]
+    fn heads_are_byte_for_byte_as_expected() {
+        let common = "Server: duality\r\nDate: Thu, 01 Jan 1970 00:00:07 GMT\r\n";
+        let validators = "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\nETag: \"tag\"\r\n";
+        assert_eq!(
+            text(|output| page().write_head(output, 7, Persistence::Implied)),
+            format!(
+                "HTTP/1.1 200 OK\r\n{common}Content-Type: text/plain\r\nContent-Length: 10\r\n\
+                 {validators}Accept-Ranges: bytes\r\n\r\n"
+            )
+        );
+        let part = Part { offset: 2, length: 3 };
+        assert_eq!(
+            text(|output| page().write_part_head(output, 7, Persistence::Close, part)),
+            format!(
+                "HTTP/1.1 206 Partial Content\r\n{common}Content-Type: text/plain\r\n\
+                 Content-Length: 3\r\n{validators}Accept-Ranges: bytes\r\n\
+                 Content-Range: bytes 2-4/10\r\nConnection: close\r\n\r\n"
+            )
+        );
+        assert_eq!(
+            text(|output| page().write_not_modified(output, 7, Persistence::Announced)),
+            format!(
+                "HTTP/1.1 304 Not Modified\r\n{common}{validators}Connection: keep-alive\r\n\r\n"
+            )
+        );
+        assert_eq!(page().unsatisfied_range().value, "bytes */10");
+    }
+}

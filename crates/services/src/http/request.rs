@@ -1,0 +1,435 @@
+//! From bytes to a request: syntax, framing and limits, without I/O (RFC 9112).
+//!
+//! Where the standard lets a server choose, a request whose meaning two implementations could read
+//! differently is refused: that is how requests are smuggled past a proxy.
+
+use std::mem::MaybeUninit;
+
+use httparse::Header;
+
+use super::{
+    conditional::Conditions,
+    limits::HEADER_FIELDS,
+    status::{self, Status},
+};
+
+/// What some bytes at the start of a request are.
+pub(super) enum Parsed<'b> {
+    /// A whole head; its body and further requests may follow.
+    Complete(Request<'b>),
+    /// The beginning of a head.
+    Partial,
+    /// Nothing that could be answered otherwise. Where the request ends is unknown, so the
+    /// connection ends with it.
+    Bad(&'static Status),
+}
+
+/// A request's head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Request<'b> {
+    pub(super) method: Method,
+    pub(super) target: &'b str,
+    pub(super) persistence: Persistence,
+    pub(super) body: Framing,
+    /// The client waits for leave to send the body.
+    pub(super) expects_continue: bool,
+    pub(super) conditions: Conditions<'b>,
+    /// Bytes in the head, the empty line at its end included.
+    pub(super) head_length: usize,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Method {
+    Get,
+    Head,
+    /// A method of RFC 9110 or RFC 5789 that files do not offer.
+    Known,
+    Unknown,
+}
+
+/// What becomes of the connection after the reply, and so what the reply says about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Persistence {
+    /// It stays open, as is understood in HTTP/1.1.
+    Implied,
+    /// It stays open, which a client of HTTP/1.0 has asked for and must be told.
+    Announced,
+    /// It ends.
+    Close,
+}
+
+/// How the body is framed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Framing {
+    Length(u64),
+    Chunked,
+}
+
+impl Framing {
+    /// There is no body.
+    pub(super) const NONE: Framing = Framing::Length(0);
+}
+
+/// Parses the head at the start of `bytes`.
+///
+/// The caller bounds the length of `bytes`; [`too_long`] says what to answer when it is reached.
+pub(super) fn parse(bytes: &[u8]) -> Parsed<'_> {
+    let mut room = [const { MaybeUninit::<Header<'_>>::uninit() }; HEADER_FIELDS];
+    let mut raw = httparse::Request::new(&mut []);
+    let head_length = match raw.parse_with_uninit_headers(bytes, &mut room) {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) => return Parsed::Partial,
+        Err(httparse::Error::TooManyHeaders) => return Parsed::Bad(&status::FIELDS_TOO_LARGE),
+        Err(httparse::Error::Version) => return Parsed::Bad(bad_version(bytes)),
+        Err(_) => return Parsed::Bad(&status::BAD_REQUEST),
+    };
+    let (Some(method), Some(target), Some(minor_version)) = (raw.method, raw.path, raw.version)
+    else {
+        return Parsed::Bad(&status::BAD_REQUEST);
+    };
+    match Fields::read(raw.headers).and_then(|fields| fields.finish(minor_version)) {
+        Err(status) => Parsed::Bad(status),
+        Ok(Finished { persistence, body, expects_continue, conditions }) => {
+            Parsed::Complete(Request {
+                method: method_of(method),
+                target,
+                persistence,
+                body,
+                expects_continue,
+                conditions,
+                head_length,
+            })
+        }
+    }
+}
+
+/// What to answer to a head that is still partial when it has filled all the room there is for it.
+pub(super) fn too_long(bytes: &[u8]) -> &'static Status {
+    let line = bytes.trim_ascii_start();
+    if line.contains(&b'\n') { &status::FIELDS_TOO_LARGE } else { &status::URI_TOO_LONG }
+}
+
+fn method_of(name: &str) -> Method {
+    match name {
+        "GET" => Method::Get,
+        "HEAD" => Method::Head,
+        "POST" | "PUT" | "DELETE" | "OPTIONS" | "PATCH" | "TRACE" | "CONNECT" => Method::Known,
+        _ => Method::Unknown,
+    }
+}
+
+/// The parser takes `HTTP/1.0` and `HTTP/1.1`; another number is a version, anything else is not.
+fn bad_version(bytes: &[u8]) -> &'static Status {
+    let line = bytes.trim_ascii_start().split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let word = line.split(|&byte| byte == b' ').nth(2).unwrap_or_default();
+    match word.strip_prefix(b"HTTP/") {
+        Some([b'0'..=b'9', ..]) => &status::VERSION_NOT_SUPPORTED,
+        _ => &status::BAD_REQUEST,
+    }
+}
+
+/// The header fields that have a meaning here, as they are come upon.
+#[derive(Default)]
+struct Fields<'b> {
+    hosts: u32,
+    content_length: Option<u64>,
+    transfer_encoding: Option<&'b [u8]>,
+    close: bool,
+    keep_alive: bool,
+    expects_continue: bool,
+    conditions: Conditions<'b>,
+}
+
+/// What the header fields say, taken together.
+struct Finished<'b> {
+    persistence: Persistence,
+    body: Framing,
+    expects_continue: bool,
+    conditions: Conditions<'b>,
+}
+
+impl<'b> Fields<'b> {
+    fn read(headers: &[Header<'b>]) -> Result<Fields<'b>, &'static Status> {
+        let mut fields = Fields::default();
+        for header in headers {
+            fields.take(header.name, header.value)?;
+        }
+        Ok(fields)
+    }
+
+    fn take(&mut self, name: &str, value: &'b [u8]) -> Result<(), &'static Status> {
+        let is = |known: &str| name.eq_ignore_ascii_case(known);
+        // Most fields mean nothing here, and most of those are sorted out by their length.
+        match name.len() {
+            4 if is("host") => {
+                self.hosts += 1;
+                if !value.iter().all(|&byte| may_be_in_host(byte)) {
+                    return Err(&status::BAD_REQUEST);
+                }
+            }
+            6 if is("expect") => {
+                self.expects_continue |= value.eq_ignore_ascii_case(b"100-continue");
+            }
+            10 if is("connection") => self.take_connection(value),
+            14 if is("content-length") => {
+                // The standard also allows to merge equal values; honest clients send one.
+                let length = content_length(value).ok_or(&status::BAD_REQUEST)?;
+                if self.content_length.replace(length).is_some() {
+                    return Err(&status::BAD_REQUEST);
+                }
+            }
+            17 if is("transfer-encoding") => {
+                if self.transfer_encoding.replace(value).is_some() {
+                    return Err(&status::BAD_REQUEST);
+                }
+            }
+            5 | 8 | 13 | 17 | 19 => self.conditions.take(name, value),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn take_connection(&mut self, value: &[u8]) {
+        for option in value.split(|&byte| byte == b',') {
+            let option = option.trim_ascii();
+            self.close |= option.eq_ignore_ascii_case(b"close");
+            self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+        }
+    }
+
+    fn finish(self, minor_version: u8) -> Result<Finished<'b>, &'static Status> {
+        let hosts_are_right = self.hosts == 1 || (self.hosts == 0 && minor_version == 0);
+        if !hosts_are_right {
+            return Err(&status::BAD_REQUEST);
+        }
+        let body = match (self.transfer_encoding, self.content_length) {
+            (None, length) => Framing::Length(length.unwrap_or(0)),
+            // RFC 9112, section 6.1: either way the framing of the message is in doubt.
+            (Some(_), Some(_)) => return Err(&status::BAD_REQUEST),
+            (Some(_), None) if minor_version == 0 => return Err(&status::BAD_REQUEST),
+            (Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") => Framing::Chunked,
+            (Some(_), None) => return Err(&status::NOT_IMPLEMENTED),
+        };
+        let persistence = match minor_version {
+            _ if self.close => Persistence::Close,
+            0 if self.keep_alive => Persistence::Announced,
+            0 => Persistence::Close,
+            _ => Persistence::Implied,
+        };
+        Ok(Finished {
+            persistence,
+            body,
+            expects_continue: self.expects_continue,
+            conditions: self.conditions,
+        })
+    }
+}
+
+/// Digits alone; a number beyond 64 bits is as good as the largest, for neither is let in.
+fn content_length(value: &[u8]) -> Option<u64> {
+    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let append =
+        |length: u64, digit: &u8| length.saturating_mul(10).saturating_add(u64::from(digit - b'0'));
+    Some(value.iter().fold(0, append))
+}
+
+/// Whether RFC 3986 lets a byte appear in a host and port.
+fn may_be_in_host(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn complete(text: &str) -> Request<'_> {
+        match parse(text.as_bytes()) {
+            Parsed::Complete(request) => request,
+            Parsed::Partial => panic!("partial: {text:?}"),
+            Parsed::Bad(status) => panic!("{}: {text:?}", status.code),
+        }
+    }
+
+    /// 0 when complete, 1 when partial, or the status.
+    fn code(bytes: &[u8]) -> u16 {
+        match parse(bytes) {
+            Parsed::Complete(_) => 0,
+            Parsed::Partial => 1,
+            Parsed::Bad(status) => status.code,
+        }
+    }
+
+    #[test]
+    fn a_plain_request_is_understood() {
+        let text = "GET /a?b HTTP/1.1\r\nHost: localhost:8080\r\nAccept: */*\r\n\r\nGET";
+        let request = complete(text);
+        assert_eq!(request.method, Method::Get);
+        assert_eq!(request.target, "/a?b");
+        assert_eq!(request.persistence, Persistence::Implied);
+        assert_eq!(request.body, Framing::Length(0));
+        assert!(!request.expects_continue);
+        assert_eq!(request.conditions, Conditions::default());
+        assert_eq!(request.head_length, text.len() - 3);
+    }
+
+    #[test]
+    fn methods_are_told_apart() {
+        for (name, method) in [
+            ("GET", Method::Get),
+            ("HEAD", Method::Head),
+            ("POST", Method::Known),
+            ("OPTIONS", Method::Known),
+            ("get", Method::Unknown),
+            ("BREW", Method::Unknown),
+        ] {
+            let text = format!("{name} / HTTP/1.1\r\nHost: h\r\n\r\n");
+            assert_eq!(complete(&text).method, method, "{name}");
+        }
+    }
+
+    #[test]
+    fn persistence_depends_on_version_and_connection() {
+        for (version, field, persistence) in [
+            ("1.1", "", Persistence::Implied),
+            ("1.1", "Connection: keep-alive\r\n", Persistence::Implied),
+            ("1.1", "Connection: close\r\n", Persistence::Close),
+            ("1.1", "connection: Upgrade , CLOSE\r\n", Persistence::Close),
+            ("1.1", "Connection: close\r\nConnection: keep-alive\r\n", Persistence::Close),
+            ("1.1", "Connection: closed\r\n", Persistence::Implied),
+            ("1.0", "", Persistence::Close),
+            ("1.0", "Connection: Keep-Alive\r\n", Persistence::Announced),
+            ("1.0", "Connection: keep-alive, close\r\n", Persistence::Close),
+        ] {
+            let text = format!("GET / HTTP/{version}\r\nHost: h\r\n{field}\r\n");
+            assert_eq!(complete(&text).persistence, persistence, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn framing_is_understood() {
+        let body =
+            |fields: &str| complete(&format!("GET / HTTP/1.1\r\nHost: h\r\n{fields}\r\n")).body;
+        assert_eq!(body("Content-Length: 5\r\n"), Framing::Length(5));
+        assert_eq!(body("Content-Length: 0\r\n"), Framing::Length(0));
+        assert_eq!(body("Content-Length: 99999999999999999999\r\n"), Framing::Length(u64::MAX));
+        assert_eq!(body("Transfer-Encoding: Chunked\r\n"), Framing::Chunked);
+    }
+
+    #[test]
+    fn lenient_forms_that_the_standard_allows_are_taken() {
+        for text in [
+            "GET / HTTP/1.0\r\n\r\n",
+            "GET / HTTP/1.0\n\n",
+            "\r\nGET / HTTP/1.1\r\nHost:h\r\n\r\n",
+            "GET http://h/ HTTP/1.1\r\nHost:   h  \r\n\r\n",
+            "GET / HTTP/1.1\r\nHost:\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: [::1]:80\r\nX-Text: \u{e9}\r\n\r\n",
+        ] {
+            assert_eq!(code(text.as_bytes()), 0, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn doubtful_requests_are_refused() {
+        for (fields, expected) in [
+            ("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", 400),
+            ("Content-Length: 5\r\nContent-Length: 6\r\n", 400),
+            ("Content-Length: 5\r\nContent-Length: 5\r\n", 400),
+            ("Content-Length: 5, 5\r\n", 400),
+            ("Content-Length: +5\r\n", 400),
+            ("Content-Length: -5\r\n", 400),
+            ("Content-Length: 0x5\r\n", 400),
+            ("Content-Length:\r\n", 400),
+            ("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", 400),
+            ("Transfer-Encoding: chunked, chunked\r\n", 501),
+            ("Transfer-Encoding: gzip, chunked\r\n", 501),
+            ("Transfer-Encoding: \u{b}chunked\r\n", 400),
+            ("Transfer-Encoding : chunked\r\n", 400),
+            (" Folded: x\r\n", 400),
+            ("X: a\r\n b\r\n", 400),
+            ("X: a\rb\r\n", 400),
+            ("X: a\0b\r\n", 400),
+            ("X\0: a\r\n", 400),
+            ("no colon\r\n", 400),
+            (": no name\r\n", 400),
+            ("Host: h\r\n", 400),
+        ] {
+            let text = format!("GET / HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
+            assert_eq!(code(text.as_bytes()), expected, "{text:?}");
+        }
+        for (text, expected) in [
+            ("GET / HTTP/1.1\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: a b\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: a@b\r\n\r\n", 400),
+            ("GET / HTTP/1.0\r\nHost: a\r\nHost: a\r\n\r\n", 400),
+            ("GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
+            ("GET  / HTTP/1.1\r\nHost: h\r\n\r\n", 400),
+            ("GET / HTTP/1.1 \r\nHost: h\r\n\r\n", 400),
+            ("GET /\0 HTTP/1.1\r\nHost: h\r\n\r\n", 400),
+            ("GET /a b HTTP/1.1\r\nHost: h\r\n\r\n", 400),
+            ("GET /\r\n\r\n", 400),
+            ("GET / HTTP/2.0\r\n\r\n", 505),
+            ("GET / HTTP/1.2\r\n\r\n", 505),
+            ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
+            ("GET / http/1.1\r\n\r\n", 400),
+            ("GET / ICY/1.1\r\n\r\n", 400),
+            ("\u{16}\u{3}\u{1}\u{2}", 400),
+        ] {
+            assert_eq!(code(text.as_bytes()), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn heads_are_bounded() {
+        let fields = |count: usize| "X: y\r\n".repeat(count);
+        let text = |count| format!("GET / HTTP/1.1\r\nHost: h\r\n{}\r\n", fields(count));
+        assert_eq!(code(text(HEADER_FIELDS - 1).as_bytes()), 0);
+        assert_eq!(code(text(HEADER_FIELDS).as_bytes()), 431);
+        assert_eq!(too_long(b"\r\nGET /aaaa").code, 414);
+        assert_eq!(too_long(b"GET / HTTP/1.1\r\nA: b").code, 431);
+    }
+
+    const EXAMPLE: &str = "HEAD /some/where?x=y HTTP/1.1\r\nHost: example.org\r\n\
+        Range: bytes=1-2\r\nIf-None-Match: \"a\", W/\"b\"\r\nConnection: close\r\n\r\n";
+
+    #[test]
+    fn a_request_is_partial_until_its_last_byte() {
+        for end in 0..EXAMPLE.len() {
+            assert_eq!(code(&EXAMPLE.as_bytes()[..end]), 1, "{end}");
+        }
+        assert_eq!(code(EXAMPLE.as_bytes()), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_judged(bytes: Vec<u8>) {
+            code(&bytes);
+            too_long(&bytes);
+        }
+
+        #[test]
+        fn a_damaged_request_is_judged(at in 0..EXAMPLE.len(), byte: u8, cut in 0..EXAMPLE.len()) {
+            let mut bytes = EXAMPLE.as_bytes().to_vec();
+            bytes[at] = byte;
+            code(&bytes);
+            // A verdict is final: more bytes do not make a bad request good.
+            if code(&bytes[..cut]) > 1 {
+                prop_assert!(code(&bytes) > 1);
+            }
+        }
+
+        /// What follows a head has no influence on how it is read.
+        #[test]
+        fn a_head_is_read_alike_whatever_follows(tail: Vec<u8>) {
+            let joined = [EXAMPLE.as_bytes(), &tail].concat();
+            let Parsed::Complete(request) = parse(&joined) else { panic!("not complete") };
+            prop_assert_eq!(request, complete(EXAMPLE));
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What a target names: a built-in page, or a file beneath the root.
+
+use std::{borrow::Cow, io, sync::Arc};
+
+use duality_runtime::fs::{Kind, Root};
+use rustix::io::Errno;
+
+use super::{
+    cache::{Cache, Known},
+    date,
+    demo::Demo,
+    limits::Config,
+    mime,
+    page::{self, Content, Page},
+    reply::{Extra, Refusal},
+    status::{self, Status},
+    target,
+};
+
+/// All that can be asked for.
+#[derive(Debug)]
+pub(super) enum Site {
+    Demo(Demo),
+    Directory(Directory),
+}
+
+/// Files on disk.
+#[derive(Debug)]
+pub(super) struct Directory {
+    root: Root,
+    cache: Cache,
+    cached_file: u64,
+}
+
+impl Site {
+    /// The directory that `config` names, or the demonstration.
+    pub(super) fn open(config: &Config) -> io::Result<Self> {
+        let Some(path) = &config.root else {
+            return Ok(Site::Demo(Demo::new()));
+        };
+        let root = Root::open(path).map_err(|error| {
+            let path = path.display();
+            let remedy = "give a directory that this user may read and search";
+            io::Error::new(
+                error.kind(),
+                format!("cannot serve files beneath {path}: {error}; {remedy}"),
+            )
+        })?;
+        let limits = &config.limits;
+        let (cache, cached_file) = (Cache::new(limits.cache), limits.cached_file);
+        Ok(Site::Directory(Directory { root, cache, cached_file }))
+    }
+
+    /// The page for a target, as it is in the second `now`.
+    ///
+    /// # Errors
+    ///
+    /// The reply that is due instead.
+    pub(super) async fn find(&self, target: &str, now: u64) -> Result<Arc<Page>, Refusal> {
+        let resolved = target::resolve(target)?;
+        match self {
+            Site::Demo(demo) => demo.find(&resolved.path).ok_or((&status::NOT_FOUND).into()),
+            Site::Directory(directory) => directory.find(&resolved.path, resolved.query, now).await,
+        }
+    }
+}
+
+impl Directory {
+    async fn find(&self, path: &str, query: &str, now: u64) -> Result<Arc<Page>, Refusal> {
+        match self.cache.look_up(path, now) {
+            Known::Current(page) => return Ok(page),
+            Known::ToCheck(page, before) => {
+                if self.root.stat(path).await.is_ok_and(|metadata| metadata == before) {
+                    return Ok(page);
+                }
+                self.cache.remove(path);
+            }
+            Known::Nothing => {}
+        }
+        self.read(path, query, now).await
+    }
+
+    async fn read(&self, path: &str, query: &str, now: u64) -> Result<Arc<Page>, Refusal> {
+        let file = self.root.open_file(path).await.map_err(|error| status_of(&error))?;
+        let metadata = file.metadata().await.map_err(|error| status_of(&error))?;
+        match metadata.kind {
+            Kind::File => {}
+            Kind::Directory => {
+                let value = target::with_slash(path, query);
+                let location = Extra { name: "Location", value };
+                return Err(Refusal::with(&status::MOVED_PERMANENTLY, location));
+            }
+            Kind::Other => return Err((&status::FORBIDDEN).into()),
+        }
+        // RFC 9110, section 8.8.2.1: no reply may say that a file was changed after it was sent.
+        let last_modified = date::seconds_of(metadata.modified).min(now);
+        let (content_type, tag) = (mime::content_type(path), page::entity_tag(&metadata));
+        if metadata.length > self.cached_file {
+            let (length, content) = (metadata.length, Content::File(file));
+            return Ok(Arc::new(Page::new(content_type, tag, last_modified, length, content)));
+        }
+        // The bound on cached files is far below the range of usize.
+        let body = file.read_at(0, metadata.length as usize).await;
+        let body = body.map_err(|error| status_of(&error))?;
+        let (length, content) = (body.len() as u64, Content::Memory(Cow::Owned(body)));
+        let page = Arc::new(Page::new(content_type, tag, last_modified, length, content));
+        self.cache.insert(path, &page, metadata, now);
+        Ok(page)
+    }
+}
+
+/// The status for a file that could not be opened or read.
+fn status_of(error: &io::Error) -> &'static Status {
+    match Errno::from_io_error(error) {
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => return &status::SERVICE_UNAVAILABLE,
+        // A link that leads nowhere else, or one where links are not followed.
+        Some(Errno::LOOP) => return &status::FORBIDDEN,
+        Some(Errno::NAMETOOLONG) => return &status::NOT_FOUND,
+        _ => {}
+    }
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => &status::NOT_FOUND,
+        io::ErrorKind::PermissionDenied => &status::FORBIDDEN,
+        io::ErrorKind::OutOfMemory => &status::SERVICE_UNAVAILABLE,
+        _ => &status::INTERNAL_SERVER_ERROR,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_become_statuses() {
+        for (error, code) in [
+            (Errno::NOENT, 404),
+            (Errno::NOTDIR, 404),
+            (Errno::NAMETOOLONG, 404),
+            (Errno::ACCESS, 403),
+            (Errno::PERM, 403),
+            (Errno::LOOP, 403),
+            (Errno::MFILE, 503),
+            (Errno::NFILE, 503),
+            (Errno::NOMEM, 503),
+            (Errno::IO, 500),
+        ] {
+            assert_eq!(status_of(&error.into()).code, code, "{error:?}");
+        }
+        assert_eq!(status_of(&io::ErrorKind::PermissionDenied.into()).code, 403);
+    }
+}

@@ -1,0 +1,197 @@
+//! From the target of a request to the path of a file: decoded once, without dot segments, and
+//! relative to the root.
+
+use super::status::{self, Status};
+
+/// The file that a target asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Resolved<'t> {
+    /// Relative to the root, segments joined by single slashes, none of them empty, `.` or `..`, no
+    /// control characters. A target that names a directory, by a slash at its end, is completed by
+    /// [`INDEX`].
+    pub(super) path: String,
+    /// From the question mark on, as it came; empty without one.
+    pub(super) query: &'t str,
+}
+
+/// What is served for a directory.
+pub(super) const INDEX: &str = "index.html";
+
+/// Resolves a target in origin form (`/a/b?c`) or absolute form (`http://host/a/b?c`); RFC 9112,
+/// section 3.2.
+///
+/// # Errors
+///
+/// 400 for a target of another form, with a bad percent escape, a control character, or `..` beyond
+/// the root. 404 for a name that no path in a `&str` can have: with a slash inside a segment
+/// (`%2f`), or not in UTF-8.
+pub(super) fn resolve(target: &str) -> Result<Resolved<'_>, &'static Status> {
+    if target.contains('#') {
+        return Err(&status::BAD_REQUEST);
+    }
+    let target = without_origin(target)?;
+    let (path, query) = target.split_at(target.find('?').unwrap_or(target.len()));
+
+    let mut segments: Vec<String> = Vec::new();
+    let mut directory = true;
+    for raw in path.split('/') {
+        let segment = decode(raw)?;
+        directory = matches!(segment.as_str(), "" | "." | "..");
+        match segment.as_str() {
+            "" | "." => {}
+            ".." => {
+                segments.pop().ok_or(&status::BAD_REQUEST)?;
+            }
+            _ => segments.push(segment),
+        }
+    }
+    if directory {
+        segments.push(INDEX.to_owned());
+    }
+    Ok(Resolved { path: segments.join("/"), query })
+}
+
+/// The target that has a directory's slash at its end: `path` is decoded, `query` raw.
+///
+/// It is built anew from the decoded path, because to repeat the client's own text would send it
+/// from `//example.org` to another host.
+pub(super) fn with_slash(path: &str, query: &str) -> String {
+    const HEXADECIMAL: &[u8; 16] = b"0123456789ABCDEF";
+    let mut location = String::with_capacity(path.len() + query.len() + 2);
+    location.push('/');
+    for byte in path.bytes() {
+        if byte.is_ascii_alphanumeric() || b"/-._~!$&'()*+,;=:@".contains(&byte) {
+            location.push(char::from(byte));
+        } else {
+            location.push('%');
+            location.push(char::from(HEXADECIMAL[usize::from(byte >> 4)]));
+            location.push(char::from(HEXADECIMAL[usize::from(byte & 15)]));
+        }
+    }
+    location.push('/');
+    location.push_str(query);
+    location
+}
+
+/// The path and query of a target; an absolute form may leave out its path.
+fn without_origin(target: &str) -> Result<&str, &'static Status> {
+    if target.starts_with('/') {
+        return Ok(target);
+    }
+    let (scheme, rest) = target.split_once("://").ok_or(&status::BAD_REQUEST)?;
+    if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
+        return Err(&status::BAD_REQUEST);
+    }
+    Ok(&rest[rest.find(['/', '?']).unwrap_or(rest.len())..])
+}
+
+/// Undoes the percent escapes of one segment.
+fn decode(raw: &str) -> Result<String, &'static Status> {
+    let mut decoded = Vec::with_capacity(raw.len());
+    let mut bytes = raw.bytes();
+    while let Some(byte) = bytes.next() {
+        let byte = if byte == b'%' {
+            let mut digit = || bytes.next().and_then(|digit| char::from(digit).to_digit(16));
+            let (Some(high), Some(low)) = (digit(), digit()) else {
+                return Err(&status::BAD_REQUEST);
+            };
+            // Two digits of sixteen fit in a byte.
+            (high << 4 | low) as u8
+        } else {
+            byte
+        };
+        match byte {
+            0..=31 | 127 => return Err(&status::BAD_REQUEST),
+            b'/' => return Err(&status::NOT_FOUND),
+            _ => decoded.push(byte),
+        }
+    }
+    String::from_utf8(decoded).map_err(|_| &status::NOT_FOUND)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn targets_become_paths() {
+        for (target, path) in [
+            ("/", "index.html"),
+            ("/a/b.txt", "a/b.txt"),
+            ("/a/", "a/index.html"),
+            ("/a/.", "a/index.html"),
+            ("/a/b/..", "a/index.html"),
+            ("//a///b", "a/b"),
+            ("/a/./b/../c", "a/c"),
+            ("/a/%2e%2E/c", "c"),
+            ("/a%20b", "a b"),
+            ("/caf%C3%A9", "café"),
+            ("/café", "café"),
+            ("/%2520", "%20"),
+            ("/...", "..."),
+            ("/a?b=/../..", "a"),
+            ("http://host:80/a", "a"),
+            ("HTTPS://host", "index.html"),
+            ("http://host?q", "index.html"),
+        ] {
+            assert_eq!(
+                resolve(target).map(|resolved| resolved.path),
+                Ok(path.to_owned()),
+                "{target}"
+            );
+        }
+        assert_eq!(resolve("/a?b?c").unwrap().query, "?b?c");
+    }
+
+    #[test]
+    fn what_is_no_path_is_refused() {
+        for (target, code) in [
+            ("", 400),
+            ("*", 400),
+            ("a", 400),
+            ("host:80", 400),
+            ("ftp://host/", 400),
+            ("/..", 400),
+            ("/a/../..", 400),
+            ("/%2e%2e/etc/passwd", 400),
+            ("/a%", 400),
+            ("/a%2", 400),
+            ("/a%zz", 400),
+            ("/a%+1", 400),
+            ("/a%00b", 400),
+            ("/a%0d%0a", 400),
+            ("/%7f", 400),
+            ("/a#b", 400),
+            ("/a%2fb", 404),
+            ("/..%2f..%2fetc", 404),
+            ("/%ff", 404),
+        ] {
+            assert_eq!(resolve(target).map_err(|status| status.code), Err(code), "{target}");
+        }
+    }
+
+    #[test]
+    fn a_redirect_stays_on_this_host() {
+        let resolved = resolve("//example.org/%22 ?q").unwrap();
+        assert_eq!(with_slash(&resolved.path, resolved.query), "/example.org/%22%20/?q");
+    }
+
+    proptest! {
+        #[test]
+        fn a_path_never_leaves_the_root(
+            target in "(/|http://h)?([a-z./%]|%2e|%2f|%00|\\PC){0,40}",
+        ) {
+            if let Ok(Resolved { path, query }) = resolve(&target) {
+                prop_assert!(!path.starts_with('/'));
+                prop_assert!(!path.bytes().any(|byte| byte < 32 || byte == 127));
+                prop_assert!(path.split('/').all(|segment| !matches!(segment, "" | "." | "..")));
+                // The redirect for a path leads back to it.
+                let location = with_slash(&path, query);
+                prop_assert!(location.is_ascii() || !query.is_ascii());
+                prop_assert_eq!(resolve(&location).unwrap().path, format!("{path}/{INDEX}"));
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The side of a connection that touches the network: replies are gathered here and sent together.
+
+use std::{
+    io::{self, ErrorKind, IoSlice},
+    net::Shutdown,
+    time::{Duration, Instant},
+};
+
+use duality_runtime::net::TcpStream;
+
+use super::{
+    conditional::Verdict,
+    input::Input,
+    limits::Limits,
+    page::{Content, Page},
+    range::Part,
+    reply::Refusal,
+    request::{Method, Persistence, Request},
+    status::{self, Status},
+};
+use crate::clock;
+
+/// A stream and the replies that wait to be sent on it.
+#[derive(Debug)]
+pub(super) struct Wire {
+    stream: TcpStream,
+    output: Vec<u8>,
+}
+
+/// What came of waiting for bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Filled {
+    Some,
+    /// The client has closed its side, or the server is about to stop.
+    End,
+    /// It took too long.
+    TimedOut,
+}
+
+/// Bytes of replies that are gathered before they are sent. What is longer is not worth copying.
+const GATHERED: usize = 16 << 10;
+
+/// Bytes that are read of what a client still sends after it has got an error.
+const LINGERED: usize = 1 << 20;
+
+impl Wire {
+    pub(super) fn new(mut stream: TcpStream, limits: &Limits) -> io::Result<Self> {
+        stream.set_write_timeout(Some(limits.write_time))?;
+        Ok(Wire { stream, output: Vec::new() })
+    }
+
+    /// Sends what has been gathered, then waits up to `limit` for more to read.
+    pub(super) async fn fill(&mut self, input: &mut Input, limit: Duration) -> io::Result<Filled> {
+        self.flush().await?;
+        self.stream.set_read_timeout(Some(limit))?;
+        match self.stream.read(input.room()).await {
+            Ok(0) => Ok(Filled::End),
+            Ok(length) => {
+                input.filled(length);
+                Ok(Filled::Some)
+            }
+            Err(error) if error.kind() == ErrorKind::TimedOut => Ok(Filled::TimedOut),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sends what has been gathered.
+    pub(super) async fn flush(&mut self) -> io::Result<()> {
+        if !self.output.is_empty() {
+            self.stream.write_all(&self.output).await?;
+            self.output.clear();
+        }
+        Ok(())
+    }
+
+    /// Answers a request with the page that it asks for, or with as much as its conditions ask.
+    pub(super) async fn send(
+        &mut self,
+        page: &Page,
+        request: &Request<'_>,
+        persistence: Persistence,
+        now: u64,
+    ) -> io::Result<()> {
+        let is_get = request.method == Method::Get;
+        let output = &mut self.output;
+        let part = match request.conditions.judge(is_get, page.validators(), page.length()) {
+            Verdict::Whole => {
+                page.write_head(output, now, persistence);
+                Part { offset: 0, length: page.length() }
+            }
+            Verdict::Part(part) => {
+                page.write_part_head(output, now, persistence, part);
+                part
+            }
+            Verdict::NotModified => {
+                page.write_not_modified(output, now, persistence);
+                return Ok(());
+            }
+            Verdict::PreconditionFailed => {
+                let refusal = Refusal::from(&status::PRECONDITION_FAILED);
+                refusal.write(output, now, persistence, is_get);
+                return Ok(());
+            }
+            Verdict::RangeNotSatisfiable => {
+                let range = page.unsatisfied_range();
+                let refusal = Refusal::with(&status::RANGE_NOT_SATISFIABLE, range);
+                refusal.write(output, now, persistence, is_get);
+                return Ok(());
+            }
+        };
+        match page.content() {
+            _ if !is_get => Ok(()),
+            // A part lies within its page, and so within the range of usize.
+            Content::Memory(bytes) => {
+                self.send_bytes(&bytes[part.offset as usize..][..part.length as usize]).await
+            }
+            Content::File(file) => {
+                self.flush().await?;
+                self.stream.send_file(file, part.offset, part.length).await
+            }
+        }
+    }
+
+    /// Answers a request by a refusal.
+    pub(super) fn refuse(
+        &mut self,
+        refusal: &Refusal,
+        request: &Request<'_>,
+        persistence: Persistence,
+        now: u64,
+    ) {
+        refusal.write(&mut self.output, now, persistence, request.method != Method::Head);
+    }
+
+    /// Sends what has been gathered if it is much, so that it does not become more than that.
+    pub(super) async fn flush_if_much(&mut self) -> io::Result<()> {
+        if self.output.len() < GATHERED { Ok(()) } else { self.flush().await }
+    }
+
+    /// Answers what is not a request, and ends the connection.
+    pub(super) async fn reject(
+        mut self,
+        status: &'static Status,
+        input: Input,
+        limits: &Limits,
+    ) -> io::Result<()> {
+        Refusal::from(status).write(&mut self.output, clock::seconds(), Persistence::Close, true);
+        self.linger(input, limits).await
+    }
+
+    /// Ends a connection whose client may still be sending.
+    ///
+    /// To close a socket that has unread bytes makes the kernel send a reset, which can destroy
+    /// the reply before the client has read it. So only our side is closed, and what still comes
+    /// is read and dropped, for a bounded time and up to a bounded amount (RFC 9112, section 9.6).
+    pub(super) async fn linger(mut self, mut input: Input, limits: &Limits) -> io::Result<()> {
+        self.flush().await?;
+        if self.stream.shutdown(Shutdown::Write).is_err() {
+            return Ok(());
+        }
+        let mut deadline = Deadline::new(limits.linger_time);
+        let mut dropped = 0;
+        while dropped < LINGERED
+            && let Some(left) = deadline.left()
+        {
+            input.consume(input.unused().len());
+            // The reply is out; what goes wrong from here on concerns nobody.
+            let Ok(Filled::Some) = self.fill(&mut input, left).await else {
+                break;
+            };
+            dropped += input.unused().len();
+        }
+        Ok(())
+    }
+
+    /// Gathers the body of a reply, or sends it together with what has been gathered.
+    async fn send_bytes(&mut self, body: &[u8]) -> io::Result<()> {
+        if self.output.len() + body.len() <= GATHERED {
+            self.output.extend_from_slice(body);
+            return Ok(());
+        }
+        let mut pieces = [IoSlice::new(&self.output), IoSlice::new(body)];
+        self.stream.write_all_vectored(&mut pieces).await?;
+        self.output.clear();
+        Ok(())
+    }
+}
+
+/// A point in time that several waits share, fixed when the first of them begins.
+#[derive(Debug)]
+pub(super) struct Deadline {
+    limit: Duration,
+    at: Option<Instant>,
+}
+
+impl Deadline {
+    pub(super) fn new(limit: Duration) -> Self {
+        Deadline { limit, at: None }
+    }
+
+    /// The time that is left; `None` when it is up.
+    pub(super) fn left(&mut self) -> Option<Duration> {
+        let now = Instant::now();
+        let at = *self.at.get_or_insert(now + self.limit);
+        at.checked_duration_since(now).filter(|left| !left.is_zero())
+    }
+}

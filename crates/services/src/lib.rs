@@ -1,0 +1,69 @@
+//! The services that ship with Duality, each written once as straight-line code.
+//!
+//! A service is what is done with one connection: an `async fn` that takes a [`TcpStream`] and
+//! returns when the connection has been served. It knows nothing of the architecture that runs it,
+//! and cannot name one: this crate depends on the runtime alone.
+//!
+//! To add a service, write one file (or folder) here that has
+//!
+//! * a header that says what the protocol is and where it is specified;
+//! * a function or method `serve`, `async`, whose future is `Send`, from a [`TcpStream`] and whatever the connections
+//!   share to `io::Result<()>`. `Ok` means that the conversation ended in order, be it with an error reply; `Err` means
+//!   that the connection broke or ran out of time;
+//! * a bound on everything a client decides: lengths, counts, and the time it may take;
+//! * a constant `ENTRY: Entry`, which goes into [`ALL`] as one line, and is read from there by the command line, the
+//!   comparison and the tests.
+//!
+//! [`TcpStream`]: duality_runtime::net::TcpStream
+
+#![forbid(unsafe_code)]
+
+mod clock;
+pub mod echo;
+pub mod http;
+pub mod time;
+
+/// What the rest of the house knows about a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The name on the command line, and the scheme of its address in `duality load
+    /// NAME://HOST:PORT`.
+    pub name: &'static str,
+    /// What it does, in one line without a full stop.
+    pub summary: &'static str,
+    /// The document that specifies the protocol, or what is said in it.
+    pub protocol: &'static str,
+    /// Whether `--root DIR` means something to it.
+    pub serves_files: bool,
+    /// Whether one connection can carry more than one request.
+    pub persistent: bool,
+}
+
+/// Every service, in the order of help and reports.
+pub const ALL: &[Entry] = &[echo::ENTRY, time::ENTRY, http::ENTRY];
+
+/// The entry called `name`, if there is one.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Entry> {
+    ALL.iter().find(|entry| entry.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_entry_is_found_by_its_own_name_only() {
+        for entry in ALL {
+            assert_eq!(find(entry.name), Some(entry));
+            assert_eq!(ALL.iter().filter(|other| other.name == entry.name).count(), 1);
+            assert!(
+                entry.name.bytes().all(|byte| byte.is_ascii_lowercase()),
+                "{} is not a plain word",
+                entry.name
+            );
+            assert!(!entry.summary.ends_with('.'));
+        }
+        assert_eq!(find("gopher"), None);
+    }
+}

