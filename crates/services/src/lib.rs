@@ -7,12 +7,12 @@
 //! To add a service, write one file (or folder) here that has
 //!
 //! * a header that says what the protocol is and where it is specified;
-//! * a function or method `serve`, `async`, whose future is `Send`, from a [`TcpStream`] and whatever the connections
-//!   share to `io::Result<()>`. `Ok` means that the conversation ended in order, be it with an error reply; `Err` means
-//!   that the connection broke or ran out of time;
+//! * a function or method `serve`, `async`, whose future is `Send`, from a [`TcpStream`] and
+//!   whatever the connections share to `io::Result<()>`. `Ok` means that the conversation ended in
+//!   order, be it with an error reply; `Err` means that the connection broke or ran out of time;
 //! * a bound on everything a client decides: lengths, counts, and the time it may take;
-//! * a constant `ENTRY: Entry`, which goes into [`ALL`] as one line, and is read from there by the command line, the
-//!   comparison and the tests.
+//! * a constant `ENTRY: Entry`, which goes into [`ALL`] as one line, and is read from there by the
+//!   command line, the comparison and the tests.
 //!
 //! [`TcpStream`]: duality_runtime::net::TcpStream
 

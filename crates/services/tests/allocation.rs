@@ -1,5 +1,11 @@
 //! A client that repeats its request costs the heap nothing.
 
+#![expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "the client is a plain blocking program, and the server a plain thread"
+)]
+
 use std::{
     io::{Read, Write},
     net::TcpStream,

@@ -19,7 +19,6 @@ use duality_runtime::fs::Metadata;
 use super::page::Page;
 
 /// A bounded map from paths to pages.
-#[derive(Debug)]
 pub(super) struct Cache {
     circle: Mutex<Circle>,
     /// Bytes that all entries may take.
@@ -27,7 +26,6 @@ pub(super) struct Cache {
 }
 
 /// What the cache knows of a path.
-#[derive(Debug)]
 pub(super) enum Known {
     /// The page, compared with the file within this second.
     Current(Arc<Page>),
@@ -37,7 +35,7 @@ pub(super) enum Known {
     Nothing,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Circle {
     places: HashMap<Arc<str>, usize>,
     entries: Vec<Entry>,
@@ -45,7 +43,6 @@ struct Circle {
     footprint: usize,
 }
 
-#[derive(Debug)]
 struct Entry {
     path: Arc<str>,
     page: Arc<Page>,

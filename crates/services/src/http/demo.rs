@@ -8,7 +8,6 @@ use super::{
 };
 
 /// The pages, by their path.
-#[derive(Debug)]
 pub(super) struct Demo {
     pages: HashMap<&'static str, Arc<Page>>,
 }

@@ -10,7 +10,7 @@ use super::page::Page;
 /// every core writes. Within a second, in which the shared cache would not look at the file either,
 /// a connection that repeats its request needs neither. An evicted page lives on in the memos
 /// that have it: at most one for each connection, and none longer than the limit on cached files.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Memo {
     target: String,
     page: Option<Arc<Page>>,

@@ -64,12 +64,11 @@ pub const ENTRY: Entry = Entry {
 ///
 /// A server that starts processes opens it before, so that all have the same root. Each process
 /// then has its own cache.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Http {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug)]
 struct Shared {
     site: Site,
     limits: Limits,
@@ -231,46 +230,6 @@ async fn skip_body(
         match deadline.left() {
             Some(left) if wire.fill(input, left).await? == Filled::Some => {}
             _ => return Ok(Skipped::Broken),
-        }
-    }
-}
-#[cfg(test)]
-mod bench {
-    use super::*;
-    #[test]
-    fn measure() {
-        let http = Http::demo();
-        let plain = b"GET / HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n".as_slice();
-        let oha = b"GET /index.html HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nAccept: */*\r\nUser-Agent: curl/8.5.0\r\n\r\n".as_slice();
-        let browser = b"GET / HTTP/1.1\r\nHost: localhost:8080\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0\r\nAccept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/png,image/svg+xml,*/*;q=0.8\r\nAccept-Language: en-US,en;q=0.5\r\nAccept-Encoding: gzip, deflate, br, zstd\r\nConnection: keep-alive\r\nUpgrade-Insecure-Requests: 1\r\nSec-Fetch-Dest: document\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Site: none\r\nSec-Fetch-User: ?1\r\nPriority: u=0, i\r\n\r\n".as_slice();
-        for (name, text) in [("plain", plain), ("oha", oha), ("browser", browser)] {
-            for part in 0..4 {
-            let mut input = Input::new(8192);
-            let mut memo = Memo::default();
-            let mut output = Vec::with_capacity(1024);
-            let start = std::time::Instant::now();
-            let n = 2_000_000;
-            for _ in 0..n {
-                input.room()[..text.len()].copy_from_slice(text);
-                input.filled(text.len());
-                let Parsed::Complete(request) = request::parse(std::hint::black_box(input.unused())) else { panic!() };
-                if part > 0 {
-                let now = clock::seconds();
-                if part > 1 {
-                let page = match memo.recall(request.target, now) { Some(p) => p, None => {
-                    let p = duality_runtime::block_on(http.shared.site.find(request.target, now)).unwrap(); memo.keep(request.target, p, now) } };
-                if part > 2 {
-                let v = request.conditions.judge(true, page.validators(), page.length());
-                if v == conditional::Verdict::Whole { page.write_head(&mut output, now, request.persistence); 
-                 if let page::Content::Memory(b) = page.content() { output.extend_from_slice(&b[0..page.length() as usize]); } }
-                }}}
-                let l = request.head_length;
-                input.consume(l);
-                std::hint::black_box(&output);
-                output.clear();
-            }
-            println!("{name} part {part}: {:.0} ns", start.elapsed().as_nanos() as f64 / n as f64);
-            }
         }
     }
 }

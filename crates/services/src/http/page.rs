@@ -15,7 +15,6 @@ use super::{
 };
 
 /// A file as it is served.
-#[derive(Debug)]
 pub(super) struct Page {
     /// A 200's status line and header fields, but for `Connection` and the empty line at the end.
     /// The date in it is filled in for each reply.
@@ -28,7 +27,6 @@ pub(super) struct Page {
 }
 
 /// Where the bytes of a page are.
-#[derive(Debug)]
 pub(super) enum Content {
     Memory(Cow<'static, [u8]>),
     File(fs::File),

@@ -175,12 +175,14 @@ impl<'b> Fields<'b> {
             14 if is("content-length") => {
                 // The standard also allows to merge equal values; honest clients send one.
                 let length = content_length(value).ok_or(&status::BAD_REQUEST)?;
-                if self.content_length.replace(length).is_some() {
+                let earlier = self.content_length.replace(length);
+                if earlier.is_some() {
                     return Err(&status::BAD_REQUEST);
                 }
             }
             17 if is("transfer-encoding") => {
-                if self.transfer_encoding.replace(value).is_some() {
+                let earlier = self.transfer_encoding.replace(value);
+                if earlier.is_some() {
                     return Err(&status::BAD_REQUEST);
                 }
             }

@@ -18,14 +18,12 @@ use super::{
 };
 
 /// All that can be asked for.
-#[derive(Debug)]
 pub(super) enum Site {
     Demo(Demo),
     Directory(Directory),
 }
 
 /// Files on disk.
-#[derive(Debug)]
 pub(super) struct Directory {
     root: Root,
     cache: Cache,

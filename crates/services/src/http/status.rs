@@ -20,7 +20,7 @@ pub(super) const NOT_MODIFIED: Status = Status::new(304, "Not Modified", "");
 pub(super) const BAD_REQUEST: Status =
     Status::new(400, "Bad Request", "The request is not well-formed HTTP.");
 pub(super) const FORBIDDEN: Status =
-    Status::new(403, "Forbidden", "The server may not read this file.");
+    Status::new(403, "Forbidden", "The server may not read this, or does not serve what it is.");
 pub(super) const NOT_FOUND: Status =
     Status::new(404, "Not Found", "There is nothing by this name.");
 pub(super) const METHOD_NOT_ALLOWED: Status =
@@ -41,7 +41,7 @@ pub(super) const RANGE_NOT_SATISFIABLE: Status =
 pub(super) const FIELDS_TOO_LARGE: Status = Status::new(
     431,
     "Request Header Fields Too Large",
-    "It has more or longer header fields than the server reads.",
+    "The request has more or longer header fields than the server reads.",
 );
 pub(super) const INTERNAL_SERVER_ERROR: Status =
     Status::new(500, "Internal Server Error", "The server could not read this file.");

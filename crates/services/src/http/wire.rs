@@ -21,7 +21,6 @@ use super::{
 use crate::clock;
 
 /// A stream and the replies that wait to be sent on it.
-#[derive(Debug)]
 pub(super) struct Wire {
     stream: TcpStream,
     output: Vec<u8>,
@@ -203,5 +202,19 @@ impl Deadline {
         let now = Instant::now();
         let at = *self.at.get_or_insert(now + self.limit);
         at.checked_duration_since(now).filter(|left| !left.is_zero())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_stands_from_its_first_use() {
+        assert_eq!(Deadline::new(Duration::ZERO).left(), None);
+        let mut deadline = Deadline::new(Duration::from_secs(1000));
+        let first = deadline.left().unwrap();
+        assert_eq!(first, Duration::from_secs(1000));
+        assert!(deadline.left().is_some_and(|second| second <= first));
     }
 }

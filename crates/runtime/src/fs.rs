@@ -1,0 +1,206 @@
+//! Files beneath a root that nothing leaves.
+//!
+//! Opening and reading go through [`task::offload`](crate::task::offload), since a disk may hold them
+//! up: on a loop, helper threads do them.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
+use rustix::io::{Errno, pread};
+
+use crate::task;
+
+/// A directory whose files can be opened, and nothing outside it.
+#[derive(Clone)]
+pub struct Root {
+    directory: Arc<OwnedFd>,
+    /// Whether the kernel has `openat2(2)` (Linux 5.6) and lets this process use it.
+    resolves_beneath: bool,
+}
+
+impl Root {
+    /// Opens a directory as a root. Not `async`: it belongs to the set-up of a server.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `NotADirectory`, `PermissionDenied`.
+    pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(path.as_ref(), flags, Mode::empty())?;
+        let resolves_beneath = open_beneath(directory.as_fd(), Path::new("."), flags).is_ok();
+        Ok(Self { directory: Arc::new(directory), resolves_beneath })
+    }
+
+    /// Opens the file or directory at `path`, which is relative and separated by `/`.
+    ///
+    /// Symbolic links are followed as long as they stay beneath the root; where the kernel cannot see to
+    /// that, they are not followed at all.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`; `PermissionDenied`, also for a path that leaves the root.
+    pub async fn open_file(&self, path: &str) -> io::Result<File> {
+        let root = self.clone();
+        let path = Path::new(OsStr::from_bytes(path.as_bytes())).to_owned();
+        task::offload(move || root.open_now(&path)).await
+    }
+
+    /// What [`open_file`](Root::open_file) would open.
+    ///
+    /// # Errors
+    ///
+    /// Those of `open_file`.
+    pub async fn stat(&self, path: &str) -> io::Result<Metadata> {
+        let root = self.clone();
+        let path = Path::new(OsStr::from_bytes(path.as_bytes())).to_owned();
+        task::offload(move || root.open_now(&path)?.metadata_now()).await
+    }
+
+    fn open_now(&self, path: &Path) -> io::Result<File> {
+        // Not to wait for the other end of a FIFO, and not to make a terminal ours.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let opened = if self.resolves_beneath {
+            open_beneath(self.directory.as_fd(), path, flags)
+        } else {
+            walk(self.directory.as_fd(), path, flags)
+        };
+        match opened {
+            Ok(descriptor) => Ok(File { descriptor: Arc::new(descriptor) }),
+            // It would leave the root, or it is a link where none is followed.
+            Err(Errno::XDEV | Errno::LOOP) => Err(io::ErrorKind::PermissionDenied.into()),
+            // A file where the path has a directory.
+            Err(Errno::NOTDIR | Errno::NAMETOOLONG) => Err(io::ErrorKind::NotFound.into()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn open_beneath(root: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    loop {
+        match openat2(root, path, flags, Mode::empty(), resolve) {
+            // The kernel could not be sure because of a rename elsewhere; openat2(2) says to try again.
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}
+
+/// Opens component after component, without following any link: for kernels without `openat2`.
+fn walk(root: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let inside = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut directory = openat(root, ".", inside, Mode::empty())?;
+    let mut components = path.components().peekable();
+    while let Some(component) = components.next() {
+        let name = match component {
+            Component::Normal(name) => name,
+            Component::CurDir => continue,
+            _ => return Err(Errno::XDEV),
+        };
+        if components.peek().is_none() {
+            return openat(directory, name, flags | OFlags::NOFOLLOW, Mode::empty());
+        }
+        directory = openat(directory, name, inside, Mode::empty())?;
+    }
+    openat(directory, ".", flags, Mode::empty())
+}
+
+/// An open file.
+#[derive(Clone)]
+pub struct File {
+    descriptor: Arc<OwnedFd>,
+}
+
+impl File {
+    /// What the file is.
+    ///
+    /// # Errors
+    ///
+    /// Those of `fstat(2)`.
+    pub async fn metadata(&self) -> io::Result<Metadata> {
+        let file = self.clone();
+        task::offload(move || file.metadata_now()).await
+    }
+
+    /// Reads up to `length` bytes from `offset` on; fewer only where the file ends.
+    ///
+    /// # Errors
+    ///
+    /// Those of `pread(2)`.
+    pub async fn read_at(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+        let file = self.clone();
+        task::offload(move || file.read_now(offset, length)).await
+    }
+
+    fn metadata_now(&self) -> io::Result<Metadata> {
+        let status = fstat(&self.descriptor)?;
+        let kind = match FileType::from_raw_mode(status.st_mode) {
+            FileType::RegularFile => Kind::File,
+            FileType::Directory => Kind::Directory,
+            _ => Kind::Other,
+        };
+        let since_epoch = Duration::from_secs(u64::try_from(status.st_mtime).unwrap_or(0));
+        Ok(Metadata {
+            kind,
+            length: u64::try_from(status.st_size).unwrap_or(0),
+            modified: SystemTime::UNIX_EPOCH
+                + since_epoch
+                + Duration::from_nanos(status.st_mtime_nsec as u64),
+            inode: status.st_ino,
+            device: status.st_dev,
+        })
+    }
+
+    fn read_now(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        let mut filled = 0;
+        while filled < length {
+            match pread(&self.descriptor, &mut bytes[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        bytes.truncate(filled);
+        Ok(bytes)
+    }
+}
+
+impl AsFd for File {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+/// What a path leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A device, a FIFO, a socket.
+    Other,
+}
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metadata {
+    /// What kind of thing it is.
+    pub kind: Kind,
+    /// Its length in bytes.
+    pub length: u64,
+    /// When its content last changed.
+    pub modified: SystemTime,
+    /// Its number on its device.
+    pub inode: u64,
+    /// The device that it is on.
+    pub device: u64,
+}

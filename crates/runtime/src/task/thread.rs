@@ -1,0 +1,68 @@
+//! Kernel threads, made by `pthread_create(3)` itself.
+//!
+//! `std::thread` gives each thread a signal stack to report overflows on, which costs five system calls
+//! over a thread's life, as much as the thread itself. An architecture that makes a thread for each
+//! connection is to be compared with C servers that do the same, so it makes plain ones: detached,
+//! with a stack of a chosen size and glibc's guard page below it.
+
+use std::ffi::c_void;
+use std::io;
+use std::mem::MaybeUninit;
+use std::ptr;
+
+/// What a kernel thread runs.
+pub type Body = Box<dyn FnOnce() + Send>;
+
+/// A thread that the kernel would not make; the body is handed back, to be tried again.
+pub struct Refused {
+    /// Why: `EAGAIN` for a limit on threads or memory.
+    pub error: io::Error,
+    /// What the thread was to run.
+    pub body: Body,
+}
+
+/// Starts a detached kernel thread with at least `stack_size` bytes of stack. A panic in `body` is
+/// reported and ends the thread.
+///
+/// # Errors
+///
+/// [`Refused`], when no thread can be made.
+pub fn start(stack_size: usize, body: Body) -> Result<(), Refused> {
+    let argument = Box::into_raw(Box::new(body));
+    match create(stack_size, argument.cast()) {
+        0 => Ok(()),
+        error => {
+            // SAFETY: no thread was made, so the box that was leaked above is still ours.
+            let body = *unsafe { Box::from_raw(argument) };
+            Err(Refused { error: io::Error::from_raw_os_error(error), body })
+        }
+    }
+}
+
+fn create(stack_size: usize, argument: *mut c_void) -> i32 {
+    let page = rustix::param::page_size();
+    let stack_size = stack_size.max(libc::PTHREAD_STACK_MIN).next_multiple_of(page);
+    let mut attributes = MaybeUninit::uninit();
+    let mut thread = MaybeUninit::uninit();
+    // SAFETY: the attributes are initialised before they are used and destroyed after; size and state
+    // are valid for them. `main` takes the argument that is passed, and does so once.
+    unsafe {
+        let error = libc::pthread_attr_init(attributes.as_mut_ptr());
+        if error != 0 {
+            return error;
+        }
+        let attributes = attributes.as_mut_ptr();
+        libc::pthread_attr_setdetachstate(attributes, libc::PTHREAD_CREATE_DETACHED);
+        libc::pthread_attr_setstacksize(attributes, stack_size);
+        let error = libc::pthread_create(thread.as_mut_ptr(), attributes, main, argument);
+        libc::pthread_attr_destroy(attributes);
+        error
+    }
+}
+
+extern "C" fn main(argument: *mut c_void) -> *mut c_void {
+    // SAFETY: `start` leaked this box for this thread alone.
+    let body = *unsafe { Box::from_raw(argument.cast::<Body>()) };
+    super::contain(body);
+    ptr::null_mut()
+}
