@@ -1,1 +1,84 @@
-//! architectures
+//! Server architectures: how connections become processes, threads and events.
+//!
+//! Each file is one architecture and reads as its definition. All of them run the same [`Service`],
+//! compiled once; they differ in who waits, and on what:
+//!
+//! | file | a connection is | waits in |
+//! | --- | --- | --- |
+//! | [`iterative`] | the only one | the process |
+//! | [`fork`] | a child process | its process |
+//! | [`prefork`] | the guest of one of N processes | that process |
+//! | [`threads`] | a kernel thread | its thread |
+//! | [`pool`] | the guest of one of N kernel threads | that thread |
+//! | [`uthreads`] | a user-level thread | the loop, its stack put aside |
+//! | [`event_loop`] | a state machine (select, poll, epoll) | the loop |
+//!
+//! A new architecture is a file with a type that implements [`Architecture`], and a line in [`ALL`];
+//! help, comparison, tests and report take it from there.
+
+pub mod common;
+pub mod event_loop;
+pub mod fork;
+pub mod iterative;
+pub mod pool;
+pub mod prefork;
+pub mod threads;
+pub mod uthreads;
+
+use std::io;
+
+pub use common::options::{HandOver, Options};
+pub use common::server::Server;
+pub use common::service::{Needs, Service};
+pub use common::{signals, usage};
+
+/// Every architecture, in the order in which they are taught and shown.
+pub static ALL: &[&dyn Architecture] = &[
+    &iterative::Iterative,
+    &fork::Fork,
+    &prefork::Prefork,
+    &threads::Threads,
+    &pool::Pool,
+    &uthreads::Uthreads,
+    &event_loop::SELECT,
+    &event_loop::POLL,
+    &event_loop::EPOLL,
+];
+
+/// A way to map tasks onto processes, kernel threads, user-level threads or events.
+pub trait Architecture: Sync {
+    /// Its name on the command line.
+    fn name(&self) -> &'static str;
+
+    /// What it is, in one line.
+    fn summary(&self) -> &'static str;
+
+    /// Which of the sources describe it.
+    fn source(&self) -> &'static str;
+
+    /// What it can give to a service.
+    fn gives(&self) -> Needs;
+
+    /// Whether `--cores` multiplies it: it uses one kernel thread and shares nothing.
+    fn replicates(&self) -> bool {
+        false
+    }
+
+    /// Why this machine cannot run it, if so.
+    fn unavailable(&self) -> Option<String> {
+        None
+    }
+
+    /// Serves until the process drains.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot begin. Once it serves, a lack of descriptors, memory, threads or processes makes
+    /// it wait, not fail.
+    fn serve(&self, server: Server) -> io::Result<()>;
+}
+
+/// The architecture of that name.
+pub fn find(name: &str) -> Option<&'static dyn Architecture> {
+    ALL.iter().copied().find(|architecture| architecture.name() == name)
+}

@@ -190,7 +190,10 @@ impl Core {
     // Tasks.
 
     /// Starts a task that need not be `Send`: the loop's own root.
-    pub(crate) fn spawn_local(&self, future: impl Future<Output = ()> + 'static) -> io::Result<TaskId> {
+    pub(crate) fn spawn_local(
+        &self,
+        future: impl Future<Output = ()> + 'static,
+    ) -> io::Result<TaskId> {
         Ok(match self.reserve()?.stack {
             None => self.insert(Body::Future(Box::pin(future))),
             Some(stack) => self.insert_fiber(stack, future),

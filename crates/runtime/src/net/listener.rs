@@ -7,8 +7,8 @@ use std::os::fd::AsFd;
 
 use duality_poller::Direction;
 use rustix::net::{
-    AddressFamily, SocketAddrAny, SocketFlags, SocketType, acceptfrom_with, bind, getsockname, listen,
-    socket_with, sockopt,
+    AddressFamily, SocketAddrAny, SocketFlags, SocketType, acceptfrom_with, bind, getsockname,
+    listen, socket_with, sockopt,
 };
 
 use super::TcpStream;

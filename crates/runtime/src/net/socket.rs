@@ -61,7 +61,13 @@ pub(crate) enum Done<T> {
 
 impl Socket {
     pub(crate) fn new(descriptor: OwnedFd, nonblocking: bool) -> Self {
-        Self { descriptor: Some(descriptor), nonblocking, watched: None, ends_at_drain: false, listed: None }
+        Self {
+            descriptor: Some(descriptor),
+            nonblocking,
+            watched: None,
+            ends_at_drain: false,
+            listed: None,
+        }
     }
 
     /// Marks a listener, or an accepted connection: its input ends when the process drains.
@@ -123,7 +129,9 @@ impl Socket {
                 }
                 match attempt(self.as_fd()) {
                     Ok(moved) => {
-                        if moved.short && let Some(token) = token {
+                        if moved.short
+                            && let Some(token) = token
+                        {
                             core.exhaust(token, direction);
                         }
                         return Poll::Ready(Ok(Done::Moved(moved.value)));

@@ -11,8 +11,8 @@ use rustix::fs::sendfile;
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, getpeername, getsockname, recv,
-    send, socket_with,
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, getpeername,
+    getsockname, recv, send, socket_with,
 };
 
 use super::listener::internet_address;

@@ -108,7 +108,8 @@ impl<T> Future for JoinHandle<T> {
                 }
             }
         });
-        outcome.map(|outcome| outcome.expect("without a deadline it waits until there is an outcome"))
+        outcome
+            .map(|outcome| outcome.expect("without a deadline it waits until there is an outcome"))
     }
 }
 

@@ -109,12 +109,12 @@ impl Http {
             let request = loop {
                 match request::parse(input.unused()) {
                     Parsed::Complete(request) => break request,
-                    Parsed::Bad(status) => return wire.reject(status, input, limits).await,
+                    Parsed::Bad(status) => return wire.reject(status, &mut input, limits).await,
                     Parsed::Partial => {}
                 }
                 if input.is_full() {
                     let status = request::too_long(input.unused());
-                    return wire.reject(status, input, limits).await;
+                    return wire.reject(status, &mut input, limits).await;
                 }
                 // A connection may be idle for long; a request, once begun, may not.
                 let idle = input.is_empty();
@@ -126,7 +126,7 @@ impl Http {
                 match filled {
                     Filled::Some => {}
                     Filled::TimedOut if !idle => {
-                        return wire.reject(&status::REQUEST_TIMEOUT, input, limits).await;
+                        return wire.reject(&status::REQUEST_TIMEOUT, &mut input, limits).await;
                     }
                     Filled::End | Filled::TimedOut => return wire.flush().await,
                 }
@@ -134,7 +134,7 @@ impl Http {
 
             let (head_length, framing) = (request.head_length, request.body);
             if matches!(framing, Framing::Length(length) if length > limits.body) {
-                return wire.reject(&status::CONTENT_TOO_LARGE, input, limits).await;
+                return wire.reject(&status::CONTENT_TOO_LARGE, &mut input, limits).await;
             }
             requests_left = requests_left.saturating_sub(1);
             // A client that waits for leave to send a body gets its answer instead, and since it
@@ -151,7 +151,7 @@ impl Http {
                 (Skipped::Whole, Persistence::Close) if input.is_empty() && !last => {
                     return wire.flush().await;
                 }
-                _ => return wire.linger(input, limits).await,
+                _ => return wire.linger(&mut input, limits).await,
             }
         }
     }

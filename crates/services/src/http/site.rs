@@ -111,8 +111,8 @@ impl Directory {
 fn status_of(error: &io::Error) -> &'static Status {
     match Errno::from_io_error(error) {
         Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => return &status::SERVICE_UNAVAILABLE,
-        // A link that leads nowhere else, or one where links are not followed.
-        Some(Errno::LOOP) => return &status::FORBIDDEN,
+        // Links in a circle, and a UNIX socket.
+        Some(Errno::LOOP | Errno::NXIO) => return &status::FORBIDDEN,
         Some(Errno::NAMETOOLONG) => return &status::NOT_FOUND,
         _ => {}
     }
@@ -137,6 +137,7 @@ mod tests {
             (Errno::ACCESS, 403),
             (Errno::PERM, 403),
             (Errno::LOOP, 403),
+            (Errno::NXIO, 403),
             (Errno::MFILE, 503),
             (Errno::NFILE, 503),
             (Errno::NOMEM, 503),

@@ -138,9 +138,9 @@ impl Wire {
 
     /// Answers what is not a request, and ends the connection.
     pub(super) async fn reject(
-        mut self,
+        &mut self,
         status: &'static Status,
-        input: Input,
+        input: &mut Input,
         limits: &Limits,
     ) -> io::Result<()> {
         Refusal::from(status).write(&mut self.output, clock::seconds(), Persistence::Close, true);
@@ -152,7 +152,7 @@ impl Wire {
     /// To close a socket that has unread bytes makes the kernel send a reset, which can destroy
     /// the reply before the client has read it. So only our side is closed, and what still comes
     /// is read and dropped, for a bounded time and up to a bounded amount (RFC 9112, section 9.6).
-    pub(super) async fn linger(mut self, mut input: Input, limits: &Limits) -> io::Result<()> {
+    pub(super) async fn linger(&mut self, input: &mut Input, limits: &Limits) -> io::Result<()> {
         self.flush().await?;
         if self.stream.shutdown(Shutdown::Write).is_err() {
             return Ok(());
@@ -164,7 +164,7 @@ impl Wire {
         {
             input.consume(input.unused().len());
             // The reply is out; what goes wrong from here on concerns nobody.
-            let Ok(Filled::Some) = self.fill(&mut input, left).await else {
+            let Ok(Filled::Some) = self.fill(input, left).await else {
                 break;
             };
             dropped += input.unused().len();

@@ -1,0 +1,9 @@
+//! What architectures share: the service and its listeners, back-pressure, child processes, signals.
+
+pub mod children;
+pub mod options;
+pub mod pressure;
+pub mod server;
+pub mod service;
+pub mod signals;
+pub mod usage;

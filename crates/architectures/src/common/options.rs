@@ -1,0 +1,40 @@
+//! What can be chosen about an architecture.
+
+/// How a pool's threads come by their connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HandOver {
+    /// Each thread accepts for itself (ZeroHTTPd's prethreaded server).
+    #[default]
+    Accept,
+    /// One thread accepts and hands over by a shared list (Demsky's thread pool).
+    List,
+}
+
+/// What can be chosen about an architecture; each uses what concerns it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Processes of `prefork`, threads of `pool`.
+    pub workers: usize,
+    /// Kernel threads, each with a listener and a loop of its own, of the architectures that
+    /// [replicate](crate::Architecture::replicates).
+    pub cores: usize,
+    /// Connections that may wait to be accepted.
+    pub backlog: i32,
+    /// Bytes of stack for each kernel or user-level thread. Only the pages that are touched cost memory.
+    pub stack_size: usize,
+    /// How `pool` hands over connections.
+    pub hand_over: HandOver,
+}
+
+impl Default for Options {
+    /// 100 workers (as ZeroHTTPd has them), one core, a backlog of 4,096, stacks of 128 KiB.
+    fn default() -> Self {
+        Self {
+            workers: 100,
+            cores: 1,
+            backlog: 4096,
+            stack_size: 128 * 1024,
+            hand_over: HandOver::default(),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Back-pressure: what happens when descriptors, memory, threads or processes run out.
+//!
+//! Nothing is refused and nothing crashes: the server says once what it lacks, stops accepting, and
+//! goes on as soon as a connection has ended. Clients wait in the accept queue meanwhile.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use duality_runtime::sync::Notify;
+use duality_runtime::time::{Duration, timeout};
+
+/// The longest pause before what failed is tried again, even if no connection has ended: what was
+/// lacking may be another process's.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Counts the connections that a server, or one core of it, has.
+#[derive(Clone, Default)]
+pub struct Connections {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    active: AtomicUsize,
+    ended: Notify,
+}
+
+impl Connections {
+    /// Counts one more, until the result is dropped.
+    pub fn enter(&self) -> Active {
+        self.shared.active.fetch_add(1, Ordering::Relaxed);
+        Active(self.shared.clone())
+    }
+
+    /// Waits until none is left.
+    pub async fn all_ended(&self) {
+        while self.shared.active.load(Ordering::Acquire) > 0 {
+            self.shared.ended.notified().await;
+        }
+    }
+
+    /// Waits until one ends, or a short while.
+    async fn one_ended(&self) {
+        let _ = timeout(PAUSE, self.shared.ended.notified()).await;
+    }
+}
+
+/// One connection that is being served.
+pub struct Active(Arc<Shared>);
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.0.active.fetch_sub(1, Ordering::Release);
+        self.0.ended.notify_one();
+    }
+}
+
+/// Reports a lack once for as long as it lasts, and waits it out.
+pub struct Pressure {
+    connections: Connections,
+    lacking: bool,
+}
+
+impl Pressure {
+    /// For a server with these connections.
+    pub fn new(connections: &Connections) -> Self {
+        Self { connections: connections.clone(), lacking: false }
+    }
+
+    /// `what` failed with `error`: says so, and waits until it is worth trying again.
+    pub async fn wait_out(&mut self, what: &str, error: &io::Error) {
+        if is_of_one_connection(error) {
+            return;
+        }
+        self.report(what, error);
+        self.connections.one_ended().await;
+    }
+
+    /// What failed before has worked.
+    pub fn relieved(&mut self) {
+        self.lacking = false;
+    }
+
+    fn report(&mut self, what: &str, error: &io::Error) {
+        if !std::mem::replace(&mut self.lacking, true) {
+            let remedy = remedy(error);
+            eprintln!(
+                "duality: {what}: {error}; accepting no more until a connection ends{remedy}"
+            );
+        }
+    }
+}
+
+/// Whether accept(2) reports what happened to the connection that it would have returned.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
+        || matches!(error.raw_os_error(), Some(libc::EPROTO | libc::EPERM | libc::ENETDOWN))
+}
+
+fn remedy(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EMFILE) => " (raise the limit with `ulimit -n`)",
+        Some(libc::ENFILE) => " (raise the limit with `sysctl fs.file-max`)",
+        Some(libc::EAGAIN) => " (see `ulimit -u`, kernel.pid_max and the memory limits)",
+        Some(libc::ENOMEM) => " (see vm.max_map_count and the memory limits)",
+        _ => "",
+    }
+}

@@ -1,0 +1,60 @@
+//! A service bound to an address, ready for an architecture to serve.
+
+use std::io;
+use std::net::SocketAddr;
+
+use duality_runtime::net::{ListenOptions, TcpListener};
+
+use super::options::Options;
+use super::service::Service;
+use crate::Architecture;
+
+/// A service bound to an address.
+pub struct Server {
+    /// What is done with each connection.
+    pub service: Service,
+    /// What was chosen about the architecture.
+    pub options: Options,
+    /// One listener for each core, all at the same address.
+    listeners: Vec<TcpListener>,
+    address: SocketAddr,
+}
+
+impl Server {
+    /// Listens at `address`, once for each core; port 0 takes a free one.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`TcpListener::bind`].
+    pub fn bind(
+        architecture: &dyn Architecture,
+        service: Service,
+        address: SocketAddr,
+        options: Options,
+    ) -> io::Result<Self> {
+        let cores = if architecture.replicates() { options.cores } else { 1 };
+        let listen = ListenOptions { backlog: options.backlog, reuse_port: cores > 1 };
+        let first = TcpListener::bind(address, &listen)?;
+        let address = first.local_addr()?;
+        let mut listeners = vec![first];
+        for _ in 1..cores {
+            listeners.push(TcpListener::bind(address, &listen)?);
+        }
+        Ok(Self { service, options, listeners, address })
+    }
+
+    /// The address, with the port that was taken.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The listener of an architecture that has one.
+    pub fn into_listener(mut self) -> TcpListener {
+        self.listeners.swap_remove(0)
+    }
+
+    /// The listeners, one for each core.
+    pub fn into_listeners(self) -> Vec<TcpListener> {
+        self.listeners
+    }
+}

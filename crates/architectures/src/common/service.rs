@@ -1,0 +1,84 @@
+//! A service as the architectures see it: a connection in, a task out.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use duality_runtime::net::TcpStream;
+
+use super::pressure::Active;
+
+/// What a service asks of its architecture, or an architecture gives to services.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Connections can reach the same memory: they are not in different processes.
+    pub shared_memory: bool,
+    /// More than one connection is served at a time.
+    pub concurrent_connections: bool,
+}
+
+impl Needs {
+    /// What these needs ask for beyond what `given` gives, in words.
+    pub fn missing_from(self, given: Self) -> Option<&'static str> {
+        if self.shared_memory && !given.shared_memory {
+            Some("needs shared memory")
+        } else if self.concurrent_connections && !given.concurrent_connections {
+            Some("needs concurrent connections")
+        } else {
+            None
+        }
+    }
+}
+
+/// A connection's task, from the first byte to the close.
+pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What is done with one connection, under every architecture.
+#[derive(Clone)]
+pub struct Service {
+    name: Arc<str>,
+    needs: Needs,
+    begin: Arc<dyn Fn(TcpStream, Active) -> Task + Send + Sync>,
+}
+
+impl Service {
+    /// A service that does with each connection what `serve` does.
+    pub fn new<S, F>(name: &str, needs: Needs, serve: S) -> Self
+    where
+        S: Fn(TcpStream) -> F + Send + Sync + 'static,
+        F: Future<Output = io::Result<()>> + Send + 'static,
+    {
+        let begin = move |stream, active| -> Task {
+            let served = serve(stream);
+            Box::pin(async move {
+                let _active = active;
+                // A connection that breaks off is its client's affair, and nobody's here.
+                let _ = served.await;
+            })
+        };
+        Self { name: name.into(), needs, begin: Arc::new(begin) }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it needs.
+    pub fn needs(&self) -> Needs {
+        self.needs
+    }
+
+    /// The task that serves a connection, which counts as active until the task is dropped.
+    pub fn begin(&self, stream: TcpStream, active: Active) -> Task {
+        (self.begin)(stream, active)
+    }
+}
+
+impl fmt::Debug for Service {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Service").field("name", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,79 @@
+//! Signals: the first SIGTERM or SIGINT drains, the second ends at once.
+//!
+//! | signal | does |
+//! | --- | --- |
+//! | SIGTERM, SIGINT | drain; the second one exits with 1 |
+//! | SIGUSR1 | drain: how a parent process passes it on to its children |
+//! | SIGALRM | the drain has taken too long: exit with 1 |
+
+use std::io;
+use std::mem;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use duality_runtime::drain;
+
+static RECEIVED: AtomicU32 = AtomicU32::new(0);
+
+/// Seconds that a drain may take.
+static LIMIT: AtomicU32 = AtomicU32::new(30);
+
+/// Installs the handlers; a drain that takes longer than `limit_seconds` is cut short.
+///
+/// # Errors
+///
+/// Those of `sigaction(2)`.
+pub fn install(limit_seconds: u32) -> io::Result<()> {
+    LIMIT.store(limit_seconds.max(1), Ordering::Relaxed);
+    handle(libc::SIGTERM, terminate)?;
+    handle(libc::SIGINT, terminate)?;
+    handle(libc::SIGUSR1, pass_on)?;
+    handle(libc::SIGALRM, too_long)
+}
+
+fn handle(signal: i32, handler: extern "C" fn(i32)) -> io::Result<()> {
+    // SAFETY: all zeroes is a valid `sigaction`: no flags, an empty mask, the default handler.
+    let mut action: libc::sigaction = unsafe { mem::zeroed() };
+    action.sa_sigaction = handler as *const () as libc::sighandler_t;
+    action.sa_flags = libc::SA_RESTART;
+    // SAFETY: the action is valid, and its handler does only what a handler may.
+    if unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+extern "C" fn terminate(_: i32) {
+    if RECEIVED.fetch_add(1, Ordering::Relaxed) > 0 {
+        exit(b"duality: a second signal: exiting at once\n");
+    }
+    drain_within_limit();
+}
+
+extern "C" fn pass_on(_: i32) {
+    drain_within_limit();
+}
+
+extern "C" fn too_long(_: i32) {
+    exit(b"duality: the drain took too long: connections are cut off\n");
+}
+
+/// What a handler does must not disturb the code that it interrupts: errno is put back.
+fn drain_within_limit() {
+    // SAFETY: the location of this thread's errno is always valid, and alarm(2) has no preconditions;
+    // both are async-signal-safe.
+    let errno = unsafe {
+        libc::alarm(LIMIT.load(Ordering::Relaxed));
+        *libc::__errno_location()
+    };
+    drain::request();
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+fn exit(message: &[u8]) -> ! {
+    // SAFETY: write(2) of a valid buffer, and _exit(2), are async-signal-safe.
+    unsafe {
+        libc::write(libc::STDERR_FILENO, message.as_ptr().cast(), message.len());
+        libc::_exit(1)
+    }
+}

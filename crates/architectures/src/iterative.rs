@@ -1,0 +1,58 @@
+//! `iterative`: one process serves one connection at a time.
+//!
+//! ```text
+//!   accept queue ▶▶▶▶  [ process: accept ─ serve ─ close ─┐ ]
+//!                           ▲───────────────────────────┘
+//! ```
+//!
+//! Who waits: the process, for its one client; every other client waits in the accept queue.
+//! Cost of a connection: nothing but its descriptor. What breaks first: patience.
+//! Source: ZeroHTTPd, `01_iterative`.
+
+use std::io;
+
+use duality_runtime::{block_on, task};
+
+use crate::common::pressure::{Connections, Pressure};
+use crate::{Architecture, Needs, Server};
+
+/// See the [module](self).
+pub struct Iterative;
+
+impl Architecture for Iterative {
+    fn name(&self) -> &'static str {
+        "iterative"
+    }
+
+    fn summary(&self) -> &'static str {
+        "one process, one connection at a time"
+    }
+
+    fn source(&self) -> &'static str {
+        "ZeroHTTPd"
+    }
+
+    fn gives(&self) -> Needs {
+        Needs { shared_memory: true, concurrent_connections: false }
+    }
+
+    fn serve(&self, server: Server) -> io::Result<()> {
+        let service = server.service.clone();
+        let mut listener = server.into_listener();
+        let connections = Connections::default();
+        let mut pressure = Pressure::new(&connections);
+        block_on(async {
+            loop {
+                match listener.accept_until_drain().await {
+                    Ok(Some((stream, _))) => {
+                        pressure.relieved();
+                        let task = service.begin(stream, connections.enter());
+                        task::contain(|| block_on(task));
+                    }
+                    Ok(None) => return Ok(()),
+                    Err(error) => pressure.wait_out("accept", &error).await,
+                }
+            }
+        })
+    }
+}

@@ -1,0 +1,192 @@
+//! `pool`: N kernel threads, made at the start.
+//!
+//! ```text
+//!   --hand-over accept                       --hand-over list
+//!                  ┌─▶ ( thread 1: accept,   accept ▶ [ main thread: ] ▶ list ─┬─▶ ( thread 1: serve )
+//!   accept queue ▶─┼─▶ ( thread 2:  serve )  queue    [ accept, put  ]   of N  ├─▶ ( thread 2: serve )
+//!                  └─▶ ( thread N … )                                          └─▶ ( thread N … )
+//! ```
+//!
+//! Who waits: each thread, for a connection (in accept, or for the list) and then for its client.
+//! Cost of a connection: nothing but its descriptor; the threads are there. What breaks first: the
+//! number of workers, which is the number of connections served at a time.
+//! Source: ZeroHTTPd, `05_prethreaded` (each accepts); Demsky 2001 (the list); Apache's worker in
+//! Kerneis & Chroboczek 2009.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use duality_runtime::block_on;
+use duality_runtime::net::{TcpListener, TcpStream};
+use duality_runtime::task::{self, thread};
+
+use crate::common::pressure::{Active, Connections, Pressure};
+use crate::prefork::accept_and_serve;
+use crate::{Architecture, HandOver, Needs, Server, Service};
+
+/// See the [module](self).
+pub struct Pool;
+
+impl Architecture for Pool {
+    fn name(&self) -> &'static str {
+        "pool"
+    }
+
+    fn summary(&self) -> &'static str {
+        "N kernel threads made at the start (--workers, --hand-over)"
+    }
+
+    fn source(&self) -> &'static str {
+        "Demsky, ZeroHTTPd, Kerneis & Chroboczek"
+    }
+
+    fn gives(&self) -> Needs {
+        Needs { shared_memory: true, concurrent_connections: true }
+    }
+
+    fn serve(&self, server: Server) -> io::Result<()> {
+        let crew = Crew {
+            workers: server.options.workers,
+            stack_size: server.options.stack_size,
+            present: Connections::default(),
+        };
+        let service = server.service.clone();
+        let hand_over = server.options.hand_over;
+        let listener = server.into_listener();
+        match hand_over {
+            HandOver::Accept => each_accepts(&crew, &listener, &service),
+            HandOver::List => by_a_list(&crew, listener, &service),
+        }
+    }
+}
+
+/// The threads of a pool.
+struct Crew {
+    workers: usize,
+    stack_size: usize,
+    /// Counts threads, as others count connections.
+    present: Connections,
+}
+
+impl Crew {
+    /// Starts the threads, or as many as there can be.
+    fn start(&self, mut work: impl FnMut(Active) -> io::Result<thread::Body>) -> io::Result<()> {
+        for started in 0..self.workers {
+            let thread = thread::start(self.stack_size, work(self.present.enter())?);
+            if let Err(refused) = thread {
+                if started == 0 {
+                    return Err(refused.error);
+                }
+                eprintln!(
+                    "duality: pool: {started} threads instead of {}: {}",
+                    self.workers, refused.error
+                );
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn each_accepts(crew: &Crew, listener: &TcpListener, service: &Service) -> io::Result<()> {
+    crew.start(|present| {
+        let (listener, service) = (listener.try_clone()?, service.clone());
+        Ok(Box::new(move || {
+            accept_and_serve(listener, &service);
+            drop(present);
+        }))
+    })?;
+    block_on(crew.present.all_ended());
+    Ok(())
+}
+
+fn by_a_list(crew: &Crew, mut listener: TcpListener, service: &Service) -> io::Result<()> {
+    let list = Arc::new(List::new(crew.workers));
+    crew.start(|present| {
+        let (list, service) = (list.clone(), service.clone());
+        Ok(Box::new(move || {
+            let connections = Connections::default();
+            while let Some(stream) = list.take() {
+                let task = service.begin(stream, connections.enter());
+                task::contain(|| block_on(task));
+            }
+            drop(present);
+        }))
+    })?;
+    let mut pressure = Pressure::new(&crew.present);
+    block_on(async {
+        loop {
+            match listener.accept_until_drain().await {
+                Ok(Some((stream, _))) => {
+                    pressure.relieved();
+                    list.put(stream);
+                }
+                Ok(None) => break,
+                Err(error) => pressure.wait_out("accept", &error).await,
+            }
+        }
+        drop(listener);
+        list.close();
+        crew.present.all_ended().await;
+    });
+    Ok(())
+}
+
+/// Accepted connections that no thread has taken yet; at most as many as there are threads, so that the
+/// rest wait in the accept queue.
+struct List {
+    inner: Mutex<Inner>,
+    changed: Condvar,
+    room: usize,
+}
+
+struct Inner {
+    streams: VecDeque<TcpStream>,
+    open: bool,
+}
+
+impl List {
+    fn new(room: usize) -> Self {
+        let inner = Inner { streams: VecDeque::with_capacity(room), open: true };
+        Self { inner: Mutex::new(inner), changed: Condvar::new(), room }
+    }
+
+    fn put(&self, stream: TcpStream) {
+        let mut inner = self.lock();
+        while inner.streams.len() >= self.room {
+            inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
+        }
+        inner.streams.push_back(stream);
+        drop(inner);
+        self.changed.notify_one();
+    }
+
+    fn take(&self) -> Option<TcpStream> {
+        let mut inner = self.lock();
+        loop {
+            if let Some(stream) = inner.streams.pop_front() {
+                let was_full = inner.streams.len() + 1 == self.room;
+                drop(inner);
+                if was_full {
+                    // The one that puts may wait among those that take.
+                    self.changed.notify_all();
+                }
+                return Some(stream);
+            }
+            if !inner.open {
+                return None;
+            }
+            inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn close(&self) {
+        self.lock().open = false;
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,52 @@
+//! `uthreads`: a user-level thread for each connection, many on one kernel thread.
+//!
+//! ```text
+//!   accept queue ▶▶  one kernel thread
+//!                    ┌─────────────────────────────────────────────┐
+//!                    │ loop: epoll ─▶ switch to a stack ─▶ back    │
+//!                    │   stacks: accept │ conn 1 │ conn 2 │ …      │
+//!                    └─────────────────────────────────────────────┘
+//! ```
+//!
+//! Who waits: the kernel thread, in epoll, for all; a connection's stack lies parked meanwhile.
+//! Cost of a connection: a stack (the pages it touches), no kernel thread. What breaks first: mappings
+//! (`vm.max_map_count`, two for each stack), then descriptors.
+//! Source: State Threads and Pth in Kerneis & Chroboczek 2009; Demsky 2001; von Behren et al. 2003.
+
+use std::io;
+
+use duality_poller::Kind;
+use duality_runtime::event_loop::Waiting;
+
+use crate::event_loop::run_loops;
+use crate::{Architecture, Needs, Server};
+
+/// See the [module](self).
+pub struct Uthreads;
+
+impl Architecture for Uthreads {
+    fn name(&self) -> &'static str {
+        "uthreads"
+    }
+
+    fn summary(&self) -> &'static str {
+        "a user-level thread for each connection (--stack-size, --cores)"
+    }
+
+    fn source(&self) -> &'static str {
+        "Kerneis & Chroboczek, Demsky, von Behren et al."
+    }
+
+    fn gives(&self) -> Needs {
+        Needs { shared_memory: true, concurrent_connections: true }
+    }
+
+    fn replicates(&self) -> bool {
+        true
+    }
+
+    fn serve(&self, server: Server) -> io::Result<()> {
+        let waiting = Waiting::Park { stack_size: server.options.stack_size };
+        run_loops(server, Kind::Epoll, waiting)
+    }
+}

@@ -1,0 +1,66 @@
+//! `duality architectures` and `duality services`.
+
+use duality_architectures::{ALL, Needs};
+use serde_json::{Value, json};
+
+use super::Failure;
+use crate::catalogue::Catalogue;
+
+#[derive(clap::Args)]
+pub(super) struct Arguments {
+    /// Print JSON (format version 1)
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn architectures(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.json {
+        let list: Vec<Value> = ALL
+            .iter()
+            .map(|architecture| {
+                let Needs { shared_memory, concurrent_connections } = architecture.gives();
+                json!({
+                    "name": architecture.name(),
+                    "summary": architecture.summary(),
+                    "source": architecture.source(),
+                    "shared_memory": shared_memory,
+                    "concurrent_connections": concurrent_connections,
+                    "unavailable": architecture.unavailable(),
+                })
+            })
+            .collect();
+        println!("{}", json!({ "version": 1, "architectures": list }));
+        return Ok(());
+    }
+    for architecture in ALL {
+        let gives = architecture.gives();
+        let mut remarks = Vec::new();
+        if !gives.shared_memory {
+            remarks.push("connections share no memory".to_owned());
+        }
+        if !gives.concurrent_connections {
+            remarks.push("one connection at a time".to_owned());
+        }
+        remarks.extend(architecture.unavailable().map(|why| format!("unavailable: {why}")));
+        let remarks = if remarks.is_empty() { String::new() } else { format!(" [{}]", remarks.join("; ")) };
+        println!("{:<10} {}{remarks}", architecture.name(), architecture.summary());
+        println!("{:<10} from {}", "", architecture.source());
+    }
+    Ok(())
+}
+
+pub(super) fn services(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
+    let list = catalogue.list();
+    if arguments.json {
+        let list: Vec<Value> = list
+            .iter()
+            .map(|listed| json!({ "name": listed.name, "summary": listed.summary }))
+            .collect();
+        println!("{}", json!({ "version": 1, "services": list }));
+        return Ok(());
+    }
+    for listed in list {
+        println!("{:<10} {}", listed.name, listed.summary);
+    }
+    Ok(())
+}

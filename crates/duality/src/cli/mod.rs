@@ -1,0 +1,124 @@
+//! The command line. Standard output carries results, standard error progress and complaints; exit
+//! code 2 is for misuse, 1 for failure.
+
+mod compare;
+mod list;
+mod load;
+mod serve;
+
+use std::fmt;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+
+use crate::Service;
+use crate::catalogue::Catalogue;
+
+/// Run one network service under every server architecture, and measure which is best.
+#[derive(Parser)]
+#[command(
+    name = "duality",
+    version,
+    arg_required_else_help = true,
+    after_help = "Start with `duality compare`: in about two minutes it shows which architecture serves\n\
+                  the built-in web server best on this machine, and writes a report to open in a browser."
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve a service under one architecture
+    Serve(serve::Arguments),
+    /// Make load on a server, and report what it did
+    Load(load::Arguments),
+    /// Measure a service under many architectures, and recommend one
+    Compare(compare::Arguments),
+    /// Write the report of results measured before
+    Report(compare::ReportArguments),
+    /// List the architectures, and what they can and cannot carry
+    Architectures(list::Arguments),
+    /// List the services
+    Services(list::Arguments),
+}
+
+/// Why a command did not do what it was asked.
+#[derive(Debug)]
+pub enum Failure {
+    /// It was asked wrongly: exit code 2.
+    Misuse(String),
+    /// It could not: exit code 1.
+    Failed(String),
+}
+
+impl Failure {
+    pub(crate) fn misuse(message: impl Into<String>) -> Self {
+        Self::Misuse(message.into())
+    }
+
+    pub(crate) fn failed(message: impl Into<String>) -> Self {
+        Self::Failed(message.into())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Misuse(message) | Self::Failed(message)) = self;
+        formatter.write_str(message)
+    }
+}
+
+/// Runs the command line of this process, for the services that come with Duality or one's own.
+pub fn main(own: Option<Service>) -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return explain(&error),
+    };
+    let catalogue = own.map_or(Catalogue::BuiltIn, Catalogue::Own);
+    let result = match arguments.command {
+        Command::Serve(arguments) => serve::run(&catalogue, &arguments),
+        Command::Load(arguments) => load::run(&arguments),
+        Command::Compare(arguments) => compare::run(&catalogue, &arguments),
+        Command::Report(arguments) => compare::report(&arguments),
+        Command::Architectures(arguments) => list::architectures(&arguments),
+        Command::Services(arguments) => list::services(&catalogue, &arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("duality: {failure}");
+            ExitCode::from(match failure {
+                Failure::Misuse(_) => 2,
+                Failure::Failed(_) => 1,
+            })
+        }
+    }
+}
+
+/// Prints help where it was asked for, and otherwise one line that names the mistake.
+fn explain(error: &clap::Error) -> ExitCode {
+    let asked = matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    );
+    if asked {
+        let _ = error.print();
+        return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+    }
+    let text = error.to_string();
+    // The first paragraph is the mistake, the second may be a hint; the rest is usage.
+    let told: Vec<&str> = text
+        .split("\n\n")
+        .filter(|paragraph| !paragraph.starts_with("Usage:") && !paragraph.starts_with("For more"))
+        .flat_map(str::lines)
+        .map(|line| line.trim().trim_start_matches("error: "))
+        .filter(|line| !line.is_empty())
+        .collect();
+    eprintln!("duality: {} (see --help)", told.join("; "));
+    ExitCode::from(2)
+}

@@ -1,0 +1,162 @@
+//! What an experiment writes down: one line of JSON for the experiment, then one for each cell.
+//!
+//! `results.jsonl` starts with an [`Experiment`] and goes on with a [`Cell`] for each measurement, in
+//! the order in which they were made. Field names carry their unit. Scripts may rely on them:
+//! [`VERSION`] changes when one changes its meaning.
+
+use std::collections::BTreeMap;
+
+use duality_load::Latency;
+use serde::{Deserialize, Serialize};
+
+/// The version of the format.
+pub const VERSION: u32 = 1;
+
+/// A line of a results file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Line {
+    /// What was to be measured, and where; the first line.
+    Experiment(Experiment),
+    /// One measurement, or why there is none.
+    Cell(Cell),
+}
+
+/// What was to be measured, and where.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Experiment {
+    /// [`VERSION`].
+    pub version: u32,
+    /// The version of Duality.
+    pub duality: String,
+    /// The command line that began it.
+    pub command: Vec<String>,
+    /// When it began (RFC 3339, UTC).
+    pub started_at: String,
+    /// What was to be measured.
+    pub design: Design,
+    /// The machine that it was measured on.
+    pub machine: Machine,
+}
+
+/// What was to be measured: all that a resumed experiment must share with the one it resumes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Design {
+    /// The service.
+    pub service: String,
+    /// The architectures, in the order in which they are shown.
+    pub architectures: Vec<String>,
+    /// The numbers of connections that are open at once.
+    pub concurrency: Vec<usize>,
+    /// Whether a connection carries request after request.
+    pub keep_alive: bool,
+    /// How often each cell is measured.
+    pub repeats: usize,
+    /// What is dropped before each measurement, in seconds.
+    pub warm_up_seconds: f64,
+    /// What is measured, in seconds.
+    pub window_seconds: f64,
+    /// Decides the order of the cells.
+    pub seed: u64,
+    /// The processors of the server; empty when it was not pinned.
+    pub server_cpus: Vec<usize>,
+    /// The processors of the load generator; empty when it was not pinned.
+    pub client_cpus: Vec<usize>,
+    /// Further arguments of the server.
+    pub server_arguments: Vec<String>,
+    /// The path that an HTTP client asks for.
+    pub path: String,
+}
+
+/// The machine of an experiment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// The kernel's name and release.
+    pub kernel: String,
+    /// The processor's own name.
+    pub cpu: String,
+    /// How many processors this process may use.
+    pub cpus: usize,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// Everything else that bears on results, by name: limits, system settings, clock source, governor.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// One measurement, or why there is none.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// The architecture.
+    pub architecture: String,
+    /// How many connections were open at once.
+    pub concurrency: usize,
+    /// Which repeat, from 0.
+    pub repeat: usize,
+    /// When it began (RFC 3339, UTC).
+    pub started_at: String,
+    /// What came of it.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+/// What came of a cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "lowercase")]
+pub enum Outcome {
+    /// It was measured.
+    Measured(Box<Measured>),
+    /// This architecture cannot carry it, and why.
+    Unavailable {
+        /// Why.
+        reason: String,
+    },
+    /// It was tried and failed, and how.
+    Failed {
+        /// How.
+        reason: String,
+    },
+}
+
+/// The figures of a cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Correct replies per second of the window.
+    pub requests_per_second: f64,
+    /// Correct replies within the window.
+    pub requests: u64,
+    /// The length of the window in seconds.
+    pub window_seconds: f64,
+    /// Latencies in microseconds.
+    pub latency_us: Latency,
+    /// Mean number of requests in service: n·t_r/t (Kerneis & Chroboczek 2009).
+    pub measured_load: f64,
+    /// The server's processor time for each request, in microseconds.
+    pub server_cpu_us_per_request: f64,
+    /// The server's processor time within the window, as a share of one processor.
+    pub server_cpu_share: f64,
+    /// The most memory that the server had, in bytes; for several processes the sum of their shares
+    /// (PSS) at the end of the window.
+    pub server_peak_bytes: u64,
+    /// Context switches of the server within the window because it waited.
+    pub voluntary_switches: u64,
+    /// Context switches of the server within the window because it was interrupted.
+    pub involuntary_switches: u64,
+    /// The load generator's processor time, as a share of one processor.
+    pub client_cpu_share: f64,
+    /// Whether the load generator, and not the server, was the limit.
+    pub client_was_limit: bool,
+    /// How many of the connections got a reply within the window.
+    pub connections_served: u64,
+    /// How many connections were opened.
+    pub connections_opened: u64,
+    /// Times that an accept queue overflowed, machine-wide.
+    pub listen_overflows: u64,
+    /// Connections dropped at an accept queue, machine-wide.
+    pub listen_drops: u64,
+    /// Failed requests by kind.
+    pub errors: BTreeMap<String, u64>,
+    /// What a reader of the figures must know.
+    pub warnings: Vec<String>,
+    /// All latencies: HDR V2 + deflate in base64, in nanoseconds.
+    pub histogram: String,
+}
