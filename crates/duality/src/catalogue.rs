@@ -30,7 +30,8 @@ impl Catalogue {
     }
 
     pub(crate) fn list(&self) -> Vec<Listed> {
-        let listed = |name: &str, summary: &str| Listed { name: name.into(), summary: summary.into() };
+        let listed =
+            |name: &str, summary: &str| Listed { name: name.into(), summary: summary.into() };
         match self {
             Self::BuiltIn => ALL.iter().map(|entry| listed(entry.name, entry.summary)).collect(),
             Self::Own(service) => vec![listed(service.served.name(), "this program's own service")],
@@ -63,7 +64,8 @@ impl Catalogue {
             && !files
         {
             let root = root.display();
-            let message = format!("--root {root}: the service `{name}` serves no files: leave it out");
+            let message =
+                format!("--root {root}: the service `{name}` serves no files: leave it out");
             return Err(Failure::misuse(message));
         }
         match self {

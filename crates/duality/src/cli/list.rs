@@ -42,7 +42,8 @@ pub(super) fn architectures(arguments: &Arguments) -> Result<(), Failure> {
             remarks.push("one connection at a time".to_owned());
         }
         remarks.extend(architecture.unavailable().map(|why| format!("unavailable: {why}")));
-        let remarks = if remarks.is_empty() { String::new() } else { format!(" [{}]", remarks.join("; ")) };
+        let remarks =
+            if remarks.is_empty() { String::new() } else { format!(" [{}]", remarks.join("; ")) };
         println!("{:<10} {}{remarks}", architecture.name(), architecture.summary());
         println!("{:<10} from {}", "", architecture.source());
     }

@@ -84,7 +84,9 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     };
     let seconds = number.parse::<f64>().ok().map(|number| number * scale);
     match seconds {
-        Some(seconds) if (0.0..=86_400.0 * 7.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        Some(seconds) if (0.0..=86_400.0 * 7.0).contains(&seconds) => {
+            Ok(Duration::from_secs_f64(seconds))
+        }
         _ => Err("give a duration such as 10s, 500ms or 2m".into()),
     }
 }

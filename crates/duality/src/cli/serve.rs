@@ -164,7 +164,9 @@ fn prepare(arguments: &Arguments) -> Result<(), Failure> {
 fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Failure {
     use std::io::ErrorKind::{AddrInUse, AddrNotAvailable, PermissionDenied};
     let remedy = match error.kind() {
-        AddrInUse => ": stop the server that has it, or choose another with --listen (port 0 takes a free one)",
+        AddrInUse => {
+            ": stop the server that has it, or choose another with --listen (port 0 takes a free one)"
+        }
         PermissionDenied => ": choose a port above 1023 with --listen",
         AddrNotAvailable => ": choose an address of this machine with --listen",
         _ => "",

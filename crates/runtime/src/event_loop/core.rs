@@ -192,10 +192,10 @@ impl Core {
     /// Starts a task that need not be `Send`: the loop's own root.
     pub(crate) fn spawn_local(
         &self,
-        future: impl Future<Output = ()> + 'static,
+        future: Pin<Box<dyn Future<Output = ()>>>,
     ) -> io::Result<TaskId> {
         Ok(match self.reserve()?.stack {
-            None => self.insert(Body::Future(Box::pin(future))),
+            None => self.insert(Body::Future(future)),
             Some(stack) => self.insert_fiber(stack, future),
         })
     }
@@ -204,7 +204,7 @@ impl Core {
         self.tasks.borrow_mut().insert(body)
     }
 
-    fn insert_fiber(&self, stack: Stack, future: impl Future<Output = ()> + 'static) -> TaskId {
+    fn insert_fiber(&self, stack: Stack, future: Pin<Box<dyn Future<Output = ()>>>) -> TaskId {
         let mut tasks = self.tasks.borrow_mut();
         let waker = TaskName { lane: self.lane(), task: tasks.next_id() }.waker();
         tasks.insert(Body::Fiber(park::fiber(stack, waker, future)))

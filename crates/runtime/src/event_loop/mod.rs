@@ -73,10 +73,10 @@ impl EventLoop {
         let output = Rc::new(RefCell::new(None));
         let place = output.clone();
         world::enter(Some(&self.core), || {
-            let spawned = self.core.spawn_local(async move {
+            let spawned = self.core.spawn_local(Box::pin(async move {
                 let value = root.await;
                 *place.borrow_mut() = Some(value);
-            });
+            }));
             let root = spawned.expect("a loop without tasks has room for its first one");
             self.core.run_until_done(root);
             self.core.drop_tasks();

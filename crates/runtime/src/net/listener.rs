@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use duality_poller::Direction;
+use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrAny, SocketFlags, SocketType, acceptfrom_with, bind, getsockname,
     listen, socket_with, sockopt,
@@ -100,8 +101,7 @@ impl TcpListener {
                 Ok(Some((stream, internet_address(peer)?)))
             }
             Ok(Done::Drained) => Ok(None),
-            // In the block world a drain shuts the listener down, and accept(2) then says EINVAL.
-            Err(_) if drain::requested() => Ok(None),
+            Err(error) if shut_down(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -114,6 +114,12 @@ impl TcpListener {
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         internet_address(Some(getsockname(self.socket.as_fd())?))
     }
+}
+
+/// Whether accept(2) failed because the listener is shut down, which is how the block world is told of a
+/// drain; maybe by another process that shares the socket and was told first.
+fn shut_down(error: &io::Error) -> bool {
+    drain::requested() || error.raw_os_error() == Some(Errno::INVAL.raw_os_error())
 }
 
 /// The address in the form of `std`; sockets made here have no other kind.

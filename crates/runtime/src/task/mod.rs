@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use crate::event_loop::Place;
+use crate::event_loop::core::Core;
 use crate::world::{self, Waited, block};
 
 /// The stack of a task that is a kernel thread, in bytes. Only the pages that are touched cost memory.
@@ -36,7 +37,7 @@ where
         let output = future.await;
         finish.end(output);
     };
-    let place = world::with_loop(|core| core.map(|core| core.reserve()).transpose())?;
+    let place = world::with_loop(|core| core.map(Core::reserve).transpose())?;
     start(place, task)?;
     Ok(JoinHandle { shared })
 }

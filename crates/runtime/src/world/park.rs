@@ -4,8 +4,8 @@
 //! returns `Pending`, because each wait within it leaves the stack and comes back.
 
 use std::future::Future;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use std::pin::Pin;
+use std::task::{Context, Waker};
 
 use duality_fiber::{Fiber, Stack};
 
@@ -16,14 +16,13 @@ use crate::event_loop::core::Core;
 pub(crate) fn fiber(
     stack: Stack,
     waker: Waker,
-    future: impl Future<Output = ()> + 'static,
+    mut future: Pin<Box<dyn Future<Output = ()>>>,
 ) -> Fiber {
     Fiber::new(stack, move || {
         set_ambient_deadline(None);
-        let mut future = pin!(future);
         let mut context = Context::from_waker(&waker);
         // `Pending` comes only from a future of somebody else's, which will use the waker.
-        while let Poll::Pending = future.as_mut().poll(&mut context) {
+        while future.as_mut().poll(&mut context).is_pending() {
             duality_fiber::suspend();
         }
     })
