@@ -17,7 +17,7 @@ pub const VERSION: u32 = 1;
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Line {
     /// What was to be measured, and where; the first line.
-    Experiment(Experiment),
+    Experiment(Box<Experiment>),
     /// One measurement, or why there is none.
     Cell(Cell),
 }

@@ -172,3 +172,51 @@ impl<T> Drop for Inbox<T> {
 unsafe impl<T: Send> Send for Inbox<T> {}
 // SAFETY: as above; `push` and `take` may be called from any threads at once.
 unsafe impl<T: Send> Sync for Inbox<T> {}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_come_out_in_the_order_they_went_in() {
+        let inbox = Inbox::new();
+        assert!(inbox.push(1), "the first push finds it empty");
+        assert!(!inbox.push(2));
+        assert_eq!(inbox.take(), [1, 2]);
+        assert!(inbox.push(3), "it is empty again");
+    }
+
+    #[test]
+    fn a_lane_is_taken_by_one_loop_at_a_time() {
+        let (first, second) = (claim().unwrap(), claim().unwrap());
+        assert_ne!(first.number(), second.number());
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    /// Whoever finds the inbox empty rings; so after the last ring nothing may be left behind.
+    #[test]
+    fn loom_no_message_is_lost_and_each_batch_is_announced() {
+        loom::model(|| {
+            let inbox = Arc::new(Inbox::new());
+            let pushers: Vec<_> = [1, 2]
+                .map(|value| {
+                    let inbox = inbox.clone();
+                    thread::spawn(move || usize::from(inbox.push(value)))
+                })
+                .into();
+            let early = inbox.take();
+            let rings: usize = pushers.into_iter().map(|pusher| pusher.join().unwrap()).sum();
+            let late = inbox.take();
+            assert_eq!(early.len() + late.len(), 2);
+            let batches = usize::from(!early.is_empty()) + usize::from(!late.is_empty());
+            assert_eq!(rings, batches);
+        });
+    }
+}

@@ -1,21 +1,25 @@
 //! Mutual exclusion that may be held across a wait.
 
+use std::cell::UnsafeCell;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
-use std::sync::{self, TryLockError};
 
 use super::semaphore::{Permit, Semaphore};
 
 /// A value that one task at a time can use, also while it waits for something else.
 pub struct Mutex<T> {
     turn: Semaphore,
-    /// Never contended: whoever locks it has the turn.
-    value: sync::Mutex<T>,
+    value: UnsafeCell<T>,
 }
+
+// SAFETY: the value is reached only by whoever has the turn, so that it moves between threads (hence
+// `T: Send`) but is never used by two at once.
+unsafe impl<T: Send> Sync for Mutex<T> {}
 
 impl<T> Mutex<T> {
     /// A mutex that holds `value`.
     pub const fn new(value: T) -> Self {
-        Self { turn: Semaphore::new(1), value: sync::Mutex::new(value) }
+        Self { turn: Semaphore::new(1), value: UnsafeCell::new(value) }
     }
 
     /// Waits for the turn and takes it. A panic while it is held gives it back, with the value as it is.
@@ -29,32 +33,31 @@ impl<T> Mutex<T> {
     }
 
     fn hold<'a>(&'a self, turn: Permit<'a>) -> MutexGuard<'a, T> {
-        let value = match self.value.try_lock() {
-            Ok(value) => value,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => unreachable!("the permit is the turn"),
-        };
-        MutexGuard { value, _turn: turn }
+        MutexGuard { mutex: self, _turn: turn, _value: PhantomData }
     }
 }
 
 /// The turn at a [`Mutex`], given back when it is dropped.
 pub struct MutexGuard<'a, T> {
-    // Fields are dropped in order: the value is free before the next one has the turn.
-    value: sync::MutexGuard<'a, T>,
+    mutex: &'a Mutex<T>,
     _turn: Permit<'a>,
+    /// Sharing the guard shares the value, so it needs what `&mut T` needs.
+    _value: PhantomData<&'a mut T>,
 }
 
 impl<T> Deref for MutexGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        &self.value
+        // SAFETY: this guard has the one permit, so no other reference to the value exists but those
+        // that borrow this guard.
+        unsafe { &*self.mutex.value.get() }
     }
 }
 
 impl<T> DerefMut for MutexGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        &mut self.value
+        // SAFETY: as for `deref`, and this guard is borrowed exclusively.
+        unsafe { &mut *self.mutex.value.get() }
     }
 }
