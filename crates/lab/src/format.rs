@@ -1,0 +1,76 @@
+//! Numbers as people read them, with their units; shared by the terminal's tables and the report.
+
+/// 1234567.8 → `1,234,568`.
+pub(crate) fn grouped(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Microseconds → `85 µs`, `8.5 ms`, `1.2 s`.
+pub(crate) fn duration(microseconds: f64) -> String {
+    match microseconds {
+        // Rounding must not give "1000 µs" or "1000 ms".
+        below if below < 999.5 => format!("{} µs", three_digits(below)),
+        below if below < 999_500.0 => format!("{} ms", three_digits(below / 1e3)),
+        _ => format!("{} s", three_digits(microseconds / 1e6)),
+    }
+}
+
+/// Bytes → `3.2 MiB`.
+pub(crate) fn bytes(bytes: f64) -> String {
+    const KIB: f64 = 1024.0;
+    match bytes {
+        below if below < KIB * KIB => format!("{} KiB", three_digits(below / KIB)),
+        below if below < KIB * KIB * KIB => format!("{} MiB", three_digits(below / KIB / KIB)),
+        _ => format!("{} GiB", three_digits(bytes / KIB / KIB / KIB)),
+    }
+}
+
+/// `1 connection`, `1,000 connections`.
+pub(crate) fn connections(concurrency: usize) -> String {
+    let plural = if concurrency == 1 { "" } else { "s" };
+    format!("{} connection{plural}", grouped(concurrency as f64))
+}
+
+/// `a`, `a and b`, `a, b and c`.
+pub(crate) fn listed<T: AsRef<str>>(items: &[T]) -> String {
+    match items {
+        [] => String::new(),
+        [only] => only.as_ref().to_owned(),
+        [first @ .., last] => {
+            let first: Vec<&str> = first.iter().map(AsRef::as_ref).collect();
+            format!("{} and {}", first.join(", "), last.as_ref())
+        }
+    }
+}
+
+/// At most one decimal, and none where it would say nothing.
+fn three_digits(value: f64) -> String {
+    if value < 99.95 { format!("{value:.1}") } else { format!("{value:.0}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_as_people_read_them() {
+        assert_eq!(grouped(0.0), "0");
+        assert_eq!(grouped(999.4), "999");
+        assert_eq!(grouped(1_234_567.8), "1,234,568");
+        assert_eq!(duration(8.54), "8.5 µs");
+        assert_eq!(duration(999.7), "1.0 ms");
+        assert_eq!(duration(1_200_000.0), "1.2 s");
+        assert_eq!(bytes(3.25 * 1024.0 * 1024.0), "3.2 MiB");
+        assert_eq!(connections(1), "1 connection");
+        assert_eq!(connections(1000), "1,000 connections");
+        assert_eq!(listed(&["a", "b", "c"]), "a, b and c");
+    }
+}

@@ -1,0 +1,291 @@
+//! What the cells of an experiment come to: one row for each architecture at each concurrency.
+//!
+//! [`Summary::of`] takes what has been measured so far, so it serves the terminal after a whole
+//! experiment and after a Ctrl-C alike. A cell that was measured again (`--resume` after a failure)
+//! counts as it was last. What could not be measured keeps its reason and never becomes a zero.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::format::{bytes, connections, duration, grouped};
+use crate::recommendation;
+use crate::record::{Cell, Experiment, Measured, Outcome};
+use crate::statistics::{Estimate, estimate, median};
+
+/// What the cells of an experiment come to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// The service.
+    pub service: String,
+    /// The architectures, in the order of the design.
+    pub architectures: Vec<String>,
+    /// The numbers of open connections, in the order of the design.
+    pub concurrency: Vec<usize>,
+    /// How often each cell was to be measured.
+    pub repeats: usize,
+    /// How many cells the design has.
+    pub planned: usize,
+    /// For how many of them there is a measurement or a reason.
+    pub done: usize,
+    /// Decides the draws of the bootstrap.
+    pub seed: u64,
+    /// One for each architecture at each concurrency; architectures outermost.
+    pub rows: Vec<Row>,
+}
+
+/// An architecture at a concurrency.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The architecture.
+    pub architecture: String,
+    /// How many connections were open at once.
+    pub concurrency: usize,
+    /// What was found.
+    pub figures: Figures,
+    /// What a reader of the figures must know, each once.
+    pub warnings: Vec<String>,
+}
+
+/// What was found for an architecture at a concurrency.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Figures {
+    /// At least one repeat was measured.
+    Measured(Box<Medians>),
+    /// None was.
+    Missing {
+        /// In one word: `unavailable`, `failed`, or `not run` when the experiment ended before.
+        what: &'static str,
+        /// Why; empty for `not run`.
+        reason: String,
+    },
+}
+
+/// Medians over the repeats; units as in [`Measured`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Medians {
+    /// Correct replies per second, with their interval.
+    pub requests_per_second: Estimate,
+    /// Correct replies per second of each repeat.
+    pub requests_per_second_samples: Vec<f64>,
+    /// Mean latency: the service time of Kerneis & Chroboczek.
+    pub mean_us: f64,
+    /// The median latency.
+    pub p50_us: f64,
+    /// 99 % of the latencies are no longer.
+    pub p99_us: f64,
+    /// 99.9 % of the latencies are no longer.
+    pub p99_9_us: f64,
+    /// Mean number of requests in service.
+    pub measured_load: f64,
+    /// The server's processor time for each request.
+    pub cpu_us: f64,
+    /// The server's processor time for each request in each repeat.
+    pub cpu_us_samples: Vec<f64>,
+    /// The server's memory.
+    pub memory_bytes: f64,
+    /// The load generator's processor time, as a share of one processor.
+    pub client_cpu_share: f64,
+    /// Whether the load generator was the limit in at least half of the repeats.
+    pub client_was_limit: bool,
+    /// The connections that got a reply.
+    pub connections_served: f64,
+    /// The connections that were opened.
+    pub connections_opened: f64,
+    /// Failed requests of all repeats together.
+    pub errors: u64,
+}
+
+impl Medians {
+    /// Whether whole connections went without a reply while others were served, so that the figures
+    /// describe fewer connections than they claim. In 10 that were opened, 9 must have got a reply.
+    pub fn starved(&self) -> bool {
+        self.connections_served < 0.9 * self.connections_opened
+    }
+}
+
+impl Row {
+    /// The medians, where something was measured.
+    pub fn medians(&self) -> Option<&Medians> {
+        match &self.figures {
+            Figures::Measured(medians) => Some(medians),
+            Figures::Missing { .. } => None,
+        }
+    }
+}
+
+impl Summary {
+    /// What `cells` come to; they may be fewer than the design has.
+    pub fn of(experiment: &Experiment, cells: &[Cell]) -> Self {
+        let design = &experiment.design;
+        let mut latest: BTreeMap<(&str, usize, usize), &Outcome> = BTreeMap::new();
+        for cell in cells {
+            latest.insert((&cell.architecture, cell.concurrency, cell.repeat), &cell.outcome);
+        }
+        let mut rows = Vec::new();
+        for architecture in &design.architectures {
+            for &concurrency in &design.concurrency {
+                let repeats = (architecture.as_str(), concurrency, 0)
+                    ..=(architecture.as_str(), concurrency, usize::MAX);
+                let outcomes: Vec<&Outcome> =
+                    latest.range(repeats).map(|(_, outcome)| *outcome).collect();
+                rows.push(row(architecture, concurrency, &outcomes, design.seed));
+            }
+        }
+        Summary {
+            service: design.service.clone(),
+            architectures: design.architectures.clone(),
+            concurrency: design.concurrency.clone(),
+            repeats: design.repeats,
+            planned: design.architectures.len() * design.concurrency.len() * design.repeats,
+            done: latest.len(),
+            seed: design.seed,
+            rows,
+        }
+    }
+
+    /// The rows of an architecture, by concurrency.
+    pub fn of_architecture<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Row> {
+        self.rows.iter().filter(move |row| row.architecture == name)
+    }
+
+    /// `partial: 37 of 108 cells` when the experiment did not come to its end.
+    pub fn partial(&self) -> Option<String> {
+        let (done, planned) = (self.done, self.planned);
+        (done < planned).then(|| format!("partial: {done} of {planned} cells"))
+    }
+
+    /// Tables for the terminal, then what could not be measured, the warnings and the recommendation.
+    pub fn render_text(&self) -> String {
+        let mut text = String::new();
+        if let Some(partial) = self.partial() {
+            writeln!(text, "{partial}\n").expect("a String takes all");
+        }
+        self.grid(&mut text, "requests/s, median ± half of its 95 % interval", |medians| {
+            let rate = medians.requests_per_second;
+            match rate.interval {
+                Some(interval) => {
+                    let half = (interval.high - interval.low) / 2.0 / rate.value.max(1.0);
+                    format!("{} ±{:4.1}%", grouped(rate.value), 100.0 * half)
+                }
+                None => grouped(rate.value),
+            }
+        });
+        self.grid(&mut text, "p99 latency", |medians| duration(medians.p99_us));
+        self.grid(&mut text, "server CPU per request", |medians| duration(medians.cpu_us));
+        self.grid(&mut text, "server memory", |medians| bytes(medians.memory_bytes));
+        self.notes(&mut text);
+        for sentence in recommendation::recommend(self).sentences {
+            text.push_str(&sentence);
+            text.push('\n');
+        }
+        text
+    }
+
+    /// One row for each architecture, one column for each concurrency.
+    fn grid(&self, text: &mut String, title: &str, show: impl Fn(&Medians) -> String) {
+        let mut lines = vec![vec![String::new()]];
+        lines[0].extend(self.concurrency.iter().map(|&count| connections(count)));
+        for name in &self.architectures {
+            let cells = self.of_architecture(name).map(|row| match &row.figures {
+                Figures::Measured(medians) => show(medians),
+                Figures::Missing { what, .. } => (*what).to_owned(),
+            });
+            lines.push([name.clone()].into_iter().chain(cells).collect());
+        }
+        let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
+        let widths: Vec<usize> = (0..lines[0].len()).filter_map(width).collect();
+        text.push_str(title);
+        for line in &lines {
+            write!(text, "\n  {:<1$}", line[0], widths[0]).expect("a String takes all");
+            for (cell, width) in line.iter().zip(&widths).skip(1) {
+                write!(text, "   {cell:>width$}").expect("a String takes all");
+            }
+        }
+        text.push_str("\n\n");
+    }
+
+    /// Reasons and warnings; each once, with the concurrencies that it is about.
+    fn notes(&self, text: &mut String) {
+        let mut notes: Vec<(String, Vec<String>)> = Vec::new();
+        for row in &self.rows {
+            let missing = match &row.figures {
+                Figures::Missing { what, reason } if !reason.is_empty() => {
+                    Some(format!("{what}: {reason}"))
+                }
+                _ => None,
+            };
+            for said in missing.iter().chain(&row.warnings) {
+                let note = format!("{}: {said}", row.architecture);
+                let concurrency = grouped(row.concurrency as f64);
+                match notes.iter_mut().find(|(known, _)| *known == note) {
+                    Some((_, at)) => at.push(concurrency),
+                    None => notes.push((note, vec![concurrency])),
+                }
+            }
+        }
+        for (note, at) in &notes {
+            writeln!(text, "! {note} (at {})", at.join(", ")).expect("a String takes all");
+        }
+        if !notes.is_empty() {
+            text.push('\n');
+        }
+    }
+}
+
+/// The row of `outcomes`, one for each repeat that there is.
+fn row(architecture: &str, concurrency: usize, outcomes: &[&Outcome], seed: u64) -> Row {
+    let mut measured: Vec<&Measured> = Vec::new();
+    let mut missing: Vec<(&'static str, &String)> = Vec::new();
+    for outcome in outcomes {
+        match outcome {
+            Outcome::Measured(figures) => measured.push(figures),
+            Outcome::Unavailable { reason } => missing.push(("unavailable", reason)),
+            Outcome::Failed { reason } => missing.push(("failed", reason)),
+        }
+    }
+    let mut warnings: Vec<String> = Vec::new();
+    for warning in measured.iter().flat_map(|figures| &figures.warnings) {
+        if !warnings.contains(warning) {
+            warnings.push(warning.clone());
+        }
+    }
+    let figures = match (medians(&measured, seed), missing.first()) {
+        (Some(medians), first) => {
+            if let Some((what, reason)) = first {
+                let (count, all) = (missing.len(), outcomes.len());
+                warnings.push(format!("{count} of {all} repeats {what}: {reason}"));
+            }
+            Figures::Measured(Box::new(medians))
+        }
+        (None, Some((what, reason))) => Figures::Missing { what, reason: (*reason).clone() },
+        (None, None) => Figures::Missing { what: "not run", reason: String::new() },
+    };
+    Row { architecture: architecture.to_owned(), concurrency, figures, warnings }
+}
+
+/// The medians of some repeats; none without any.
+fn medians(repeats: &[&Measured], seed: u64) -> Option<Medians> {
+    let samples = |of: fn(&Measured) -> f64| -> Vec<f64> {
+        repeats.iter().map(|repeat| of(repeat)).collect()
+    };
+    let middle = |of: fn(&Measured) -> f64| median(&samples(of));
+    let requests_per_second_samples = samples(|repeat| repeat.requests_per_second);
+    let limited = repeats.iter().filter(|repeat| repeat.client_was_limit).count();
+    Some(Medians {
+        requests_per_second: estimate(&requests_per_second_samples, seed)?,
+        requests_per_second_samples,
+        mean_us: middle(|repeat| repeat.latency_us.mean)?,
+        p50_us: middle(|repeat| repeat.latency_us.p50)?,
+        p99_us: middle(|repeat| repeat.latency_us.p99)?,
+        p99_9_us: middle(|repeat| repeat.latency_us.p99_9)?,
+        measured_load: middle(|repeat| repeat.measured_load)?,
+        cpu_us: middle(|repeat| repeat.server_cpu_us_per_request)?,
+        cpu_us_samples: samples(|repeat| repeat.server_cpu_us_per_request),
+        memory_bytes: middle(|repeat| repeat.server_peak_bytes as f64)?,
+        client_cpu_share: middle(|repeat| repeat.client_cpu_share)?,
+        client_was_limit: 2 * limited >= repeats.len(),
+        connections_served: middle(|repeat| repeat.connections_served as f64)?,
+        connections_opened: middle(|repeat| repeat.connections_opened as f64)?,
+        errors: repeats.iter().flat_map(|repeat| repeat.errors.values()).sum(),
+    })
+}
