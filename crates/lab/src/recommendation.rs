@@ -2,9 +2,10 @@
 //!
 //! At each concurrency the architectures are compared by requests/s; where the load generator was the
 //! limit, requests/s measure it and not the server, and the server's processor time for each request
-//! decides among those that reached that limit. Two are level when the interval of their ratio includes
-//! 1. The choice is the one that leads, or is level with the leader, at most concurrencies; the higher
-//! concurrency decides among equals. Whoever left connections without a reply is not compared.
+//! decides among those that reached that limit. Two are level when the interval of their ratio holds
+//! the number one. The choice is the one that leads, or is level with the leader, at most
+//! concurrencies; the higher concurrency decides among equals. Whoever left connections without a reply
+//! is not compared.
 
 use crate::format::{bytes, connections, duration, grouped, listed};
 use crate::statistics::{Estimate, Interval, ratio};
@@ -37,7 +38,7 @@ pub fn recommend(summary: &Summary) -> Recommendation {
         sentences.push(largest.margin(chosen));
         sentences.extend(largest.cost(chosen));
     }
-    sentences.extend(elsewhere(&lost));
+    sentences.extend(elsewhere(chosen, &lost));
     sentences.extend(left_out(summary));
     sentences.push(how_sure(summary));
     Recommendation { architecture: Some(chosen.to_owned()), sentences }
@@ -76,11 +77,7 @@ impl<'a> Contest<'a> {
         if self.by_cpu {
             return ratio(&other.cpu_us_samples, &one.cpu_us_samples, self.seed);
         }
-        ratio(
-            &one.requests_per_second_samples,
-            &other.requests_per_second_samples,
-            self.seed,
-        )
+        ratio(&one.requests_per_second_samples, &other.requests_per_second_samples, self.seed)
     }
 
     /// Those that the leader does not beat for sure, the leader first.
@@ -130,15 +127,18 @@ impl<'a> Contest<'a> {
         let tied = match ties.as_slice() {
             [] => String::new(),
             [one] => format!(", level with {one} (the interval of their ratio includes 1)"),
-            many => format!(", level with {} (the intervals of the ratios include 1)", listed(many)),
+            many => {
+                format!(", level with {} (the intervals of the ratios include 1)", listed(many))
+            }
         };
         let beaten = |entry: &&(&Row, &Medians)| {
             entry.0.architecture != name && !ties.contains(&entry.0.architecture.as_str())
         };
         let next = self.ranked.iter().find(beaten).and_then(|(row, other)| {
             let advantage = self.advantage(medians, other)?;
-            let compared = if self.by_cpu { "of the CPU time" } else { "the rate" };
-            let (amount, interval) = (times(advantage, self.by_cpu), within(advantage, self.by_cpu));
+            let compared = if self.by_cpu { "the CPU time" } else { "the rate" };
+            let (amount, interval) =
+                (times(advantage, self.by_cpu), within(advantage, self.by_cpu));
             Some(format!("{amount} {compared} of the next, {}{interval}", row.architecture))
         });
         let joint = if ties.is_empty() { ", " } else { " and " };
@@ -152,15 +152,18 @@ impl<'a> Contest<'a> {
         let least = |of: fn(&Medians) -> f64| {
             self.ranked.iter().min_by(|(_, one), (_, other)| of(one).total_cmp(&of(other)))
         };
-        let beside = |of: fn(&Medians) -> f64, show: fn(f64) -> String, best: &str| match least(of) {
-            Some((row, other)) if row.architecture != name => {
-                format!("{} ({best}: {}, {})", show(of(chosen)), row.architecture, show(of(other)))
+        let beside = |of: fn(&Medians) -> f64, show: fn(f64) -> String, best: &str| match least(of)
+        {
+            Some((row, other)) if show(of(other)) != show(of(chosen)) => {
+                format!("({best}: {}, {})", row.architecture, show(of(other)))
             }
-            _ => format!("{} (the {best})", show(of(chosen))),
+            _ => format!("(the {best})"),
         };
         Some(format!(
-            "There it costs {} of memory and a p99 latency of {}.",
+            "There it costs {} of memory {} and a p99 latency of {} {}.",
+            bytes(chosen.memory_bytes),
             beside(|medians| medians.memory_bytes, bytes, "least"),
+            duration(chosen.p99_us),
             beside(|medians| medians.p99_us, duration, "shortest"),
         ))
     }
@@ -183,8 +186,7 @@ fn choose<'a>(summary: &'a Summary, contests: &[Contest<'_>]) -> Option<&'a str>
 }
 
 fn headline(chosen: &str, won: &[&Contest<'_>], all: usize) -> String {
-    let at: Vec<String> =
-        won.iter().map(|contest| grouped(contest.concurrency as f64)).collect();
+    let at: Vec<String> = won.iter().map(|contest| grouped(contest.concurrency as f64)).collect();
     let plural = if at.as_slice() == ["1"] { "" } else { "s" };
     let alone = won.iter().all(|contest| contest.level().count() == 1);
     let leads = if alone { "leads" } else { "leads, or is level with the leader," };
@@ -201,20 +203,18 @@ fn headline(chosen: &str, won: &[&Contest<'_>], all: usize) -> String {
 }
 
 /// Where another wins, and by how much.
-fn elsewhere(lost: &[&Contest<'_>]) -> Option<String> {
-    let wins: Vec<String> = lost
-        .iter()
-        .map(|contest| {
-            let winner = contest.ranked[0];
-            let by = contest.ranked.get(1).and_then(|next| contest.advantage(winner.1, next.1));
-            let what = if contest.by_cpu { " of the CPU time" } else { "" };
-            let by = by.map_or(String::new(), |by| {
-                format!(" ({}{what} of the next)", times(by, contest.by_cpu))
-            });
-            format!("at {} {}{by}", connections(contest.concurrency), winner.0.architecture)
-        })
-        .collect();
-    (!wins.is_empty()).then(|| format!("Another wins elsewhere: {}.", listed(&wins)))
+fn elsewhere(chosen: &str, lost: &[&Contest<'_>]) -> Option<String> {
+    let win = |contest: &&Contest<'_>| {
+        let (winner, best) = contest.ranked[0];
+        let by = contest.medians_of(chosen).and_then(|medians| contest.advantage(best, medians));
+        let what = if contest.by_cpu { "its CPU time" } else { "its rate" };
+        let by = by.map_or(String::new(), |by| {
+            format!(", {} {what}{}", times(by, contest.by_cpu), within(by, contest.by_cpu))
+        });
+        format!("{} at {}{by}", winner.architecture, connections(contest.concurrency))
+    };
+    let wins: Vec<String> = lost.iter().map(win).collect();
+    (!wins.is_empty()).then(|| format!("Another leads elsewhere: {}.", wins.join("; ")))
 }
 
 /// Who was not compared because it left connections without a reply.
@@ -226,9 +226,8 @@ fn left_out(summary: &Summary) -> Option<String> {
         (!at.is_empty()).then(|| format!("{name} (at {})", listed(&at)))
     };
     let all: Vec<String> = summary.architectures.iter().filter_map(starved).collect();
-    let (is, it) = if all.len() == 1 { ("is", "it") } else { ("are", "they") };
     (!all.is_empty()).then(|| {
-        format!("{} {is} not compared: {it} left connections without any reply.", listed(&all))
+        format!("Not compared, for leaving connections without any reply: {}.", listed(&all))
     })
 }
 
@@ -243,12 +242,12 @@ fn how_sure(summary: &Summary) -> String {
     }
 }
 
-/// An advantage in words; for processor time less is better, so it is turned over.
+/// An advantage in words; of processor time less is better, so it is turned over.
 fn times(advantage: Estimate, by_cpu: bool) -> String {
     if by_cpu {
-        format!("{:.0} %", 100.0 / advantage.value)
+        format!("{:.0} % of", 100.0 / advantage.value)
     } else {
-        format!("{:.2} times", advantage.value)
+        format!("{} times", factor(advantage.value))
     }
 }
 
@@ -258,6 +257,13 @@ fn within(advantage: Estimate, by_cpu: bool) -> String {
         Some(Interval { low, high }) if by_cpu => {
             format!(" (interval {:.0} to {:.0} %)", 100.0 / high, 100.0 / low)
         }
-        Some(Interval { low, high }) => format!(" (interval {low:.2} to {high:.2})"),
+        Some(Interval { low, high }) => {
+            format!(" (interval {} to {})", factor(low), factor(high))
+        }
     }
+}
+
+/// Near 1 a third decimal shows on which side it is.
+fn factor(value: f64) -> String {
+    if (value - 1.0).abs() < 0.1 { format!("{value:.3}") } else { format!("{value:.2}") }
 }

@@ -184,11 +184,13 @@ impl Summary {
     /// One row for each architecture, one column for each concurrency.
     fn grid(&self, text: &mut String, title: &str, show: impl Fn(&Medians) -> String) {
         let mut lines = vec![vec![String::new()]];
-        lines[0].extend(self.concurrency.iter().map(|&count| connections(count)));
+        lines[0].extend(self.concurrency.iter().map(|&count| connections(count) + "  "));
         for name in &self.architectures {
             let cells = self.of_architecture(name).map(|row| match &row.figures {
-                Figures::Measured(medians) => show(medians),
-                Figures::Missing { what, .. } => (*what).to_owned(),
+                // The mark leads to the warnings beneath the tables.
+                Figures::Measured(medians) if row.warnings.is_empty() => show(medians) + "  ",
+                Figures::Measured(medians) => show(medians) + " !",
+                Figures::Missing { what, .. } => format!("{what}  "),
             });
             lines.push([name.clone()].into_iter().chain(cells).collect());
         }
@@ -196,10 +198,12 @@ impl Summary {
         let widths: Vec<usize> = (0..lines[0].len()).filter_map(width).collect();
         text.push_str(title);
         for line in &lines {
-            write!(text, "\n  {:<1$}", line[0], widths[0]).expect("a String takes all");
+            let mut shown = format!("  {:<1$}", line[0], widths[0]);
             for (cell, width) in line.iter().zip(&widths).skip(1) {
-                write!(text, "   {cell:>width$}").expect("a String takes all");
+                write!(shown, "  {cell:>width$}").expect("a String takes all");
             }
+            text.push('\n');
+            text.push_str(shown.trim_end());
         }
         text.push_str("\n\n");
     }

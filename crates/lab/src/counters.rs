@@ -1,0 +1,80 @@
+//! What a server has used: its own count, and from /proc that of its living descendants, whom it can
+//! only count once they have ended (fork, prefork).
+
+use std::fs;
+
+use serde::Deserialize;
+
+use crate::machine::kibibytes;
+
+/// The most descendants whose memory is looked at; more are estimated from these.
+const SAMPLED: usize = 256;
+
+/// Processor time, context switches and memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+pub(crate) struct Counters {
+    pub(crate) cpu_us: u64,
+    pub(crate) voluntary_switches: u64,
+    pub(crate) involuntary_switches: u64,
+    pub(crate) peak_bytes: u64,
+}
+
+/// The processes that `parent` has made and that live.
+pub(crate) fn children(parent: u32) -> Vec<u32> {
+    let path = format!("/proc/{parent}/task/{parent}/children");
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+/// What living children have used. One that ends meanwhile is left out: its parent counts it.
+pub(crate) fn of_living(children: &[u32]) -> Counters {
+    let mut total = Counters::default();
+    for pid in children {
+        let Ok(schedule) = fs::read_to_string(format!("/proc/{pid}/schedstat")) else { continue };
+        let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else { continue };
+        total.cpu_us += first_number(&schedule) / 1000;
+        total.voluntary_switches += status_number(&status, "voluntary_ctxt_switches");
+        total.involuntary_switches += status_number(&status, "nonvoluntary_ctxt_switches");
+    }
+    total
+}
+
+/// The memory of a server and its children in bytes: the sum of their shares (PSS).
+pub(crate) fn shared_memory(parent: u32, children: &[u32]) -> u64 {
+    let share = |pid: u32| {
+        let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
+        line.map_or(0, kibibytes)
+    };
+    let sampled = children.len().min(SAMPLED);
+    let sum: u64 = children[..sampled].iter().map(|&pid| share(pid)).sum();
+    let all = if sampled == 0 { 0 } else { sum * children.len() as u64 / sampled as u64 };
+    share(parent) + all
+}
+
+fn first_number(text: &str) -> u64 {
+    text.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+fn status_number(status: &str, name: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.map_or(0, first_number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_found_in_status() {
+        let status = "Name:\tx\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n";
+        assert_eq!(status_number(status, "voluntary_ctxt_switches"), 12);
+        assert_eq!(status_number(status, "nonvoluntary_ctxt_switches"), 3);
+        assert_eq!(status_number(status, "absent"), 0);
+    }
+
+    #[test]
+    fn this_process_has_memory() {
+        assert!(shared_memory(std::process::id(), &[]) > 0);
+    }
+}

@@ -1,0 +1,112 @@
+//! The machine: what it is, and which processors go to the server and to the load generator.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use rustix::process::{Resource, getrlimit};
+use rustix::system::uname;
+use rustix::thread::{CpuSet, sched_getaffinity};
+
+use crate::record::Machine;
+
+/// What bears on results, and where Linux tells it.
+const SETTINGS: [(&str, &str); 8] = [
+    ("net.core.somaxconn", "/proc/sys/net/core/somaxconn"),
+    ("net.ipv4.tcp_max_syn_backlog", "/proc/sys/net/ipv4/tcp_max_syn_backlog"),
+    ("net.ipv4.ip_local_port_range", "/proc/sys/net/ipv4/ip_local_port_range"),
+    ("kernel.pid_max", "/proc/sys/kernel/pid_max"),
+    ("vm.max_map_count", "/proc/sys/vm/max_map_count"),
+    ("clock source", "/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+    ("frequency governor", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+    ("SMT", "/sys/devices/system/cpu/smt/control"),
+];
+
+/// Describes this machine; what it does not tell is left out.
+pub fn describe() -> Machine {
+    let name = uname();
+    let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
+    let mut settings: BTreeMap<String, String> = SETTINGS
+        .iter()
+        .filter_map(|(name, path)| Some(((*name).to_owned(), line(path)?)))
+        .collect();
+    let files = getrlimit(Resource::Nofile).maximum;
+    let files = files.map_or("unlimited".to_owned(), |limit| limit.to_string());
+    settings.insert("open files (hard limit)".to_owned(), files);
+    Machine {
+        kernel: format!("{} {} {}", text(name.sysname()), text(name.release()), text(name.machine())),
+        cpu: field("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown".to_owned()),
+        cpus: allowed().len(),
+        memory_bytes: field("/proc/meminfo", "MemTotal").map_or(0, |value| kibibytes(&value)),
+        settings,
+    }
+}
+
+/// Processors for the server (the first one) and for the load generator (those that share no core with
+/// it). Both empty when there are not two cores: then neither is pinned.
+pub fn split_cpus() -> (Vec<usize>, Vec<usize>) {
+    let allowed = allowed();
+    let Some(&server) = allowed.first() else { return (Vec::new(), Vec::new()) };
+    let path = format!("/sys/devices/system/cpu/cpu{server}/topology/thread_siblings_list");
+    let siblings = line(&path).map_or_else(|| BTreeSet::from([server]), |list| parse_list(&list));
+    let client: Vec<usize> =
+        allowed.iter().copied().filter(|cpu| *cpu != server && !siblings.contains(cpu)).collect();
+    if client.is_empty() { (Vec::new(), Vec::new()) } else { (vec![server], client) }
+}
+
+fn allowed() -> BTreeSet<usize> {
+    sched_getaffinity(None)
+        .map(|set| (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
+        .unwrap_or_default()
+}
+
+/// Reads a list such as `0-3,8`.
+fn parse_list(list: &str) -> BTreeSet<usize> {
+    list.split(',')
+        .filter_map(|part| {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            Some(first.trim().parse::<usize>().ok()?..=last.trim().parse().ok()?)
+        })
+        .flatten()
+        .collect()
+}
+
+fn line(path: &str) -> Option<String> {
+    Some(fs::read_to_string(path).ok()?.trim().replace('\t', " "))
+}
+
+/// The value of the first line `name : value` of a file.
+fn field(path: &str, name: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+/// Reads `123 kB`.
+pub(crate) fn kibibytes(value: &str) -> u64 {
+    value.split_whitespace().next().and_then(|number| number.parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_processors_are_read() {
+        assert_eq!(parse_list("0-2,8"), BTreeSet::from([0, 1, 2, 8]));
+        assert_eq!(parse_list("5"), BTreeSet::from([5]));
+    }
+
+    #[test]
+    fn this_machine_has_a_kernel_and_processors() {
+        let machine = describe();
+        assert!(machine.kernel.starts_with("Linux "));
+        assert!(machine.cpus > 0 && machine.memory_bytes > 0);
+    }
+
+    #[test]
+    fn the_two_sides_share_no_processor() {
+        let (server, client) = split_cpus();
+        assert_eq!(server.is_empty(), client.is_empty());
+        assert!(server.iter().all(|cpu| !client.contains(cpu)));
+    }
+}

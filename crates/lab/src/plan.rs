@@ -1,0 +1,137 @@
+//! A plan: which cells to measure, in which order, for how long.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::record::Design;
+
+/// What a cell costs beside warm-up and window: starting a server, draining it.
+pub const OVERHEAD: Duration = Duration::from_millis(150);
+
+/// How long an experiment takes when its user does not say.
+const WHOLE: Duration = Duration::from_secs(120);
+
+/// An experiment that can be run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What is to be measured.
+    pub design: Design,
+    /// What to send to a service of the user's own, and the reply to expect.
+    pub exchange: Option<(Vec<u8>, Vec<u8>)>,
+    /// Architectures that cannot carry the service, and why.
+    pub unavailable: BTreeMap<String, String>,
+    /// The program whose `serve` command is started for each cell.
+    pub program: PathBuf,
+    /// The command line that asked for it.
+    pub command: Vec<String>,
+}
+
+/// Names a cell.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CellKey {
+    /// Which repeat, from 0.
+    pub repeat: usize,
+    /// The architecture.
+    pub architecture: String,
+    /// How many connections are open at once.
+    pub concurrency: usize,
+}
+
+/// All cells of a design, in the order of measurement: repeat after repeat, at random within each, so
+/// that what drifts on the machine hits all architectures alike.
+pub fn cells(design: &Design) -> Vec<CellKey> {
+    let mut random = SplitMix64(design.seed);
+    let mut ordered = Vec::new();
+    for repeat in 0..design.repeats {
+        let begin = ordered.len();
+        for architecture in &design.architectures {
+            ordered.extend(design.concurrency.iter().map(|&concurrency| CellKey {
+                repeat,
+                architecture: architecture.clone(),
+                concurrency,
+            }));
+        }
+        shuffle(&mut ordered[begin..], &mut random);
+    }
+    ordered
+}
+
+/// Warm-up and window for so many cells, such that all take about two minutes.
+pub fn default_timing(cells: usize) -> (Duration, Duration) {
+    let each = WHOLE / u32::try_from(cells.max(1)).unwrap_or(u32::MAX);
+    let load = each.saturating_sub(OVERHEAD);
+    let warm_up = (load / 4).clamp(Duration::from_millis(200), Duration::from_secs(1));
+    let window = load.saturating_sub(warm_up);
+    (warm_up, window.clamp(Duration::from_millis(300), Duration::from_secs(10)))
+}
+
+/// The order is Fisher and Yates's.
+fn shuffle<T>(items: &mut [T], random: &mut SplitMix64) {
+    for last in (1..items.len()).rev() {
+        items.swap(last, (random.next() % (last as u64 + 1)) as usize);
+    }
+}
+
+/// Steele, Lea and Flood's generator (OOPSLA 2014): small, and the same everywhere.
+struct SplitMix64(u64);
+
+impl SplitMix64 {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A small design for tests.
+    pub(crate) fn design() -> Design {
+        Design {
+            service: "http".into(),
+            architectures: vec!["threads".into(), "epoll".into()],
+            concurrency: vec![1, 10, 100],
+            keep_alive: true,
+            repeats: 3,
+            warm_up_seconds: 0.2,
+            window_seconds: 0.5,
+            seed: 7,
+            server_cpus: vec![],
+            client_cpus: vec![],
+            server_arguments: vec![],
+            path: "/".into(),
+        }
+    }
+
+    #[test]
+    fn every_repeat_has_every_cell_once() {
+        let ordered = cells(&design());
+        assert_eq!(ordered.len(), 18);
+        let mut sorted = ordered.clone();
+        sorted.sort();
+        sorted.dedup();
+        assert_eq!(sorted.len(), 18);
+        for (index, key) in ordered.iter().enumerate() {
+            assert_eq!(key.repeat, index / 6);
+        }
+    }
+
+    #[test]
+    fn the_seed_decides_the_order() {
+        assert_eq!(cells(&design()), cells(&design()));
+        assert_ne!(cells(&design()), cells(&Design { seed: 8, ..design() }));
+    }
+
+    #[test]
+    fn the_default_takes_about_two_minutes() {
+        let (warm_up, window) = default_timing(108);
+        let whole = (warm_up + window + OVERHEAD) * 108;
+        assert!((100..=130).contains(&whole.as_secs()), "{whole:?}");
+        assert_eq!(default_timing(1).1, Duration::from_secs(10));
+    }
+}

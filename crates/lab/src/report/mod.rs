@@ -1,0 +1,91 @@
+//! The report: one HTML file that needs nothing else, neither a network nor another file.
+//!
+//! The page is `report.html.jinja`; [`charts`] makes the plots' data and [`table`] the rows; the library
+//! that draws them (plotly.js) comes from the crate `plotly` and is written into the page. A
+//! Content-Security-Policy in the page forbids it to load anything.
+
+mod charts;
+mod table;
+
+use std::path::Path;
+use std::{fs, io};
+
+use minijinja::{AutoEscape, Environment, Value, context};
+
+use crate::record::{Cell, Experiment};
+use crate::summary::Summary;
+use crate::{format, recommendation};
+
+/// Writes the report to `path`.
+///
+/// # Errors
+///
+/// When the file cannot be written.
+pub fn write(path: &Path, experiment: &Experiment, cells: &[Cell]) -> io::Result<()> {
+    fs::write(path, render(experiment, cells))
+}
+
+/// The report as HTML. `cells` may be fewer than were planned; the page says so then.
+pub fn render(experiment: &Experiment, cells: &[Cell]) -> String {
+    let summary = Summary::of(experiment, cells);
+    let charts = charts::charts(&summary);
+    let concurrency: Vec<(usize, String)> =
+        summary.concurrency.iter().map(|&count| (count, format::connections(count))).collect();
+    let mut environment = Environment::new();
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment
+        .add_template("report", include_str!("report.html.jinja"))
+        .expect("the template is part of the program");
+    environment
+        .get_template("report")
+        .and_then(|template| {
+            template.render(context! {
+                experiment,
+                partial => summary.partial(),
+                recommendation => recommendation::recommend(&summary).sentences,
+                legend => charts::legend(&summary.architectures),
+                charts => charts,
+                chart_data => script_data(&charts),
+                concurrency,
+                lines => table::lines(&summary),
+                rows => table::rows(&summary),
+                memory => format::bytes(experiment.machine.memory_bytes as f64),
+                command => table::command(&experiment.command),
+                plotly => Value::from_safe_string(plotly_source()),
+            })
+        })
+        .expect("the template uses what it is given")
+}
+
+/// Data for a `<script type="application/json">`: nothing in it can end the element.
+fn script_data(data: &impl serde::Serialize) -> Value {
+    let json = serde_json::to_string(data).expect("charts are plain data");
+    Value::from_safe_string(json.replace('<', "\\u003c"))
+}
+
+/// plotly.js in its `<script>`. The crate gives MathJax after it, 2 MB that no chart here needs.
+fn plotly_source() -> String {
+    const END: &str = "</script>";
+    let mut sources = plotly::Plot::offline_js_sources();
+    let end = sources.find(END).expect("the first script is plotly.js") + END.len();
+    sources.truncate(end);
+    sources
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_cannot_end_its_element() {
+        let data = script_data(&["</script><script>alert(1)</script>"]).to_string();
+        assert!(!data.contains('<'), "{data}");
+    }
+
+    #[test]
+    fn only_plotly_is_taken() {
+        let source = plotly_source();
+        assert!(source.contains("plotly.js v"));
+        assert_eq!(source.matches("</script>").count(), 1);
+    }
+}

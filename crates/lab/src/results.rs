@@ -1,0 +1,255 @@
+//! The results file: appended to as each cell ends, so that nothing measured is lost.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::plan::CellKey;
+use crate::record::{Cell, Design, Experiment, Line, Outcome, VERSION};
+
+/// Why a results file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file or its directory.
+    #[error("{path}: {source}")]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// There is a results file already.
+    #[error("{0} is there already: go on with it by --resume, or choose another --out")]
+    Exists(PathBuf),
+    /// A line that cannot be read.
+    #[error("{path}, line {line}: {problem}")]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The number of the line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Another experiment.
+    #[error("{0} holds another experiment: resume with the flags it was begun with, or choose another --out")]
+    Different(PathBuf),
+}
+
+/// An open results file.
+pub struct Results {
+    file: File,
+    path: PathBuf,
+}
+
+impl Results {
+    /// Begins a results file in the directory `out`, which is made if need be.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Exists`], [`Error::File`].
+    pub fn create(out: &Path, experiment: &Experiment) -> Result<Self, Error> {
+        let path = out.join("results.jsonl");
+        fs::create_dir_all(out).map_err(|source| Error::File { path: out.to_owned(), source })?;
+        let file = OpenOptions::new().append(true).create_new(true).open(&path);
+        let file = file.map_err(|source| match source.kind() {
+            io::ErrorKind::AlreadyExists => Error::Exists(path.clone()),
+            _ => Error::File { path: path.clone(), source },
+        })?;
+        let mut results = Self { file, path };
+        results.write(&Line::Experiment(Box::new(experiment.clone())))?;
+        Ok(results)
+    }
+
+    /// Opens the results file of an experiment that was cut short, and returns what is in it. A last line
+    /// that was cut short with it is removed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Different`], and those of [`read`].
+    pub fn resume(out: &Path, design: &Design) -> Result<(Self, Experiment, Vec<Cell>), Error> {
+        let path = out.join("results.jsonl");
+        let problem = |source| Error::File { path: path.clone(), source };
+        let text = fs::read_to_string(&path).map_err(problem)?;
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        let (experiment, cells) = parse(&path, &text[..whole])?;
+        // The seed and the timing are those that it began with.
+        let resumed = Design {
+            seed: experiment.design.seed,
+            warm_up_seconds: experiment.design.warm_up_seconds,
+            window_seconds: experiment.design.window_seconds,
+            ..design.clone()
+        };
+        if resumed != experiment.design {
+            return Err(Error::Different(path));
+        }
+        let file = OpenOptions::new().append(true).open(&path).map_err(problem)?;
+        file.set_len(whole as u64).map_err(problem)?;
+        Ok((Self { file, path }, experiment, cells))
+    }
+
+    /// Adds a cell.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::File`].
+    pub fn append(&mut self, cell: &Cell) -> Result<(), Error> {
+        self.write(&Line::Cell(cell.clone()))
+    }
+
+    fn write(&mut self, line: &Line) -> Result<(), Error> {
+        let mut text = serde_json::to_string(line).expect("a line is plain data");
+        text.push('\n');
+        let written = self.file.write_all(text.as_bytes());
+        written.map_err(|source| Error::File { path: self.path.clone(), source })
+    }
+}
+
+/// Reads the results of one experiment from one or more files. Of a cell that was measured more than
+/// once, the last outcome counts.
+///
+/// # Errors
+///
+/// [`Error::File`], [`Error::Line`]; [`Error::Different`] when the files are of several experiments.
+pub fn read(paths: &[PathBuf]) -> Result<(Experiment, Vec<Cell>), Error> {
+    let mut all: Option<(Experiment, Vec<Cell>)> = None;
+    for path in paths {
+        let text = fs::read_to_string(path).map_err(|source| Error::File { path: path.clone(), source })?;
+        let (experiment, cells) = parse(path, &text)?;
+        match &mut all {
+            None => all = Some((experiment, cells)),
+            Some((first, gathered)) if first.design == experiment.design => gathered.extend(cells),
+            Some(_) => return Err(Error::Different(path.clone())),
+        }
+    }
+    let (experiment, cells) = all.unwrap_or_else(|| unreachable!("the command line asks for one file"));
+    Ok((experiment, latest(cells)))
+}
+
+/// Which cells need no measuring: a failed one does.
+pub fn done(cells: &[Cell]) -> BTreeSet<CellKey> {
+    let ended = cells.iter().filter(|cell| !matches!(cell.outcome, Outcome::Failed { .. }));
+    ended.map(key).collect()
+}
+
+/// The last outcome of each cell, in order.
+pub(crate) fn latest(cells: Vec<Cell>) -> Vec<Cell> {
+    let mut seen = BTreeSet::new();
+    let mut kept: Vec<Cell> = cells.into_iter().rev().filter(|cell| seen.insert(key(cell))).collect();
+    kept.reverse();
+    kept
+}
+
+fn key(cell: &Cell) -> CellKey {
+    CellKey {
+        repeat: cell.repeat,
+        architecture: cell.architecture.clone(),
+        concurrency: cell.concurrency,
+    }
+}
+
+fn parse(path: &Path, text: &str) -> Result<(Experiment, Vec<Cell>), Error> {
+    let mut experiment = None;
+    let mut cells = Vec::new();
+    let problem = |line, problem: String| Error::Line { path: path.to_owned(), line, problem };
+    for (index, line) in text.lines().enumerate() {
+        match serde_json::from_str(line) {
+            Ok(Line::Experiment(first)) if index == 0 && first.version == VERSION => {
+                experiment = Some(*first);
+            }
+            Ok(Line::Experiment(first)) if index == 0 => {
+                let message = format!("format version {} is not {VERSION}, this program's", first.version);
+                return Err(problem(1, message));
+            }
+            Ok(Line::Cell(cell)) if experiment.is_some() => cells.push(cell),
+            Ok(_) => return Err(problem(index + 1, "an experiment's line comes first, and once".into())),
+            // The last line may be one that a crash cut short.
+            Err(_) if index + 1 == text.lines().count() && !text.ends_with('\n') => {}
+            Err(error) => return Err(problem(index + 1, format!("{error}: not a results file?"))),
+        }
+    }
+    let experiment = experiment.ok_or_else(|| problem(1, "there is no experiment in this file".into()))?;
+    Ok((experiment, cells))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::tests::design;
+    use crate::record::Machine;
+
+    fn experiment() -> Experiment {
+        Experiment {
+            version: VERSION,
+            duality: "0".into(),
+            command: vec![],
+            started_at: String::new(),
+            design: design(),
+            machine: Machine::default(),
+        }
+    }
+
+    fn failed(repeat: usize) -> Cell {
+        Cell {
+            architecture: "epoll".into(),
+            concurrency: 10,
+            repeat,
+            started_at: String::new(),
+            outcome: Outcome::Failed { reason: "why".into() },
+        }
+    }
+
+    fn unavailable(repeat: usize) -> Cell {
+        Cell { outcome: Outcome::Unavailable { reason: "why".into() }, ..failed(repeat) }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut results = Results::create(directory.path(), &experiment()).unwrap();
+        results.append(&failed(0)).unwrap();
+        results.append(&unavailable(0)).unwrap();
+        let (read, cells) = read(&[directory.path().join("results.jsonl")]).unwrap();
+        assert_eq!((read, cells), (experiment(), vec![unavailable(0)]));
+    }
+
+    #[test]
+    fn an_existing_file_is_not_overwritten() {
+        let directory = tempfile::tempdir().unwrap();
+        Results::create(directory.path(), &experiment()).unwrap();
+        let error = Results::create(directory.path(), &experiment()).err().unwrap();
+        assert!(error.to_string().contains("--resume"), "{error}");
+    }
+
+    #[test]
+    fn resuming_forgets_a_torn_line_and_measures_failures_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut results = Results::create(directory.path(), &experiment()).unwrap();
+        results.append(&unavailable(0)).unwrap();
+        results.append(&failed(1)).unwrap();
+        results.file.write_all(b"{\"kind\":\"cell\",\"arch").unwrap();
+        let (mut results, _, cells) = Results::resume(directory.path(), &design()).unwrap();
+        assert_eq!(done(&cells).len(), 1);
+        results.append(&unavailable(1)).unwrap();
+        let (_, cells) = read(&[directory.path().join("results.jsonl")]).unwrap();
+        assert_eq!(cells, [unavailable(0), unavailable(1)]);
+    }
+
+    #[test]
+    fn another_experiment_is_not_resumed() {
+        let directory = tempfile::tempdir().unwrap();
+        Results::create(directory.path(), &experiment()).unwrap();
+        let other = Design { service: "echo".into(), ..design() };
+        let error = Results::resume(directory.path(), &other).err().unwrap();
+        assert!(matches!(error, Error::Different(_)), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_is_none_of_ours_is_named_with_its_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x");
+        fs::write(&path, "hello\n").unwrap();
+        assert!(read(&[path]).unwrap_err().to_string().contains("line 1"));
+    }
+}

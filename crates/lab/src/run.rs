@@ -1,0 +1,283 @@
+//! Running an experiment: cell after cell, each with a fresh server.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use duality_load::{Observer, Options, Report, Stop, Target};
+
+use crate::counters::Counters;
+use crate::display::Display;
+use crate::plan::{self, CellKey, Plan};
+use crate::record::{Cell, Experiment, Measured, Outcome, VERSION};
+use crate::results::{self, Results};
+use crate::server::{NoServer, Server};
+use crate::machine;
+
+/// What an experiment came to.
+#[derive(Debug)]
+pub struct Finished {
+    /// What was measured, and where.
+    pub experiment: Experiment,
+    /// The cells that ended, those of earlier runs included.
+    pub cells: Vec<Cell>,
+    /// Whether all did.
+    pub complete: bool,
+}
+
+/// Measures one cell; `None` when it was interrupted.
+pub(crate) trait Executor {
+    fn measure(&mut self, key: &CellKey) -> Option<Outcome>;
+}
+
+/// Runs a plan and writes `results.jsonl` into the directory `out`, a line as soon as a cell ends.
+///
+/// # Errors
+///
+/// Those of the results file. A cell that fails is an outcome, not an error.
+pub fn compare(
+    plan: &Plan,
+    out: &Path,
+    resume: bool,
+    interrupted: &AtomicBool,
+) -> Result<Finished, results::Error> {
+    let (mut results, experiment, cells) = if resume {
+        Results::resume(out, &plan.design)?
+    } else {
+        let experiment = begin(plan);
+        (Results::create(out, &experiment)?, experiment, Vec::new())
+    };
+    // A resumed experiment goes on with the seed and timing it was begun with.
+    let plan = &Plan { design: experiment.design.clone(), ..plan.clone() };
+    let mut display = Display::new(&experiment.design);
+    cells.iter().for_each(|cell| display.ended(cell));
+    let mut executor = Processes { plan, interrupted };
+    let (cells, complete) = run_cells(plan, cells, &mut executor, interrupted, |cell| {
+        display.ended(cell);
+        results.append(cell)
+    })?;
+    display.finish();
+    Ok(Finished { experiment, cells, complete })
+}
+
+fn begin(plan: &Plan) -> Experiment {
+    Experiment {
+        version: VERSION,
+        duality: env!("CARGO_PKG_VERSION").to_owned(),
+        command: plan.command.clone(),
+        started_at: now(),
+        design: plan.design.clone(),
+        machine: machine::describe(),
+    }
+}
+
+fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// Measures what `cells` does not have yet; returns all cells, and whether that is all there is.
+fn run_cells(
+    plan: &Plan,
+    mut cells: Vec<Cell>,
+    executor: &mut dyn Executor,
+    interrupted: &AtomicBool,
+    mut ended: impl FnMut(&Cell) -> Result<(), results::Error>,
+) -> Result<(Vec<Cell>, bool), results::Error> {
+    let done = results::done(&cells);
+    for key in plan::cells(&plan.design) {
+        if done.contains(&key) {
+            continue;
+        }
+        if interrupted.load(Ordering::Relaxed) {
+            return Ok((results::latest(cells), false));
+        }
+        let started_at = now();
+        let outcome = match plan.unavailable.get(&key.architecture) {
+            Some(reason) => Some(Outcome::Unavailable { reason: reason.clone() }),
+            None => executor.measure(&key),
+        };
+        let Some(outcome) = outcome else { return Ok((results::latest(cells), false)) };
+        let CellKey { repeat, architecture, concurrency } = key;
+        let cell = Cell { architecture, concurrency, repeat, started_at, outcome };
+        ended(&cell)?;
+        cells.push(cell);
+    }
+    Ok((results::latest(cells), true))
+}
+
+/// The executor that starts processes.
+struct Processes<'a> {
+    plan: &'a Plan,
+    interrupted: &'a AtomicBool,
+}
+
+impl Executor for Processes<'_> {
+    fn measure(&mut self, key: &CellKey) -> Option<Outcome> {
+        let mut server = match Server::start(self.plan, key) {
+            Ok(server) => server,
+            Err(NoServer::Unavailable(reason)) => return Some(Outcome::Unavailable { reason }),
+            Err(NoServer::Failed(reason)) => return Some(Outcome::Failed { reason }),
+        };
+        let options = match self.options(key, &server) {
+            Ok(options) => options,
+            Err(reason) => return Some(Outcome::Failed { reason }),
+        };
+        let mut window = Window { server: &mut server, opened: None, closed: None, problem: None };
+        let report = duality_load::run(&options, &mut window, self.interrupted);
+        let Window { opened, closed, problem, .. } = window;
+        if self.interrupted.load(Ordering::Relaxed) {
+            return None;
+        }
+        Some(match (report, opened, closed) {
+            (Ok(report), Some(opened), Some(closed)) => {
+                let pinned = !self.plan.design.server_cpus.is_empty();
+                Outcome::Measured(Box::new(measured(report, opened, closed, pinned)))
+            }
+            (Err(error), ..) => Outcome::Failed { reason: error.to_string() },
+            _ => {
+                let error = problem.unwrap_or_else(|| std::io::Error::other("the window never opened"));
+                Outcome::Failed { reason: server.last_words(&error) }
+            }
+        })
+    }
+}
+
+impl Processes<'_> {
+    fn options(&self, key: &CellKey, server: &Server) -> Result<Options, String> {
+        let design = &self.plan.design;
+        let address = server.address();
+        let target = match (&self.plan.exchange, design.service.as_str()) {
+            (Some((request, reply)), _) => {
+                Target::Exchange { address, request: request.clone(), reply: reply.clone() }
+            }
+            (None, "http") => parse(&format!("http://{address}{}", design.path))?,
+            (None, "echo" | "time") => parse(&format!("{}://{address}", design.service))?,
+            (None, other) => {
+                return Err(format!("no client for `{other}`: give the service an exchange(request, reply)"));
+            }
+        };
+        Ok(Options {
+            connections: key.concurrency,
+            stop: Stop::After(Duration::from_secs_f64(design.window_seconds)),
+            warm_up: Duration::from_secs_f64(design.warm_up_seconds),
+            keep_alive: design.keep_alive,
+            cpus: design.client_cpus.clone(),
+            ..Options::new(target)
+        })
+    }
+}
+
+fn parse(target: &str) -> Result<Target, String> {
+    target.parse().map_err(|error| format!("{target}: {error}"))
+}
+
+/// Reads the server's counters as the measured window opens and closes.
+struct Window<'a> {
+    server: &'a mut Server,
+    opened: Option<Counters>,
+    closed: Option<Counters>,
+    problem: Option<std::io::Error>,
+}
+
+impl Observer for Window<'_> {
+    fn window_opened(&mut self) {
+        self.opened = self.read(false);
+    }
+
+    fn window_closed(&mut self) {
+        self.closed = self.read(true);
+    }
+}
+
+impl Window<'_> {
+    fn read(&mut self, with_memory: bool) -> Option<Counters> {
+        self.server.counters(with_memory).map_err(|error| self.problem = Some(error)).ok()
+    }
+}
+
+/// Puts together what the load generator saw and what the server used.
+fn measured(report: Report, opened: Counters, closed: Counters, pinned: bool) -> Measured {
+    let cpu_us = closed.cpu_us.saturating_sub(opened.cpu_us) as f64;
+    let mut warnings = report.warnings;
+    if !pinned {
+        warnings.push("Server and load generator shared processors: this machine has too few.".into());
+    }
+    Measured {
+        requests_per_second: report.requests_per_second,
+        requests: report.requests,
+        window_seconds: report.window_seconds,
+        latency_us: report.latency_us,
+        measured_load: report.measured_load,
+        server_cpu_us_per_request: if report.requests == 0 { 0.0 } else { cpu_us / report.requests as f64 },
+        server_cpu_share: cpu_us / 1e6 / report.window_seconds,
+        server_peak_bytes: closed.peak_bytes,
+        voluntary_switches: closed.voluntary_switches.saturating_sub(opened.voluntary_switches),
+        involuntary_switches: closed.involuntary_switches.saturating_sub(opened.involuntary_switches),
+        client_cpu_share: report.client_cpu_share,
+        client_was_limit: report.client_was_limit,
+        connections_served: report.connections_served,
+        connections_opened: report.connections_opened,
+        listen_overflows: report.listen_overflows,
+        listen_drops: report.listen_drops,
+        errors: report.errors,
+        warnings,
+        histogram: report.histogram,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::plan::tests::design;
+
+    struct Mock {
+        calls: Vec<CellKey>,
+        interrupt_after: usize,
+    }
+
+    impl Executor for Mock {
+        fn measure(&mut self, key: &CellKey) -> Option<Outcome> {
+            if self.calls.len() == self.interrupt_after {
+                return None;
+            }
+            self.calls.push(key.clone());
+            Some(Outcome::Failed { reason: "mock".into() })
+        }
+    }
+
+    fn plan() -> Plan {
+        Plan {
+            design: design(),
+            exchange: None,
+            unavailable: BTreeMap::from([("threads".to_owned(), "no threads".to_owned())]),
+            program: PathBuf::new(),
+            command: vec![],
+        }
+    }
+
+    #[test]
+    fn unavailable_cells_are_recorded_and_not_tried() {
+        let mut mock = Mock { calls: vec![], interrupt_after: usize::MAX };
+        let never = AtomicBool::new(false);
+        let (cells, complete) = run_cells(&plan(), vec![], &mut mock, &never, |_| Ok(())).unwrap();
+        assert!(complete);
+        assert_eq!((cells.len(), mock.calls.len()), (18, 9));
+        assert!(mock.calls.iter().all(|key| key.architecture == "epoll"));
+    }
+
+    #[test]
+    fn an_interruption_keeps_what_there_is_and_a_resumption_does_the_rest() {
+        let never = AtomicBool::new(false);
+        let plan = Plan { unavailable: BTreeMap::new(), ..plan() };
+        let mut mock = Mock { calls: vec![], interrupt_after: 5 };
+        let (cells, complete) = run_cells(&plan, vec![], &mut mock, &never, |_| Ok(())).unwrap();
+        assert_eq!((cells.len(), complete), (5, false));
+        // Failures are measured again.
+        let mut mock = Mock { calls: vec![], interrupt_after: usize::MAX };
+        let (cells, complete) = run_cells(&plan, cells, &mut mock, &never, |_| Ok(())).unwrap();
+        assert_eq!((cells.len(), mock.calls.len(), complete), (18, 18, true));
+    }
+}

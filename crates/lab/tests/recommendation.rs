@@ -1,0 +1,121 @@
+//! The recommendation's words, and the terminal's tables, for made-up experiments.
+
+mod fixtures;
+
+use duality_lab::recommendation::{Recommendation, recommend};
+use duality_lab::record::{Cell, Experiment, Outcome};
+use duality_lab::summary::Summary;
+
+#[test]
+fn one_leads_and_another_wins_elsewhere() {
+    let (experiment, cells) = trial(&[1, 100, 1000], 3, |name, count| match (name, count) {
+        ("threads", 1) => (20_000.0, 15.0, false),
+        ("threads", _) => (40_000.0, 18.0, false),
+        (_, 1) => (18_000.0, 16.0, false),
+        _ => (60_000.0, 12.0, false),
+    });
+    let said = recommend(&Summary::of(&experiment, &cells));
+    assert_eq!(said.architecture.as_deref(), Some("epoll"));
+    assert_eq!(
+        text(&said),
+        [
+            "Choose epoll: it leads at 2 of 3 concurrencies (100 and 1,000 connections).",
+            "At 1,000 connections it answers 60,600 requests/s (95 % interval 60,000 to 61,200), 1.50 times the rate of the next, threads (interval 1.47 to 1.53).",
+            "There it costs 4.0 MiB of memory (least: threads, 3.0 MiB) and a p99 latency of 42.0 ms (the shortest).",
+            "Another leads elsewhere: threads at 1 connection, 1.11 times its rate (interval 1.089 to 1.13).",
+            "Figures are medians of 3 repeats.",
+        ]
+    );
+}
+
+#[test]
+fn level_ones_are_named() {
+    let (experiment, cells) = trial(&[100], 3, |name, _| match name {
+        "threads" => (50_010.0, 15.0, false),
+        _ => (50_000.0, 15.0, false),
+    });
+    assert_eq!(
+        text(&recommend(&Summary::of(&experiment, &cells))),
+        [
+            "Choose threads: it leads, or is level with the leader, at 100 connections.",
+            "At 100 connections it answers 50,510 requests/s (95 % interval 50,010 to 51,010), level with epoll (the interval of their ratio includes 1).",
+            "There it costs 3.0 MiB of memory (the least) and a p99 latency of 5.0 ms (the shortest).",
+            "Figures are medians of 3 repeats.",
+        ]
+    );
+}
+
+#[test]
+fn the_client_was_the_limit() {
+    let (experiment, cells) = trial(&[100], 3, |name, _| match name {
+        "threads" => (90_500.0, 9.0, true),
+        _ => (90_000.0, 6.0, true),
+    });
+    assert_eq!(
+        text(&recommend(&Summary::of(&experiment, &cells))),
+        [
+            "Choose epoll: it leads at 100 connections.",
+            "At 100 connections the load generator was the limit (at 90,900 requests/s), so server CPU decides: epoll takes 6.1 µs per request, 67 % of the CPU time of the next, threads (interval 65 to 68 %).",
+            "There it costs 4.0 MiB of memory (least: threads, 3.0 MiB) and a p99 latency of 2.8 ms (the shortest).",
+            "Figures are medians of 3 repeats.",
+        ]
+    );
+}
+
+#[test]
+fn one_repeat_is_not_sure() {
+    let (experiment, cells) = trial(&[100], 1, |name, _| match name {
+        "threads" => (40_000.0, 15.0, false),
+        _ => (50_000.0, 12.0, false),
+    });
+    assert_eq!(
+        text(&recommend(&Summary::of(&experiment, &cells))),
+        [
+            "Choose epoll: it leads at 100 connections.",
+            "At 100 connections it answers 50,000 requests/s, 1.25 times the rate of the next, threads.",
+            "There it costs 4.0 MiB of memory (least: threads, 3.0 MiB) and a p99 latency of 5.1 ms (the shortest).",
+            "Each cell was measured once, so there are no intervals and small differences may be chance.",
+        ]
+    );
+}
+
+#[test]
+fn a_whole_comparison_in_the_terminal() {
+    let (experiment, cells) = fixtures::comparison();
+    let shown = Summary::of(&experiment, &cells).render_text();
+    println!("{shown}");
+    assert_eq!(shown, include_str!("fixtures/comparison.txt"));
+}
+
+/// Two architectures whose rate, CPU time and limit `figures` gives; repeats differ by 1 %.
+fn trial(
+    concurrency: &[usize],
+    repeats: usize,
+    figures: impl Fn(&str, usize) -> (f64, f64, bool),
+) -> (Experiment, Vec<Cell>) {
+    let names = ["threads", "epoll"];
+    let experiment = fixtures::experiment(&names, concurrency, repeats);
+    let mut cells = Vec::new();
+    for name in names {
+        for &count in concurrency {
+            for repeat in 0..repeats {
+                let (rate, cpu, limit) = figures(name, count);
+                let wobble = 1.0 + 0.01 * repeat as f64;
+                let memory = if name == "epoll" { 4.0 } else { 3.0 };
+                let mut measured = fixtures::measured(count, rate * wobble, cpu * wobble, memory);
+                measured.client_was_limit = limit;
+                cells.push(fixtures::cell(
+                    name,
+                    count,
+                    repeat,
+                    Outcome::Measured(Box::new(measured)),
+                ));
+            }
+        }
+    }
+    (experiment, cells)
+}
+
+fn text(recommendation: &Recommendation) -> Vec<&str> {
+    recommendation.sentences.iter().map(String::as_str).collect()
+}

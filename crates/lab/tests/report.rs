@@ -1,0 +1,109 @@
+//! The report page: that it is whole, loads nothing, escapes what it shows, and draws in a browser.
+
+mod fixtures;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+use duality_lab::record::Outcome;
+use duality_lab::{recommendation, report, summary::Summary};
+
+#[test]
+fn it_loads_nothing() {
+    let (experiment, cells) = fixtures::comparison();
+    let page = report::render(&experiment, &cells);
+    let markup = without_scripts(&page);
+    assert!(!markup.contains("http://") && !markup.contains("https://"), "{markup}");
+    assert!(!markup.contains("src=") && !markup.contains("<link"), "{markup}");
+    assert!(!page.contains("<script src"));
+}
+
+#[test]
+fn reasons_and_warnings_stand_beside_their_cells() {
+    let (experiment, cells) = fixtures::comparison();
+    let markup = without_scripts(&report::render(&experiment, &cells));
+    assert!(markup.contains("select(2) cannot watch descriptors above 1023"));
+    assert!(markup.contains("fork: EAGAIN at 773 processes"));
+    assert!(markup.contains("only 1 of 1000 connections got a reply"));
+    assert!(!markup.contains("partial:"));
+}
+
+#[test]
+fn a_partial_experiment_says_so() {
+    let (experiment, cells) = fixtures::comparison();
+    let markup = without_scripts(&report::render(&experiment, &cells[..37]));
+    assert!(markup.contains("partial: 37 of 108 cells"));
+    assert!(markup.contains("not run"));
+    assert!(report::render(&experiment, &[]).contains("Nothing can be recommended yet"));
+}
+
+#[test]
+fn what_it_shows_is_escaped() {
+    let mut experiment = fixtures::experiment(&["<b>&"], &[1], 1);
+    experiment.machine.cpu = "</script><script>alert(1)</script>".into();
+    let reason = "<img onerror=alert(1)>".to_owned();
+    let cells = [fixtures::cell("<b>&", 1, 0, Outcome::Failed { reason })];
+    let page = report::render(&experiment, &cells);
+    assert!(
+        !page.contains("<b>&") && !page.contains("<img onerror") && !page.contains("<script>alert")
+    );
+    assert!(page.contains("&lt;img onerror=alert(1)&gt;"));
+}
+
+#[test]
+fn it_draws_all_charts_in_a_browser() {
+    let Some(chromium) = chromium() else {
+        eprintln!("not tried: no chromium on PATH (cargo xtask test installs it)");
+        return;
+    };
+    let (experiment, cells) = fixtures::comparison();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("report.html");
+    report::write(&path, &experiment, &cells).unwrap();
+    let page = dump(&chromium, &path, folder.path());
+
+    let summary = Summary::of(&experiment, &cells);
+    for sentence in recommendation::recommend(&summary).sentences {
+        assert!(page.contains(&sentence), "not on the page: {sentence}");
+    }
+    for chart in ["throughput", "service-time", "measured-load", "latency", "cpu", "memory"] {
+        let drawn = format!(r#"<div class="plot js-plotly-plot" id="{chart}">"#);
+        assert!(page.contains(&drawn), "no chart: {chart}");
+    }
+    // plotly.js draws each chart in several layers.
+    assert!(page.matches(r#"<svg class="main-svg""#).count() >= 6);
+}
+
+/// The page's markup after its scripts have run, without the scripts' own text.
+fn dump(chromium: &Path, page: &Path, folder: &Path) -> String {
+    let output = Command::new(chromium)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
+        .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
+        .arg(format!("--user-data-dir={}", folder.join("profile").display()))
+        .args(["--virtual-time-budget=5000", "--dump-dom"])
+        .arg(format!("file://{}", page.display()))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    without_scripts(&String::from_utf8(output.stdout).unwrap())
+}
+
+fn chromium() -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let candidates = env::split_paths(&path).flat_map(|folder| names.map(|name| folder.join(name)));
+    candidates
+        .into_iter()
+        .find(|candidate| fs::metadata(candidate).is_ok_and(|found| found.is_file()))
+}
+
+fn without_scripts(page: &str) -> String {
+    let mut markup = String::new();
+    let mut rest = page;
+    while let Some((before, script)) = rest.split_once("<script") {
+        markup.push_str(before);
+        rest = script.split_once("</script>").map_or("", |(_, after)| after);
+    }
+    markup + rest
+}
