@@ -71,7 +71,8 @@ impl Display {
             for concurrency in &self.design.concurrency {
                 let rates = self.rates.get(&(architecture.clone(), *concurrency));
                 let rate = rates.and_then(|rates| median(rates));
-                let _ = write!(row, "{:>12}", rate.map_or("·".to_owned(), |rate| format!("{rate:.0}")));
+                let _ =
+                    write!(row, "{:>12}", rate.map_or("·".to_owned(), |rate| format!("{rate:.0}")));
             }
             line.set_message(row);
         }

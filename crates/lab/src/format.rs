@@ -13,9 +13,10 @@ pub(crate) fn grouped(value: f64) -> String {
     text
 }
 
-/// Microseconds → `85 µs`, `8.5 ms`, `1.2 s`.
+/// Microseconds → `85 µs`, `8.5 ms`, `1.2 s`; none were measured where there is a zero.
 pub(crate) fn duration(microseconds: f64) -> String {
     match microseconds {
+        0.0 => "–".to_owned(),
         // Rounding must not give "1000 µs" or "1000 ms".
         below if below < 999.5 => format!("{} µs", three_digits(below)),
         below if below < 999_500.0 => format!("{} ms", three_digits(below / 1e3)),
@@ -65,6 +66,7 @@ mod tests {
         assert_eq!(grouped(0.0), "0");
         assert_eq!(grouped(999.4), "999");
         assert_eq!(grouped(1_234_567.8), "1,234,568");
+        assert_eq!(duration(0.0), "–");
         assert_eq!(duration(8.54), "8.5 µs");
         assert_eq!(duration(999.7), "1.0 ms");
         assert_eq!(duration(1_200_000.0), "1.2 s");

@@ -2,16 +2,16 @@
 
 #![forbid(unsafe_code)]
 
-mod format;
-pub mod record;
-pub mod recommendation;
-pub mod report;
-pub mod statistics;
-pub mod summary;
 mod counters;
 mod display;
+mod format;
 pub mod machine;
 pub mod plan;
+pub mod recommendation;
+pub mod record;
+pub mod report;
 pub mod results;
 pub mod run;
 mod server;
+pub mod statistics;
+pub mod summary;

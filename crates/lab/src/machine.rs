@@ -33,7 +33,12 @@ pub fn describe() -> Machine {
     let files = files.map_or("unlimited".to_owned(), |limit| limit.to_string());
     settings.insert("open files (hard limit)".to_owned(), files);
     Machine {
-        kernel: format!("{} {} {}", text(name.sysname()), text(name.release()), text(name.machine())),
+        kernel: format!(
+            "{} {} {}",
+            text(name.sysname()),
+            text(name.release()),
+            text(name.machine())
+        ),
         cpu: field("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown".to_owned()),
         cpus: allowed().len(),
         memory_bytes: field("/proc/meminfo", "MemTotal").map_or(0, |value| kibibytes(&value)),
@@ -83,7 +88,8 @@ fn field(path: &str, name: &str) -> Option<String> {
 
 /// Reads `123 kB`.
 pub(crate) fn kibibytes(value: &str) -> u64 {
-    value.split_whitespace().next().and_then(|number| number.parse::<u64>().ok()).unwrap_or(0) * 1024
+    value.split_whitespace().next().and_then(|number| number.parse::<u64>().ok()).unwrap_or(0)
+        * 1024
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ impl<'a> Contest<'a> {
             .iter()
             .filter(|row| row.concurrency == concurrency)
             .filter_map(|row| Some((row, row.medians()?)))
-            .filter(|(_, medians)| !medians.starved() && medians.requests_per_second.value > 0.0)
+            .filter(|(_, medians)| !medians.starved && medians.requests_per_second.value > 0.0)
             .collect();
         let rate = |medians: &Medians| medians.requests_per_second.value;
         ranked.sort_by(|(_, one), (_, other)| rate(other).total_cmp(&rate(one)));
@@ -221,7 +221,7 @@ fn elsewhere(chosen: &str, lost: &[&Contest<'_>]) -> Option<String> {
 fn left_out(summary: &Summary) -> Option<String> {
     let starved = |name: &String| {
         let rows = summary.of_architecture(name);
-        let starved = rows.filter(|row| row.medians().is_some_and(Medians::starved));
+        let starved = rows.filter(|row| row.medians().is_some_and(|medians| medians.starved));
         let at: Vec<String> = starved.map(|row| grouped(row.concurrency as f64)).collect();
         (!at.is_empty()).then(|| format!("{name} (at {})", listed(&at)))
     };

@@ -33,7 +33,9 @@ pub enum Error {
         problem: String,
     },
     /// Another experiment.
-    #[error("{0} holds another experiment: resume with the flags it was begun with, or choose another --out")]
+    #[error(
+        "{0} holds another experiment: resume with the flags it was begun with, or choose another --out"
+    )]
     Different(PathBuf),
 }
 
@@ -115,7 +117,8 @@ impl Results {
 pub fn read(paths: &[PathBuf]) -> Result<(Experiment, Vec<Cell>), Error> {
     let mut all: Option<(Experiment, Vec<Cell>)> = None;
     for path in paths {
-        let text = fs::read_to_string(path).map_err(|source| Error::File { path: path.clone(), source })?;
+        let text = fs::read_to_string(path)
+            .map_err(|source| Error::File { path: path.clone(), source })?;
         let (experiment, cells) = parse(path, &text)?;
         match &mut all {
             None => all = Some((experiment, cells)),
@@ -123,7 +126,8 @@ pub fn read(paths: &[PathBuf]) -> Result<(Experiment, Vec<Cell>), Error> {
             Some(_) => return Err(Error::Different(path.clone())),
         }
     }
-    let (experiment, cells) = all.unwrap_or_else(|| unreachable!("the command line asks for one file"));
+    let (experiment, cells) =
+        all.unwrap_or_else(|| unreachable!("the command line asks for one file"));
     Ok((experiment, latest(cells)))
 }
 
@@ -136,7 +140,8 @@ pub fn done(cells: &[Cell]) -> BTreeSet<CellKey> {
 /// The last outcome of each cell, in order.
 pub(crate) fn latest(cells: Vec<Cell>) -> Vec<Cell> {
     let mut seen = BTreeSet::new();
-    let mut kept: Vec<Cell> = cells.into_iter().rev().filter(|cell| seen.insert(key(cell))).collect();
+    let mut kept: Vec<Cell> =
+        cells.into_iter().rev().filter(|cell| seen.insert(key(cell))).collect();
     kept.reverse();
     kept
 }
@@ -159,17 +164,24 @@ fn parse(path: &Path, text: &str) -> Result<(Experiment, Vec<Cell>), Error> {
                 experiment = Some(*first);
             }
             Ok(Line::Experiment(first)) if index == 0 => {
-                let message = format!("format version {} is not {VERSION}, this program's", first.version);
+                let message =
+                    format!("format version {} is not {VERSION}, this program's", first.version);
                 return Err(problem(1, message));
             }
             Ok(Line::Cell(cell)) if experiment.is_some() => cells.push(cell),
-            Ok(_) => return Err(problem(index + 1, "an experiment's line comes first, and once".into())),
+            Ok(_) => {
+                return Err(problem(
+                    index + 1,
+                    "an experiment's line comes first, and once".into(),
+                ));
+            }
             // The last line may be one that a crash cut short.
             Err(_) if index + 1 == text.lines().count() && !text.ends_with('\n') => {}
             Err(error) => return Err(problem(index + 1, format!("{error}: not a results file?"))),
         }
     }
-    let experiment = experiment.ok_or_else(|| problem(1, "there is no experiment in this file".into()))?;
+    let experiment =
+        experiment.ok_or_else(|| problem(1, "there is no experiment in this file".into()))?;
     Ok((experiment, cells))
 }
 

@@ -8,11 +8,11 @@ use duality_load::{Observer, Options, Report, Stop, Target};
 
 use crate::counters::Counters;
 use crate::display::Display;
+use crate::machine;
 use crate::plan::{self, CellKey, Plan};
 use crate::record::{Cell, Experiment, Measured, Outcome, VERSION};
 use crate::results::{self, Results};
 use crate::server::{NoServer, Server};
-use crate::machine;
 
 /// What an experiment came to.
 #[derive(Debug)]
@@ -135,7 +135,8 @@ impl Executor for Processes<'_> {
             }
             (Err(error), ..) => Outcome::Failed { reason: error.to_string() },
             _ => {
-                let error = problem.unwrap_or_else(|| std::io::Error::other("the window never opened"));
+                let error =
+                    problem.unwrap_or_else(|| std::io::Error::other("the window never opened"));
                 Outcome::Failed { reason: server.last_words(&error) }
             }
         })
@@ -153,7 +154,9 @@ impl Processes<'_> {
             (None, "http") => parse(&format!("http://{address}{}", design.path))?,
             (None, "echo" | "time") => parse(&format!("{}://{address}", design.service))?,
             (None, other) => {
-                return Err(format!("no client for `{other}`: give the service an exchange(request, reply)"));
+                return Err(format!(
+                    "no client for `{other}`: give the service an exchange(request, reply)"
+                ));
             }
         };
         Ok(Options {
@@ -200,7 +203,8 @@ fn measured(report: Report, opened: Counters, closed: Counters, pinned: bool) ->
     let cpu_us = closed.cpu_us.saturating_sub(opened.cpu_us) as f64;
     let mut warnings = report.warnings;
     if !pinned {
-        warnings.push("Server and load generator shared processors: this machine has too few.".into());
+        warnings
+            .push("Server and load generator shared processors: this machine has too few.".into());
     }
     Measured {
         requests_per_second: report.requests_per_second,
@@ -208,11 +212,17 @@ fn measured(report: Report, opened: Counters, closed: Counters, pinned: bool) ->
         window_seconds: report.window_seconds,
         latency_us: report.latency_us,
         measured_load: report.measured_load,
-        server_cpu_us_per_request: if report.requests == 0 { 0.0 } else { cpu_us / report.requests as f64 },
+        server_cpu_us_per_request: if report.requests == 0 {
+            0.0
+        } else {
+            cpu_us / report.requests as f64
+        },
         server_cpu_share: cpu_us / 1e6 / report.window_seconds,
         server_peak_bytes: closed.peak_bytes,
         voluntary_switches: closed.voluntary_switches.saturating_sub(opened.voluntary_switches),
-        involuntary_switches: closed.involuntary_switches.saturating_sub(opened.involuntary_switches),
+        involuntary_switches: closed
+            .involuntary_switches
+            .saturating_sub(opened.involuntary_switches),
         client_cpu_share: report.client_cpu_share,
         client_was_limit: report.client_was_limit,
         connections_served: report.connections_served,

@@ -47,7 +47,8 @@ enum Message {
 impl Server {
     /// Starts the server of a cell and waits until it listens.
     pub(crate) fn start(plan: &Plan, key: &CellKey) -> Result<Self, NoServer> {
-        let failed = |error: io::Error| NoServer::Failed(format!("cannot start the server: {error}"));
+        let failed =
+            |error: io::Error| NoServer::Failed(format!("cannot start the server: {error}"));
         let (ours, theirs) = UnixStream::pair().map_err(failed)?;
         ours.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
         let (stderr, log) = log_file().map_err(failed)?;
@@ -68,7 +69,9 @@ impl Server {
         match server.hear() {
             Ok(Message::Ready { address }) => server.address = address,
             Ok(Message::Unavailable(reason)) => return Err(NoServer::Unavailable(reason)),
-            Ok(Message::Counters(_)) => return Err(NoServer::Failed("it spoke out of turn".into())),
+            Ok(Message::Counters(_)) => {
+                return Err(NoServer::Failed("it spoke out of turn".into()));
+            }
             Err(error) => return Err(NoServer::Failed(server.last_words(&error))),
         }
         Ok(server)

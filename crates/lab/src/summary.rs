@@ -42,7 +42,7 @@ pub struct Row {
     pub concurrency: usize,
     /// What was found.
     pub figures: Figures,
-    /// What a reader of the figures must know, each once.
+    /// What a reader of the figures must know, each once; numbers in it are those of one repeat.
     pub warnings: Vec<String>,
 }
 
@@ -87,20 +87,11 @@ pub struct Medians {
     pub client_cpu_share: f64,
     /// Whether the load generator was the limit in at least half of the repeats.
     pub client_was_limit: bool,
-    /// The connections that got a reply.
-    pub connections_served: f64,
-    /// The connections that were opened.
-    pub connections_opened: f64,
+    /// Whether more than 1 in 10 connections got no reply within the window, so that the figures describe
+    /// fewer connections than they claim.
+    pub starved: bool,
     /// Failed requests of all repeats together.
     pub errors: u64,
-}
-
-impl Medians {
-    /// Whether whole connections went without a reply while others were served, so that the figures
-    /// describe fewer connections than they claim. In 10 that were opened, 9 must have got a reply.
-    pub fn starved(&self) -> bool {
-        self.connections_served < 0.9 * self.connections_opened
-    }
 }
 
 impl Row {
@@ -247,13 +238,8 @@ fn row(architecture: &str, concurrency: usize, outcomes: &[&Outcome], seed: u64)
             Outcome::Failed { reason } => missing.push(("failed", reason)),
         }
     }
-    let mut warnings: Vec<String> = Vec::new();
-    for warning in measured.iter().flat_map(|figures| &figures.warnings) {
-        if !warnings.contains(warning) {
-            warnings.push(warning.clone());
-        }
-    }
-    let figures = match (medians(&measured, seed), missing.first()) {
+    let mut warnings = merged(measured.iter().flat_map(|figures| &figures.warnings));
+    let figures = match (medians(&measured, concurrency, seed), missing.first()) {
         (Some(medians), first) => {
             if let Some((what, reason)) = first {
                 let (count, all) = (missing.len(), outcomes.len());
@@ -267,8 +253,20 @@ fn row(architecture: &str, concurrency: usize, outcomes: &[&Outcome], seed: u64)
     Row { architecture: architecture.to_owned(), concurrency, figures, warnings }
 }
 
+/// Each warning once: those that differ only in their numbers, from one repeat to the next, are one.
+fn merged<'a>(warnings: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let wording = |warning: &str| warning.replace(|letter: char| letter.is_ascii_digit(), "");
+    let mut kept: Vec<String> = Vec::new();
+    for warning in warnings {
+        if !kept.iter().any(|known| wording(known) == wording(warning)) {
+            kept.push(warning.clone());
+        }
+    }
+    kept
+}
+
 /// The medians of some repeats; none without any.
-fn medians(repeats: &[&Measured], seed: u64) -> Option<Medians> {
+fn medians(repeats: &[&Measured], concurrency: usize, seed: u64) -> Option<Medians> {
     let samples = |of: fn(&Measured) -> f64| -> Vec<f64> {
         repeats.iter().map(|repeat| of(repeat)).collect()
     };
@@ -288,8 +286,18 @@ fn medians(repeats: &[&Measured], seed: u64) -> Option<Medians> {
         memory_bytes: middle(|repeat| repeat.server_peak_bytes as f64)?,
         client_cpu_share: middle(|repeat| repeat.client_cpu_share)?,
         client_was_limit: 2 * limited >= repeats.len(),
-        connections_served: middle(|repeat| repeat.connections_served as f64)?,
-        connections_opened: middle(|repeat| repeat.connections_opened as f64)?,
+        starved: middle(|repeat| repeat.connections_served as f64)? < 0.9 * concurrency as f64,
         errors: repeats.iter().flat_map(|repeat| repeat.errors.values()).sum(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_that_differ_only_in_numbers_are_one() {
+        let warnings = ["9 of 10 failed", "8 of 10 failed", "interrupted"].map(str::to_owned);
+        assert_eq!(merged(warnings.iter()), ["9 of 10 failed", "interrupted"]);
+    }
 }

@@ -72,8 +72,10 @@ pub(super) struct ReportArguments {
 pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
     let plan = make_plan(catalogue, arguments)?;
     let out = arguments.out.clone().unwrap_or_else(fresh_directory);
-    let cells = plan.design.architectures.len() * plan.design.concurrency.len() * plan.design.repeats;
-    let each = plan.design.warm_up_seconds + plan.design.window_seconds + plan::OVERHEAD.as_secs_f64();
+    let cells =
+        plan.design.architectures.len() * plan.design.concurrency.len() * plan.design.repeats;
+    let each =
+        plan.design.warm_up_seconds + plan.design.window_seconds + plan::OVERHEAD.as_secs_f64();
     eprintln!(
         "comparing {} architectures at {} connections, {} times each: {cells} cells, about {:.0} s; results in {}",
         plan.design.architectures.len(),
@@ -121,7 +123,9 @@ fn make_plan(catalogue: &Catalogue, arguments: &Arguments) -> Result<plan::Plan,
     }
     let needs = catalogue.open(service, arguments.root.as_deref())?.needs();
     if arguments.concurrency.contains(&0) {
-        return Err(Failure::misuse("--concurrency: 0 connections make no load: give numbers from 1 on"));
+        return Err(Failure::misuse(
+            "--concurrency: 0 connections make no load: give numbers from 1 on",
+        ));
     }
     let architectures = match arguments.architectures.as_slice() {
         [] => ALL.to_vec(),
@@ -142,12 +146,16 @@ fn make_plan(catalogue: &Catalogue, arguments: &Arguments) -> Result<plan::Plan,
     let (server_cpus, client_cpus) = machine::split_cpus();
     let mut server_arguments = arguments.tuning.to_arguments();
     server_arguments.extend(arguments.root.iter().map(|root| format!("--root={}", root.display())));
-    let program = std::env::current_exe()
-        .map_err(|error| Failure::failed(format!("cannot find this program to start servers: {error}")))?;
+    let program = std::env::current_exe().map_err(|error| {
+        Failure::failed(format!("cannot find this program to start servers: {error}"))
+    })?;
     Ok(plan::Plan {
         design: Design {
             service: service.to_owned(),
-            architectures: architectures.iter().map(|architecture| architecture.name().to_owned()).collect(),
+            architectures: architectures
+                .iter()
+                .map(|architecture| architecture.name().to_owned())
+                .collect(),
             concurrency: arguments.concurrency.clone(),
             keep_alive: arguments.keep_alive || !arguments.close,
             repeats,

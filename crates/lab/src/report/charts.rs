@@ -235,7 +235,7 @@ fn lines(
             rows.filter_map(|row| Some((row, row.medians()?)))
         };
         let symbol = |(_, medians): (&Row, &Medians)| {
-            let open = if medians.starved() { "-open" } else { "" };
+            let open = if medians.starved { "-open" } else { "" };
             format!("{}{open}", look.marker)
         };
         let symbols: Vec<String> = measured().map(symbol).collect();

@@ -1,6 +1,6 @@
 //! The report: one HTML file that needs nothing else, neither a network nor another file.
 //!
-//! The page is `report.html.jinja`; [`charts`] makes the plots' data and [`table`] the rows; the library
+//! The page is `report.html.jinja`; `charts` makes the plots' data and `table` the rows; the library
 //! that draws them (plotly.js) comes from the crate `plotly` and is written into the page. A
 //! Content-Security-Policy in the page forbids it to load anything.
 

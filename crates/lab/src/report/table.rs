@@ -45,7 +45,7 @@ pub(super) fn lines(summary: &Summary) -> Vec<LoadLine> {
     let load_line = |name: &String| {
         let rows = summary.of_architecture(name).filter_map(Row::medians);
         // The times of a few favoured connections say nothing about load.
-        let measured = rows.filter(|medians| !medians.starved());
+        let measured = rows.filter(|medians| !medians.starved);
         let points: Vec<(f64, f64)> =
             measured.map(|medians| (medians.measured_load, medians.mean_us)).collect();
         let line = line(&points)?;

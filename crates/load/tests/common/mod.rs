@@ -1,0 +1,86 @@
+//! Small servers for the tests of the load generator, and loads on them.
+
+#![allow(dead_code, reason = "each file of tests uses some of it")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use duality_load::{HttpTarget, Options, Report, Stop, Target, run};
+
+/// Starts a server that calls `handler` on a thread for each connection, with the number of the
+/// connection, from 0; the probe is number 0.
+pub(crate) fn server(handler: impl Fn(TcpStream, u64) + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let handler = Arc::new(handler);
+    thread::spawn(move || {
+        for (number, stream) in (0..).zip(listener.incoming()) {
+            let (handler, stream) = (handler.clone(), stream.unwrap());
+            stream.set_nodelay(true).unwrap();
+            thread::spawn(move || handler(stream, number));
+        }
+    });
+    address
+}
+
+/// A server of HTTP that answers each request with what `answer` makes of the request and its number
+/// over all connections, and closes the connection after an answer of `false`.
+pub(crate) fn http_server(
+    answer: impl Fn(&str, u64) -> (Vec<u8>, bool) + Send + Sync + 'static,
+) -> SocketAddr {
+    let count = AtomicU64::new(0);
+    server(move |mut stream, _| {
+        while let Some(request) = read_request(&mut stream) {
+            let (reply, keep) = answer(&request, count.fetch_add(1, Ordering::Relaxed));
+            if stream.write_all(&reply).is_err() || !keep {
+                return;
+            }
+        }
+    })
+}
+
+/// The head of the next request; `None` when the client has gone.
+pub(crate) fn read_request(stream: &mut TcpStream) -> Option<String> {
+    let mut request = Vec::new();
+    let mut piece = [0; 1024];
+    while !request.ends_with(b"\r\n\r\n") {
+        match stream.read(&mut piece) {
+            Ok(0) | Err(_) => return None,
+            Ok(count) => request.extend_from_slice(&piece[..count]),
+        }
+    }
+    Some(String::from_utf8(request).unwrap())
+}
+
+pub(crate) fn reply(body: &str) -> Vec<u8> {
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
+}
+
+/// A load of `requests` requests on `connections` connections.
+pub(crate) fn options(target: Target, connections: usize, requests: u64) -> Options {
+    Options {
+        connections,
+        stop: Stop::Requests(requests),
+        warm_up: Duration::ZERO,
+        ..Options::new(target)
+    }
+}
+
+pub(crate) fn http(address: SocketAddr) -> Target {
+    Target::Http(HttpTarget { address, host: address.to_string(), path: "/".to_owned() })
+}
+
+pub(crate) fn load(options: &Options) -> Report {
+    run(options, &mut (), &AtomicBool::new(false)).unwrap()
+}
+
+/// The only kind of error of a report, and how often it occurred.
+pub(crate) fn only_error(report: &Report) -> (&str, u64) {
+    assert_eq!(report.errors.len(), 1, "{:?}", report.errors);
+    let (kind, count) = report.errors.first_key_value().unwrap();
+    (kind, *count)
+}
