@@ -16,6 +16,8 @@
 //! The architectures differ in their poller alone; `uthreads` differs in how a task waits alone.
 
 use std::io;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier};
 
 use duality_poller::Kind;
 use duality_runtime::event_loop::{self, EventLoop, Waiting};
@@ -79,37 +81,46 @@ pub(crate) fn run_loops(server: Server, poller: Kind, waiting: Waiting) -> io::R
     let service = server.service.clone();
     let mut listeners = server.into_listeners();
     let first = listeners.swap_remove(0);
+    if listeners.is_empty() {
+        open_loop(poller, waiting)?.run(accept_and_spawn(first, service));
+        return Ok(());
+    }
+    let cpus = allowed_cpus()?;
     let replicas = Connections::default();
-    let cpus = if listeners.is_empty() { Vec::new() } else { allowed_cpus()? };
+    // No loop serves before all are open: connections could take the descriptors that one needs.
+    let all_open = Arc::new(Barrier::new(listeners.len() + 1));
+    let (opened, outcomes) = channel();
     for (index, listener) in listeners.into_iter().enumerate() {
         let (service, running) = (service.clone(), replicas.enter());
+        let (all_open, opened) = (all_open.clone(), opened.clone());
         let cpu = cpus[(index + 1) % cpus.len()];
         let body = move || {
             let _running = running;
-            if let Err(error) =
-                confine(cpu).and_then(|()| run_loop(listener, service, poller, waiting))
-            {
-                eprintln!("duality: a loop did not start: {error}");
+            let (ready, outcome) = match confine(cpu).and_then(|()| open_loop(poller, waiting)) {
+                Ok(ready) => (Some(ready), Ok(())),
+                Err(error) => (None, Err(error)),
+            };
+            // The other end is there until all have met at the barrier.
+            let _ = opened.send(outcome);
+            drop(opened);
+            all_open.wait();
+            if let Some(mut ready) = ready {
+                ready.run(accept_and_spawn(listener, service));
             }
         };
         thread::start(LOOP_STACK, Box::new(body)).map_err(|refused| refused.error)?;
     }
-    if let Some(&cpu) = cpus.first() {
-        confine(cpu)?;
-    }
-    run_loop(first, service, poller, waiting)?;
+    drop(opened);
+    let own = confine(cpus[0]).and_then(|()| open_loop(poller, waiting));
+    all_open.wait();
+    outcomes.iter().collect::<io::Result<()>>()?;
+    own?.run(accept_and_spawn(first, service));
     duality_runtime::block_on(replicas.all_ended());
     Ok(())
 }
 
-fn run_loop(
-    listener: TcpListener,
-    service: Service,
-    poller: Kind,
-    waiting: Waiting,
-) -> io::Result<()> {
-    EventLoop::new(poller.open()?, waiting)?.run(accept_and_spawn(listener, service));
-    Ok(())
+fn open_loop(poller: Kind, waiting: Waiting) -> io::Result<EventLoop> {
+    EventLoop::new(poller.open()?, waiting)
 }
 
 /// The loop's first task: accepts, and spawns a task for each connection.

@@ -1,1 +1,135 @@
-//! conformance
+//! Servers for the tests of this crate: real processes, real sockets, everything bounded in time.
+
+#![forbid(unsafe_code)]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Longer than anything takes that works.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A server process; killed when it is dropped.
+pub struct Served {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Served {
+    /// Starts `command` and waits until it says where it listens.
+    ///
+    /// # Panics
+    ///
+    /// When it does not.
+    pub fn start(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening on ").expect("the server listens");
+        Self { address: address.parse().unwrap(), child }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The number of its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Opens a connection that waits no longer than [`PATIENCE`] for anything.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not take it.
+    pub fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect_timeout(&self.address, PATIENCE).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// Sends `request`, ends the sending side, and returns all that comes back until the end.
+    ///
+    /// # Panics
+    ///
+    /// When the connection breaks.
+    pub fn ask(&self, request: &[u8]) -> Vec<u8> {
+        let mut stream = self.connect();
+        stream.write_all(request).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut reply = Vec::new();
+        stream.read_to_end(&mut reply).unwrap();
+        reply
+    }
+
+    /// Sends a signal.
+    ///
+    /// # Panics
+    ///
+    /// When the process is gone.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Waits for the process to end; returns how it did, and what it said on standard error.
+    ///
+    /// # Panics
+    ///
+    /// When it does not end.
+    pub fn wait(mut self) -> (ExitStatus, String) {
+        let status = eventually("the server ends", || self.child.try_wait().unwrap());
+        let mut said = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        (status, said)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Looks again and again until there is something, for no longer than [`PATIENCE`].
+///
+/// # Panics
+///
+/// When there never is.
+pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "{what}: not within {PATIENCE:?}");
+        thread::yield_now();
+    }
+}
+
+/// Calls a macro with the name of a module and the arguments of `serve` for each architecture there is,
+/// and the variants that differ in more than a number.
+#[macro_export]
+macro_rules! for_every_architecture {
+    ($body:ident) => {
+        $body! { iterative ["iterative"] }
+        $body! { fork ["fork"] }
+        $body! { prefork ["prefork", "--workers=8"] }
+        $body! { threads ["threads"] }
+        $body! { pool_accept ["pool", "--workers=8", "--hand-over=accept"] }
+        $body! { pool_list ["pool", "--workers=8", "--hand-over=list"] }
+        $body! { uthreads ["uthreads"] }
+        $body! { uthreads_two_cores ["uthreads", "--cores=2"] }
+        $body! { select ["select"] }
+        $body! { poll ["poll"] }
+        $body! { epoll ["epoll"] }
+        $body! { epoll_two_cores ["epoll", "--cores=2"] }
+    };
+}

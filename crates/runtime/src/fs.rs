@@ -1,6 +1,6 @@
 //! Files beneath a root that nothing leaves.
 //!
-//! Opening and reading go through [`task::offload`](crate::task::offload), since a disk may hold them
+//! Opening and reading go through [`task::offload`], since a disk may hold them
 //! up: on a loop, helper threads do them.
 
 use std::ffi::OsStr;

@@ -12,7 +12,7 @@
 //!
 //! All of it belongs to one kernel thread: tasks in a slab, a queue of those that are ready, the
 //! descriptors that are watched, the timers. Nothing is shared and nothing is atomic; the only door
-//! from outside is [`remote`], through which other kernel threads wake tasks of this loop.
+//! from outside is `remote`, through which other kernel threads wake tasks of this loop.
 //!
 //! Who waits, and on what: a task waits for one direction of one descriptor, or for a wake, with at
 //! most one deadline; so a task needs one timer, and the timers are indexed by the task's slot.

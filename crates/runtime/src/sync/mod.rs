@@ -1,6 +1,6 @@
 //! Synchronisation between tasks, of any world and across kernel threads.
 //!
-//! All of it stands on one [queue of waiters](queue): a waiter leaves its waker there and waits as its
+//! All of it stands on one queue of waiters (`queue.rs`): a waiter leaves its waker there and waits as its
 //! world does.
 
 pub mod channel;

@@ -1,0 +1,161 @@
+//! What goes wrong under every architecture: signals, panics, and limits that are reached.
+
+use std::io::{Read, Write};
+use std::process::Command;
+
+use duality_conformance::{Served, eventually, for_every_architecture};
+use rustix::process::Signal;
+
+macro_rules! faults {
+    ($name:ident $architecture:expr) => {
+        mod $name {
+            const ARCHITECTURE: &[&str] = &$architecture;
+            #[test]
+            fn a_drain_ends_idle_connections() {
+                super::a_drain_ends_idle_connections(ARCHITECTURE);
+            }
+            #[test]
+            fn a_panic_ends_its_own_connection() {
+                super::a_panic_ends_its_own_connection(ARCHITECTURE);
+            }
+            #[test]
+            fn without_descriptors_clients_wait() {
+                super::without_descriptors_clients_wait(ARCHITECTURE);
+            }
+        }
+    };
+}
+
+for_every_architecture!(faults);
+
+fn serve(program: &str, architecture: &[&str], limits: &str) -> Served {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{limits} exec \"$0\" \"$@\""), program, "serve"]);
+    command.args(["--listen=127.0.0.1:0", "--architecture"]).args(architecture);
+    Served::start(&mut command)
+}
+
+fn panicky(architecture: &[&str], limits: &str) -> Served {
+    serve(env!("CARGO_BIN_EXE_panicky"), architecture, limits)
+}
+
+fn a_drain_ends_idle_connections(architecture: &[&str]) {
+    let server = panicky(architecture, "");
+    let mut stream = server.connect();
+    stream.write_all(b"hello").unwrap();
+    stream.read_exact(&mut [0; 5]).unwrap();
+    server.signal(Signal::TERM);
+    assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0, "an idle connection sees the end");
+    let (status, said) = server.wait();
+    assert!(status.success(), "{status}: {said}");
+    assert_eq!(said, "");
+}
+
+fn a_panic_ends_its_own_connection(architecture: &[&str]) {
+    let server = panicky(architecture, "");
+    for _ in 0..3 {
+        let mut stream = server.connect();
+        stream.write_all(b"panic").unwrap();
+        // An end or a reset, but no hang.
+        let _ = stream.read(&mut [0; 8]);
+    }
+    assert_eq!(server.ask(b"still there"), b"still there");
+    server.signal(Signal::TERM);
+    let (status, said) = server.wait();
+    assert!(status.success() && said.contains("told to panic"), "{status}: {said}");
+}
+
+fn without_descriptors_clients_wait(architecture: &[&str]) {
+    // The pool by threads that accept needs a descriptor for each.
+    let server = panicky(architecture, "ulimit -n 40;");
+    let clients: Vec<_> = (0..60)
+        .map(|_| {
+            let mut stream = server.connect();
+            stream.write_all(b"hello").unwrap();
+            stream
+        })
+        .collect();
+    // In the order in which they came, each is served once those before it have gone.
+    for mut stream in clients {
+        stream.read_exact(&mut [0; 5]).unwrap();
+    }
+    assert_eq!(server.ask(b"still there"), b"still there");
+}
+
+#[test]
+fn without_threads_clients_wait() {
+    // Stacks of 1 GiB in an address space of 6 GiB: no more than five threads.
+    let server = panicky(&["threads", "--stack-size=1G"], "ulimit -v 6291456;");
+    let clients: Vec<_> = (0..12)
+        .map(|_| {
+            let mut stream = server.connect();
+            stream.write_all(b"hello").unwrap();
+            stream
+        })
+        .collect();
+    for mut stream in clients {
+        stream.read_exact(&mut [0; 5]).unwrap();
+    }
+    server.signal(Signal::TERM);
+    let (status, said) = server.wait();
+    assert!(status.success(), "{status}: {said}");
+    assert_eq!(said.matches("accepting no more").count(), said.lines().count(), "{said}");
+}
+
+#[test]
+fn without_stacks_clients_wait() {
+    let server = panicky(&["uthreads", "--stack-size=1G"], "ulimit -v 6291456;");
+    let clients: Vec<_> = (0..12)
+        .map(|_| {
+            let mut stream = server.connect();
+            stream.write_all(b"hello").unwrap();
+            stream
+        })
+        .collect();
+    for mut stream in clients {
+        stream.read_exact(&mut [0; 5]).unwrap();
+    }
+    server.signal(Signal::TERM);
+    let (status, said) = server.wait();
+    assert!(status.success() && said.contains("accepting no more"), "{status}: {said}");
+}
+
+#[test]
+fn a_killed_parent_leaves_no_children() {
+    let server = panicky(&["fork"], "");
+    let mut stream = server.connect();
+    stream.write_all(b"hello").unwrap();
+    stream.read_exact(&mut [0; 5]).unwrap();
+    let pid = server.pid();
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    let child = children.trim().to_owned();
+    assert!(!child.is_empty());
+    server.signal(Signal::KILL);
+    // The connection ends with its process, which the kernel then forgets or leaves to init to reap.
+    assert_eq!(stream.read(&mut [0; 8]).unwrap_or(0), 0);
+    eventually("the child is gone", || {
+        let status = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+        (status.is_empty() || status.contains(") Z ")).then_some(())
+    });
+}
+
+#[test]
+fn a_thousand_connections_are_held_and_served() {
+    for architecture in ["threads", "uthreads", "select", "poll", "epoll"] {
+        // Standard descriptor limits are 1,024: this test needs both ends of 1,000 connections.
+        let server = panicky(&[architecture], "ulimit -n 4096 || true;");
+        let _ = rustix::process::setrlimit(
+            rustix::process::Resource::Nofile,
+            rustix::process::Rlimit { current: Some(4096), maximum: Some(4096) },
+        );
+        let mut clients: Vec<_> = (0..1000).map(|_| server.connect()).collect();
+        for stream in &mut clients {
+            stream.write_all(b"hello").unwrap();
+        }
+        for stream in &mut clients {
+            let mut back = [0; 5];
+            stream.read_exact(&mut back).unwrap();
+            assert_eq!(&back, b"hello");
+        }
+    }
+}
