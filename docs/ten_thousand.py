@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""10,000 connections open at once, each served twice, and what each costs in memory.
+
+    python3 docs/ten_thousand.py ARCHITECTURE…
+
+Needs target/release/duality and 20,000 descriptors.
+"""
+
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+DUALITY = "target/release/duality"
+COUNT = 10_000
+REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+def kernel_kib():
+    fields = {line.split(":")[0]: int(line.split()[1]) for line in open("/proc/meminfo")}
+    return fields["KernelStack"] + fields["PageTables"] + fields["Slab"]
+
+
+def resident_kib(pid):
+    return next(int(line.split()[1]) for line in open(f"/proc/{pid}/status") if line.startswith("VmRSS"))
+
+
+def ask(stream):
+    """Returns the body of 305 bytes."""
+    stream.sendall(REQUEST)
+    reply = b""
+    while len(reply.partition(b"\r\n\r\n")[2]) < 305:
+        piece = stream.recv(4096)
+        assert piece, "the connection ended"
+        reply += piece
+    return reply.partition(b"\r\n\r\n")[2]
+
+
+def measure(architecture):
+    command = [DUALITY, "serve", "http", "-a", architecture, "--listen", "127.0.0.1:0", "--cpus", "0"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    host, port = server.stdout.readline().split()[2].split(":")
+    with socket.create_connection((host, int(port))) as stream:
+        page = ask(stream)
+    resident, kernel, begin = resident_kib(server.pid), kernel_kib(), time.time()
+    streams = [socket.create_connection((host, int(port)), timeout=60) for _ in range(COUNT)]
+    served = [sum(ask(stream) == page for stream in streams) for _ in range(2)]
+    seconds = time.time() - begin
+    resident, kernel = resident_kib(server.pid) - resident, kernel_kib() - kernel
+    for stream in streams:
+        stream.close()
+    server.send_signal(signal.SIGTERM)
+    print(f"{architecture:9} served {served[0]} and again {served[1]} of {COUNT} in {seconds:.1f} s; "
+          f"server {resident / COUNT:.2f} KiB, kernel {kernel / COUNT:.1f} KiB a connection; exit {server.wait()}")
+
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (20_000, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+os.sched_setaffinity(0, {1})
+for name in sys.argv[1:]:
+    measure(name)
