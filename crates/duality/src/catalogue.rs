@@ -86,10 +86,9 @@ where
 
 fn open_http(root: Option<&Path>) -> Result<Served, Failure> {
     let config = http::Config { root: root.map(Path::to_owned), ..http::Config::default() };
-    let http = http::Http::new(config).map_err(|error| {
-        let root = root.unwrap_or(Path::new("")).display();
-        Failure::misuse(format!("--root {root}: {error}: give a directory that can be read"))
-    })?;
+    // The error names the directory and the remedy.
+    let http =
+        http::Http::new(config).map_err(|error| Failure::misuse(format!("--root: {error}")))?;
     Ok(Served::new(http::ENTRY.name, Needs::default(), move |stream| {
         let http = http.clone();
         async move { http.serve(stream).await }
