@@ -11,9 +11,7 @@
 
 use std::io;
 
-use duality_runtime::{block_on, task};
-
-use crate::common::pressure::{Connections, Pressure};
+use crate::common::accept::accept_and_serve;
 use crate::{Architecture, Needs, Server};
 
 /// See the [module](self).
@@ -38,21 +36,7 @@ impl Architecture for Iterative {
 
     fn serve(&self, server: Server) -> io::Result<()> {
         let service = server.service.clone();
-        let mut listener = server.into_listener();
-        let connections = Connections::default();
-        let mut pressure = Pressure::new(&connections);
-        block_on(async {
-            loop {
-                match listener.accept_until_drain().await {
-                    Ok(Some((stream, _))) => {
-                        pressure.relieved();
-                        let task = service.begin(stream, connections.enter());
-                        task::contain(|| block_on(task));
-                    }
-                    Ok(None) => return Ok(()),
-                    Err(error) => pressure.wait_out("accept", &error).await,
-                }
-            }
-        })
+        accept_and_serve(server.into_listener(), &service);
+        Ok(())
     }
 }

@@ -21,8 +21,8 @@ use duality_runtime::block_on;
 use duality_runtime::net::{TcpListener, TcpStream};
 use duality_runtime::task::{self, thread};
 
+use crate::common::accept::accept_and_serve;
 use crate::common::pressure::{Active, Connections, Pressure};
-use crate::prefork::accept_and_serve;
 use crate::{Architecture, HandOver, Needs, Server, Service};
 
 /// See the [module](self).

@@ -15,12 +15,12 @@
 use std::io;
 use std::thread;
 
-use duality_runtime::net::TcpListener;
-use duality_runtime::{block_on, drain, task};
+use duality_runtime::{block_on, drain};
 
+use crate::common::accept::accept_and_serve;
 use crate::common::children::{Children, ROUND};
 use crate::common::pressure::{Connections, Pressure};
-use crate::{Architecture, Needs, Server, Service};
+use crate::{Architecture, Needs, Server};
 
 /// See the [module](self).
 pub struct Prefork;
@@ -68,23 +68,4 @@ impl Architecture for Prefork {
         children.drain();
         Ok(())
     }
-}
-
-/// What a child does, and also each thread of a pool: accept, serve, and again.
-pub(crate) fn accept_and_serve(mut listener: TcpListener, service: &Service) {
-    let connections = Connections::default();
-    let mut pressure = Pressure::new(&connections);
-    block_on(async {
-        loop {
-            match listener.accept_until_drain().await {
-                Ok(Some((stream, _))) => {
-                    pressure.relieved();
-                    let task = service.begin(stream, connections.enter());
-                    task::contain(|| block_on(task));
-                }
-                Ok(None) => return,
-                Err(error) => pressure.wait_out("accept", &error).await,
-            }
-        }
-    });
 }

@@ -7,6 +7,7 @@ mod display;
 mod format;
 pub mod machine;
 pub mod plan;
+mod random;
 pub mod recommendation;
 pub mod record;
 pub mod report;

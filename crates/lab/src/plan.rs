@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::random::SplitMix64;
 use crate::record::Design;
 
 /// What a cell costs beside warm-up and window: starting a server, draining it.
@@ -41,7 +42,7 @@ pub struct CellKey {
 /// All cells of a design, in the order of measurement: repeat after repeat, at random within each, so
 /// that what drifts on the machine hits all architectures alike.
 pub fn cells(design: &Design) -> Vec<CellKey> {
-    let mut random = SplitMix64(design.seed);
+    let mut random = SplitMix64::new(design.seed);
     let mut ordered = Vec::new();
     for repeat in 0..design.repeats {
         let begin = ordered.len();
@@ -69,20 +70,7 @@ pub fn default_timing(cells: usize) -> (Duration, Duration) {
 /// The order is Fisher and Yates's.
 fn shuffle<T>(items: &mut [T], random: &mut SplitMix64) {
     for last in (1..items.len()).rev() {
-        items.swap(last, (random.next() % (last as u64 + 1)) as usize);
-    }
-}
-
-/// Steele, Lea and Flood's generator (OOPSLA 2014): small, and the same everywhere.
-struct SplitMix64(u64);
-
-impl SplitMix64 {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        items.swap(last, random.below(last as u64 + 1) as usize);
     }
 }
 

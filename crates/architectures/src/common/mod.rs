@@ -1,5 +1,6 @@
 //! What architectures share: the service and its listeners, back-pressure, child processes, signals.
 
+pub mod accept;
 pub mod children;
 pub mod options;
 pub mod pressure;
