@@ -78,6 +78,15 @@ impl Served {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
+    /// Whether the process has ended; does not wait.
+    ///
+    /// # Panics
+    ///
+    /// When that cannot be known.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     /// Waits for the process to end; returns how it did, and what it said on standard error.
     ///
     /// # Panics

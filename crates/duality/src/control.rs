@@ -5,7 +5,7 @@
 //! | to the lab | `{"ready":{"address":…,"pid":…}}` | it listens |
 //! | to the lab | `{"unavailable":"…"}` | the architecture cannot carry the service, and why |
 //! | to the server | `counters` | asks for … |
-//! | to the lab | `{"counters":{"cpu_us":…,"voluntary_switches":…,"involuntary_switches":…,"peak_bytes":…}}` | … what it has used |
+//! | to the lab | `{"counters":{"cpu_us":…,"voluntary_switches":…,"involuntary_switches":…}}` | … what it has used |
 //! | to the server | `drain`, or the end of the channel | drain and exit |
 
 use std::io::{self, BufRead, BufReader, Write};
@@ -58,7 +58,6 @@ fn answer(mut socket: UnixStream) -> io::Result<()> {
             "cpu_us": usage.cpu_us,
             "voluntary_switches": usage.voluntary_switches,
             "involuntary_switches": usage.involuntary_switches,
-            "peak_bytes": usage.peak_bytes,
         }});
         say(&mut socket, &counters)?;
     }

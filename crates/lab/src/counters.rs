@@ -16,6 +16,7 @@ pub(crate) struct Counters {
     pub(crate) cpu_us: u64,
     pub(crate) voluntary_switches: u64,
     pub(crate) involuntary_switches: u64,
+    #[serde(skip)]
     pub(crate) peak_bytes: u64,
 }
 
@@ -37,6 +38,13 @@ pub(crate) fn of_living(children: &[u32]) -> Counters {
         total.involuntary_switches += status_number(&status, "nonvoluntary_ctxt_switches");
     }
     total
+}
+
+/// The most memory that a process has had since it began its program, in bytes. (`ru_maxrss` would not
+/// do: it includes what the process was before `exec`, a copy of this one.)
+pub(crate) fn peak_memory(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status.lines().find_map(|line| line.strip_prefix("VmHWM:")).map_or(0, kibibytes)
 }
 
 /// The memory of a server and its children in bytes: the sum of their shares (PSS).

@@ -82,7 +82,7 @@ impl Server {
         self.address
     }
 
-    /// What it and its children have used until now; with the memory of the children if asked.
+    /// What it and its children have used until now; with their memory if asked.
     pub(crate) fn counters(&mut self, with_memory: bool) -> io::Result<Counters> {
         self.channel.get_mut().write_all(b"counters\n")?;
         let Message::Counters(mut total) = self.hear()? else {
@@ -93,8 +93,11 @@ impl Server {
         total.cpu_us += living.cpu_us;
         total.voluntary_switches += living.voluntary_switches;
         total.involuntary_switches += living.involuntary_switches;
-        if with_memory && !children.is_empty() {
-            total.peak_bytes = counters::shared_memory(self.child.id(), &children);
+        if with_memory {
+            total.peak_bytes = match children.as_slice() {
+                [] => counters::peak_memory(self.child.id()),
+                children => counters::shared_memory(self.child.id(), children),
+            };
         }
         Ok(total)
     }

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-/// Processor time, context switches and memory.
+/// Processor time and context switches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// User and system time in microseconds.
@@ -11,8 +11,6 @@ pub struct Usage {
     pub voluntary_switches: u64,
     /// Context switches because a thread's time was up or another came first.
     pub involuntary_switches: u64,
-    /// The most resident memory, in bytes: this process's, or that of its largest reaped child.
-    pub peak_bytes: u64,
 }
 
 /// The usage of this process and its reaped children together.
@@ -22,7 +20,6 @@ pub fn of_this_process() -> Usage {
         cpu_us: own.cpu_us + children.cpu_us,
         voluntary_switches: own.voluntary_switches + children.voluntary_switches,
         involuntary_switches: own.involuntary_switches + children.involuntary_switches,
-        peak_bytes: own.peak_bytes.max(children.peak_bytes),
     }
 }
 
@@ -39,6 +36,5 @@ fn usage(whose: libc::c_int) -> Usage {
         cpu_us: microseconds(raw.ru_utime) + microseconds(raw.ru_stime),
         voluntary_switches: raw.ru_nvcsw as u64,
         involuntary_switches: raw.ru_nivcsw as u64,
-        peak_bytes: raw.ru_maxrss as u64 * 1024,
     }
 }

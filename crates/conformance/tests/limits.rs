@@ -1,0 +1,61 @@
+//! A limit on descriptors that is reached under every architecture: nobody is refused, and it is told.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+use std::sync::mpsc::channel;
+use std::thread;
+
+use duality_conformance::{Served, eventually, for_every_architecture};
+use rustix::process::Signal;
+
+/// More clients than the server has descriptors.
+const CLIENTS: usize = 100;
+const DESCRIPTORS: usize = 40;
+
+macro_rules! limits {
+    ($name:ident $architecture:expr) => {
+        #[test]
+        fn $name() {
+            clients_beyond_the_limit_are_served_as_others_leave(&$architecture);
+        }
+    };
+}
+
+for_every_architecture!(limits);
+
+fn clients_beyond_the_limit_are_served_as_others_leave(architecture: &[&str]) {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("ulimit -n {DESCRIPTORS}; exec \"$0\" \"$@\"")]);
+    command.args([env!("CARGO_BIN_EXE_served"), "serve", "echo", "--listen=127.0.0.1:0"]);
+    let server = Served::start(command.arg("--architecture").args(architecture));
+    let streams: Vec<TcpStream> = (0..CLIENTS).map(|_| server.connect()).collect();
+    // In these, one process holds all connections; in the others, each holds fewer than it may.
+    let short = !matches!(architecture[0], "iterative" | "fork" | "prefork" | "pool");
+    if short {
+        let descriptors = format!("/proc/{}/fd", server.pid());
+        eventually("the limit is reached", || {
+            (std::fs::read_dir(&descriptors).unwrap().count() >= DESCRIPTORS).then_some(())
+        });
+    }
+    let (served, all_served) = channel();
+    for mut stream in streams {
+        let served = served.clone();
+        // Which of them has been accepted, and which waits, is the server's choice.
+        thread::spawn(move || {
+            stream.write_all(b"hello").unwrap();
+            let mut back = [0; 5];
+            stream.read_exact(&mut back).unwrap();
+            assert_eq!(&back, b"hello");
+            served.send(()).unwrap();
+        });
+    }
+    drop(served);
+    assert_eq!(all_served.iter().count(), CLIENTS, "{architecture:?}");
+    server.signal(Signal::TERM);
+    let (status, said) = server.wait();
+    assert!(status.success(), "{status}: {said}");
+    assert_eq!(!said.is_empty(), short, "{said}");
+    assert!(said.lines().all(|line| line.contains("Too many open files")), "{said}");
+    assert!(said.lines().all(|line| line.contains("ulimit -n")), "the remedy is named: {said}");
+}

@@ -1,0 +1,104 @@
+//! The end of a server under every architecture: what one signal ends, and what the second cuts off.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+
+use duality_conformance::{Served, eventually, for_every_architecture};
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+macro_rules! signals {
+    ($name:ident $architecture:expr) => {
+        mod $name {
+            const ARCHITECTURE: &[&str] = &$architecture;
+            signals! { @ a_drain_ends_a_keep_alive_connection
+                a_drain_finishes_the_reply_that_is_under_way
+                a_second_signal_cuts_off_what_would_not_end
+                a_drain_does_not_outlast_its_limit }
+        }
+    };
+    (@ $($body:ident)*) => {
+        $(#[test] fn $body() { super::$body(ARCHITECTURE); })*
+    };
+}
+
+for_every_architecture!(signals);
+
+fn serve(service: &str, architecture: &[&str], more: &[&str]) -> Served {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
+    command.args(["serve", service, "--listen=127.0.0.1:0", "--architecture"]);
+    Served::start(command.args(architecture).args(more))
+}
+
+fn a_drain_ends_a_keep_alive_connection(architecture: &[&str]) {
+    let server = serve("http", architecture, &[]);
+    let mut stream = server.connect();
+    stream.write_all(b"HEAD / HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        head.extend(byte);
+    }
+    server.signal(Signal::TERM);
+    assert_eq!(stream.read(&mut [0]).unwrap(), 0, "the connection ends without a word");
+    let (status, said) = server.wait();
+    assert_eq!((status.code(), said.as_str()), (Some(0), ""));
+}
+
+fn a_drain_finishes_the_reply_that_is_under_way(architecture: &[&str]) {
+    let body: Vec<u8> = (0..20_000_000u32).map(|index| (index % 249) as u8).collect();
+    let root = tempfile::tempdir().unwrap();
+    std::fs::write(root.path().join("long"), &body).unwrap();
+    let (server, mut stream) = in_mid_reply(architecture, &root, &[]);
+    server.signal(Signal::INT);
+    let mut reply = Vec::new();
+    stream.read_to_end(&mut reply).unwrap();
+    assert!(reply.ends_with(&body), "{} bytes came", reply.len());
+    let (status, said) = server.wait();
+    assert_eq!((status.code(), said.as_str()), (Some(0), ""));
+}
+
+fn a_second_signal_cuts_off_what_would_not_end(architecture: &[&str]) {
+    let (mut server, _never_read) = in_mid_reply(architecture, &endless(), &[]);
+    // Two signals that are pending at the same time are one, so the second is sent until it arrives.
+    eventually("the server is cut off", || {
+        let ended = server.has_ended();
+        if !ended {
+            server.signal(Signal::TERM);
+        }
+        ended.then_some(())
+    });
+    let (status, said) = server.wait();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert_eq!(said, "duality: a second signal: exiting at once\n");
+}
+
+fn a_drain_does_not_outlast_its_limit(architecture: &[&str]) {
+    let (server, _never_read) = in_mid_reply(architecture, &endless(), &["--drain-limit=1"]);
+    server.signal(Signal::TERM);
+    let (status, said) = server.wait();
+    assert_eq!(status.code(), Some(1), "{said}");
+    // Parent and child have the same limit, and either may be the first to reach it.
+    let expected = "duality: the drain took too long: connections are cut off";
+    assert!(!said.is_empty() && said.lines().all(|line| line == expected), "{said}");
+}
+
+/// A server that sends the file `long`, and its client, which has not read all that was sent.
+fn in_mid_reply(architecture: &[&str], root: &TempDir, more: &[&str]) -> (Served, TcpStream) {
+    let root = root.path().to_str().unwrap();
+    let server = serve("http", architecture, &[&["--root", root], more].concat());
+    let mut stream = server.connect();
+    stream.write_all(b"GET /long HTTP/1.0\r\n\r\n").unwrap();
+    stream.read_exact(&mut [0]).unwrap();
+    (server, stream)
+}
+
+/// A file that is far longer than all that the kernel keeps for both ends of a connection. It is one
+/// hole, and costs nothing.
+fn endless() -> TempDir {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::File::create(root.path().join("long")).unwrap().set_len(1 << 30).unwrap();
+    root
+}
