@@ -72,7 +72,9 @@ fn a_second_signal_cuts_off_what_would_not_end(architecture: &[&str]) {
     });
     let (status, said) = server.wait();
     assert_eq!(status.code(), Some(1), "{said}");
-    assert_eq!(said, "duality: a second signal: exiting at once\n");
+    // A third may find another kernel thread before the process has ended.
+    let expected = "duality: a second signal: exiting at once";
+    assert!(!said.is_empty() && said.lines().all(|line| line == expected), "{said}");
 }
 
 fn a_drain_does_not_outlast_its_limit(architecture: &[&str]) {
