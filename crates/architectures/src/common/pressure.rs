@@ -8,11 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use duality_runtime::sync::Notify;
-use duality_runtime::time::{Duration, timeout};
+use duality_runtime::time::{Duration, Instant, timeout};
 
 /// The longest pause before what failed is tried again, even if no connection has ended: what was
 /// lacking may be another process's.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a report stands: what is lacking on and off is one lack.
+const QUIET: Duration = Duration::from_secs(10);
 
 /// Counts the connections that a server, or one core of it, has.
 #[derive(Clone, Default)]
@@ -59,13 +62,13 @@ impl Drop for Active {
 /// Reports a lack once for as long as it lasts, and waits it out.
 pub struct Pressure {
     connections: Connections,
-    lacking: bool,
+    reported: Option<Instant>,
 }
 
 impl Pressure {
     /// For a server with these connections.
     pub fn new(connections: &Connections) -> Self {
-        Self { connections: connections.clone(), lacking: false }
+        Self { connections: connections.clone(), reported: None }
     }
 
     /// `what` failed with `error`: says so, and waits until it is worth trying again.
@@ -79,11 +82,13 @@ impl Pressure {
 
     /// What failed before has worked.
     pub fn relieved(&mut self) {
-        self.lacking = false;
+        if self.reported.is_some_and(|at| at.elapsed() >= QUIET) {
+            self.reported = None;
+        }
     }
 
     fn report(&mut self, what: &str, error: &io::Error) {
-        if !std::mem::replace(&mut self.lacking, true) {
+        if self.reported.replace(Instant::now()).is_none() {
             let remedy = remedy(error);
             eprintln!(
                 "duality: {what}: {error}; accepting no more until a connection ends{remedy}"
