@@ -129,6 +129,9 @@ impl Executor for Processes<'_> {
             return None;
         }
         Some(match (report, opened, closed) {
+            (Ok(report), ..) if report.requests == 0 => {
+                Outcome::Failed { reason: unanswered(&report) }
+            }
             (Ok(report), Some(opened), Some(closed)) => {
                 let pinned = !self.plan.design.server_cpus.is_empty();
                 Outcome::Measured(Box::new(measured(report, opened, closed, pinned)))
@@ -196,6 +199,14 @@ impl Window<'_> {
     fn read(&mut self, with_memory: bool) -> Option<Counters> {
         self.server.counters(with_memory).map_err(|error| self.problem = Some(error)).ok()
     }
+}
+
+/// Why a window without a correct reply has no figures: zeroes would pass for measurements.
+fn unanswered(report: &Report) -> String {
+    let kinds: Vec<String> =
+        report.errors.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    let errors = if kinds.is_empty() { "no errors".to_owned() } else { kinds.join(", ") };
+    format!("no correct reply within the window ({errors})")
 }
 
 /// Puts together what the load generator saw and what the server used.
