@@ -92,6 +92,14 @@ impl Poller for Epoll {
         }
     }
 
+    fn forget_duplicate(&mut self, descriptor: BorrowedFd<'_>, token: Token) {
+        if self.registered.get(token.0 as usize).is_some_and(|&directions| directions != 0) {
+            // It is registered and open, so this can only succeed.
+            let _ = epoll::delete(&self.descriptor, descriptor);
+        }
+        self.forget(descriptor, token);
+    }
+
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
         events.clear();
         self.ready.clear();

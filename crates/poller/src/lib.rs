@@ -100,6 +100,12 @@ pub trait Poller {
     /// its new user, as spurious ones.
     fn forget(&mut self, descriptor: BorrowedFd<'_>, token: Token);
 
+    /// The same for a descriptor whose open file has others (by dup(2)), so that the close will not be
+    /// its last; epoll takes one more system call for it.
+    fn forget_duplicate(&mut self, descriptor: BorrowedFd<'_>, token: Token) {
+        self.forget(descriptor, token);
+    }
+
     /// Sleeps until something armed is ready or `timeout` has passed (`None`: for ever), then
     /// replaces the contents of `events` by what is ready.
     ///

@@ -63,6 +63,7 @@ in_every_world! {
     sleep_is_never_short
     a_refused_connection_is_an_error
     half_closed_streams_still_receive
+    a_clone_writes_while_the_other_reads
     addresses_agree
     join_returns_what_the_task_returned
     join_reports_a_panic
@@ -180,6 +181,26 @@ async fn half_closed_streams_still_receive() {
     let mut received = [0; 8];
     client.read_exact(&mut received[..3]).await.unwrap();
     assert_eq!(client.read(&mut received).await.unwrap(), 0);
+}
+
+async fn a_clone_writes_while_the_other_reads() {
+    let (mut client, mut server) = pair().await;
+    for round in 0..3 {
+        let mut writer = server.try_clone().unwrap();
+        let reading = task::spawn(async move {
+            let mut byte = [0];
+            let outcome = server.read_exact(&mut byte).await;
+            (server, byte, outcome)
+        });
+        writer.write_all(&[round]).await.unwrap();
+        let mut byte = [0];
+        client.read_exact(&mut byte).await.unwrap();
+        client.write_all(&byte).await.unwrap();
+        let (returned, echoed, outcome) = reading.unwrap().await.unwrap();
+        outcome.unwrap();
+        assert_eq!(echoed, [round]);
+        server = returned;
+    }
 }
 
 async fn addresses_agree() {

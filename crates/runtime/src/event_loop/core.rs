@@ -158,6 +158,12 @@ impl Core {
         self.sources.borrow_mut().remove(token);
     }
 
+    /// The same for a descriptor that has, or may have, duplicates.
+    pub(crate) fn forget_duplicate(&self, descriptor: BorrowedFd<'_>, token: Token) {
+        self.poller.borrow_mut().forget_duplicate(descriptor, token);
+        self.sources.borrow_mut().remove(token);
+    }
+
     /// Leaves the running task until it is woken, `deadline` passes or the ambient deadline does.
     #[inline]
     pub(crate) fn wait(&self, deadline: Option<Instant>) -> Waited {
@@ -323,7 +329,9 @@ impl Core {
         for message in self.lane.take() {
             match message {
                 Message::Wake(name) => self.wake(name.task),
-                Message::Close(token, descriptor) => self.forget(descriptor.as_fd(), token),
+                Message::Close(token, descriptor) => {
+                    self.forget_duplicate(descriptor.as_fd(), token)
+                }
             }
         }
         let armed = self.poller.borrow_mut().arm(self.lane.bell(), self.bell, Direction::Read);

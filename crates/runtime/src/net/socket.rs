@@ -18,6 +18,8 @@ pub(crate) struct Socket {
     /// `None` only while it is dropped.
     descriptor: Option<OwnedFd>,
     nonblocking: bool,
+    /// Whether another socket has a duplicate of the descriptor.
+    duplicated: bool,
     /// Where it is watched: the loop's lane, and its token there.
     watched: Option<(u16, Token)>,
     /// Whether its input ends when the process drains.
@@ -64,6 +66,7 @@ impl Socket {
         Self {
             descriptor: Some(descriptor),
             nonblocking,
+            duplicated: false,
             watched: None,
             ends_at_drain: false,
             listed: None,
@@ -74,6 +77,15 @@ impl Socket {
     pub(crate) fn ending_at_drain(mut self) -> Self {
         self.ends_at_drain = true;
         self
+    }
+
+    /// The same socket under a descriptor of its own, watched by nobody yet.
+    pub(crate) fn try_clone(&mut self) -> io::Result<Self> {
+        let duplicate = rustix::io::fcntl_dupfd_cloexec(self.as_fd(), 0)?;
+        self.duplicated = true;
+        let mut twin = Self::new(duplicate, self.nonblocking);
+        (twin.duplicated, twin.ends_at_drain) = (true, self.ends_at_drain);
+        Ok(twin)
     }
 
     /// Performs one operation: `attempt` is the system call, blocking or not as the world has it.
@@ -214,7 +226,10 @@ impl Drop for Socket {
         let Some((lane, token)) = self.watched else { return };
         let here = world::with_loop(|core| {
             core.filter(|core| core.lane() == lane)
-                .map(|core| core.forget(self.as_fd(), token))
+                .map(|core| match self.duplicated {
+                    true => core.forget_duplicate(self.as_fd(), token),
+                    false => core.forget(self.as_fd(), token),
+                })
                 .is_some()
         });
         if !here && let Some(descriptor) = self.descriptor.take() {

@@ -199,6 +199,18 @@ impl TcpStream {
         Ok(rustix::net::shutdown(self.as_fd(), how)?)
     }
 
+    /// Another handle to the same connection, as in `std`: one task can read while another writes. The
+    /// connection closes when both are dropped; time-outs are each handle's own.
+    ///
+    /// Both handles belong to tasks of one world: whether waits block is a property of the connection.
+    ///
+    /// # Errors
+    ///
+    /// When no descriptor is left.
+    pub fn try_clone(&mut self) -> io::Result<Self> {
+        Ok(Self::from_socket(self.socket.try_clone()?))
+    }
+
     /// The address of the other end.
     ///
     /// # Errors

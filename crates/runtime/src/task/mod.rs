@@ -73,6 +73,14 @@ pub async fn yield_now() {
     .await;
 }
 
+/// The group of the running task: the tasks of one loop have the same number, and so have all tasks of
+/// a process that are kernel threads. What tasks of a group share, such as a pool of connections, stays
+/// on its loop.
+#[must_use]
+pub fn group() -> u32 {
+    world::with_loop(|core| core.map_or(0, |core| u32::from(core.lane()) + 1))
+}
+
 /// Marks a stage boundary: a place where an architecture made of stages may queue the task again.
 /// The others, all those there are today, have no use for it, and it costs them nothing.
 #[inline]
