@@ -14,6 +14,7 @@
 
 mod location;
 mod pool;
+pub(crate) mod redis;
 mod sqlite;
 
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use duality_runtime::time::Duration;
 
 pub use location::{InvalidLocation, Location, Synchronous};
 
+use redis::Redis;
 use sqlite::Sqlite;
 
 /// The most remarks that one visit reads, whatever it asks for.
@@ -106,6 +108,7 @@ struct Shared {
 
 enum Kind {
     Sqlite(Arc<Sqlite>),
+    Redis(Redis),
 }
 
 impl Store {
@@ -124,7 +127,10 @@ impl Store {
                 Sqlite::create(path, *synchronous, options.turn_limit)
                     .map(|sqlite| Kind::Sqlite(Arc::new(sqlite)))
             }
-            Location::Redis { .. } => Err("not yet".into()),
+            Location::Redis { host, port, database, user, password } => {
+                let credentials = (user.as_deref(), password.as_deref());
+                Redis::new((host, *port), *database, credentials, options).map(Kind::Redis)
+            }
         };
         match kind {
             Ok(kind) => Ok(Self { shared: Arc::new(Shared { place, kind }) }),
@@ -141,6 +147,7 @@ impl Store {
         let newest = newest.min(MOST_REMARKS);
         self.shared.named(match &self.shared.kind {
             Kind::Sqlite(sqlite) => sqlite.visit(newest).await,
+            Kind::Redis(redis) => redis.visit(newest).await,
         })
     }
 
@@ -154,6 +161,7 @@ impl Store {
         self.shared.fits(&remark.guest, &remark.text)?;
         self.shared.named(match &self.shared.kind {
             Kind::Sqlite(sqlite) => sqlite.add_remark(remark).await,
+            Kind::Redis(redis) => redis.add_remark(remark).await,
         })
     }
 
@@ -167,6 +175,7 @@ impl Store {
         self.shared.fits(name, number)?;
         self.shared.named(match &self.shared.kind {
             Kind::Sqlite(sqlite) => sqlite.add_entry(name, number).await,
+            Kind::Redis(redis) => redis.add_entry(name, number).await,
         })
     }
 
@@ -178,6 +187,7 @@ impl Store {
     pub async fn find_entry(&self, name: &str) -> Result<Option<String>, Unavailable> {
         self.shared.named(match &self.shared.kind {
             Kind::Sqlite(sqlite) => sqlite.find_entry(name).await,
+            Kind::Redis(redis) => redis.find_entry(name).await,
         })
     }
 }
