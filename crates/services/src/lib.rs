@@ -20,6 +20,7 @@
 
 mod clock;
 pub mod echo;
+pub mod guestbook;
 pub mod http;
 pub mod store;
 pub mod time;
@@ -47,7 +48,7 @@ pub struct Entry {
 }
 
 /// Every service, in the order of help and reports.
-pub const ALL: &[Entry] = &[echo::ENTRY, time::ENTRY, http::ENTRY];
+pub const ALL: &[Entry] = &[echo::ENTRY, time::ENTRY, http::ENTRY, guestbook::ENTRY];
 
 /// The entry called `name`, if there is one.
 #[must_use]
