@@ -100,6 +100,15 @@ impl Guestbook {
     pub async fn serve(&self, stream: TcpStream) -> io::Result<()> {
         self.http.serve(stream).await
     }
+
+    /// Answers a connection that is one too many by 503, as [`Http::refuse`] does.
+    ///
+    /// # Errors
+    ///
+    /// The connection broke.
+    pub async fn refuse(&self, stream: TcpStream) -> io::Result<()> {
+        self.http.refuse(stream).await
+    }
 }
 
 /// The pages that a guestbook has beside the files.
