@@ -106,6 +106,11 @@ impl Client {
         self.receive(text.starts_with("HEAD"))
     }
 
+    /// Whether anything more comes before the end.
+    pub(crate) fn has_more(&mut self) -> bool {
+        !self.received.is_empty() || self.read_more()
+    }
+
     /// Waits for these bytes and no others.
     pub(crate) fn expect_bytes(&mut self, expected: &[u8]) {
         while self.received.len() < expected.len() && self.read_more() {}
