@@ -51,6 +51,9 @@ pub(super) struct Tuning {
     /// Connections that may wait to be accepted (the kernel caps it at net.core.somaxconn)
     #[arg(long, default_value_t = Options::default().backlog, value_parser = clap::value_parser!(i32).range(1..))]
     backlog: i32,
+    /// Connections served at a time; further ones are refused, http ones by 503 [default: no limit]
+    #[arg(long, value_parser = at_least_one, value_name = "N")]
+    max_connections: Option<usize>,
     /// Stack of each thread, kernel or user-level, such as 64K or 1M
     #[arg(long, default_value = "128K", value_parser = parse_size, value_name = "BYTES")]
     stack_size: usize,
@@ -73,6 +76,7 @@ impl Tuning {
             workers: self.workers,
             cores: self.cores,
             backlog: self.backlog,
+            max_connections: self.max_connections.unwrap_or(usize::MAX),
             stack_size: self.stack_size,
             hand_over: match self.hand_over {
                 HandOverName::Accept => HandOver::Accept,
@@ -87,13 +91,15 @@ impl Tuning {
             HandOverName::Accept => "accept",
             HandOverName::List => "list",
         };
-        vec![
+        let mut arguments = vec![
             format!("--workers={}", self.workers),
             format!("--cores={}", self.cores),
             format!("--backlog={}", self.backlog),
             format!("--stack-size={}", self.stack_size),
             format!("--hand-over={hand_over}"),
-        ]
+        ];
+        arguments.extend(self.max_connections.map(|limit| format!("--max-connections={limit}")));
+        arguments
     }
 }
 
