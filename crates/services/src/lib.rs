@@ -21,6 +21,7 @@
 mod clock;
 pub mod echo;
 pub mod http;
+pub mod store;
 pub mod time;
 
 /// What the rest of the house knows about a service.
@@ -37,6 +38,12 @@ pub struct Entry {
     pub serves_files: bool,
     /// Whether one connection can carry more than one request.
     pub persistent: bool,
+    /// Whether its connections share memory, which processes do not.
+    pub shared_memory: bool,
+    /// Whether one of its connections may wait for another, so that they must be served at the same time.
+    pub concurrent_connections: bool,
+    /// Whether it keeps something in a [`store`], so that `--store` means something to it.
+    pub store: bool,
 }
 
 /// Every service, in the order of help and reports.

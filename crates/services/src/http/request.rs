@@ -34,8 +34,8 @@ pub(super) struct Request<'b> {
     /// The client waits for leave to send the body.
     pub(super) expects_continue: bool,
     pub(super) conditions: Conditions<'b>,
-    /// Bytes in the head, the empty line at its end included.
-    pub(super) head_length: usize,
+    /// The head as it came, from its first byte to the empty line at its end.
+    pub(super) head: &'b [u8],
 }
 
 /// What is to be done.
@@ -43,7 +43,9 @@ pub(super) struct Request<'b> {
 pub(super) enum Method {
     Get,
     Head,
-    /// A method of RFC 9110 or RFC 5789 that files do not offer.
+    Post,
+    Options,
+    /// Another method of RFC 9110 or RFC 5789; nothing here offers it.
     Known,
     Unknown,
 }
@@ -98,9 +100,28 @@ pub(super) fn parse(bytes: &[u8]) -> Parsed<'_> {
                 body,
                 expects_continue,
                 conditions,
-                head_length,
+                head: &bytes[..head_length],
             })
         }
+    }
+}
+
+/// The value of a header field of a `head` that has been parsed: `None` if it has no such field.
+///
+/// For the pages that want to know more of a request than [`Request`] says. They look for it once
+/// more, so that all other requests need not be searched for it.
+///
+/// # Errors
+///
+/// 400 if the field is repeated: which of the values counts is not for us to say.
+pub(super) fn field<'b>(head: &'b [u8], name: &str) -> Result<Option<&'b [u8]>, &'static Status> {
+    let mut room = [const { MaybeUninit::<Header<'_>>::uninit() }; HEADER_FIELDS];
+    let mut raw = httparse::Request::new(&mut []);
+    raw.parse_with_uninit_headers(head, &mut room).map_err(|_| &status::BAD_REQUEST)?;
+    let mut values = raw.headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name));
+    match (values.next(), values.next()) {
+        (first, None) => Ok(first.map(|header| header.value)),
+        (_, Some(_)) => Err(&status::BAD_REQUEST),
     }
 }
 
@@ -114,7 +135,9 @@ fn method_of(name: &str) -> Method {
     match name {
         "GET" => Method::Get,
         "HEAD" => Method::Head,
-        "POST" | "PUT" | "DELETE" | "OPTIONS" | "PATCH" | "TRACE" | "CONNECT" => Method::Known,
+        "POST" => Method::Post,
+        "OPTIONS" => Method::Options,
+        "PUT" | "DELETE" | "PATCH" | "TRACE" | "CONNECT" => Method::Known,
         _ => Method::Unknown,
     }
 }
@@ -138,6 +161,7 @@ struct Fields<'b> {
     close: bool,
     keep_alive: bool,
     expects_continue: bool,
+    expects_other: bool,
     conditions: Conditions<'b>,
 }
 
@@ -169,7 +193,9 @@ impl<'b> Fields<'b> {
                 }
             }
             6 if is("expect") => {
-                self.expects_continue |= value.eq_ignore_ascii_case(b"100-continue");
+                let is_continue = value.eq_ignore_ascii_case(b"100-continue");
+                self.expects_continue |= is_continue;
+                self.expects_other |= !is_continue;
             }
             10 if is("connection") => self.take_connection(value),
             14 if is("content-length") => {
@@ -213,6 +239,10 @@ impl<'b> Fields<'b> {
             (Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") => Framing::Chunked,
             (Some(_), None) => return Err(&status::NOT_IMPLEMENTED),
         };
+        // HTTP/1.0 does not know of expectations (RFC 9110, section 10.1.1).
+        if self.expects_other && minor_version > 0 {
+            return Err(&status::EXPECTATION_FAILED);
+        }
         let persistence = match minor_version {
             _ if self.close => Persistence::Close,
             0 if self.keep_alive => Persistence::Announced,
@@ -222,7 +252,7 @@ impl<'b> Fields<'b> {
         Ok(Finished {
             persistence,
             body,
-            expects_continue: self.expects_continue,
+            expects_continue: self.expects_continue && minor_version > 0,
             conditions: self.conditions,
         })
     }
@@ -236,6 +266,11 @@ fn content_length(value: &[u8]) -> Option<u64> {
     let append =
         |length: u64, digit: &u8| length.saturating_mul(10).saturating_add(u64::from(digit - b'0'));
     Some(value.iter().fold(0, append))
+}
+
+/// Whether a byte may be part of a token (RFC 9110, section 5.6.2): a method, or a field's name.
+pub(super) fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 /// Whether RFC 3986 lets a byte appear in a host and port.
@@ -276,7 +311,7 @@ mod tests {
         assert_eq!(request.body, Framing::Length(0));
         assert!(!request.expects_continue);
         assert_eq!(request.conditions, Conditions::default());
-        assert_eq!(request.head_length, text.len() - 3);
+        assert_eq!(request.head, &text.as_bytes()[..text.len() - 3]);
     }
 
     #[test]
@@ -284,8 +319,9 @@ mod tests {
         for (name, method) in [
             ("GET", Method::Get),
             ("HEAD", Method::Head),
-            ("POST", Method::Known),
-            ("OPTIONS", Method::Known),
+            ("POST", Method::Post),
+            ("OPTIONS", Method::Options),
+            ("DELETE", Method::Known),
             ("get", Method::Unknown),
             ("BREW", Method::Unknown),
         ] {
