@@ -1,18 +1,16 @@
 //! The store in a file: what it keeps, who shares it, and what becomes of it when the file is lost.
 
-use std::collections::HashSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 
-use duality_runtime::{block_on, task};
-use duality_services::store::{
-    LONGEST_REMARK, Location, MOST_REMARKS, Options, Remark, Store, Visit,
-};
+use duality_runtime::block_on;
+use duality_services::store::{LONGEST_REMARK, Location, MOST_REMARKS, Options, Store};
 use tempfile::TempDir;
 
+use crate::contract::{self, remark};
 use crate::worlds::{World, in_every_world};
 
 in_every_world! {
@@ -25,66 +23,14 @@ fn store(path: &Path) -> Store {
     Store::new(&Location::sqlite(path), Options::default()).unwrap()
 }
 
-fn remark(guest: &str, text: &str) -> Remark {
-    Remark { guest: guest.into(), text: text.into() }
-}
-
 fn what_is_kept_is_found(world: World) {
     let directory = TempDir::new().unwrap();
-    let path = directory.path().join("store.db");
-    let first = store(&path);
-    world.run(async move {
-        assert_eq!(first.visit(10).await.unwrap(), Visit { visitors: 1, remarks: vec![] });
-        let (older, newer) = (remark("Zoë", "it's\n\"fine\"\0; -- ✓"), remark("", ""));
-        first.add_remark(&older).await.unwrap();
-        first.add_remark(&newer).await.unwrap();
-        assert_eq!(first.visit(1).await.unwrap().remarks, [newer.clone()]);
-        let visit = first.visit(usize::MAX).await.unwrap();
-        assert_eq!(visit, Visit { visitors: 3, remarks: vec![newer, older] });
-
-        assert_eq!(first.find_entry("ann").await.unwrap(), None);
-        first.add_entry("ann", "1").await.unwrap();
-        first.add_entry("ann", "+44 2").await.unwrap();
-        assert_eq!(first.find_entry("ann").await.unwrap().as_deref(), Some("+44 2"));
-        assert_eq!(first.find_entry("Ann").await.unwrap(), None);
-    });
-    let again = store(&path);
-    world.run(async move {
-        assert_eq!(again.visit(0).await.unwrap(), Visit { visitors: 4, remarks: vec![] });
-        assert_eq!(again.find_entry("ann").await.unwrap().as_deref(), Some("+44 2"));
-    });
+    contract::what_is_kept_is_found(world, &Location::sqlite(directory.path().join("store.db")));
 }
 
 fn tasks_count_together(world: World) {
-    const TASKS: u64 = 40;
-    const VISITS: u64 = 5;
     let directory = TempDir::new().unwrap();
-    let store = store(&directory.path().join("store.db"));
-    world.run(async move {
-        let tasks: Vec<_> = (0..TASKS)
-            .map(|number| {
-                let store = store.clone();
-                task::spawn(async move {
-                    let mut seen = vec![];
-                    for _ in 0..VISITS {
-                        seen.push(store.visit(3).await.unwrap().visitors);
-                        store.add_entry(&number.to_string(), "7").await.unwrap();
-                    }
-                    seen
-                })
-                .unwrap()
-            })
-            .collect();
-        let mut seen = HashSet::new();
-        for task in tasks {
-            seen.extend(task.await.unwrap());
-        }
-        // Every visitor has a number of its own.
-        assert_eq!(seen, (1..=TASKS * VISITS).collect());
-        for number in 0..TASKS {
-            assert!(store.find_entry(&number.to_string()).await.unwrap().is_some());
-        }
-    });
+    contract::tasks_count_together(world, &Location::sqlite(directory.path().join("store.db")));
 }
 
 fn a_lost_file_is_unavailable_until_it_is_back(world: World) {
@@ -224,7 +170,9 @@ fn what_was_acknowledged_survives_a_kill() {
             .collect();
         readers.into_iter().map(|reader| reader.join().unwrap()).collect()
     });
-    writers.iter_mut().for_each(|writer| drop(writer.wait().unwrap()));
+    for writer in &mut writers {
+        writer.wait().unwrap();
+    }
     for name in acknowledged.iter().flatten() {
         let found = block_on(keeper.find_entry(name)).unwrap();
         assert_eq!(found.as_deref(), Some("1"), "{name} was acknowledged and is lost");
