@@ -58,6 +58,9 @@ pub const ENTRY: Entry = Entry {
     protocol: "RFC 9110 and RFC 9112 (HTTP/1.0 and HTTP/1.1)",
     serves_files: true,
     persistent: true,
+    shared_memory: false,
+    concurrent_connections: false,
+    store: false,
 };
 
 /// An http service, shared by all its connections; a clone is the same service.
