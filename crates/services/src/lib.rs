@@ -23,6 +23,7 @@
 
 mod clock;
 pub mod echo;
+pub mod game;
 pub mod http;
 mod line;
 pub mod quote;
@@ -51,7 +52,7 @@ pub struct Entry {
 }
 
 /// Every service, in the order of help and reports.
-pub const ALL: &[Entry] = &[echo::ENTRY, time::ENTRY, http::ENTRY, quote::ENTRY];
+pub const ALL: &[Entry] = &[echo::ENTRY, time::ENTRY, http::ENTRY, quote::ENTRY, game::ENTRY];
 
 /// The entry called `name`, if there is one.
 #[must_use]

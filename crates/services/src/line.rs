@@ -17,6 +17,10 @@ use memchr::memchr;
 /// How long a client may take none of the bytes on their way to it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
+/// What a client is told, instead of being served, when there is no descriptor, thread or stack for
+/// what its connection needs.
+pub(crate) const FULL: &[u8] = b"* the server is full\n";
+
 /// Bytes that are read at a time.
 const BUFFER: usize = 4 << 10;
 

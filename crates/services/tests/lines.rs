@@ -1,7 +1,11 @@
 //! The services made of lines over real sockets: one body, every world. The name of a failing test
 //! says which world broke it.
 
-use std::{future::Future, io, net::SocketAddr};
+use std::{
+    future::Future,
+    io,
+    net::{Shutdown, SocketAddr},
+};
 
 use duality_poller::Kind;
 use duality_runtime::{
@@ -11,7 +15,7 @@ use duality_runtime::{
     task,
     time::Duration,
 };
-use duality_services::quote;
+use duality_services::{game::Game, quote};
 
 #[derive(Clone, Copy)]
 enum World {
@@ -49,6 +53,12 @@ in_every_world! {
     quotes_are_as_specified
     pipelined_quotes_come_back_in_order
     a_long_symbol_ends_the_connection
+    players_are_paired_and_hear_each_other
+    every_player_has_one_other
+    one_who_leaves_takes_the_other_along
+    one_who_leaves_early_is_paired_with_nobody
+    one_who_speaks_early_is_paired_with_nobody
+    a_long_move_ends_the_game
 }
 
 /// Serves each connection to the address that it returns, for as long as the world lasts.
@@ -131,7 +141,7 @@ async fn quotes_are_as_specified() {
     client.send("AC").await;
     client.send("ME\nACME").await;
     client.expect("ACME 21.23\n").await;
-    client.stream.shutdown(std::net::Shutdown::Write).unwrap();
+    client.stream.shutdown(Shutdown::Write).unwrap();
     client.expect_end().await;
 }
 
@@ -174,4 +184,130 @@ async fn a_long_symbol_ends_the_connection() {
     client.send(&"X".repeat(100_000)).await;
     client.expect("ERROR a line is at most 64 bytes\n").await;
     client.expect_end().await;
+}
+
+/// The address of a game service.
+fn game() -> SocketAddr {
+    let game = Game::new();
+    server(move |stream| {
+        let game = game.clone();
+        async move { game.serve(stream).await }
+    })
+}
+
+/// Two players that have been told to play, the first one first.
+async fn players(address: SocketAddr) -> [Client; 2] {
+    let (mut one, mut other) = (Client::connect(address).await, Client::connect(address).await);
+    // Tasks that are kernel threads may overtake each other.
+    let (word, another) = (one.line().await, other.line().await);
+    match (word.as_str(), another.as_str()) {
+        ("PLAY first\n", "PLAY second\n") => [one, other],
+        ("PLAY second\n", "PLAY first\n") => [other, one],
+        words => panic!("{words:?}"),
+    }
+}
+
+async fn players_are_paired_and_hear_each_other() {
+    let [mut first, mut second] = players(game()).await;
+    for round in 0..100 {
+        first.send(&format!("ping {round}\n")).await;
+        second.expect(&format!("ping {round}\n")).await;
+        second.send(&format!("pong {round}\n")).await;
+        first.expect(&format!("pong {round}\n")).await;
+    }
+    // Verbatim, but for a CR before the LF; and lines in one piece are as good as one by one.
+    let longest = "\u{00e9}".repeat(512);
+    first.send(&format!("\n PLAY first\t\r \r\n{longest}\r\nla")).await;
+    first.send("st\n").await;
+    for line in ["", " PLAY first\t\r ", &longest, "last"] {
+        second.expect(&format!("{line}\n")).await;
+    }
+    let many: Vec<String> = (0..10_000).map(|number| format!("{number}\n")).collect();
+    second.send(&many.concat()).await;
+    for line in &many {
+        first.expect(line).await;
+    }
+}
+
+async fn every_player_has_one_other() {
+    const PLAYERS: usize = 40;
+    let address = game();
+    let mut players = Vec::new();
+    for _ in 0..PLAYERS {
+        players.push(Client::connect(address).await);
+    }
+    let mut firsts = 0;
+    for (number, player) in players.iter_mut().enumerate() {
+        firsts += usize::from(player.line().await == "PLAY first\n");
+        player.send(&format!("{number}\n")).await;
+    }
+    assert_eq!(firsts, PLAYERS / 2);
+    let mut others = Vec::new();
+    for player in &mut players {
+        others.push(player.line().await.trim().parse::<usize>().unwrap());
+    }
+    for (number, &other) in others.iter().enumerate() {
+        assert!(others[other] == number && other != number, "{others:?}");
+    }
+}
+
+async fn one_who_leaves_takes_the_other_along() {
+    let address = game();
+    for (leaver, closes_one_side) in [(0, false), (1, false), (0, true), (1, true)] {
+        let mut pair = players(address).await;
+        pair.rotate_left(leaver);
+        let [mut leaver, mut other] = pair;
+        leaver.send("last move\n").await;
+        if closes_one_side {
+            leaver.stream.shutdown(Shutdown::Write).unwrap();
+            leaver.expect_end().await;
+        } else {
+            drop(leaver);
+        }
+        other.expect("last move\n").await;
+        other.expect("* the other has left\n").await;
+        other.expect_end().await;
+    }
+    // Both at once, with a move on its way: nobody waits for anybody.
+    let [mut first, mut second] = players(address).await;
+    for player in [&mut first, &mut second] {
+        player.send("last move\n").await;
+        player.stream.shutdown(Shutdown::Write).unwrap();
+    }
+    for player in [&mut first, &mut second] {
+        while !player.line().await.is_empty() {}
+    }
+}
+
+async fn one_who_leaves_early_is_paired_with_nobody() {
+    let address = game();
+    for _ in 0..3 {
+        let mut leaver = Client::connect(address).await;
+        leaver.stream.shutdown(Shutdown::Write).unwrap();
+        leaver.expect_end().await;
+    }
+    let [mut first, mut second] = players(address).await;
+    first.send("alive\n").await;
+    second.expect("alive\n").await;
+}
+
+async fn one_who_speaks_early_is_paired_with_nobody() {
+    let address = game();
+    let mut hasty = Client::connect(address).await;
+    hasty.send("anybody there?\n").await;
+    hasty.expect("ERROR wait for PLAY\n").await;
+    hasty.expect_end().await;
+    let [mut first, mut second] = players(address).await;
+    second.send("alive\n").await;
+    first.expect("alive\n").await;
+}
+
+async fn a_long_move_ends_the_game() {
+    let [mut first, mut second] = players(game()).await;
+    first.send(&format!("e4\n{}\n", "x".repeat(1025))).await;
+    first.expect("ERROR a line is at most 1024 bytes\n").await;
+    first.expect_end().await;
+    second.expect("e4\n").await;
+    second.expect("* the other has left\n").await;
+    second.expect_end().await;
 }
