@@ -23,12 +23,15 @@ pub(crate) enum Failure {
     ClosedEarly { received: u64 },
     #[error("the reply was not complete within the time limit")]
     TimedOut,
-    #[error("status {0}, where 200 was expected")]
+    #[error("unexpected status {0}")]
     WrongStatus(u16),
     #[error("a wrong reply: {0}")]
     WrongBytes(&'static str),
     #[error("not a well-formed reply: {0}")]
     Malformed(&'static str),
+    /// The server answered, as it should, that it cannot keep or look up anything now.
+    #[error("the server's store is unavailable")]
+    StoreUnavailable,
     #[error("{0}")]
     Io(io::Error),
 }
@@ -72,6 +75,7 @@ impl Failure {
             Failure::WrongStatus(_) => "wrong-status",
             Failure::WrongBytes(_) => "wrong-bytes",
             Failure::Malformed(_) => "malformed",
+            Failure::StoreUnavailable => "store-unavailable",
             Failure::Io(_) => "io",
         }
     }

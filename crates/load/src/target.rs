@@ -1,5 +1,5 @@
-//! What a load is aimed at: `http://HOST:PORT/PATH`, `echo://HOST:PORT`, `time://HOST:PORT`, or a
-//! fixed exchange of bytes with a service of the user's own.
+//! What a load is aimed at: `SERVICE://HOST:PORT`, with a path where the service has pages, or a fixed
+//! exchange of bytes with a service of the user's own.
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -8,6 +8,9 @@ use std::str::FromStr;
 /// What `echo://` sends: 64 bytes, no two halves alike, so that a shifted reply is a wrong one.
 const ECHO_MESSAGE: &[u8; 64] =
     b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.\n";
+
+/// Those that have a client here.
+const SERVICES: &[&str] = &["http", "echo", "time", "quote", "phone"];
 
 /// A service at an address, and what to ask of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +26,16 @@ pub enum Target {
     },
     /// Connect, get one line with the time, and the end (as in RFC 867).
     Time {
+        /// Where the server listens.
+        address: SocketAddr,
+    },
+    /// Ask the prices of stocks, one after the other.
+    Quote {
+        /// Where the server listens.
+        address: SocketAddr,
+    },
+    /// Add an entry and look it up again, in turn; without keep-alive, only add.
+    Phone {
         /// Where the server listens.
         address: SocketAddr,
     },
@@ -59,16 +72,20 @@ impl Target {
             Target::Http(http) => http.address,
             Target::Echo { address, .. }
             | Target::Time { address }
+            | Target::Quote { address }
+            | Target::Phone { address }
             | Target::Exchange { address, .. } => *address,
         }
     }
 
-    /// The name of the service: `http`, `echo`, `time`, or `exchange` for one of the user's own.
+    /// The name of the service, as in `SERVICE://HOST:PORT`; `exchange` for one of the user's own.
     pub fn service(&self) -> &str {
         match self {
             Target::Http(_) => "http",
             Target::Echo { .. } => "echo",
             Target::Time { .. } => "time",
+            Target::Quote { .. } => "quote",
+            Target::Phone { .. } => "phone",
             Target::Exchange { .. } => "exchange",
         }
     }
@@ -142,15 +159,20 @@ fn parse(text: &str) -> Result<Target, String> {
                 path: http_path(path)?,
             }))
         }
-        "echo" | "time" if !matches!(path, "" | "/") => {
+        _ if SERVICES.contains(&scheme) && !matches!(path, "" | "/") => {
             Err(format!("{scheme} has no path; write {scheme}://{authority}"))
         }
         "echo" => {
             Ok(Target::Echo { address: resolve(authority, None)?, message: ECHO_MESSAGE.to_vec() })
         }
         "time" => Ok(Target::Time { address: resolve(authority, None)? }),
+        "quote" => Ok(Target::Quote { address: resolve(authority, None)? }),
+        "phone" => Ok(Target::Phone { address: resolve(authority, None)? }),
         "https" => Err("TLS is not spoken here; load the server's http:// address".to_owned()),
-        other => Err(format!("no client for {other:?}; there is one for http, echo and time")),
+        other => Err(format!(
+            "no client for {other:?}; there is one for each of {}",
+            SERVICES.join(", ")
+        )),
     }
 }
 
@@ -219,9 +241,14 @@ mod tests {
 
     #[test]
     fn other_services_are_read_and_written_alike() {
-        for text in
-            ["echo://127.0.0.1:7", "time://127.0.0.1:13", "echo://[::1]:7", "http://127.0.0.1:80/x"]
-        {
+        for text in [
+            "echo://127.0.0.1:7",
+            "time://127.0.0.1:13",
+            "echo://[::1]:7",
+            "http://127.0.0.1:80/x",
+            "quote://127.0.0.1:8080",
+            "phone://127.0.0.1:8080",
+        ] {
             let target: Target = text.parse().unwrap();
             assert_eq!(target.to_string(), text);
             assert_eq!(target.service(), text.split(':').next().unwrap());
@@ -232,7 +259,7 @@ mod tests {
     fn a_wrong_target_is_told_the_remedy() {
         for (text, remedy) in [
             ("127.0.0.1:8080", "expected SERVICE://HOST:PORT"),
-            ("ftp://127.0.0.1:21", "there is one for http, echo and time"),
+            ("ftp://127.0.0.1:21", "there is one for each of http, echo, time, quote"),
             ("https://127.0.0.1/", "http://"),
             ("echo://127.0.0.1", "the port is missing"),
             ("echo://127.0.0.1:7/x", "no path"),

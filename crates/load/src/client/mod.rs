@@ -5,6 +5,9 @@
 
 pub(crate) mod exchange;
 pub(crate) mod http;
+mod line;
+pub(crate) mod phone;
+pub(crate) mod quote;
 pub(crate) mod time;
 
 use std::future::Future;
@@ -24,6 +27,10 @@ pub(crate) trait Client: Clone + Send + 'static {
     ) -> impl Future<Output = Result<(), Failure>> + Send {
         async { self.exchange(stream).await.map(|_| ()) }
     }
+
+    /// Hears that a new connection takes the place of the last one, or is the first: what the client knew
+    /// of the last is void.
+    fn connected(&mut self) {}
 
     /// Makes one request on `stream`, reads the reply to its last byte, and checks it.
     ///
