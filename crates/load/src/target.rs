@@ -9,8 +9,11 @@ use std::str::FromStr;
 const ECHO_MESSAGE: &[u8; 64] =
     b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.\n";
 
+/// How many requests of a connection to a `guestbook://` there are for each POST, itself included.
+const POST_EVERY: u32 = 10;
+
 /// Those that have a client here.
-const SERVICES: &[&str] = &["http", "echo", "time", "quote", "phone"];
+const SERVICES: &[&str] = &["http", "echo", "time", "quote", "phone", "guestbook"];
 
 /// A service at an address, and what to ask of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +41,13 @@ pub enum Target {
     Phone {
         /// Where the server listens.
         address: SocketAddr,
+    },
+    /// GET a page that counts its visitors, and POST remarks in between.
+    Guestbook {
+        /// The page.
+        page: HttpTarget,
+        /// Every so many requests of a connection, one is a POST; 0 is never.
+        post_every: u32,
     },
     /// A service of the user's own: fixed bytes out, fixed bytes expected.
     Exchange {
@@ -69,7 +79,7 @@ impl Target {
     /// Where the server listens.
     pub fn address(&self) -> SocketAddr {
         match self {
-            Target::Http(http) => http.address,
+            Target::Http(page) | Target::Guestbook { page, .. } => page.address,
             Target::Echo { address, .. }
             | Target::Time { address }
             | Target::Quote { address }
@@ -86,6 +96,7 @@ impl Target {
             Target::Time { .. } => "time",
             Target::Quote { .. } => "quote",
             Target::Phone { .. } => "phone",
+            Target::Guestbook { .. } => "guestbook",
             Target::Exchange { .. } => "exchange",
         }
     }
@@ -118,7 +129,9 @@ impl Target {
 impl fmt::Display for Target {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Target::Http(http) => write!(formatter, "http://{}{}", http.host, http.path),
+            Target::Http(page) | Target::Guestbook { page, .. } => {
+                write!(formatter, "{}://{}{}", self.service(), page.host, page.path)
+            }
             other => write!(formatter, "{}://{}", other.service(), other.address()),
         }
     }
@@ -136,7 +149,8 @@ impl FromStr for Target {
     type Err = TargetError;
 
     /// Reads `SERVICE://HOST:PORT[/PATH]`. A host name is looked up here, and its first IPv4 address
-    /// is taken if it has one; http has port 80 unless it says otherwise.
+    /// is taken if it has one. Those with pages have port 80 unless it says otherwise; the guestbook's
+    /// page is `/guestbook`, likewise.
     fn from_str(text: &str) -> Result<Self, TargetError> {
         parse(text).map_err(|problem| TargetError { target: text.to_owned(), problem })
     }
@@ -151,13 +165,10 @@ fn parse(text: &str) -> Result<Target, String> {
         None => (rest, ""),
     };
     match scheme {
-        "http" => {
-            let address = resolve(authority, Some(80))?;
-            Ok(Target::Http(HttpTarget {
-                address,
-                host: authority.to_owned(),
-                path: http_path(path)?,
-            }))
+        "http" => Ok(Target::Http(page(authority, path)?)),
+        "guestbook" => {
+            let path = if matches!(path, "" | "/") { "/guestbook" } else { path };
+            Ok(Target::Guestbook { page: page(authority, path)?, post_every: POST_EVERY })
         }
         _ if SERVICES.contains(&scheme) && !matches!(path, "" | "/") => {
             Err(format!("{scheme} has no path; write {scheme}://{authority}"))
@@ -174,6 +185,11 @@ fn parse(text: &str) -> Result<Target, String> {
             SERVICES.join(", ")
         )),
     }
+}
+
+fn page(authority: &str, path: &str) -> Result<HttpTarget, String> {
+    let address = resolve(authority, Some(80))?;
+    Ok(HttpTarget { address, host: authority.to_owned(), path: http_path(path)? })
 }
 
 /// The address of `HOST:PORT`, `HOST` or `[IPv6]:PORT`.
@@ -248,10 +264,21 @@ mod tests {
             "http://127.0.0.1:80/x",
             "quote://127.0.0.1:8080",
             "phone://127.0.0.1:8080",
+            "guestbook://127.0.0.1:8080/guestbook",
+            "guestbook://[::1]:8080/about?x",
         ] {
             let target: Target = text.parse().unwrap();
             assert_eq!(target.to_string(), text);
             assert_eq!(target.service(), text.split(':').next().unwrap());
+        }
+    }
+
+    #[test]
+    fn the_guestbook_has_its_page() {
+        for text in ["guestbook://127.0.0.1:81", "guestbook://127.0.0.1:81/"] {
+            let target: Target = text.parse().unwrap();
+            assert_eq!(target.to_string(), "guestbook://127.0.0.1:81/guestbook");
+            assert_eq!(target.address(), "127.0.0.1:81".parse().unwrap());
         }
     }
 

@@ -4,6 +4,7 @@
 //! A client opens no connection and counts nothing: that is the pattern's part.
 
 pub(crate) mod exchange;
+pub(crate) mod guestbook;
 pub(crate) mod http;
 mod line;
 pub(crate) mod phone;
