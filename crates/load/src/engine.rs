@@ -11,6 +11,7 @@ use duality_runtime::time;
 use crate::announce::{Announcer, EdgeAnnouncer};
 use crate::client::Client;
 use crate::client::exchange::Exchange;
+use crate::client::game::Game;
 use crate::client::guestbook::Guestbook;
 use crate::client::http::Http;
 use crate::client::phone::Phone;
@@ -55,6 +56,9 @@ pub(crate) fn run(
             }
             Target::Time { .. } => engine.load(Time, edges).await,
             Target::Quote { .. } => engine.load(Quote::new(), edges).await,
+            Target::Game { .. } => {
+                engine.load(Game::new(engine.options.reply_timeout), edges).await
+            }
             Target::Guestbook { page, post_every } => {
                 let client = Guestbook::new(page, *post_every, engine.options.keep_alive);
                 engine.load(client, edges).await

@@ -13,7 +13,7 @@ const ECHO_MESSAGE: &[u8; 64] =
 const POST_EVERY: u32 = 10;
 
 /// Those that have a client here.
-const SERVICES: &[&str] = &["http", "echo", "time", "quote", "phone", "guestbook"];
+const SERVICES: &[&str] = &["http", "echo", "time", "quote", "game", "phone", "guestbook"];
 
 /// A service at an address, and what to ask of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +34,11 @@ pub enum Target {
     },
     /// Ask the prices of stocks, one after the other.
     Quote {
+        /// Where the server listens.
+        address: SocketAddr,
+    },
+    /// Play ball with another of the load's connections.
+    Game {
         /// Where the server listens.
         address: SocketAddr,
     },
@@ -83,6 +88,7 @@ impl Target {
             Target::Echo { address, .. }
             | Target::Time { address }
             | Target::Quote { address }
+            | Target::Game { address }
             | Target::Phone { address }
             | Target::Exchange { address, .. } => *address,
         }
@@ -95,6 +101,7 @@ impl Target {
             Target::Echo { .. } => "echo",
             Target::Time { .. } => "time",
             Target::Quote { .. } => "quote",
+            Target::Game { .. } => "game",
             Target::Phone { .. } => "phone",
             Target::Guestbook { .. } => "guestbook",
             Target::Exchange { .. } => "exchange",
@@ -178,6 +185,7 @@ fn parse(text: &str) -> Result<Target, String> {
         }
         "time" => Ok(Target::Time { address: resolve(authority, None)? }),
         "quote" => Ok(Target::Quote { address: resolve(authority, None)? }),
+        "game" => Ok(Target::Game { address: resolve(authority, None)? }),
         "phone" => Ok(Target::Phone { address: resolve(authority, None)? }),
         "https" => Err("TLS is not spoken here; load the server's http:// address".to_owned()),
         other => Err(format!(
@@ -263,6 +271,7 @@ mod tests {
             "echo://[::1]:7",
             "http://127.0.0.1:80/x",
             "quote://127.0.0.1:8080",
+            "game://127.0.0.1:8080",
             "phone://127.0.0.1:8080",
             "guestbook://127.0.0.1:8080/guestbook",
             "guestbook://[::1]:8080/about?x",

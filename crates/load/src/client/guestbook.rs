@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use duality_runtime::net::TcpStream;
 
-use super::http::{self, Head, decimal, header, read_reply};
-use super::{Client, Reply};
+use super::http::{self, Head, header, read_reply};
+use super::{Client, Reply, decimal};
 use crate::failure::Failure;
 use crate::target::HttpTarget;
 

@@ -4,6 +4,7 @@
 //! A client opens no connection and counts nothing: that is the pattern's part.
 
 pub(crate) mod exchange;
+pub(crate) mod game;
 pub(crate) mod guestbook;
 pub(crate) mod http;
 mod line;
@@ -77,4 +78,12 @@ async fn expect_end(stream: &mut TcpStream) -> Result<(), Failure> {
             failure => Err(failure),
         },
     }
+}
+
+/// The value of a string of digits, and of nothing else: `u64::from_str` would take a sign.
+fn decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    str::from_utf8(digits).ok()?.parse().ok()
 }

@@ -1,5 +1,6 @@
 //! The head of an HTTP reply: its status, how its body is delimited, and what becomes of the connection.
 
+use crate::client::decimal;
 use crate::failure::Failure;
 
 /// More headers than this are a malformed reply.
@@ -88,14 +89,6 @@ pub(in crate::client) fn header<'a>(head: &'a [u8], name: &str) -> Option<&'a [u
     reply.parse(head).ok()?;
     let found = reply.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
     found.map(|header| header.value)
-}
-
-/// The value of a string of digits, and of nothing else: `u64::from_str` would take a sign.
-pub(in crate::client) fn decimal(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    str::from_utf8(digits).ok()?.parse().ok()
 }
 
 #[cfg(test)]

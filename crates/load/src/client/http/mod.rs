@@ -21,7 +21,7 @@ use duality_runtime::net::TcpStream;
 
 use self::body::Body;
 use self::head::Framing;
-pub(super) use self::head::{Head, decimal, header};
+pub(super) use self::head::{Head, header};
 use super::{Client, Reply, expect_end, read_more};
 use crate::failure::Failure;
 use crate::target::HttpTarget;
