@@ -11,7 +11,11 @@ use duality_runtime::time;
 use crate::announce::{Announcer, EdgeAnnouncer};
 use crate::client::Client;
 use crate::client::exchange::Exchange;
+use crate::client::game::Game;
+use crate::client::guestbook::Guestbook;
 use crate::client::http::Http;
+use crate::client::phone::Phone;
+use crate::client::quote::Quote;
 use crate::client::time::Time;
 use crate::failure::Failure;
 use crate::pattern::{Load, closed, connect};
@@ -51,6 +55,15 @@ pub(crate) fn run(
                 engine.load(Exchange::new(request, reply), edges).await
             }
             Target::Time { .. } => engine.load(Time, edges).await,
+            Target::Quote { .. } => engine.load(Quote::new(), edges).await,
+            Target::Game { .. } => {
+                engine.load(Game::new(engine.options.reply_timeout), edges).await
+            }
+            Target::Guestbook { page, post_every } => {
+                let client = Guestbook::new(page, *post_every, engine.options.keep_alive);
+                engine.load(client, edges).await
+            }
+            Target::Phone { .. } => engine.load(Phone::new(engine.options.keep_alive), edges).await,
         }
     })
 }
@@ -112,6 +125,7 @@ impl Engine {
             Failure::WrongStatus(404) => "load a path that the server has".to_owned(),
             Failure::WrongStatus(_) => "load a path that it answers with 200".to_owned(),
             Failure::TimedOut => "does it have a free worker to answer with?".to_owned(),
+            Failure::StoreUnavailable => "is its store (--store) running?".to_owned(),
             _ => format!("is it really a server of {service}?"),
         };
         Error::Unanswered {

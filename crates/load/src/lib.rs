@@ -102,10 +102,26 @@ impl Options {
             "a load of no length measures nothing: give it a duration or a number of requests"
         } else if self.reply_timeout.is_zero() {
             "no reply can come within 0 s: give a longer time limit"
+        } else if let Some(problem) = self.odd_players() {
+            problem
         } else {
             return Ok(self.target.check()?);
         };
         Err(Error::Options(problem))
+    }
+
+    /// What keeps a game from having two players, if something does.
+    fn odd_players(&self) -> Option<&'static str> {
+        let requests_odd = matches!(self.stop, Stop::Requests(number) if number % 2 == 1);
+        match self.target {
+            Target::Game { .. } if self.connections % 2 == 1 => {
+                Some("game needs an even number of connections, for they play in pairs")
+            }
+            Target::Game { .. } if requests_odd => {
+                Some("game needs an even number of requests, for both players make one")
+            }
+            _ => None,
+        }
     }
 }
 
