@@ -1,7 +1,7 @@
 //! The services that this program can serve: those that come with Duality, or one of the user's own.
 
 use duality_architectures::{Needs, Service as Served};
-use duality_services::{ALL, Entry, echo, find, game, http, quote, time};
+use duality_services::{ALL, Entry, echo, find, game, guestbook, http, quote, time};
 
 use crate::Service;
 use crate::cli::{Failure, Setup};
@@ -13,6 +13,15 @@ macro_rules! shared {
         Served::new($name, $needs, move |stream| {
             let value = value.clone();
             async move { value.serve(stream).await }
+        })
+    }};
+    // With words for a connection that is one too many.
+    ($name:expr, $needs:expr, $value:expr, refuse) => {{
+        let value = $value;
+        let refusing = value.clone();
+        shared!($name, $needs, value).refusing(move |stream| {
+            let value = refusing.clone();
+            async move { value.refuse(stream).await }
         })
     }};
 }
@@ -99,7 +108,8 @@ impl Catalogue {
             time::ENTRY => Served::new(name, needs, time::serve),
             quote::ENTRY => Served::new(name, needs, quote::serve),
             game::ENTRY => shared!(name, needs, game::Game::default()),
-            http::ENTRY => shared!(name, needs, open_http(setup)?),
+            http::ENTRY => shared!(name, needs, open_http(setup)?, refuse),
+            guestbook::ENTRY => shared!(name, needs, open_guestbook(name, setup)?, refuse),
             _ => unreachable!("each service of the registry has its line here"),
         })
     }
@@ -116,4 +126,10 @@ fn needs(entry: &Entry) -> Needs {
 fn open_http(setup: &Setup) -> Result<http::Http, Failure> {
     // The error names the directory and the remedy.
     http::Http::new(setup.http()).map_err(|error| Failure::misuse(format!("--root: {error}")))
+}
+
+fn open_guestbook(name: &str, setup: &Setup) -> Result<guestbook::Guestbook, Failure> {
+    let store = setup.open_store(name)?;
+    guestbook::Guestbook::new(setup.http(), setup.templates(), store)
+        .map_err(|error| Failure::misuse(format!("--root or --templates: {error}")))
 }

@@ -24,6 +24,7 @@
 mod clock;
 pub mod echo;
 pub mod game;
+pub mod guestbook;
 pub mod http;
 mod line;
 pub mod quote;
@@ -53,7 +54,8 @@ pub struct Entry {
 }
 
 /// Every service, in the order of help and reports.
-pub const ALL: &[Entry] = &[echo::ENTRY, time::ENTRY, http::ENTRY, quote::ENTRY, game::ENTRY];
+pub const ALL: &[Entry] =
+    &[echo::ENTRY, time::ENTRY, http::ENTRY, guestbook::ENTRY, quote::ENTRY, game::ENTRY];
 
 /// The entry called `name`, if there is one.
 #[must_use]

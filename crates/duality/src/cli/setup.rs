@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use duality_services::store::{Location, Options, RedisCalls, Store};
-use duality_services::{Entry, http};
+use duality_services::{Entry, guestbook, http};
 
 use super::Failure;
 
@@ -38,7 +38,7 @@ impl Setup {
     pub(crate) fn check(&self, name: &str, entry: Option<&Entry>) -> Result<(), Failure> {
         let files = entry.is_some_and(|entry| entry.serves_files);
         let store = entry.is_some_and(|entry| entry.store);
-        let templates = name == "guestbook";
+        let templates = name == guestbook::ENTRY.name;
         let senseless = [
             ("--root", self.root.is_some() && !files, "serves no files"),
             ("--store", self.store.is_some() && !store, "keeps nothing"),
