@@ -21,6 +21,8 @@
 mod clock;
 pub mod echo;
 pub mod http;
+mod line;
+pub mod phone;
 pub mod store;
 pub mod time;
 
@@ -38,16 +40,16 @@ pub struct Entry {
     pub serves_files: bool,
     /// Whether one connection can carry more than one request.
     pub persistent: bool,
-    /// Whether its connections share memory, which processes do not.
+    /// Whether its connections must be able to reach the same memory, and so the same process.
     pub shared_memory: bool,
-    /// Whether one of its connections may wait for another, so that they must be served at the same time.
+    /// Whether more than one of its connections must be served at a time.
     pub concurrent_connections: bool,
-    /// Whether it keeps something in a [`store`], so that `--store` means something to it.
+    /// Whether it keeps what it is told in a store, so that `--store` means something to it.
     pub store: bool,
 }
 
 /// Every service, in the order of help and reports.
-pub const ALL: &[Entry] = &[echo::ENTRY, time::ENTRY, http::ENTRY];
+pub const ALL: &[Entry] = &[echo::ENTRY, time::ENTRY, http::ENTRY, phone::ENTRY];
 
 /// The entry called `name`, if there is one.
 #[must_use]
