@@ -27,6 +27,7 @@ pub mod game;
 pub mod guestbook;
 pub mod http;
 mod line;
+pub mod phone;
 pub mod quote;
 pub mod store;
 pub mod time;
@@ -54,8 +55,15 @@ pub struct Entry {
 }
 
 /// Every service, in the order of help and reports.
-pub const ALL: &[Entry] =
-    &[echo::ENTRY, time::ENTRY, http::ENTRY, guestbook::ENTRY, quote::ENTRY, game::ENTRY];
+pub const ALL: &[Entry] = &[
+    echo::ENTRY,
+    time::ENTRY,
+    http::ENTRY,
+    guestbook::ENTRY,
+    quote::ENTRY,
+    phone::ENTRY,
+    game::ENTRY,
+];
 
 /// The entry called `name`, if there is one.
 #[must_use]

@@ -247,3 +247,52 @@ impl Sqlite {
 fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
+
+#[cfg(test)]
+mod tests {
+    use duality_runtime::block_on;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    fn sqlite(directory: &TempDir, synchronous: Synchronous) -> Arc<Sqlite> {
+        Arc::new(Sqlite::create(&directory.path().join("store.db"), synchronous, LIMIT).unwrap())
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_until_there_is_room() {
+        let directory = TempDir::new().unwrap();
+        let sqlite = sqlite(&directory, Synchronous::Normal);
+        let remark = Remark { guest: "ann".into(), text: "x".repeat(10_000) };
+        block_on(async {
+            sqlite.visit(0).await.unwrap();
+            let turn = sqlite.writer.turn(LIMIT).await.unwrap();
+            let opened = turn.take().unwrap();
+            // SQLite has the same error for a file that it may not let grow. It takes the size that the file
+            // has for the least limit.
+            opened.connection.pragma_update(None, "max_page_count", 1).unwrap();
+            turn.put(opened);
+            sqlite.add_entry("ann", "1").await.unwrap();
+            let error = sqlite.add_remark(&remark).await.unwrap_err();
+            assert!(error.contains("full"), "{error}");
+            // The failure took the connection, and with it the limit.
+            sqlite.add_remark(&remark).await.unwrap();
+            assert_eq!(sqlite.visit(5).await.unwrap().remarks, [remark]);
+            assert_eq!(sqlite.find_entry("ann").await.unwrap().as_deref(), Some("1"));
+        });
+    }
+
+    #[test]
+    fn writes_are_as_durable_as_the_location_says() {
+        for (synchronous, expected) in [(Synchronous::Normal, 1), (Synchronous::Full, 2)] {
+            let directory = TempDir::new().unwrap();
+            let sqlite = sqlite(&directory, synchronous);
+            let connection = sqlite.open(OpenFlags::empty()).unwrap();
+            let pragma = |name| connection.pragma_query_value(None, name, |row| row.get(0));
+            let level: i32 = pragma("synchronous").unwrap();
+            assert_eq!(level, expected);
+        }
+    }
+}
