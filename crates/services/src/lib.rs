@@ -21,6 +21,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod chat;
 mod clock;
 pub mod echo;
 pub mod game;
@@ -52,7 +53,8 @@ pub struct Entry {
 }
 
 /// Every service, in the order of help and reports.
-pub const ALL: &[Entry] = &[echo::ENTRY, time::ENTRY, http::ENTRY, quote::ENTRY, game::ENTRY];
+pub const ALL: &[Entry] =
+    &[echo::ENTRY, time::ENTRY, http::ENTRY, quote::ENTRY, game::ENTRY, chat::ENTRY];
 
 /// The entry called `name`, if there is one.
 #[must_use]
