@@ -21,6 +21,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod chat;
 mod clock;
 pub mod echo;
 pub mod game;
@@ -63,6 +64,7 @@ pub const ALL: &[Entry] = &[
     quote::ENTRY,
     phone::ENTRY,
     game::ENTRY,
+    chat::ENTRY,
 ];
 
 /// The entry called `name`, if there is one.
