@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duality_runtime::net::TcpStream;
+use duality_runtime::sync::Semaphore;
 use duality_runtime::{task, time};
 
 use self::hearing::word_of_server;
@@ -37,6 +38,10 @@ use crate::pattern::{Load, connect};
 
 /// A longer line is no welcome.
 const LONGEST_WELCOME: usize = 128;
+
+/// How many members join at a time. The server speaks first; so a connection that overflows its accept
+/// queue, and of which it therefore knows nothing (`tcp_syncookies`), would be silent for ever.
+const DOOR: usize = 64;
 
 /// How long the members wait before they join once more: this at first, twice as long each time that
 /// they are not let in, and no longer than a second.
@@ -72,7 +77,9 @@ pub(crate) async fn join(
     members: usize,
     limit: Duration,
 ) -> Result<Company, NotLetIn> {
-    let entering: Vec<_> = (0..members).map(|_| task::spawn(enter(address, limit))).collect();
+    let door = Arc::new(Semaphore::new(DOOR));
+    let enter = |_| task::spawn(enter(address, limit, door.clone()));
+    let entering: Vec<_> = (0..members).map(enter).collect();
     let (mut streams, mut numbers, mut refused) = (Vec::new(), Vec::new(), None);
     for entered in entering {
         let entered = match entered {
@@ -142,8 +149,13 @@ async fn talk(company: Company, plan: Plan, load: &Arc<Load>) -> bool {
 }
 
 /// One member joins; its connection, and its number.
-async fn enter(address: SocketAddr, limit: Duration) -> Result<(TcpStream, u64), Failure> {
+async fn enter(
+    address: SocketAddr,
+    limit: Duration,
+    door: Arc<Semaphore>,
+) -> Result<(TcpStream, u64), Failure> {
     let entering = async {
+        let _inside = door.acquire().await;
         let mut stream = connect(address, limit).await?;
         let mut lines = Lines::new(LONGEST_WELCOME);
         let line = lines.only(&mut stream).await?;
