@@ -1,7 +1,7 @@
 //! The services that this program can serve: those that come with Duality, or one of the user's own.
 
 use duality_architectures::{Needs, Service as Served};
-use duality_services::{ALL, Entry, echo, find, game, guestbook, http, quote, time};
+use duality_services::{ALL, Entry, chat, echo, find, game, guestbook, http, phone, quote, time};
 
 use crate::Service;
 use crate::cli::{Failure, Setup};
@@ -107,7 +107,9 @@ impl Catalogue {
             echo::ENTRY => Served::new(name, needs, echo::serve),
             time::ENTRY => Served::new(name, needs, time::serve),
             quote::ENTRY => Served::new(name, needs, quote::serve),
+            phone::ENTRY => shared!(name, needs, phone::Phone::new(setup.open_store(name)?)),
             game::ENTRY => shared!(name, needs, game::Game::default()),
+            chat::ENTRY => shared!(name, needs, chat::Chat::new()),
             http::ENTRY => shared!(name, needs, open_http(setup)?, refuse),
             guestbook::ENTRY => shared!(name, needs, open_guestbook(name, setup)?, refuse),
             _ => unreachable!("each service of the registry has its line here"),
