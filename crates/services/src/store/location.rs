@@ -24,9 +24,10 @@ pub enum Location {
         /// What an acknowledged write survives.
         synchronous: Synchronous,
     },
-    /// A Redis server. What an acknowledged write survives is up to its configuration: with `appendonly
-    /// yes` a `kill -9` of Redis, with `appendfsync always` also the loss of power; with neither, what
-    /// its last snapshot holds.
+    /// A Redis server. The end of this process never takes a write away; what of them survives the end of
+    /// Redis is up to its configuration. With `appendonly yes` and `appendfsync always` all do, with
+    /// `appendfsync everysec` (its default) all but those of about the last two seconds, even in a `kill
+    /// -9` of Redis alone; without either, those in its last snapshot.
     Redis {
         /// Its name or address.
         host: String,

@@ -1,4 +1,6 @@
 //! The stores as services use them, in each of the three worlds.
+//!
+//! Those in Redis need `redis-server`, which `cargo xtask test` sees to.
 
 #![expect(
     clippy::disallowed_types,
@@ -6,5 +8,9 @@
     reason = "what stands around the store, a server that lies among it, is plain blocking code"
 )]
 
+mod contract;
+mod hostile;
+mod phone;
+mod redis;
 mod sqlite;
 mod worlds;

@@ -1,18 +1,17 @@
 //! The store in a file: what it keeps, who shares it, and what becomes of it when the file is lost.
 
-use std::collections::HashSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
+use std::time::Duration;
 
-use duality_runtime::{block_on, task};
-use duality_services::store::{
-    LONGEST_REMARK, Location, MOST_REMARKS, Options, Remark, Store, Visit,
-};
+use duality_runtime::block_on;
+use duality_services::store::{LONGEST_REMARK, Location, MOST_REMARKS, Options, Store};
 use tempfile::TempDir;
 
+use crate::contract::{self, remark};
 use crate::worlds::{World, in_every_world};
 
 in_every_world! {
@@ -25,66 +24,14 @@ fn store(path: &Path) -> Store {
     Store::new(&Location::sqlite(path), Options::default()).unwrap()
 }
 
-fn remark(guest: &str, text: &str) -> Remark {
-    Remark { guest: guest.into(), text: text.into() }
-}
-
 fn what_is_kept_is_found(world: World) {
     let directory = TempDir::new().unwrap();
-    let path = directory.path().join("store.db");
-    let first = store(&path);
-    world.run(async move {
-        assert_eq!(first.visit(10).await.unwrap(), Visit { visitors: 1, remarks: vec![] });
-        let (older, newer) = (remark("Zoë", "it's\n\"fine\"\0; -- ✓"), remark("", ""));
-        first.add_remark(&older).await.unwrap();
-        first.add_remark(&newer).await.unwrap();
-        assert_eq!(first.visit(1).await.unwrap().remarks, [newer.clone()]);
-        let visit = first.visit(usize::MAX).await.unwrap();
-        assert_eq!(visit, Visit { visitors: 3, remarks: vec![newer, older] });
-
-        assert_eq!(first.find_entry("ann").await.unwrap(), None);
-        first.add_entry("ann", "1").await.unwrap();
-        first.add_entry("ann", "+44 2").await.unwrap();
-        assert_eq!(first.find_entry("ann").await.unwrap().as_deref(), Some("+44 2"));
-        assert_eq!(first.find_entry("Ann").await.unwrap(), None);
-    });
-    let again = store(&path);
-    world.run(async move {
-        assert_eq!(again.visit(0).await.unwrap(), Visit { visitors: 4, remarks: vec![] });
-        assert_eq!(again.find_entry("ann").await.unwrap().as_deref(), Some("+44 2"));
-    });
+    contract::what_is_kept_is_found(world, &Location::sqlite(directory.path().join("store.db")));
 }
 
 fn tasks_count_together(world: World) {
-    const TASKS: u64 = 40;
-    const VISITS: u64 = 5;
     let directory = TempDir::new().unwrap();
-    let store = store(&directory.path().join("store.db"));
-    world.run(async move {
-        let tasks: Vec<_> = (0..TASKS)
-            .map(|number| {
-                let store = store.clone();
-                task::spawn(async move {
-                    let mut seen = vec![];
-                    for _ in 0..VISITS {
-                        seen.push(store.visit(3).await.unwrap().visitors);
-                        store.add_entry(&number.to_string(), "7").await.unwrap();
-                    }
-                    seen
-                })
-                .unwrap()
-            })
-            .collect();
-        let mut seen = HashSet::new();
-        for task in tasks {
-            seen.extend(task.await.unwrap());
-        }
-        // Every visitor has a number of its own.
-        assert_eq!(seen, (1..=TASKS * VISITS).collect());
-        for number in 0..TASKS {
-            assert!(store.find_entry(&number.to_string()).await.unwrap().is_some());
-        }
-    });
+    contract::tasks_count_together(world, &Location::sqlite(directory.path().join("store.db")));
 }
 
 fn a_lost_file_is_unavailable_until_it_is_back(world: World) {
@@ -162,6 +109,41 @@ fn a_corrupt_file_is_unavailable() {
 }
 
 #[test]
+fn a_lock_that_is_held_is_unavailable_to_writers_alone() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("store.db");
+    let options = Options { turn_limit: Duration::from_millis(20), ..Options::default() };
+    let store = Store::new(&Location::sqlite(&path), options).unwrap();
+    let other = rusqlite::Connection::open(&path).unwrap();
+    block_on(async {
+        store.add_entry("ann", "1").await.unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let error = store.add_entry("ann", "2").await.unwrap_err().to_string();
+        assert!(error.contains("locked"), "{error}");
+        assert_eq!(store.find_entry("ann").await.unwrap().as_deref(), Some("1"));
+        other.execute_batch("COMMIT").unwrap();
+        store.add_entry("ann", "2").await.unwrap();
+    });
+}
+
+/// As small as the stacks of the architectures' threads are by default.
+#[test]
+fn a_small_stack_carries_every_call() {
+    let directory = TempDir::new().unwrap();
+    let store = store(&directory.path().join("store.db"));
+    let calls = async move {
+        for number in 0..2000 {
+            store.add_remark(&remark("ann", &"x".repeat(1000))).await.unwrap();
+            store.add_entry(&number.to_string(), "1").await.unwrap();
+        }
+        assert_eq!(store.visit(MOST_REMARKS).await.unwrap().visitors, 1);
+        assert_eq!(store.find_entry("7").await.unwrap().as_deref(), Some("1"));
+    };
+    let thread = thread::Builder::new().stack_size(128 << 10);
+    thread.spawn(|| block_on(calls)).unwrap().join().unwrap();
+}
+
+#[test]
 fn many_may_set_it_up_at_once() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("store.db");
@@ -224,7 +206,9 @@ fn what_was_acknowledged_survives_a_kill() {
             .collect();
         readers.into_iter().map(|reader| reader.join().unwrap()).collect()
     });
-    writers.iter_mut().for_each(|writer| drop(writer.wait().unwrap()));
+    for writer in &mut writers {
+        writer.wait().unwrap();
+    }
     for name in acknowledged.iter().flatten() {
         let found = block_on(keeper.find_entry(name)).unwrap();
         assert_eq!(found.as_deref(), Some("1"), "{name} was acknowledged and is lost");
