@@ -234,10 +234,14 @@ async fn patiently(
     length: u64,
     sending: impl Future<Output = io::Result<()>>,
 ) -> io::Result<()> {
-    let seconds = length.checked_div(limits.write_rate).unwrap_or(u64::MAX);
-    let limit = limits.write_time.saturating_add(Duration::from_secs(seconds));
     // In a box, so that connections whose clients keep up have no room for it.
-    Box::pin(timeout(limit, sending)).await?
+    Box::pin(timeout(allowance(limits, length), sending)).await?
+}
+
+/// How long so many bytes may take to send.
+fn allowance(limits: &Limits, length: u64) -> Duration {
+    let seconds = length.checked_div(limits.write_rate).unwrap_or(u64::MAX);
+    limits.write_time.saturating_add(Duration::from_secs(seconds))
 }
 
 /// A point in time that several waits share, fixed when the first of them begins.
@@ -263,6 +267,14 @@ impl Deadline {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_longer_a_reply_the_longer_it_may_take() {
+        let limits = Limits::default();
+        assert_eq!(allowance(&limits, 100), limits.write_time);
+        assert_eq!(allowance(&limits, 10 << 10), limits.write_time + Duration::from_secs(10));
+        assert_eq!(allowance(&Limits { write_rate: 0, ..limits }, 1), Duration::MAX);
+    }
 
     #[test]
     fn a_deadline_stands_from_its_first_use() {
