@@ -1,12 +1,12 @@
 //! How long the http service waits, in every world: for a head, a body and silence, and for a client
 //! to take what it asked for. Limits are small, and a client never sleeps: it waits on its socket.
 
-#![expect(clippy::disallowed_methods, reason = "the client is a plain blocking program")]
+#![expect(clippy::disallowed_types, reason = "the client is a plain blocking program")]
 
 mod http_client;
 
 use std::{
-    fs::File,
+    fs,
     io::{ErrorKind, Read, Write},
     net::SocketAddr,
     time::Duration,
@@ -40,7 +40,7 @@ fn demo(world: World, limits: Limits) -> SocketAddr {
 /// A directory with a file of so many zero bytes, which take no room on the disk.
 fn serve_zeros(world: World, length: u64, limits: Limits) -> (TempDir, SocketAddr) {
     let root = TempDir::new().unwrap();
-    File::create(root.path().join("zeros")).unwrap().set_len(length).unwrap();
+    fs::File::create(root.path().join("zeros")).unwrap().set_len(length).unwrap();
     let config = Config { root: Some(root.path().to_owned()), limits };
     let address = serve_in(world, Http::new(config).unwrap());
     (root, address)

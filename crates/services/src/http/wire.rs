@@ -3,10 +3,14 @@
 use std::{
     io::{self, ErrorKind, IoSlice},
     net::Shutdown,
+    pin::Pin,
     time::{Duration, Instant},
 };
 
-use duality_runtime::{net::TcpStream, time::timeout};
+use duality_runtime::{
+    net::TcpStream,
+    time::{Elapsed, timeout},
+};
 
 use super::{
     conditional::Verdict,
@@ -72,7 +76,7 @@ impl<'l> Wire<'l> {
         let sent = self.stream.write(&self.output).await?;
         if sent < self.output.len() {
             let rest = &self.output[sent..];
-            patiently(self.limits, rest.len() as u64, self.stream.write_all(rest)).await?;
+            patiently(self.limits, rest.len() as u64, self.stream.write_all(rest)).await??;
         }
         self.output.clear();
         Ok(())
@@ -119,8 +123,8 @@ impl<'l> Wire<'l> {
             }
             Content::File(file) => {
                 self.flush().await?;
-                let sending = self.stream.send_file(file, part.offset, part.length);
-                patiently(self.limits, part.length, sending).await
+                let Part { offset, length } = part;
+                patiently(self.limits, length, self.stream.send_file(file, offset, length)).await?
             }
         }
     }
@@ -220,7 +224,7 @@ impl<'l> Wire<'l> {
         IoSlice::advance_slices(&mut rest, sent);
         if !rest.is_empty() {
             let length = self.output.len() + body.len() - sent;
-            patiently(self.limits, length as u64, self.stream.write_all_vectored(rest)).await?;
+            patiently(self.limits, length as u64, self.stream.write_all_vectored(rest)).await??;
         }
         self.output.clear();
         Ok(())
@@ -229,13 +233,14 @@ impl<'l> Wire<'l> {
 
 /// Sends the many bytes of a reply that do not leave at once, in the time that their number gives
 /// them: a client that takes a byte now and then would never meet the limit of a single write.
-async fn patiently(
+///
+/// In a box, so that connections whose clients keep up have no room for it.
+fn patiently<F: Future<Output = io::Result<()>>>(
     limits: &Limits,
     length: u64,
-    sending: impl Future<Output = io::Result<()>>,
-) -> io::Result<()> {
-    // In a box, so that connections whose clients keep up have no room for it.
-    Box::pin(timeout(allowance(limits, length), sending)).await?
+    sending: F,
+) -> Pin<Box<impl Future<Output = Result<io::Result<()>, Elapsed>> + use<F>>> {
+    Box::pin(timeout(allowance(limits, length), sending))
 }
 
 /// How long so many bytes may take to send.
