@@ -202,8 +202,9 @@ def crash(architecture, arguments):
 
 def missing(service, server, redis, acknowledged):
     if service == "guestbook":
-        kept = redis.command("LRANGE duality:remarks 0 -1")
-        return sum(1 for name in acknowledged if name.encode() + b'"' not in kept)
+        # As crates/services/src/store/redis has it: the name's length, a colon, the name, the text.
+        kept = set(redis.command("LRANGE duality:remarks 0 -1").split(b"\r\n"))
+        return sum(f"{len(name)}:{name}hello".encode() not in kept for name in acknowledged)
     lost = 0
     with socket.create_connection(("127.0.0.1", server.port), timeout=20) as stream:
         reader = stream.makefile("rb")
