@@ -14,12 +14,17 @@ use crate::client::exchange::Exchange;
 use crate::client::http::Http;
 use crate::client::time::Time;
 use crate::failure::Failure;
-use crate::pattern::{Load, closed, connect};
-use crate::recorder::{Edges, Measurement, Recorder};
+use crate::pattern::open::pacer::{Clock, Pacer, StoppedClock};
+use crate::pattern::open::queue::Queue;
+use crate::pattern::{Arrivals, Load, Pattern, closed, connect, open};
+use crate::recorder::{Bell, Edges, Measurement, Recorder};
 use crate::{Error, Options, Stop, Target};
 
 /// How often progress is told and an interruption is looked for.
 const TICK: Duration = Duration::from_millis(100);
+
+/// How often it is looked whether all connections are open.
+const GLANCE: Duration = Duration::from_millis(1);
 
 /// What a load came to.
 pub(crate) struct Outcome {
@@ -65,23 +70,67 @@ struct Engine {
 struct Interrupted;
 
 impl Engine {
-    async fn load<C: Client>(&self, mut client: C, bell: EdgeAnnouncer) -> Result<Outcome, Error> {
+    async fn load<C: Client>(&self, mut client: C, edges: EdgeAnnouncer) -> Result<Outcome, Error> {
         self.probe(&mut client).await?;
+        match self.options.pattern {
+            Pattern::Closed => {
+                let load = self.shared(None, Box::new(edges));
+                load.recorder.ready();
+                closed::start(&client, self.options.connections, &load).map_err(no_connections)?;
+                Ok(self.outcome(&load).await)
+            }
+            Pattern::Open(arrivals) => self.open_loop(&client, arrivals, edges).await,
+        }
+    }
+
+    async fn open_loop<C: Client>(
+        &self,
+        client: &C,
+        arrivals: Arrivals,
+        edges: EdgeAnnouncer,
+    ) -> Result<Outcome, Error> {
+        let (clock, queue) = (Clock::new(), Arc::new(Queue::new()));
+        let bell = StoppedClock { clock: clock.clone(), bell: edges };
+        let load = self.shared(Some(queue.clone()), Box::new(bell));
+        let connections = self.options.connections;
+        open::start(client, connections, &queue, &load).map_err(no_connections)?;
+        // A request that is due before there are connections would be late for no fault of the server's.
+        while queue.free() < connections {
+            let waited = self.wait(GLANCE, &load.recorder).await;
+            waited.map_err(|Interrupted| Error::Interrupted)?;
+        }
+        load.recorder.ready();
+        clock.restart();
+        let count = match self.options.stop {
+            Stop::After(_) => u64::MAX,
+            Stop::Requests(total) => total,
+        };
+        let schedule = arrivals.schedule(self.options.seed);
+        let pacer = Pacer::start(schedule, count, clock, queue)
+            .map_err(|error| Error::System { doing: "starting the pacer's thread", error })?;
+        let outcome = self.outcome(&load).await;
+        drop(pacer);
+        Ok(outcome)
+    }
+
+    fn shared(&self, queue: Option<Arc<Queue>>, bell: Box<dyn Bell>) -> Arc<Load> {
         let edges = match self.options.stop {
             Stop::After(_) => Edges::ByTime,
             Stop::Requests(total) => Edges::for_requests(total),
         };
-        let load = Arc::new(Load {
+        Arc::new(Load {
             address: self.options.target.address(),
-            keep_alive: self.options.keep_alive,
+            keep_alive: self.options.keeps_connections(),
             reply_timeout: self.options.reply_timeout,
-            recorder: Recorder::new(self.options.connections, edges, Box::new(bell)),
-        });
-        closed::start(&client, self.options.connections, &load)
-            .map_err(|error| Error::System { doing: "starting the connections", error })?;
+            recorder: Recorder::new(self.options.connections, edges, queue, bell),
+        })
+    }
+
+    /// Lets a load that has been started run to its end.
+    async fn outcome(&self, load: &Load) -> Outcome {
         let interrupted = self.measure(&load.recorder).await.is_err();
         load.recorder.close();
-        Ok(Outcome { measurement: load.recorder.measurement(), interrupted })
+        Outcome { measurement: load.recorder.measurement(), interrupted }
     }
 
     /// Asks the server once, on a connection of its own.
@@ -121,7 +170,7 @@ impl Engine {
         }
     }
 
-    /// Lets the load run to its end.
+    /// Waits for the end of the load.
     async fn measure(&self, recorder: &Recorder) -> Result<(), Interrupted> {
         match self.options.stop {
             Stop::After(duration) => {
@@ -158,4 +207,8 @@ impl Engine {
             Err(Interrupted)
         }
     }
+}
+
+fn no_connections(error: std::io::Error) -> Error {
+    Error::System { doing: "starting the connections", error }
 }

@@ -33,6 +33,7 @@ mod engine;
 mod failure;
 mod limits;
 mod pattern;
+mod random;
 mod recorder;
 mod report;
 mod target;
@@ -42,6 +43,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
+pub use pattern::{Arrivals, Pattern};
 pub use report::{Latency, Report};
 pub use target::{HttpTarget, Target, TargetError};
 
@@ -52,7 +54,10 @@ use counters::ListenCounters;
 pub struct Options {
     /// The server, and what to ask of it.
     pub target: Target,
-    /// How many connections are open at once: the offered load l. At least 1.
+    /// How clients behave.
+    pub pattern: Pattern,
+    /// How many connections are open at once, at least 1: the offered load l of a closed loop, and the
+    /// most requests that are under way at a time in an open one, in which the others wait.
     pub connections: usize,
     /// When to stop.
     pub stop: Stop,
@@ -66,6 +71,8 @@ pub struct Options {
     pub cpus: Vec<usize>,
     /// The longest wait for a connection to open, and for the next bytes of a reply. Not zero.
     pub reply_timeout: Duration,
+    /// Of what chance decides: the same seed gives the same arrivals.
+    pub seed: u64,
 }
 
 /// When a load stops.
@@ -81,18 +88,25 @@ pub enum Stop {
 }
 
 impl Options {
-    /// 100 connections for 10 s after a warm-up of 1 s, with keep-alive, anywhere on the machine, and
-    /// 30 s of patience.
+    /// A closed loop on 100 connections for 10 s after a warm-up of 1 s, with keep-alive, anywhere on the
+    /// machine, and 30 s of patience.
     pub fn new(target: Target) -> Self {
         Self {
             target,
+            pattern: Pattern::Closed,
             connections: 100,
             stop: Stop::After(Duration::from_secs(10)),
             warm_up: Duration::from_secs(1),
             keep_alive: true,
             cpus: Vec::new(),
             reply_timeout: Duration::from_secs(30),
+            seed: 1,
         }
+    }
+
+    /// Whether a connection carries more than one request.
+    fn keeps_connections(&self) -> bool {
+        self.keep_alive && !matches!(self.target, Target::Time { .. })
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -102,6 +116,10 @@ impl Options {
             "a load of no length measures nothing: give it a duration or a number of requests"
         } else if self.reply_timeout.is_zero() {
             "no reply can come within 0 s: give a longer time limit"
+        } else if let Pattern::Open(arrivals) = self.pattern
+            && let Some(problem) = arrivals.problem()
+        {
+            problem
         } else {
             return Ok(self.target.check()?);
         };

@@ -25,6 +25,10 @@ pub(crate) trait Client: Clone + Send + 'static {
         async { self.exchange(stream).await.map(|_| ()) }
     }
 
+    /// Hears that a new connection takes the place of the last one, or is the first: what the client knew
+    /// of the last is void.
+    fn connected(&mut self) {}
+
     /// Makes one request on `stream`, reads the reply to its last byte, and checks it.
     ///
     /// Where the end of the connection is part of the reply, it is waited for.

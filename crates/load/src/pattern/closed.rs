@@ -14,19 +14,13 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use duality_runtime::net::TcpStream;
-use duality_runtime::{task, time};
+use duality_runtime::task;
 
-use super::{Load, connect};
-use crate::client::{Client, Reply};
-use crate::failure::Failure;
-
-/// How long a connection that could not be opened waits before the next attempt: this at first, twice
-/// as long each time it fails again, and no longer than a second.
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+use super::{Load, Pauses};
+use crate::client::Client;
+use crate::recorder::Start;
 
 /// Starts `connections` connections at once, each with a copy of `client`.
 pub(crate) fn start<C: Client>(client: &C, connections: usize, load: &Arc<Load>) -> io::Result<()> {
@@ -39,52 +33,29 @@ pub(crate) fn start<C: Client>(client: &C, connections: usize, load: &Arc<Load>)
 /// Keeps one connection busy for as long as the recorder grants requests.
 async fn connection<C: Client>(mut client: C, number: usize, load: Arc<Load>) {
     let mut stream = None;
-    let mut pause = FIRST_PAUSE;
-    let mut start = Instant::now();
-    let mut more = load.recorder.begin(number, start);
-    while more {
-        let outcome = request(&mut client, &mut stream, &load).await;
+    let mut pauses = Pauses::new();
+    let mut start = Start::at(Instant::now());
+    while load.recorder.begin(number, start) {
+        let outcome = load.request(&mut client, &mut stream).await;
         let end = Instant::now();
-        match outcome {
+        start = Start::at(match outcome {
             Ok(reply) => {
-                more = load.recorder.reply(number, start, end, reply.bytes);
-                pause = FIRST_PAUSE;
-                start = end;
-                if !(load.keep_alive && reply.open) {
+                load.recorder.reply(number, start, end, reply.bytes);
+                pauses = Pauses::new();
+                if load.keep_alive && reply.open {
+                    end
+                } else {
                     stream = None;
                     // The close belongs to neither request.
-                    start = Instant::now();
+                    Instant::now()
                 }
             }
             Err(failure) => {
-                more = load.recorder.failure(number, end, &failure);
+                load.recorder.failure(number, start, end, &failure);
                 stream = None;
-                if failure.is_connect() {
-                    time::sleep(pause).await;
-                    pause = (2 * pause).min(LONGEST_PAUSE);
-                }
-                start = Instant::now();
+                pauses.after(&failure).await;
+                Instant::now()
             }
-        }
+        });
     }
-}
-
-/// Makes one request on the open connection, or on a new one if there is none. A connection that turns
-/// out to have been closed between two requests is replaced, and that is no failure.
-#[inline]
-async fn request<C: Client>(
-    client: &mut C,
-    connection: &mut Option<TcpStream>,
-    load: &Load,
-) -> Result<Reply, Failure> {
-    if let Some(stream) = connection {
-        match client.exchange(stream).await {
-            Err(failure) if failure.is_before_reply() => {}
-            other => return other,
-        }
-    }
-    *connection = None;
-    let stream = connect(load.address, load.reply_timeout).await?;
-    load.recorder.connected();
-    client.exchange(connection.insert(stream)).await
 }

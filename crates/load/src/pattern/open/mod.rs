@@ -1,0 +1,87 @@
+//! The open loop: requests are due at times that do not depend on the answers, as those of users do who
+//! do not know of each other.
+//!
+//! ```text
+//!   pacer (a kernel thread)            the load's loop
+//!   ───────────────────────            ───────────────
+//!   sleeps until the next      due     ┌▶ connection 1   ├── request ──┤      ├─ request ─┤
+//!   request is due, and puts ──────▶ queue
+//!   it into the queue                  └▶ connection c         ├───── request ─────┤
+//!
+//!   a request      due ├╌╌ send lag ╌╌┤ sent ├────────── raw latency ──────────┤ answered
+//!                      ├─────────────────── latency ───────────────────────────┤
+//! ```
+//!
+//! When the server is slower than the requests come, connections run out and requests wait in the queue.
+//! That wait is the server's doing, so latency counts from when a request was due; a client that counts
+//! from the send, or does not send while it waits for a reply, leaves out just the worst latencies
+//! (*coordinated omission*). Both are measured, so that both can be compared.
+//!
+//! A free connection takes the next request; those that have been free for longest come first.
+
+pub(crate) mod arrivals;
+pub(crate) mod pacer;
+pub(crate) mod queue;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+use duality_runtime::net::TcpStream;
+use duality_runtime::task;
+
+use self::queue::{Place, Queue};
+use super::{Load, Pauses};
+use crate::client::Client;
+use crate::recorder::Start;
+
+/// Starts `connections` connections that take their requests from `queue`; all are open, or could not be
+/// opened, when as many are [free](Queue::free).
+pub(crate) fn start<C: Client>(
+    client: &C,
+    connections: usize,
+    queue: &Arc<Queue>,
+    load: &Arc<Load>,
+) -> io::Result<()> {
+    for number in 0..connections {
+        task::spawn(connection(client.clone(), number, queue.clone(), load.clone()))?;
+    }
+    Ok(())
+}
+
+/// Makes one request after the other, each when it is due or as soon as can be after that.
+async fn connection<C: Client>(mut client: C, number: usize, queue: Arc<Queue>, load: Arc<Load>) {
+    let mut stream: Option<TcpStream> = None;
+    if load.keep_alive {
+        // It carries many requests, so that to open it belongs to none. Should it fail, the first
+        // request tries again, and tells.
+        stream = load.connect(&mut client).await.ok();
+    }
+    let mut pauses = Pauses::new();
+    let mut place = Place::new();
+    let mut free = Instant::now();
+    loop {
+        let due = queue.next(&mut place).await;
+        let start = Start { due, sent: Instant::now(), free };
+        if !load.recorder.begin(number, start) {
+            return;
+        }
+        let outcome = load.request(&mut client, &mut stream).await;
+        let end = Instant::now();
+        match outcome {
+            Ok(reply) => {
+                load.recorder.reply(number, start, end, reply.bytes);
+                pauses = Pauses::new();
+                if !(load.keep_alive && reply.open) {
+                    stream = None;
+                }
+            }
+            Err(failure) => {
+                load.recorder.failure(number, start, end, &failure);
+                stream = None;
+                pauses.after(&failure).await;
+            }
+        }
+        free = Instant::now();
+    }
+}
