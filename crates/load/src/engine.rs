@@ -1,17 +1,24 @@
 //! The load thread: probes the server, starts the connections, and minds the clock.
 
+use std::future::Future;
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use duality_poller::Kind;
 use duality_runtime::event_loop::{EventLoop, Waiting};
-use duality_runtime::time;
+use duality_runtime::{task, time};
 
 use crate::announce::{Announcer, EdgeAnnouncer};
 use crate::client::Client;
+use crate::client::chat::{self, NotLetIn};
 use crate::client::exchange::Exchange;
+use crate::client::game::Game;
+use crate::client::guestbook::Guestbook;
 use crate::client::http::Http;
+use crate::client::phone::Phone;
+use crate::client::quote::Quote;
 use crate::client::time::Time;
 use crate::failure::Failure;
 use crate::pattern::open::pacer::{Clock, Pacer, StoppedClock};
@@ -56,8 +63,22 @@ pub(crate) fn run(
                 engine.load(Exchange::new(request, reply), edges).await
             }
             Target::Time { .. } => engine.load(Time, edges).await,
+            Target::Quote { .. } => engine.load(Quote::new(), edges).await,
+            Target::Game { .. } => {
+                engine.load(Game::new(engine.options.reply_timeout), edges).await
+            }
+            Target::Chat { lines, .. } => engine.chat(*lines, edges).await,
+            Target::Guestbook { page, post_every } => {
+                let client = Guestbook::new(page, *post_every, engine.options.keep_alive);
+                engine.load(client, edges).await
+            }
+            Target::Phone { .. } => engine.load(Phone::new(engine.options.keep_alive), edges).await,
         }
     })
+}
+
+fn not_started(error: io::Error) -> Error {
+    Error::System { doing: "starting the connections", error }
 }
 
 struct Engine {
@@ -74,10 +95,10 @@ impl Engine {
         self.probe(&mut client).await?;
         match self.options.pattern {
             Pattern::Closed => {
-                let load = self.shared(None, Box::new(edges));
+                let load = self.shared(self.edges(), None, Box::new(edges));
                 load.recorder.ready();
-                closed::start(&client, self.options.connections, &load).map_err(no_connections)?;
-                Ok(self.outcome(&load).await)
+                closed::start(&client, self.options.connections, &load).map_err(not_started)?;
+                Ok(self.finish(&load.recorder).await)
             }
             Pattern::Open(arrivals) => self.open_loop(&client, arrivals, edges).await,
         }
@@ -91,9 +112,9 @@ impl Engine {
     ) -> Result<Outcome, Error> {
         let (clock, queue) = (Clock::new(), Arc::new(Queue::new()));
         let bell = StoppedClock { clock: clock.clone(), bell: edges };
-        let load = self.shared(Some(queue.clone()), Box::new(bell));
+        let load = self.shared(self.edges(), Some(queue.clone()), Box::new(bell));
         let connections = self.options.connections;
-        open::start(client, connections, &queue, &load).map_err(no_connections)?;
+        open::start(client, connections, &queue, &load).map_err(not_started)?;
         // A request that is due before there are connections would be late for no fault of the server's.
         while queue.free() < connections {
             let waited = self.wait(GLANCE, &load.recorder).await;
@@ -108,16 +129,39 @@ impl Engine {
         let schedule = arrivals.schedule(self.options.seed);
         let pacer = Pacer::start(schedule, count, clock, queue)
             .map_err(|error| Error::System { doing: "starting the pacer's thread", error })?;
-        let outcome = self.outcome(&load).await;
+        let outcome = self.finish(&load.recorder).await;
         drop(pacer);
         Ok(outcome)
     }
 
-    fn shared(&self, queue: Option<Arc<Queue>>, bell: Box<dyn Bell>) -> Arc<Load> {
-        let edges = match self.options.stop {
+    /// A load whose connections all have to do with each other.
+    async fn chat(&self, lines: u32, bell: EdgeAnnouncer) -> Result<Outcome, Error> {
+        let Options { connections, reply_timeout, .. } = self.options;
+        let address = self.options.target.address();
+        let joined = self.attend(chat::join(address, connections, reply_timeout)).await?;
+        let company = joined.map_err(|refused| self.not_let_in(&refused))?;
+        let (edges, deliveries) = match self.options.stop {
+            Stop::After(_) => (Edges::ByTime, None),
+            // That none is missing is the point of it, so no margin is left out.
+            Stop::Requests(total) => {
+                (Edges::ByCount { open_after: 0, close_after: total, total }, Some(total))
+            }
+        };
+        let load = self.shared(edges, None, Box::new(bell));
+        load.recorder.ready();
+        let talking = chat::run(company, chat::Plan { lines, deliveries }, load.clone());
+        task::spawn(talking).map_err(not_started)?;
+        Ok(self.finish(&load.recorder).await)
+    }
+
+    fn edges(&self) -> Edges {
+        match self.options.stop {
             Stop::After(_) => Edges::ByTime,
             Stop::Requests(total) => Edges::for_requests(total),
-        };
+        }
+    }
+
+    fn shared(&self, edges: Edges, queue: Option<Arc<Queue>>, bell: Box<dyn Bell>) -> Arc<Load> {
         Arc::new(Load {
             address: self.options.target.address(),
             keep_alive: self.options.keeps_connections(),
@@ -127,25 +171,49 @@ impl Engine {
     }
 
     /// Lets a load that has been started run to its end.
-    async fn outcome(&self, load: &Load) -> Outcome {
-        let interrupted = self.measure(&load.recorder).await.is_err();
-        load.recorder.close();
-        Outcome { measurement: load.recorder.measurement(), interrupted }
+    async fn finish(&self, recorder: &Recorder) -> Outcome {
+        let interrupted = self.measure(recorder).await.is_err();
+        recorder.close();
+        Outcome { measurement: recorder.measurement(), interrupted }
     }
 
     /// Asks the server once, on a connection of its own.
     async fn probe<C: Client>(&self, client: &mut C) -> Result<(), Error> {
         let (address, limit) = (self.options.target.address(), self.options.reply_timeout);
-        let mut asking = pin!(async {
+        let asking = async {
             let mut stream = connect(address, limit).await?;
             client.learn(&mut stream).await
-        });
+        };
+        self.attend(asking).await?.map_err(|failure| self.unanswered(&failure))
+    }
+
+    /// Waits for what comes before the load.
+    async fn attend<T>(&self, preparation: impl Future<Output = T>) -> Result<T, Error> {
+        let mut preparation = pin!(preparation);
         loop {
-            match time::timeout(TICK, asking.as_mut()).await {
-                Ok(answered) => return answered.map_err(|failure| self.unanswered(&failure)),
+            match time::timeout(TICK, preparation.as_mut()).await {
+                Ok(done) => return Ok(done),
                 Err(time::Elapsed) => self.tick(0).map_err(|Interrupted| Error::Interrupted)?,
             }
         }
+    }
+
+    fn not_let_in(&self, refused: &NotLetIn) -> Error {
+        let NotLetIn { joined, failure } = refused;
+        let members = self.options.connections;
+        let mut error = self.unanswered(failure);
+        if let Error::Unanswered { problem, remedy, .. } = &mut error
+            && (1..members).contains(joined)
+        {
+            *problem = format!("only {joined} of {members} members were let in: {failure}");
+            if matches!(failure, Failure::TimedOut | Failure::ConnectTimeout | Failure::ServerFull)
+            {
+                "a chat serves all of its members at once; give the server more workers, or use fewer \
+                 connections"
+                    .clone_into(remedy);
+            }
+        }
+        error
     }
 
     fn unanswered(&self, failure: &Failure) -> Error {
@@ -161,6 +229,7 @@ impl Engine {
             Failure::WrongStatus(404) => "load a path that the server has".to_owned(),
             Failure::WrongStatus(_) => "load a path that it answers with 200".to_owned(),
             Failure::TimedOut => "does it have a free worker to answer with?".to_owned(),
+            Failure::StoreUnavailable => "is its store (--store) running?".to_owned(),
             _ => format!("is it really a server of {service}?"),
         };
         Error::Unanswered {
@@ -207,8 +276,4 @@ impl Engine {
             Err(Interrupted)
         }
     }
-}
-
-fn no_connections(error: std::io::Error) -> Error {
-    Error::System { doing: "starting the connections", error }
 }

@@ -112,8 +112,8 @@ enum Window {
 
 #[derive(Clone, Copy, Default)]
 struct Connection {
-    /// Its request that is unanswered.
-    request: Option<Start>,
+    /// When its request was due that is unanswered.
+    waiting_since: Option<Instant>,
     /// It got a reply within the window.
     served: bool,
 }
@@ -129,8 +129,6 @@ pub(crate) struct Measurement {
     pub(crate) bytes: u64,
     /// Nanoseconds, of requests that began and ended in the window.
     pub(crate) latencies: Histogram<u64>,
-    /// For how long requests were under way within the window, all of them together, answered or not.
-    pub(crate) under_way: Duration,
     /// What only an open loop has.
     pub(crate) open_loop: Option<OpenCounts>,
     /// Connections made in the whole run.
@@ -182,7 +180,6 @@ impl Default for Measurement {
             requests: 0,
             bytes: 0,
             latencies: histogram(),
-            under_way: Duration::ZERO,
             open_loop: None,
             connections_opened: 0,
             connections_served: 0,
@@ -262,20 +259,52 @@ impl Recorder {
     pub(crate) fn reply(&self, connection: usize, start: Start, end: Instant, bytes: u64) {
         let mut state = self.lock();
         state.count_reply(connection, start, end, bytes);
-        state.end_request(connection, start, end);
+        state.end_request(connection);
     }
 
     /// The request of a connection failed.
-    pub(crate) fn failure(
+    pub(crate) fn failure(&self, connection: usize, failure: &Failure) {
+        let mut state = self.lock();
+        state.count_failures(failure, 1);
+        state.end_request(connection);
+    }
+
+    /// Correct replies on `connection` that were complete at `end`, one for each of `starts`, of `bytes` in
+    /// all: for those who get many at once and do not ask which request comes next.
+    pub(crate) fn replies(
         &self,
         connection: usize,
-        start: Start,
+        starts: &[Instant],
         end: Instant,
-        failure: &Failure,
+        mut bytes: u64,
     ) {
         let mut state = self.lock();
-        state.count_failure(failure);
-        state.end_request(connection, start, end);
+        for &start in starts {
+            if state.left() == Some(0) {
+                return;
+            }
+            state.count_reply(connection, Start::at(start), end, std::mem::take(&mut bytes));
+            state.ended += 1;
+            state.pass_edges();
+        }
+    }
+
+    /// A failure after which nothing can go on as it was. Of a number of requests, all that have not
+    /// ended fail with it.
+    pub(crate) fn break_off(&self, failure: &Failure) {
+        let mut state = self.lock();
+        let lost = state.left().unwrap_or(1);
+        if lost > 0 {
+            state.count_failures(failure, lost);
+            state.ended += lost;
+            state.pass_edges();
+        }
+    }
+
+    /// Since when `connection` has waited for a reply, for those who do not [`begin`](Recorder::begin)
+    /// each request.
+    pub(crate) fn waits(&self, connection: usize, since: Option<Instant>) {
+        self.lock().connections[connection].waiting_since = since;
     }
 
     /// A connection was made.
@@ -317,7 +346,7 @@ impl State {
             return false;
         }
         self.begun += 1;
-        self.connections[connection].request = Some(start);
+        self.connections[connection].waiting_since = Some(start.due);
         if let (Window::Open(opened), Some(counts)) = (&self.window, &mut self.counts.open_loop)
             && start.due >= opened.instant
         {
@@ -343,23 +372,29 @@ impl State {
         }
     }
 
-    fn count_failure(&mut self, failure: &Failure) {
+    fn count_failures(&mut self, failure: &Failure, count: u64) {
         if !matches!(self.window, Window::Open(_)) {
-            self.counts.failures_outside += 1;
+            self.counts.failures_outside += count;
             return;
         }
         let entry = self.counts.failures.entry(failure.kind());
-        entry.or_insert_with(|| FailureCount { count: 0, example: failure.to_string() }).count += 1;
+        entry.or_insert_with(|| FailureCount { count: 0, example: failure.to_string() }).count +=
+            count;
+    }
+
+    /// Of a number of requests, how many have not ended.
+    fn left(&self) -> Option<u64> {
+        match self.edges {
+            Edges::ByTime => None,
+            Edges::ByCount { total, .. } => Some(total.saturating_sub(self.ended)),
+        }
     }
 
     /// Ends a request that has been counted.
     #[inline]
-    fn end_request(&mut self, connection: usize, start: Start, end: Instant) {
+    fn end_request(&mut self, connection: usize) {
         self.ended += 1;
-        self.connections[connection].request = None;
-        if let Window::Open(opened) = self.window {
-            self.counts.under_way += end.saturating_duration_since(start.due.max(opened.instant));
-        }
+        self.connections[connection].waiting_since = None;
         self.pass_edges();
     }
 
@@ -394,15 +429,14 @@ impl State {
         let counts = &mut self.counts;
         let longest = Duration::from_nanos(counts.latencies.max());
         let mut unanswered = |due: Instant| {
-            counts.under_way += closed.saturating_duration_since(due.max(opened));
             let wait = closed.saturating_duration_since(due);
             if wait > longest {
                 counts.overdue.count += 1;
                 counts.overdue.longest = counts.overdue.longest.max(wait);
             }
         };
-        let under_way = self.connections.iter().filter_map(|connection| connection.request);
-        under_way.for_each(|start| unanswered(start.due));
+        let sent = self.connections.iter().filter_map(|connection| connection.waiting_since);
+        sent.for_each(&mut unanswered);
         let mut unsent = 0;
         if let Some(queue) = &self.queue {
             queue.each(|due| {
@@ -492,8 +526,6 @@ mod tests {
         assert_eq!(counted.window, Duration::from_millis(200));
         assert_eq!(counted.cpu, Duration::from_millis(100));
         assert_eq!(counted.connections_served, 2);
-        // b, c and d overlap the window by 30, 20 and 20, and connection 0 has no request any more.
-        assert_eq!(counted.under_way, Duration::from_millis(30 + 20 + 20));
         assert_eq!(recorder.requests_ended(), 4);
     }
 
@@ -514,13 +546,13 @@ mod tests {
 
     #[test]
     fn failures_are_counted_by_kind() {
-        let (recorder, clock) = recorder(1, Edges::ByTime);
-        recorder.failure(0, clock.start(0), clock.at(1), &Failure::TimedOut);
+        let (recorder, _) = recorder(1, Edges::ByTime);
+        recorder.failure(0, &Failure::TimedOut);
         recorder.open();
-        recorder.failure(0, clock.start(0), clock.at(2), &Failure::WrongStatus(404));
-        recorder.failure(0, clock.start(0), clock.at(3), &Failure::WrongStatus(500));
+        recorder.failure(0, &Failure::WrongStatus(404));
+        recorder.failure(0, &Failure::WrongStatus(500));
         recorder.close();
-        recorder.failure(0, clock.start(0), clock.at(4), &Failure::TimedOut);
+        recorder.failure(0, &Failure::TimedOut);
         let counted = recorder.measurement();
         let example = Failure::WrongStatus(404).to_string();
         assert_eq!(
@@ -531,12 +563,58 @@ mod tests {
     }
 
     #[test]
+    fn many_replies_at_once_count_like_one_after_the_other() {
+        let edges = Edges::ByCount { open_after: 1, close_after: 4, total: 4 };
+        let (recorder, clock) = recorder(1, edges);
+        let starts = [1, 2, 3, 3, 3].map(|milliseconds| clock.at(milliseconds));
+        recorder.replies(0, &starts[..2], clock.at(5), 20);
+        assert_eq!(recorder.requests_ended(), 2);
+        clock.set(7);
+        recorder.replies(0, &starts[2..], clock.at(6), 20);
+        let counted = recorder.measurement();
+        // The first opened the window; what exceeds the total is not counted.
+        assert_eq!((counted.requests, recorder.requests_ended()), (3, 4));
+        assert_eq!(counted.bytes, 20);
+        assert_eq!(counted.window, Duration::from_millis(7));
+    }
+
+    #[test]
+    fn what_is_broken_off_fails_with_all_that_has_not_ended() {
+        let edges = Edges::ByCount { open_after: 0, close_after: 9, total: 9 };
+        let (recorder, clock) = recorder(2, edges);
+        recorder.replies(1, &[clock.at(0); 2], clock.at(1), 2);
+        recorder.break_off(&Failure::TooSlow);
+        recorder.break_off(&Failure::TimedOut);
+        recorder.replies(0, &[clock.at(0); 2], clock.at(1), 2);
+        let counted = recorder.measurement();
+        assert_eq!((counted.requests, recorder.requests_ended()), (2, 9));
+        assert_eq!(counted.failures.len(), 1);
+        assert_eq!(counted.failures["too-slow"].count, 7);
+        assert_eq!(counted.overdue, Overdue::default());
+    }
+
+    #[test]
+    fn of_a_load_for_a_time_what_breaks_is_one_failure() {
+        let (recorder, clock) = recorder(2, Edges::ByTime);
+        recorder.open();
+        recorder.break_off(&Failure::TooSlow);
+        recorder.waits(0, Some(clock.at(0)));
+        recorder.waits(1, Some(clock.at(0)));
+        recorder.waits(1, None);
+        clock.set(10);
+        recorder.close();
+        let counted = recorder.measurement();
+        assert_eq!(counted.failures["too-slow"].count, 1);
+        assert_eq!(counted.overdue, Overdue { count: 1, longest: Duration::from_millis(10) });
+    }
+
+    #[test]
     fn a_few_requests_are_all_counted() {
         let (recorder, clock) = recorder(2, Edges::for_requests(3));
         assert!(recorder.begin(0, clock.start(0)) && recorder.begin(1, clock.start(0)));
         recorder.reply(0, clock.start(0), clock.at(5), 1);
         assert!(recorder.begin(0, clock.start(5)));
-        recorder.failure(1, clock.start(0), clock.at(6), &Failure::TimedOut);
+        recorder.failure(1, &Failure::TimedOut);
         assert!(!recorder.begin(1, clock.start(6)));
         clock.set(8);
         recorder.reply(0, clock.start(5), clock.at(8), 1);
@@ -595,6 +673,5 @@ mod tests {
         assert_eq!((counts.send_lag.len(), counts.send_lag.max() / 1_000_000), (2, 10));
         assert_eq!((counts.generator_lag.len(), counts.generator_lag.max() / 1_000_000), (2, 6));
         assert_eq!(counted.overdue, Overdue { count: 1, longest: Duration::from_millis(50) });
-        assert_eq!(counted.under_way, Duration::from_millis(5 + 30 + 50 + 20));
     }
 }

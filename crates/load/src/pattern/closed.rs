@@ -51,7 +51,7 @@ async fn connection<C: Client>(mut client: C, number: usize, load: Arc<Load>) {
                 }
             }
             Err(failure) => {
-                load.recorder.failure(number, start, end, &failure);
+                load.recorder.failure(number, &failure);
                 stream = None;
                 pauses.after(&failure).await;
                 Instant::now()

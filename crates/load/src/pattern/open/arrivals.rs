@@ -112,13 +112,15 @@ impl Arrivals {
     /// What is wrong with these values, if something is.
     pub(crate) fn problem(&self) -> Option<&'static str> {
         match *self {
-            Arrivals::Uniform { shortest, longest } if shortest > longest => {
-                Some("the shortest wait is longer than the longest: give it first, as in 100us..2ms")
-            }
+            Arrivals::Uniform { shortest, longest } if shortest > longest => Some(
+                "the shortest wait is longer than the longest: give it first, as in 100us..2ms",
+            ),
             Arrivals::Sinusoidal { shortest, longest, period }
                 if shortest.is_zero() || shortest > longest || period.is_zero() =>
             {
-                Some("sinusoidal waits go from more than nothing to the longest over a period, as in 100us..2ms over 10s")
+                Some(
+                    "sinusoidal waits go from more than nothing to the longest over a period, as in 100us..2ms over 10s",
+                )
             }
             _ if RATES.contains(&self.rate()) => None,
             _ => Some("requests arrive at 0.001 to 10 million a second, on average"),
@@ -255,7 +257,7 @@ mod tests {
     #[test]
     fn a_poisson_process_has_as_much_variance_as_mean() {
         let mut counts = vec![0.0_f64; 1_000];
-        for at in Arrivals::Poisson { rate: 20.0 }.schedule(3) {
+        for at in (Arrivals::Poisson { rate: 20.0 }).schedule(3) {
             match counts.get_mut(at.as_secs() as usize) {
                 Some(count) => *count += 1.0,
                 None => break,

@@ -77,7 +77,7 @@ async fn connection<C: Client>(mut client: C, number: usize, queue: Arc<Queue>, 
                 }
             }
             Err(failure) => {
-                load.recorder.failure(number, start, end, &failure);
+                load.recorder.failure(number, &failure);
                 stream = None;
                 pauses.after(&failure).await;
             }
