@@ -21,9 +21,10 @@ use crate::client::phone::Phone;
 use crate::client::quote::Quote;
 use crate::client::time::Time;
 use crate::failure::Failure;
+use crate::pattern::connection::Connection;
 use crate::pattern::open::pacer::{Clock, Pacer, StoppedClock};
 use crate::pattern::open::queue::Queue;
-use crate::pattern::{Arrivals, Load, Pattern, closed, connect, open};
+use crate::pattern::{self, Arrivals, Load, Pattern, closed, connect, limited, open, serial};
 use crate::recorder::{Bell, Edges, Measurement, Recorder};
 use crate::{Error, Options, Stop, Target};
 
@@ -100,8 +101,30 @@ impl Engine {
                 closed::start(&client, self.options.connections, &load).map_err(not_started)?;
                 Ok(self.finish(&load.recorder).await)
             }
+            Pattern::Serial => {
+                let (row, load) = self.row(&client, edges).await?;
+                task::spawn(serial::run(row, load.clone())).map_err(not_started)?;
+                Ok(self.finish(&load.recorder).await)
+            }
+            Pattern::Limited => {
+                let (row, load) = self.row(&client, edges).await?;
+                task::spawn(limited::run(row, load.clone())).map_err(not_started)?;
+                Ok(self.finish(&load.recorder).await)
+            }
             Pattern::Open(arrivals) => self.open_loop(&client, arrivals, edges).await,
         }
+    }
+
+    /// The connections of a pattern that uses them in order, once they are open.
+    async fn row<C: Client>(
+        &self,
+        client: &C,
+        edges: EdgeAnnouncer,
+    ) -> Result<(Vec<Connection<C>>, Arc<Load>), Error> {
+        let load = self.shared(self.edges(), None, Box::new(edges));
+        let row = self.attend(pattern::row(client, self.options.connections, &load)).await?;
+        load.recorder.ready();
+        Ok((row, load))
     }
 
     async fn open_loop<C: Client>(

@@ -1,13 +1,14 @@
 //! The load generator: `duality load`, and what the lab calls for each of its cells.
 //!
 //! Written with this project's own runtime, on its event world (suspend, epoll), so that one kernel
-//! thread drives any number of connections. [`run`] keeps exactly l connections busy in a closed loop,
-//! checks every answer (a wrong byte is an error, not a success) and returns a [`Report`].
+//! thread drives any number of connections. [`run`] makes requests in some [`Pattern`], checks every
+//! answer (a wrong byte is an error, not a success) and returns a [`Report`]; [`peak_goodput`] does so
+//! at one rate after the other, to find the highest that the server is equal to.
 //!
 //! ```text
 //!   run ── probe: ask once, learn the correct reply
 //!    │
-//!    └─ engine ── pattern/closed: one task for each connection ── client/{http, echo, time}: one request
+//!    └─ engine ── pattern/{closed, serial, limited, open}: when ── client/{http, echo, …}: one request
 //!                      │
 //!                      └── recorder: the window, latencies, failures ──▶ report
 //! ```
@@ -31,6 +32,7 @@ mod client;
 mod counters;
 mod engine;
 mod failure;
+mod goodput;
 mod limits;
 mod pattern;
 mod random;
@@ -43,11 +45,13 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-pub use pattern::{Arrivals, Pattern};
-pub use report::{Latency, Report};
+pub use goodput::{Goodput, Percentile, Probe, Slo, peak_goodput};
+pub use pattern::{Arrivals, Named, Pattern};
+pub use report::{Latency, OpenLoop, Report};
 pub use target::{HttpTarget, Target, TargetError};
 
 use counters::ListenCounters;
+use engine::Outcome;
 
 /// What load to make.
 #[derive(Clone, Debug)]
@@ -132,6 +136,12 @@ impl Options {
     fn misfit(&self) -> Option<&'static str> {
         let requests_odd = matches!(self.stop, Stop::Requests(number) if number % 2 == 1);
         match self.target {
+            Target::Game { .. } if self.pattern != Pattern::Closed => Some(
+                "in a game a request waits for the other player's: only --pattern closed can load it",
+            ),
+            Target::Chat { .. } if self.pattern != Pattern::Closed => Some(
+                "the members of a chat talk in rounds of their own: only --pattern closed can load it",
+            ),
             Target::Game { .. } if self.connections % 2 == 1 => {
                 Some("game needs an even number of connections, for they play in pairs")
             }
@@ -165,6 +175,11 @@ pub trait Observer {
     /// how long ago that was.
     fn progress(&mut self, requests: u64, elapsed: Duration) {
         let _ = (requests, elapsed);
+    }
+
+    /// A load of [`peak_goodput`] is over.
+    fn probed(&mut self, probe: &Probe) {
+        let _ = probe;
     }
 }
 
@@ -245,6 +260,16 @@ pub fn run(
     observer: &mut dyn Observer,
     interrupted: &AtomicBool,
 ) -> Result<Report, Error> {
+    let (outcome, listen) = measure(options, observer, interrupted)?;
+    Ok(Report::new(options, &outcome, listen))
+}
+
+/// Makes a load; what was measured, and what became of accept queues meanwhile.
+fn measure(
+    options: &Options,
+    observer: &mut dyn Observer,
+    interrupted: &AtomicBool,
+) -> Result<(Outcome, Option<ListenCounters>), Error> {
     options.check()?;
     limits::provide_descriptors(options.connections)?;
     limits::pin(&options.cpus)?;
@@ -264,5 +289,5 @@ pub fn run(
     if outcome.interrupted && outcome.measurement.window.is_zero() {
         return Err(Error::Interrupted);
     }
-    Ok(Report::new(options, &outcome, listen))
+    Ok((outcome, listen))
 }

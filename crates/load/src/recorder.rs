@@ -155,6 +155,8 @@ pub(crate) struct OpenCounts {
     pub(crate) send_lag: Histogram<u64>,
     /// The part of that for which the generator is to blame: a connection was free.
     pub(crate) generator_lag: Histogram<u64>,
+    /// How long what had not been answered, or not even been sent, had waited when the window closed.
+    pub(crate) unanswered: Histogram<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -191,13 +193,14 @@ impl Default for Measurement {
 }
 
 impl OpenCounts {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             due: 0,
             unsent: 0,
             raw: histogram(),
             send_lag: histogram(),
             generator_lag: histogram(),
+            unanswered: histogram(),
         }
     }
 
@@ -428,8 +431,12 @@ impl State {
     fn count_unanswered(&mut self, opened: Instant, closed: Instant) {
         let counts = &mut self.counts;
         let longest = Duration::from_nanos(counts.latencies.max());
+        let mut open_loop = counts.open_loop.take();
         let mut unanswered = |due: Instant| {
             let wait = closed.saturating_duration_since(due);
+            if let Some(counts) = &mut open_loop {
+                record(&mut counts.unanswered, wait);
+            }
             if wait > longest {
                 counts.overdue.count += 1;
                 counts.overdue.longest = counts.overdue.longest.max(wait);
@@ -444,10 +451,11 @@ impl State {
                 unsent += u64::from((opened..=closed).contains(&due));
             });
         }
-        if let Some(counts) = &mut self.counts.open_loop {
+        if let Some(counts) = &mut open_loop {
             counts.due += unsent;
             counts.unsent = unsent;
         }
+        self.counts.open_loop = open_loop;
     }
 }
 

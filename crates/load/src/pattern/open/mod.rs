@@ -27,11 +27,11 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use duality_runtime::net::TcpStream;
 use duality_runtime::task;
 
 use self::queue::{Place, Queue};
-use super::{Load, Pauses};
+use super::Load;
+use super::connection::Connection;
 use crate::client::Client;
 use crate::recorder::Start;
 
@@ -44,44 +44,28 @@ pub(crate) fn start<C: Client>(
     load: &Arc<Load>,
 ) -> io::Result<()> {
     for number in 0..connections {
-        task::spawn(connection(client.clone(), number, queue.clone(), load.clone()))?;
+        let connection = Connection::new(number, client.clone());
+        task::spawn(run(connection, queue.clone(), load.clone()))?;
     }
     Ok(())
 }
 
 /// Makes one request after the other, each when it is due or as soon as can be after that.
-async fn connection<C: Client>(mut client: C, number: usize, queue: Arc<Queue>, load: Arc<Load>) {
-    let mut stream: Option<TcpStream> = None;
+async fn run<C: Client>(mut connection: Connection<C>, queue: Arc<Queue>, load: Arc<Load>) {
     if load.keep_alive {
         // It carries many requests, so that to open it belongs to none. Should it fail, the first
         // request tries again, and tells.
-        stream = load.connect(&mut client).await.ok();
+        let _ = connection.open(&load).await;
     }
-    let mut pauses = Pauses::new();
     let mut place = Place::new();
     let mut free = Instant::now();
     loop {
         let due = queue.next(&mut place).await;
         let start = Start { due, sent: Instant::now(), free };
-        if !load.recorder.begin(number, start) {
+        if !load.recorder.begin(connection.number, start) {
             return;
         }
-        let outcome = load.request(&mut client, &mut stream).await;
-        let end = Instant::now();
-        match outcome {
-            Ok(reply) => {
-                load.recorder.reply(number, start, end, reply.bytes);
-                pauses = Pauses::new();
-                if !(load.keep_alive && reply.open) {
-                    stream = None;
-                }
-            }
-            Err(failure) => {
-                load.recorder.failure(number, &failure);
-                stream = None;
-                pauses.after(&failure).await;
-            }
-        }
-        free = Instant::now();
+        let outcome = connection.request(&load).await;
+        free = connection.end(&load, start, outcome).await;
     }
 }
