@@ -100,8 +100,8 @@ impl Engine {
     /// A load whose connections all have to do with each other.
     async fn chat(&self, lines: u32, bell: EdgeAnnouncer) -> Result<Outcome, Error> {
         let Options { connections, reply_timeout, .. } = self.options;
-        let address = self.options.target.address();
-        let joined = self.attend(chat::join(address, connections, reply_timeout)).await?;
+        let joined =
+            self.attend(chat::join(self.options.route(), connections, reply_timeout)).await?;
         let company = joined.map_err(|refused| self.not_let_in(&refused))?;
         let (edges, deliveries) = match self.options.stop {
             Stop::After(_) => (Edges::ByTime, None),
@@ -118,7 +118,7 @@ impl Engine {
 
     fn shared(&self, edges: Edges, bell: EdgeAnnouncer) -> Arc<Load> {
         Arc::new(Load {
-            address: self.options.target.address(),
+            address: self.options.route(),
             keep_alive: self.options.keep_alive,
             reply_timeout: self.options.reply_timeout,
             recorder: Recorder::new(self.options.connections, edges, Box::new(bell)),

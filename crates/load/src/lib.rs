@@ -35,6 +35,7 @@ mod limits;
 mod pattern;
 mod recorder;
 mod report;
+mod sources;
 mod target;
 
 use std::io;
@@ -43,9 +44,11 @@ use std::thread;
 use std::time::Duration;
 
 pub use report::{Latency, Report};
+pub use sources::Sources;
 pub use target::{HttpTarget, Target, TargetError};
 
 use counters::ListenCounters;
+use sources::Route;
 
 /// What load to make.
 #[derive(Clone, Debug)]
@@ -66,6 +69,8 @@ pub struct Options {
     pub cpus: Vec<usize>,
     /// The longest wait for a connection to open, and for the next bytes of a reply. Not zero.
     pub reply_timeout: Duration,
+    /// How many addresses the connections come from.
+    pub sources: Sources,
 }
 
 /// When a load stops.
@@ -92,6 +97,7 @@ impl Options {
             keep_alive: true,
             cpus: Vec::new(),
             reply_timeout: Duration::from_secs(30),
+            sources: Sources::Automatic,
         }
     }
 
@@ -102,12 +108,20 @@ impl Options {
             "a load of no length measures nothing: give it a duration or a number of requests"
         } else if self.reply_timeout.is_zero() {
             "no reply can come within 0 s: give a longer time limit"
+        } else if let Some(problem) = self.sources.problem(self.target.address()) {
+            problem
         } else if let Some(problem) = self.misfit() {
             problem
         } else {
             return Ok(self.target.check()?);
         };
         Err(Error::Options(problem))
+    }
+
+    /// The way to the server.
+    fn route(&self) -> Route {
+        let address = self.target.address();
+        Route::new(address, self.sources.count(address, self.connections, self.keep_alive))
     }
 
     /// What of these options the service cannot be asked with.

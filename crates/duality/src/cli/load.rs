@@ -1,10 +1,11 @@
 //! `duality load`.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use duality_load::{Options, Stop, Target};
+use duality_load::{Options, Sources, Stop, Target};
 
 use super::Failure;
 
@@ -30,6 +31,9 @@ pub(super) struct Arguments {
     /// The longest wait for a reply
     #[arg(long, default_value = "30s", value_parser = parse_duration)]
     timeout: Duration,
+    /// Addresses (127.0.0.1 and up) to connect from [default: as many as a server on the loopback needs]
+    #[arg(long, value_name = "N")]
+    sources: Option<NonZeroU32>,
     /// Processors to run on, such as 1 or 1,3
     #[arg(long, value_delimiter = ',', value_name = "CPU,…")]
     cpus: Vec<usize>,
@@ -47,6 +51,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         keep_alive: !arguments.close,
         cpus: arguments.cpus.clone(),
         reply_timeout: arguments.timeout,
+        sources: arguments.sources.map_or(Sources::Automatic, Sources::Count),
     };
     let interrupted = on_interrupt()?;
     let report = duality_load::run(&options, &mut (), &interrupted)
