@@ -29,6 +29,7 @@
 mod announce;
 mod client;
 mod counters;
+mod crowd;
 mod engine;
 mod failure;
 mod limits;
@@ -43,6 +44,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
+pub use crowd::{Crowd, Fate, Spans};
 pub use report::{Latency, Report};
 pub use sources::Sources;
 pub use target::{HttpTarget, Target, TargetError};
@@ -71,6 +73,8 @@ pub struct Options {
     pub reply_timeout: Duration,
     /// How many addresses the connections come from.
     pub sources: Sources,
+    /// Connections beside the measured ones; none unless told.
+    pub crowd: Crowd,
 }
 
 /// When a load stops.
@@ -98,6 +102,7 @@ impl Options {
             cpus: Vec::new(),
             reply_timeout: Duration::from_secs(30),
             sources: Sources::Automatic,
+            crowd: Crowd::default(),
         }
     }
 
@@ -110,6 +115,8 @@ impl Options {
             "no reply can come within 0 s: give a longer time limit"
         } else if let Some(problem) = self.sources.problem(self.target.address()) {
             problem
+        } else if let Some(problem) = self.crowd.problem(&self.target) {
+            problem
         } else if let Some(problem) = self.misfit() {
             problem
         } else {
@@ -120,8 +127,13 @@ impl Options {
 
     /// The way to the server.
     fn route(&self) -> Route {
-        let address = self.target.address();
-        Route::new(address, self.sources.count(address, self.connections, self.keep_alive))
+        let (address, connections) = (self.target.address(), self.connections_in_all());
+        Route::new(address, self.sources.count(address, connections, self.keep_alive))
+    }
+
+    /// The measured connections, and the crowd.
+    fn connections_in_all(&self) -> usize {
+        self.connections.saturating_add(self.crowd.total())
     }
 
     /// What of these options the service cannot be asked with.
@@ -242,7 +254,7 @@ pub fn run(
     interrupted: &AtomicBool,
 ) -> Result<Report, Error> {
     options.check()?;
-    limits::provide_descriptors(options.connections)?;
+    limits::provide_descriptors(options.connections_in_all())?;
     limits::pin(&options.cpus)?;
     let before = ListenCounters::read();
     let (announcer, edges, announcements) = announce::announcements();

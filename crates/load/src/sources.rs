@@ -92,6 +92,11 @@ impl Route {
         Self { address, sources }
     }
 
+    /// How many addresses it begins at.
+    pub(crate) fn sources(&self) -> u32 {
+        self.sources
+    }
+
     /// Opens a connection on which no wait is longer than `limit`.
     pub(crate) async fn connect(&self, limit: Duration) -> Result<TcpStream, Failure> {
         self.connect_with(limit, ConnectOptions::default()).await

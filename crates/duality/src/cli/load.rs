@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use duality_load::{Options, Sources, Stop, Target};
+use duality_load::{Crowd, Options, Sources, Stop, Target};
 
 use super::Failure;
 
@@ -34,6 +34,15 @@ pub(super) struct Arguments {
     /// Addresses (127.0.0.1 and up) to connect from [default: as many as a server on the loopback needs]
     #[arg(long, value_name = "N")]
     sources: Option<NonZeroU32>,
+    /// Further connections that make one request and then rest in silence
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    idle: usize,
+    /// Further connections that make requests and take the replies 100 bytes a second
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    slow_readers: usize,
+    /// Further connections that send requests a byte a second
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    slow_senders: usize,
     /// Processors to run on, such as 1 or 1,3
     #[arg(long, value_delimiter = ',', value_name = "CPU,…")]
     cpus: Vec<usize>,
@@ -52,6 +61,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         cpus: arguments.cpus.clone(),
         reply_timeout: arguments.timeout,
         sources: arguments.sources.map_or(Sources::Automatic, Sources::Count),
+        crowd: Crowd {
+            idle: arguments.idle,
+            slow_readers: arguments.slow_readers,
+            slow_senders: arguments.slow_senders,
+            ..Crowd::default()
+        },
     };
     let interrupted = on_interrupt()?;
     let report = duality_load::run(&options, &mut (), &interrupted)
