@@ -71,7 +71,7 @@ pub struct Options {
     pub connect_limit: Duration,
     /// How long Redis may take to reply (2 s).
     pub reply_limit: Duration,
-    /// How long a call waits for its turn: for a connection to Redis, or for SQLite's lock (5 s).
+    /// How long a call waits for its turn: for a connection to Redis, or for SQLite's lock (20 s).
     pub turn_limit: Duration,
 }
 
