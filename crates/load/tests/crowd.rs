@@ -23,7 +23,7 @@ use common::{http, http_server, load, options, read_request, reply, server};
 const FIRST: u64 = 2;
 
 /// Soon again.
-const REST: Duration = Duration::from_millis(2);
+const REST: Duration = Duration::from_millis(1);
 
 /// Set by a server once it has seen what a test waits for.
 type Seen = Arc<AtomicBool>;
@@ -179,7 +179,7 @@ fn a_slow_reader_blocks_the_output_of_its_server_and_takes_all_in_the_end() {
         }
         // And yet it takes more, if slowly.
         stream.set_nonblocking(false).unwrap();
-        let more = [b'x'; 20 * REPLY];
+        let more = [b'x'; 150 * REPLY];
         sees.store(stream.write_all(&more).is_ok(), Ordering::Relaxed);
         pong(&mut stream, &answer);
     });
@@ -244,6 +244,26 @@ fn the_bytes_of_a_slow_sender_come_one_by_one() {
     let report = load_until(&seen, ping(address, b"pong"), crowd);
     let (kind, fate) = only_fate(&report);
     assert_eq!((kind, fate.open, fate.cut, fate.opened), ("slow-senders", 1, 0, 1), "{fate:?}");
+    assert!(fate.answered > 0, "{fate:?}");
+}
+
+#[test]
+fn a_slow_sender_takes_an_echo_as_it_comes() {
+    let seen = Seen::default();
+    let sees = seen.clone();
+    let address = server(move |mut stream, number| {
+        let (mut buffer, mut echoed) = ([0; 64], 0);
+        while let Ok(count @ 1..) = stream.read(&mut buffer) {
+            let _ = stream.write_all(&buffer[..count]);
+            echoed += count;
+            // It goes on after the first echo was complete.
+            sees.fetch_or(number == FIRST && echoed > 8, Ordering::Relaxed);
+        }
+    });
+    let target = Target::Echo { address, message: b"an echo\n".to_vec() };
+    let report = load_until(&seen, target, Crowd { slow_senders: 1, ..Crowd::default() });
+    let (_, fate) = only_fate(&report);
+    assert_eq!((fate.open, fate.cut, fate.opened), (1, 0, 1), "{fate:?}");
     assert!(fate.answered > 0, "{fate:?}");
 }
 

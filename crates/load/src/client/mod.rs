@@ -57,7 +57,7 @@ pub(crate) struct Reply {
 
 /// Reads more of a reply of which `received` bytes have come; that nothing comes any more is a failure.
 #[inline]
-async fn read_more(
+pub(crate) async fn read_more(
     stream: &mut TcpStream,
     buffer: &mut [u8],
     received: u64,
