@@ -314,7 +314,8 @@ fn every_kind_can_be_there_at_once_without_keep_alive_too() {
 #[test]
 fn those_in_company_have_no_crowd() {
     for service in ["chat", "game", "time"] {
-        let target: Target = format!("{service}://127.0.0.1:9").parse().unwrap();
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let target: Target = format!("{service}://{address}").parse().unwrap();
         let crowd = Crowd { idle: 1, ..Crowd::default() };
         let options = Options { crowd, ..options(target, 2, 2) };
         let error = run(&options, &mut (), &AtomicBool::new(false)).unwrap_err().to_string();
