@@ -13,6 +13,9 @@
 //!                      └── recorder: the window, latencies, failures ──▶ report
 //! ```
 //!
+//! Beside them there may be a `crowd` of connections that hardly do a thing; `sources` says from which
+//! addresses all of them come.
+//!
 //! A pattern decides when a request is made, a client what it is; neither knows the other.
 //!
 //! ```no_run

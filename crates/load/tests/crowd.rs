@@ -23,7 +23,7 @@ use common::{http, http_server, load, options, read_request, reply, server};
 const FIRST: u64 = 2;
 
 /// Soon again.
-const REST: Duration = Duration::from_millis(2);
+const REST: Duration = Duration::from_millis(1);
 
 /// Set by a server once it has seen what a test waits for.
 type Seen = Arc<AtomicBool>;
@@ -179,7 +179,7 @@ fn a_slow_reader_blocks_the_output_of_its_server_and_takes_all_in_the_end() {
         }
         // And yet it takes more, if slowly.
         stream.set_nonblocking(false).unwrap();
-        let more = [b'x'; 20 * REPLY];
+        let more = [b'x'; 150 * REPLY];
         sees.store(stream.write_all(&more).is_ok(), Ordering::Relaxed);
         pong(&mut stream, &answer);
     });
@@ -248,6 +248,26 @@ fn the_bytes_of_a_slow_sender_come_one_by_one() {
 }
 
 #[test]
+fn a_slow_sender_takes_an_echo_as_it_comes() {
+    let seen = Seen::default();
+    let sees = seen.clone();
+    let address = server(move |mut stream, number| {
+        let (mut buffer, mut echoed) = ([0; 64], 0);
+        while let Ok(count @ 1..) = stream.read(&mut buffer) {
+            let _ = stream.write_all(&buffer[..count]);
+            echoed += count;
+            // It goes on after the first echo was complete.
+            sees.fetch_or(number == FIRST && echoed > 8, Ordering::Relaxed);
+        }
+    });
+    let target = Target::Echo { address, message: b"an echo\n".to_vec() };
+    let report = load_until(&seen, target, Crowd { slow_senders: 1, ..Crowd::default() });
+    let (_, fate) = only_fate(&report);
+    assert_eq!((fate.open, fate.cut, fate.opened), (1, 0, 1), "{fate:?}");
+    assert!(fate.answered > 0, "{fate:?}");
+}
+
+#[test]
 fn slow_senders_that_are_cut_or_refused_are_told_apart() {
     type Ending = fn(&mut TcpStream);
     let endings: [(Ending, &str); 4] = [
@@ -294,7 +314,8 @@ fn every_kind_can_be_there_at_once_without_keep_alive_too() {
 #[test]
 fn those_in_company_have_no_crowd() {
     for service in ["chat", "game", "time"] {
-        let target: Target = format!("{service}://127.0.0.1:9").parse().unwrap();
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let target: Target = format!("{service}://{address}").parse().unwrap();
         let crowd = Crowd { idle: 1, ..Crowd::default() };
         let options = Options { crowd, ..options(target, 2, 2) };
         let error = run(&options, &mut (), &AtomicBool::new(false)).unwrap_err().to_string();

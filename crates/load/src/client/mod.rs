@@ -69,7 +69,7 @@ async fn send_all(stream: &mut TcpStream, request: &[u8]) -> Result<(), Failure>
 
 /// Reads more of a reply of which `received` bytes have come; that nothing comes any more is a failure.
 #[inline]
-async fn read_more(
+pub(crate) async fn read_more(
     stream: &mut TcpStream,
     buffer: &mut [u8],
     received: u64,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use duality_runtime::net::TcpStream;
 
 use crate::Target;
-use crate::client::{Reply, http};
+use crate::client::{Reply, http, read_more};
 use crate::failure::Failure;
 
 /// A line that is no shorter is no reply.
@@ -52,61 +52,77 @@ impl Question {
     pub(super) async fn ask(&self, stream: &mut TcpStream) -> Result<Reply, Failure> {
         let sent = stream.write_all(&self.request).await;
         sent.map_err(|error| Failure::from_transfer(error, 0))?;
-        self.hear(stream).await
+        self.hear(stream, Vec::new()).await
     }
 
-    /// Takes the reply to a request that has been made.
-    pub(super) async fn hear(&self, stream: &mut TcpStream) -> Result<Reply, Failure> {
+    /// What it means that the server has said `words` before the request was complete: an echo comes byte
+    /// for byte, but nobody else can have an answer yet.
+    pub(super) fn hear_early(&self, words: &[u8]) -> Result<(), Failure> {
+        match &self.end {
+            End::Bytes(reply) if !words.is_empty() && reply.starts_with(words) => Ok(()),
+            _ => Err(parting(words)),
+        }
+    }
+
+    /// Takes the reply to a request that has been made, but for what was heard of it before.
+    pub(super) async fn hear(
+        &self,
+        stream: &mut TcpStream,
+        heard: Vec<u8>,
+    ) -> Result<Reply, Failure> {
         match &self.end {
             End::Page => http::take_page(stream).await,
             End::Bytes(expected) => {
-                let reply = take(stream, expected.len(), |reply| reply.len() == expected.len());
-                match *reply.await? == **expected {
-                    true => Ok(Reply { bytes: expected.len() as u64, open: true }),
-                    false => Err(Failure::WrongBytes("it is not what was expected")),
+                let all = |reply: &[u8]| reply.len() == expected.len();
+                let reply = take(stream, heard, expected.len(), all).await?;
+                if *reply != **expected {
+                    return Err(Failure::WrongBytes("it is not what was expected"));
                 }
+                Ok(Reply { bytes: reply.len() as u64, open: true })
             }
             End::Line => {
-                let line = take(stream, LONGEST_LINE, |line| line.ends_with(b"\n")).await?;
-                match early(&line) {
-                    Failure::ServerFull => Err(Failure::ServerFull),
-                    _ => Ok(Reply { bytes: line.len() as u64, open: true }),
+                let ended = |line: &[u8]| line.ends_with(b"\n");
+                let line = take(stream, heard, LONGEST_LINE, ended).await?;
+                if says_full(&line) {
+                    return Err(Failure::ServerFull);
                 }
+                Ok(Reply { bytes: line.len() as u64, open: true })
             }
         }
     }
 }
 
-/// What it means that the server said `words` before it was asked.
-pub(super) fn early(words: &[u8]) -> Failure {
-    let status = words.strip_prefix(b"HTTP/1.").and_then(|rest| rest.get(2..5));
-    if words.starts_with(b"* the server is full") || status == Some(b"503") {
-        Failure::ServerFull
-    } else {
-        Failure::ClosedEarly { received: words.len() as u64 }
+/// Why a server parts with a client, by its last words.
+fn parting(words: &[u8]) -> Failure {
+    match says_full(words) {
+        true => Failure::ServerFull,
+        false => Failure::ClosedEarly { received: words.len() as u64 },
     }
 }
 
-/// Reads up to `most` bytes, until they are `complete`.
+/// Whether `words` are those of a server that has no room for the client.
+pub(super) fn says_full(words: &[u8]) -> bool {
+    let status = words.strip_prefix(b"HTTP/1.").and_then(|rest| rest.get(2..5));
+    words.starts_with(b"* the server is full") || status == Some(b"503")
+}
+
+/// Reads on from the first `bytes`, up to `most` in all, until they are `complete`.
 async fn take(
     stream: &mut TcpStream,
+    mut bytes: Vec<u8>,
     most: usize,
     complete: impl Fn(&[u8]) -> bool,
 ) -> Result<Vec<u8>, Failure> {
-    let mut bytes = vec![0; most];
-    let mut received = 0;
-    while received < most {
-        match stream.read(&mut bytes[received..]).await {
-            Ok(0) => return Err(Failure::ClosedEarly { received: received as u64 }),
-            Ok(count) => received += count,
-            Err(error) => return Err(Failure::from_transfer(error, received as u64)),
+    let mut received = bytes.len();
+    bytes.resize(most.max(received), 0);
+    while !complete(&bytes[..received]) {
+        if received == bytes.len() {
+            return Err(Failure::Malformed("it is too long"));
         }
-        if complete(&bytes[..received]) {
-            bytes.truncate(received);
-            return Ok(bytes);
-        }
+        received += read_more(stream, &mut bytes[received..], received as u64).await?;
     }
-    Err(Failure::Malformed("the line is too long"))
+    bytes.truncate(received);
+    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -116,11 +132,23 @@ mod tests {
     #[test]
     fn a_server_that_is_full_says_so() {
         for words in ["HTTP/1.1 503 Service Unavailable\r\n", "* the server is full\n"] {
-            assert!(matches!(early(words.as_bytes()), Failure::ServerFull), "{words}");
+            assert!(says_full(words.as_bytes()), "{words}");
         }
         for words in ["HTTP/1.1 408 Request Timeout\r\n", "HTTP/1.1", "", "ERROR\n"] {
-            assert!(matches!(early(words.as_bytes()), Failure::ClosedEarly { .. }), "{words}");
+            assert!(!says_full(words.as_bytes()), "{words}");
         }
+    }
+
+    #[test]
+    fn only_an_echo_may_come_early() {
+        let early = |target: &str, words: &[u8]| {
+            Question::of(&target.parse().unwrap()).unwrap().hear_early(words)
+        };
+        assert!(early("echo://127.0.0.1:80", b"0123").is_ok());
+        for words in [&b""[..], b"0124"] {
+            assert!(early("echo://127.0.0.1:80", words).is_err());
+        }
+        assert!(early("quote://127.0.0.1:80", b"DUALITY").is_err());
     }
 
     #[test]

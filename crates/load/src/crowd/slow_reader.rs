@@ -8,7 +8,8 @@ use rustix::net::sockopt;
 
 use super::Place;
 use super::fate::Gone;
-use super::question::early;
+use super::question::says_full;
+use crate::client::read_more;
 use crate::failure::Failure;
 
 /// How much is read at a time.
@@ -68,18 +69,12 @@ impl SlowReader {
             Ok(asked) => asked?,
         }
         let mut piece = [0; PIECE];
-        let count = match self.stream.read(&mut piece).await {
-            Ok(0) => return Err(Failure::ClosedEarly { received: self.received }),
-            Ok(count) => count as u64,
-            Err(error) => return Err(Failure::from_transfer(error, self.received)),
-        };
-        if self.received == 0
-            && let full @ Failure::ServerFull = early(&piece[..count as usize])
-        {
-            return Err(full);
+        let count = read_more(&mut self.stream, &mut piece, self.received).await?;
+        if self.received == 0 && says_full(&piece[..count]) {
+            return Err(Failure::ServerFull);
         }
         let before = self.received / place.reply_length;
-        self.received += count;
+        self.received += count as u64;
         place.ledger.answered(self.received / place.reply_length - before);
         // A reset is there at once, what came before it must first be read.
         match sockopt::socket_error(&self.stream) {

@@ -420,7 +420,7 @@ fn overdue_warning(measurement: &Measurement) -> Option<String> {
 fn remedy(kind: &str) -> &'static str {
     match kind {
         "no-ports" => {
-            "; keep connections alive, or widen the range with \
+            "; give more --sources, keep connections alive, or widen the range with \
              `sysctl -w net.ipv4.ip_local_port_range='1024 65535'`"
         }
         "no-descriptors" => "; raise the limit with `ulimit -n`",
