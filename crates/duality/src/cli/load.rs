@@ -1,12 +1,14 @@
 //! `duality load`.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use duality_load::{
-    Arrivals, Error, Named, Observer, Options, Pattern, Probe, Slo, Stop, Target, peak_goodput,
+    Arrivals, Crowd, Error, Named, Observer, Options, Pattern, Probe, Slo, Sources, Stop, Target,
+    peak_goodput,
 };
 
 use super::Failure;
@@ -89,6 +91,18 @@ pub(super) struct Arguments {
     /// The longest wait for a reply
     #[arg(long, default_value = "30s", value_parser = parse_duration)]
     timeout: Duration,
+    /// Addresses (127.0.0.1 and up) to connect from [default: as many as a server on the loopback needs]
+    #[arg(long, value_name = "N")]
+    sources: Option<NonZeroU32>,
+    /// Further connections that make one request and then rest in silence
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    idle: usize,
+    /// Further connections that make requests and take the replies 100 bytes a second
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    slow_readers: usize,
+    /// Further connections that send requests a byte a second
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    slow_senders: usize,
     /// Processors to run on, such as 1 or 1,3
     #[arg(long, value_delimiter = ',', value_name = "CPU,…")]
     cpus: Vec<usize>,
@@ -160,6 +174,13 @@ impl Arguments {
             cpus: self.cpus.clone(),
             reply_timeout: self.timeout,
             seed: self.seed,
+            sources: self.sources.map_or(Sources::Automatic, Sources::Count),
+            crowd: Crowd {
+                idle: self.idle,
+                slow_readers: self.slow_readers,
+                slow_senders: self.slow_senders,
+                ..Crowd::default()
+            },
             ..Options::new(self.target.clone())
         })
     }
