@@ -1,4 +1,8 @@
-//! A plan: which cells to measure, in which order, for how long.
+//! A plan: which cells to measure, in which order, for how long. [`file`](mod@file) reads plans from TOML,
+//! [`settings`] is what a plan file and the command line can ask for.
+
+pub mod file;
+pub mod settings;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
