@@ -34,6 +34,10 @@ pub(crate) enum Failure {
     StoreUnavailable,
     #[error("the other player has left")]
     OtherLeft,
+    #[error("the server parted with a member that it found too slow")]
+    TooSlow,
+    #[error("the server says that it is full")]
+    ServerFull,
     #[error("{0}")]
     Io(io::Error),
 }
@@ -79,6 +83,8 @@ impl Failure {
             Failure::Malformed(_) => "malformed",
             Failure::StoreUnavailable => "store-unavailable",
             Failure::OtherLeft => "other-left",
+            Failure::TooSlow => "too-slow",
+            Failure::ServerFull => "server-full",
             Failure::Io(_) => "io",
         }
     }

@@ -12,8 +12,11 @@ const ECHO_MESSAGE: &[u8; 64] =
 /// How many requests of a connection to a `guestbook://` there are for each POST, itself included.
 const POST_EVERY: u32 = 10;
 
+/// How many lines each member of a `chat://` says at a time, if there is room for so many.
+const CHAT_LINES: u32 = 100;
+
 /// Those that have a client here.
-const SERVICES: &[&str] = &["http", "echo", "time", "quote", "game", "phone", "guestbook"];
+const SERVICES: &[&str] = &["http", "echo", "time", "quote", "game", "chat", "phone", "guestbook"];
 
 /// A service at an address, and what to ask of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +44,16 @@ pub enum Target {
     Game {
         /// Where the server listens.
         address: SocketAddr,
+    },
+    /// Talk in one room with all the other connections of the load; a request is one delivery, of a line
+    /// to one member. Without end, or for so many deliveries; `l (l - 1) m` of them are m lines of each of l
+    /// members.
+    Chat {
+        /// Where the server listens.
+        address: SocketAddr,
+        /// At most so many lines of each member are under way at a time; they are fewer where so many
+        /// would be more than 64 KiB for one that has not heard any.
+        lines: u32,
     },
     /// Add an entry and look it up again, in turn; without keep-alive, only add.
     Phone {
@@ -89,6 +102,7 @@ impl Target {
             | Target::Time { address }
             | Target::Quote { address }
             | Target::Game { address }
+            | Target::Chat { address, .. }
             | Target::Phone { address }
             | Target::Exchange { address, .. } => *address,
         }
@@ -102,6 +116,7 @@ impl Target {
             Target::Time { .. } => "time",
             Target::Quote { .. } => "quote",
             Target::Game { .. } => "game",
+            Target::Chat { .. } => "chat",
             Target::Phone { .. } => "phone",
             Target::Guestbook { .. } => "guestbook",
             Target::Exchange { .. } => "exchange",
@@ -109,7 +124,7 @@ impl Target {
     }
 
     /// Whether this can be asked at all: an echo message is 1 to [`LONGEST_ECHO`](Target::LONGEST_ECHO)
-    /// bytes long, and the reply of an exchange is not empty.
+    /// bytes long, the reply of an exchange is not empty, and the members of a chat say something.
     ///
     /// # Errors
     ///
@@ -127,6 +142,7 @@ impl Target {
             Target::Exchange { reply, .. } if reply.is_empty() => {
                 "the expected reply is empty, so there is nothing to wait for".to_owned()
             }
+            Target::Chat { lines: 0, .. } => "no lines: nothing would be said".to_owned(),
             _ => return Ok(()),
         };
         Err(TargetError { target: self.to_string(), problem })
@@ -186,6 +202,7 @@ fn parse(text: &str) -> Result<Target, String> {
         "time" => Ok(Target::Time { address: resolve(authority, None)? }),
         "quote" => Ok(Target::Quote { address: resolve(authority, None)? }),
         "game" => Ok(Target::Game { address: resolve(authority, None)? }),
+        "chat" => Ok(Target::Chat { address: resolve(authority, None)?, lines: CHAT_LINES }),
         "phone" => Ok(Target::Phone { address: resolve(authority, None)? }),
         "https" => Err("TLS is not spoken here; load the server's http:// address".to_owned()),
         other => Err(format!(
@@ -272,6 +289,7 @@ mod tests {
             "http://127.0.0.1:80/x",
             "quote://127.0.0.1:8080",
             "game://127.0.0.1:8080",
+            "chat://127.0.0.1:8080",
             "phone://127.0.0.1:8080",
             "guestbook://127.0.0.1:8080/guestbook",
             "guestbook://[::1]:8080/about?x",
@@ -321,6 +339,7 @@ mod tests {
             Target::Echo { address, message: Vec::new() },
             Target::Echo { address, message: vec![0; Target::LONGEST_ECHO + 1] },
             Target::Exchange { address, request: b"x".to_vec(), reply: Vec::new() },
+            Target::Chat { address, lines: 0 },
         ] {
             assert!(target.check().is_err(), "{target}");
         }

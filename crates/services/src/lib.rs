@@ -21,11 +21,14 @@
 
 #![forbid(unsafe_code)]
 
+pub mod chat;
 mod clock;
 pub mod echo;
 pub mod game;
+pub mod guestbook;
 pub mod http;
 mod line;
+pub mod phone;
 pub mod quote;
 pub mod store;
 pub mod time;
@@ -53,7 +56,16 @@ pub struct Entry {
 }
 
 /// Every service, in the order of help and reports.
-pub const ALL: &[Entry] = &[echo::ENTRY, time::ENTRY, http::ENTRY, quote::ENTRY, game::ENTRY];
+pub const ALL: &[Entry] = &[
+    echo::ENTRY,
+    time::ENTRY,
+    http::ENTRY,
+    guestbook::ENTRY,
+    quote::ENTRY,
+    phone::ENTRY,
+    game::ENTRY,
+    chat::ENTRY,
+];
 
 /// The entry called `name`, if there is one.
 #[must_use]

@@ -21,7 +21,7 @@ use duality_runtime::block_on;
 use duality_services::http::{Config, Http, Limits};
 use tempfile::TempDir;
 
-use http_client::{Client, get, get_with, serve};
+use http_client::{Client, get, get_with, serve, serve_connections};
 
 /// The demonstration with a patience that no hold-up of the test machine exhausts.
 fn serve_patiently() -> SocketAddr {
@@ -230,13 +230,13 @@ fn other_methods_leave_the_connection_usable() {
 #[test]
 fn doubtful_requests_are_answered_and_end_the_connection() {
     let address = serve_patiently();
-    let long = "x".repeat(9000);
+    let long = "x".repeat(17_000);
     for (request, code) in [
         ("NONSENSE\r\n\r\n".to_owned(), 400),
         ("GET / HTTP/1.1\r\n\r\n".to_owned(), 400),
         ("GET / HTTP/2.0\r\n\r\n".to_owned(), 505),
         (get_with("/", "Content-Length: 1\r\nTransfer-Encoding: chunked"), 400),
-        (get_with("/", "Transfer-Encoding: gzip"), 501),
+        (get_with("/", "Transfer-Encoding: gzip, chunked"), 501),
         (get_with("/", "Content-Length: 70000"), 413),
         (get(&format!("/{long}")), 414),
         (get_with("/", &format!("X: {long}")), 431),
@@ -276,6 +276,30 @@ fn slow_clients_are_let_go() {
     let mut client = Client::connect(address);
     client.send("GET / HTTP/1.1\r\nHost: h\r\nX: ");
     assert_eq!(client.receive(false).code, 408);
+    client.expect_end();
+}
+
+#[test]
+fn a_connection_too_many_is_told_so() {
+    let limits = Limits { linger_time: Duration::from_secs(60), ..Limits::default() };
+    let http = Http::new(Config { root: None, limits }).unwrap();
+    let address = serve_connections(move |stream| {
+        let http = http.clone();
+        async move { http.refuse(stream).await }
+    });
+    // Asked or not, and however much is sent.
+    for request in [String::new(), get("/"), get_with("/", &format!("X: {}", "x".repeat(50_000)))] {
+        let mut client = Client::connect(address);
+        client.send(&request);
+        let reply = client.receive(false);
+        assert_eq!((reply.code, reply.field("Connection")), (503, Some("close")));
+        assert_eq!(reply.field("Retry-After"), Some("1"));
+        client.stream.shutdown(Shutdown::Write).unwrap();
+        client.expect_end();
+    }
+    // One that stays is not waited for.
+    let mut client = Client::connect(address);
+    assert_eq!(client.receive(false).code, 503);
     client.expect_end();
 }
 

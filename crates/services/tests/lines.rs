@@ -15,7 +15,8 @@ use duality_runtime::{
     task,
     time::Duration,
 };
-use duality_services::{game::Game, quote};
+use duality_services::{chat::Chat, game::Game, quote};
+use rustix::net::sockopt;
 
 #[derive(Clone, Copy)]
 enum World {
@@ -59,6 +60,12 @@ in_every_world! {
     one_who_leaves_early_is_paired_with_nobody
     one_who_speaks_early_is_paired_with_nobody
     a_long_move_ends_the_game
+    members_hear_the_others_and_not_themselves
+    everybody_hears_the_same_in_the_same_order
+    who_joins_hears_what_is_said_from_then_on
+    who_closes_its_side_still_hears_what_was_said_before
+    a_long_line_is_not_said
+    a_slow_member_is_parted_with_and_slows_nobody
 }
 
 /// Serves each connection to the address that it returns, for as long as the world lasts.
@@ -310,4 +317,155 @@ async fn a_long_move_ends_the_game() {
     second.expect("e4\n").await;
     second.expect("* the other has left\n").await;
     second.expect_end().await;
+}
+
+/// The address of a chat service whose members may fall so many bytes behind.
+fn chat(backlog: usize) -> SocketAddr {
+    let chat = Chat::with_backlog(backlog);
+    server(move |stream| {
+        let chat = chat.clone();
+        // What the kernel holds for a member counts too.
+        sockopt::set_socket_send_buffer_size(&stream, 16 << 10).unwrap();
+        async move { chat.serve(stream).await }
+    })
+}
+
+/// So many members, in the order of their numbers, of a chat that nobody has joined yet.
+async fn members(address: SocketAddr, count: usize) -> Vec<Client> {
+    let mut members = Vec::new();
+    for number in 1..=count {
+        let mut member = Client::connect(address).await;
+        member.expect(&format!("* you are {number}\n")).await;
+        members.push(member);
+    }
+    members
+}
+
+async fn members_hear_the_others_and_not_themselves() {
+    let mut members = members(chat(1 << 20), 3).await;
+    let longest = "\u{00e9}".repeat(512);
+    let texts = ["hello", "", "1> not me", "\r ", &longest];
+    for text in texts {
+        members[0].send(&format!("{text}\r\n")).await;
+        for other in &mut members[1..] {
+            other.expect(&format!("1> {text}\n")).await;
+        }
+    }
+    // Had the first been sent any of it, it would come before this.
+    members[2].send("half a line").await;
+    members[2].send(", and the rest\n").await;
+    members[0].expect("3> half a line, and the rest\n").await;
+    members[1].expect("3> half a line, and the rest\n").await;
+    drop(members.pop());
+    members[1].send("still here\n").await;
+    members[0].expect("2> still here\n").await;
+}
+
+async fn everybody_hears_the_same_in_the_same_order() {
+    const MEMBERS: usize = 12;
+    const LINES: usize = 300;
+    let mut members = members(chat(1 << 20), MEMBERS + 1).await;
+    let mut witness = members.pop().unwrap();
+    let talking: Vec<_> = members
+        .into_iter()
+        .map(|mut member| {
+            let talk = async move {
+                for line in 0..LINES {
+                    member.send(&format!("{line}\n")).await;
+                }
+                let mut heard = Vec::new();
+                while heard.len() < (MEMBERS - 1) * LINES {
+                    heard.push(member.line().await);
+                }
+                // Nobody leaves before all have heard everything.
+                (member, heard)
+            };
+            task::spawn(talk).unwrap()
+        })
+        .collect();
+    let mut order = Vec::new();
+    while order.len() < MEMBERS * LINES {
+        order.push(witness.line().await);
+    }
+    let mut stayed = Vec::new();
+    for (index, member) in talking.into_iter().enumerate() {
+        let (member, heard) = member.await.unwrap();
+        stayed.push(member);
+        let prefix = format!("{}> ", index + 1);
+        let (own, others): (Vec<_>, Vec<_>) =
+            order.iter().cloned().partition(|line| line.starts_with(&prefix));
+        assert!(heard == others, "member {}", index + 1);
+        let said: Vec<_> = (0..LINES).map(|line| format!("{prefix}{line}\n")).collect();
+        assert!(own == said, "member {}", index + 1);
+    }
+}
+
+async fn who_joins_hears_what_is_said_from_then_on() {
+    let address = chat(1 << 20);
+    let mut members = members(address, 2).await;
+    members[0].send("before\n").await;
+    members[1].expect("1> before\n").await;
+    let mut late = Client::connect(address).await;
+    late.expect("* you are 3\n").await;
+    members[0].send("after\n").await;
+    late.expect("1> after\n").await;
+    // Numbers are not given again.
+    drop(late);
+    let mut later = Client::connect(address).await;
+    later.expect("* you are 4\n").await;
+}
+
+async fn who_closes_its_side_still_hears_what_was_said_before() {
+    let mut members = members(chat(1 << 20), 3).await;
+    let lines: Vec<_> = (0..1000).map(|line| format!("line {line}\n")).collect();
+    members[0].send(&lines.concat()).await;
+    for line in &lines {
+        members[1].expect(&format!("1> {line}")).await;
+    }
+    members[2].send("and from me\nno line").await;
+    members[2].stream.shutdown(Shutdown::Write).unwrap();
+    for line in &lines {
+        members[2].expect(&format!("1> {line}")).await;
+    }
+    members[2].expect_end().await;
+    members[1].expect("3> and from me\n").await;
+    members[0].send("alone now\n").await;
+    members[1].expect("1> alone now\n").await;
+}
+
+async fn a_long_line_is_not_said() {
+    let mut members = members(chat(1 << 20), 2).await;
+    members[0].send(&format!("short\n{}\nshort\n", "x".repeat(1025))).await;
+    members[0].expect("ERROR a line is at most 1024 bytes\n").await;
+    members[0].expect_end().await;
+    members[1].expect("1> short\n").await;
+    members[1].stream.shutdown(Shutdown::Write).unwrap();
+    members[1].expect_end().await;
+}
+
+async fn a_slow_member_is_parted_with_and_slows_nobody() {
+    let mut members = members(chat(64 << 10), 3).await;
+    let mut slow = members.pop().unwrap();
+    sockopt::set_socket_recv_buffer_size(&slow.stream, 16 << 10).unwrap();
+    // Block by block, so that the quick one keeps up by the rules of the test, not by luck.
+    let blocks: Vec<Vec<String>> = (0..200)
+        .map(|block| (0..100).map(|line| format!("{block} {line} {:90}\n", "")).collect())
+        .collect();
+    for block in &blocks {
+        members[0].send(&block.concat()).await;
+        for line in block {
+            members[1].expect(&format!("1> {line}")).await;
+        }
+    }
+    let mut lines = blocks.iter().flatten();
+    loop {
+        let heard = slow.line().await;
+        if heard == "* too slow\n" {
+            break slow.expect_end().await;
+        }
+        assert_eq!(heard, format!("1> {}", lines.next().unwrap()));
+    }
+    assert!(lines.next().is_some());
+    members[1].send("who was that?\n").await;
+    members[0].expect("2> who was that?\n").await;
 }

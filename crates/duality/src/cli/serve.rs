@@ -2,14 +2,13 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 use clap::ValueEnum;
 use duality_architectures::{ALL, Architecture, HandOver, Options, Server, find, signals};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use super::Failure;
+use super::{Failure, Setup};
 use crate::catalogue::Catalogue;
 use crate::control::Control;
 
@@ -23,9 +22,8 @@ pub(super) struct Arguments {
     /// Where to listen; port 0 takes a free one
     #[arg(short, long, default_value = "127.0.0.1:8080", value_name = "ADDRESS:PORT")]
     listen: SocketAddr,
-    /// The directory whose files `http` serves; without it, a few built-in pages
-    #[arg(long, value_name = "DIR")]
-    root: Option<PathBuf>,
+    #[command(flatten)]
+    setup: Setup,
     #[command(flatten)]
     tuning: Tuning,
     /// Processors to run on, such as 0 or 0,2
@@ -106,7 +104,7 @@ impl Tuning {
 pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
     let architecture = architecture(&arguments.architecture)?;
     let name = arguments.service.as_deref().unwrap_or(catalogue.default_name());
-    let service = catalogue.open(name, arguments.root.as_deref())?;
+    let service = catalogue.open(name, &arguments.setup)?;
     let control = match arguments.control {
         true => Some(Control::on_standard_input().map_err(|error| {
             Failure::misuse(format!("--control: {error}: standard input must be a socket"))

@@ -1,8 +1,11 @@
 //! Clients, one for each service: how one request is made on a connection, and its reply checked.
 //!
 //! A new client is a file here, a variant of [`Target`](crate::Target), and its line in `engine.rs`.
-//! A client opens no connection and counts nothing: that is the pattern's part.
+//! A client opens no connection and counts nothing: that is the pattern's part. The members of a chat
+//! are no such clients: nobody there gets an answer to a request of one's own, and so they are a pattern
+//! of their own.
 
+pub(crate) mod chat;
 pub(crate) mod exchange;
 pub(crate) mod game;
 pub(crate) mod guestbook;

@@ -39,7 +39,7 @@ pub mod status;
 mod target;
 mod wire;
 
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 
 use duality_runtime::net::TcpStream;
 
@@ -68,6 +68,13 @@ pub const ENTRY: Entry = Entry {
     concurrent_connections: false,
     store: false,
 };
+
+/// How long a connection that is refused by [`Http::refuse`] is listened to at most, so that its
+/// client gets to read why.
+pub const REFUSAL_TIME: Duration = Duration::from_secs(1);
+
+/// Bytes that are read at once of what a refused connection sends.
+const REFUSAL_ROOM: usize = 1 << 10;
 
 /// An http service, shared by all its connections; a clone is the same service.
 ///
@@ -175,9 +182,24 @@ impl Http {
             match next {
                 Next::Request => {}
                 Next::End => return wire.flush().await,
-                Next::Linger => return wire.linger(&mut input, limits).await,
+                Next::Linger => return wire.linger(&mut input, limits.linger_time).await,
             }
         }
+    }
+
+    /// Answers a connection that is one too many by 503, whatever it asks, and ends it: within
+    /// [`REFUSAL_TIME`].
+    ///
+    /// # Errors
+    ///
+    /// The connection broke.
+    pub async fn refuse(&self, stream: TcpStream) -> io::Result<()> {
+        let limits = &self.shared.limits;
+        let mut wire = Wire::new(stream, limits)?;
+        let reply = Reply::from(&status::SERVICE_UNAVAILABLE).with("Retry-After", "1");
+        let limit = limits.linger_time.min(REFUSAL_TIME);
+        // The request is read only so that the reply is not lost.
+        wire.end_with(&reply, &mut Input::new(REFUSAL_ROOM), limit).await
     }
 
     /// Reads the body of a request, then answers the request.

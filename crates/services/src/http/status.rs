@@ -25,7 +25,8 @@ pub const NO_CONTENT: Status = Status::new(204, "No Content", "");
 pub const MOVED_PERMANENTLY: Status =
     Status::new(301, "Moved Permanently", "This is a directory; its address ends with a slash.");
 /// 303 See Other.
-pub const SEE_OTHER: Status = Status::new(303, "See Other", "");
+pub const SEE_OTHER: Status =
+    Status::new(303, "See Other", "It is done; what there is to see is at another address.");
 /// 304 Not Modified.
 pub const NOT_MODIFIED: Status = Status::new(304, "Not Modified", "");
 /// 400 Bad Request.

@@ -150,23 +150,32 @@ impl Wire {
         input: &mut Input,
         limits: &Limits,
     ) -> io::Result<()> {
-        let reply = Reply::from(status);
+        self.end_with(&status.into(), input, limits.linger_time).await
+    }
+
+    /// Answers something, and ends the connection.
+    pub(super) async fn end_with(
+        &mut self,
+        reply: &Reply,
+        input: &mut Input,
+        linger: Duration,
+    ) -> io::Result<()> {
         reply.write_head(&mut self.output, clock::seconds(), Persistence::Close);
         self.output.extend_from_slice(&reply.body);
-        self.linger(input, limits).await
+        self.linger(input, linger).await
     }
 
     /// Ends a connection whose client may still be sending.
     ///
     /// To close a socket that has unread bytes makes the kernel send a reset, which can destroy
     /// the reply before the client has read it. So only our side is closed, and what still comes
-    /// is read and dropped, for a bounded time and up to a bounded amount (RFC 9112, section 9.6).
-    pub(super) async fn linger(&mut self, input: &mut Input, limits: &Limits) -> io::Result<()> {
+    /// is read and dropped, for at most `limit` and up to a bounded amount (RFC 9112, section 9.6).
+    pub(super) async fn linger(&mut self, input: &mut Input, limit: Duration) -> io::Result<()> {
         self.flush().await?;
         if self.stream.shutdown(Shutdown::Write).is_err() {
             return Ok(());
         }
-        let mut deadline = Deadline::new(limits.linger_time);
+        let mut deadline = Deadline::new(limit);
         let mut dropped = 0;
         while dropped < LINGERED
             && let Some(left) = deadline.left()

@@ -10,16 +10,19 @@
 //! demands, and each loop its own connections. A call that returns `Ok` to a write has been *kept*: it
 //! survives `kill -9` of this process (what else it survives is the back-end's affair: see [`Location`]).
 //! Every other end is [`Unavailable`], after which the write may or may not have been kept; the next
-//! call tries anew, so that a store that comes back is used again without a restart.
+//! call tries anew, so that a store that comes back is used again without a restart. Why it was
+//! unavailable is for the operator more than for a client: it is also said on standard error, once in a
+//! while.
 
 mod location;
 mod pool;
 pub(crate) mod redis;
 mod sqlite;
 
-use std::sync::Arc;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use duality_runtime::time::Duration;
+use duality_runtime::time::{Duration, Instant};
 
 pub use location::{InvalidLocation, Location, Synchronous};
 
@@ -100,10 +103,15 @@ pub struct Unavailable {
     why: String,
 }
 
+/// How long a report of a store that is away stands: what fails on and off is one failure.
+const QUIET: Duration = Duration::from_secs(10);
+
 struct Shared {
     /// The location, as errors name it.
     place: String,
     kind: Kind,
+    /// When standard error was told last that the store is away.
+    reported: Mutex<Option<Instant>>,
 }
 
 enum Kind {
@@ -133,7 +141,9 @@ impl Store {
             }
         };
         match kind {
-            Ok(kind) => Ok(Self { shared: Arc::new(Shared { place, kind }) }),
+            Ok(kind) => {
+                Ok(Self { shared: Arc::new(Shared { place, kind, reported: Mutex::new(None) }) })
+            }
             Err(why) => Err(OpenError { place, why: one_line(&why) }),
         }
     }
@@ -145,7 +155,7 @@ impl Store {
     /// [`Unavailable`]; the visitor may have been counted nevertheless.
     pub async fn visit(&self, newest: usize) -> Result<Visit, Unavailable> {
         let newest = newest.min(MOST_REMARKS);
-        self.shared.named(match &self.shared.kind {
+        self.shared.reporting(match &self.shared.kind {
             Kind::Sqlite(sqlite) => sqlite.visit(newest).await,
             Kind::Redis(redis) => redis.visit(newest).await,
         })
@@ -159,7 +169,7 @@ impl Store {
     /// [`LONGEST_REMARK`].
     pub async fn add_remark(&self, remark: &Remark) -> Result<(), Unavailable> {
         self.shared.fits(&remark.guest, &remark.text)?;
-        self.shared.named(match &self.shared.kind {
+        self.shared.reporting(match &self.shared.kind {
             Kind::Sqlite(sqlite) => sqlite.add_remark(remark).await,
             Kind::Redis(redis) => redis.add_remark(remark).await,
         })
@@ -173,7 +183,7 @@ impl Store {
     /// [`LONGEST_REMARK`].
     pub async fn add_entry(&self, name: &str, number: &str) -> Result<(), Unavailable> {
         self.shared.fits(name, number)?;
-        self.shared.named(match &self.shared.kind {
+        self.shared.reporting(match &self.shared.kind {
             Kind::Sqlite(sqlite) => sqlite.add_entry(name, number).await,
             Kind::Redis(redis) => redis.add_entry(name, number).await,
         })
@@ -185,7 +195,7 @@ impl Store {
     ///
     /// [`Unavailable`].
     pub async fn find_entry(&self, name: &str) -> Result<Option<String>, Unavailable> {
-        self.shared.named(match &self.shared.kind {
+        self.shared.reporting(match &self.shared.kind {
             Kind::Sqlite(sqlite) => sqlite.find_entry(name).await,
             Kind::Redis(redis) => redis.find_entry(name).await,
         })
@@ -205,17 +215,32 @@ impl Default for Options {
 }
 
 impl Shared {
-    /// Adds to a reason which store it is about.
-    fn named<T>(&self, result: Result<T, String>) -> Result<T, Unavailable> {
-        result.map_err(|why| Unavailable { place: self.place.clone(), why: one_line(&why) })
+    /// Gives a failure its name, and says it to the operator unless that was done just now.
+    fn reporting<T>(&self, result: Result<T, String>) -> Result<T, Unavailable> {
+        result.map_err(|why| {
+            let unavailable = self.unavailable(&why);
+            let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+            if reported.is_none_or(|at| at.elapsed() >= QUIET) {
+                *reported = Some(Instant::now());
+                // If standard error is gone, there is nobody to tell.
+                let _ = writeln!(io::stderr(), "duality: {unavailable}");
+            }
+            unavailable
+        })
+    }
+
+    fn unavailable(&self, why: &str) -> Unavailable {
+        Unavailable { place: self.place.clone(), why: one_line(why) }
     }
 
     fn fits(&self, one: &str, other: &str) -> Result<(), Unavailable> {
-        let length = one.len() + other.len();
-        self.named(match length <= LONGEST_REMARK {
-            true => Ok(()),
-            false => Err(format!("{length} bytes are more than the {LONGEST_REMARK} it takes")),
-        })
+        match one.len() + other.len() {
+            ..=LONGEST_REMARK => Ok(()),
+            length => {
+                let why = format!("{length} bytes are more than the {LONGEST_REMARK} it takes");
+                Err(self.unavailable(&why))
+            }
+        }
     }
 }
 

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! SQLite has one writer at a time, whatever we do. Within a process writers queue for the one turn, in
-//! order and without a helper thread each; between processes the lock of the file decides, for which
-//! SQLite polls. A connection belongs to the process that opened it and must not be carried across
+//! order and without a helper thread each; between processes the lock of the file decides, which has no
+//! queue and has to be asked for again and again (see [`pause`]). A connection belongs to the process that opened it and must not be carried across
 //! fork(2) (<https://www.sqlite.org/howtocorrupt.html>, 2.7), so the first call of a process opens it.
 
 use std::path::{Path, PathBuf};
@@ -26,6 +26,13 @@ const APPLICATION: i32 = 0x4475_616c;
 
 /// Read transactions run beside each other; more than a few gain nothing but descriptors.
 const READERS: usize = 4;
+
+/// Bytes in the write-ahead log at which writers have to wait until it has been emptied. SQLite keeps it
+/// at a quarter of this by itself while writers pause now and then.
+const LONGEST_LOG: i64 = 16 << 20;
+
+/// How long emptying the log may wait for those that use it.
+const EMPTYING: Duration = Duration::from_secs(1);
 
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS visitors (
@@ -48,6 +55,8 @@ const SCHEMA: &str = "
 pub(super) struct Sqlite {
     /// Absolute, so that a change of directory does not change it, and no special name to SQLite.
     path: PathBuf,
+    /// The write-ahead log beside it.
+    log: PathBuf,
     synchronous: Synchronous,
     /// How long to wait for a turn, and again for the lock.
     limit: Duration,
@@ -72,9 +81,18 @@ impl Sqlite {
         limit: Duration,
     ) -> Result<Self, String> {
         let path = std::path::absolute(path).map_err(|error| error.to_string())?;
-        let sqlite =
-            Self { path, synchronous, limit, writer: Pool::new(1), readers: Pool::new(READERS) };
-        match sqlite.create_tables() {
+        let mut log = path.clone().into_os_string();
+        log.push("-wal");
+        let log = log.into();
+        let sqlite = Self {
+            path,
+            log,
+            synchronous,
+            limit,
+            writer: Pool::new(1),
+            readers: Pool::new(READERS),
+        };
+        match sqlite.patiently(|| sqlite.create_tables()) {
             Ok(true) => Ok(sqlite),
             Ok(false) => Err("the file belongs to another program: name another file".into()),
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
@@ -149,7 +167,7 @@ impl Sqlite {
             move |connection| {
                 connection
                     .prepare_cached("SELECT number FROM phone WHERE name = ?")?
-                    .query_one([name], |row| row.get(0))
+                    .query_one([&name], |row| row.get(0))
                     .optional()
             },
         )
@@ -160,14 +178,15 @@ impl Sqlite {
     async fn call<T: Send + 'static>(
         self: &Arc<Self>,
         pool: fn(&Self) -> &Pool<Opened>,
-        work: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
+        mut work: impl FnMut(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, String> {
         let turn = pool(self).turn(self.limit).await;
         let turn = turn.ok_or("no turn came in time: it is overloaded")?;
         let (idle, sqlite) = (turn.take(), self.clone());
         let worked: rusqlite::Result<_> = task::offload(move || {
             let mut opened = sqlite.opened(idle)?;
-            let result = work(&mut opened.connection)?;
+            let result = sqlite.patiently(|| work(&mut opened.connection))?;
+            sqlite.bound_log(&opened.connection)?;
             Ok((result, opened))
         })
         .await;
@@ -199,7 +218,7 @@ impl Sqlite {
     fn open(&self, flags: OpenFlags) -> rusqlite::Result<Connection> {
         let flags = flags | OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&self.path, flags)?;
-        connection.busy_timeout(self.limit)?;
+        connection.busy_timeout(Duration::ZERO)?;
         let synchronous = match self.synchronous {
             Synchronous::Normal => "NORMAL",
             Synchronous::Full => "FULL",
@@ -218,7 +237,8 @@ impl Sqlite {
         if application != APPLICATION && tables > 0 {
             return Ok(false);
         }
-        self.log_ahead(&connection)?;
+        let _: String =
+            connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         transaction.pragma_update(None, "application_id", APPLICATION)?;
         transaction.execute_batch(SCHEMA)?;
@@ -227,23 +247,108 @@ impl Sqlite {
         Ok(true)
     }
 
-    /// Has the file log ahead, which it remembers. SQLite does not wait for the lock here, although
-    /// another server may be doing the same.
-    fn log_ahead(&self, connection: &Connection) -> rusqlite::Result<()> {
-        let give_up = Instant::now() + self.limit;
+    /// Repeats `work`, which is one transaction, while another process has the lock, for as long as the
+    /// limit allows.
+    fn patiently<T>(&self, mut work: impl FnMut() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+        let start = Instant::now();
         loop {
-            let mode: rusqlite::Result<String> =
-                connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0));
-            match mode {
-                Err(error) if is_busy(&error) && Instant::now() < give_up => {
-                    std::thread::yield_now();
+            match work() {
+                Err(error) if is_busy(&error) && start.elapsed() < self.limit => {
+                    #[expect(
+                        clippy::disallowed_methods,
+                        reason = "in the set-up or offloaded, where it holds up no other task"
+                    )]
+                    std::thread::sleep(pause(start.elapsed()));
                 }
-                other => return other.map(|_| ()),
+                worked => return worked,
             }
         }
+    }
+
+    /// Empties the log if it has grown long.
+    ///
+    /// SQLite moves the log's pages into the file every thousand pages, and starts the log anew when it
+    /// finds that all have been moved. Under writers that never rest it never finds that, and the log
+    /// grows for as long as they go on; so now and then they have to wait.
+    fn bound_log(&self, connection: &Connection) -> rusqlite::Result<()> {
+        let length = rustix::fs::stat(&self.log).map_or(0, |stat| stat.st_size);
+        if length < LONGEST_LOG {
+            return Ok(());
+        }
+        connection.busy_timeout(EMPTYING)?;
+        // Whether it could be done is in a row of its own. If not, somebody else is at it, or the next
+        // writer will be.
+        let _: rusqlite::Result<i64> =
+            connection.query_one("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get(0));
+        connection.busy_timeout(Duration::ZERO)
     }
 }
 
 fn is_busy(error: &rusqlite::Error) -> bool {
-    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+    error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+}
+
+/// How long to wait before asking for the lock again, having waited for so long.
+///
+/// SQLite's own handler asks ever more seldom, so that whoever has waited long loses to those that have
+/// just come: of a hundred processes some were still waiting after five seconds. Here the newcomers,
+/// after a quick second attempt, are the ones that ask seldom.
+fn pause(waited: Duration) -> Duration {
+    let most = match waited.as_millis() {
+        0..2 => Duration::from_micros(300),
+        2..200 => Duration::from_millis(20),
+        _ => Duration::from_millis(1),
+    };
+    // The clock's last digits are as good as random, and keep processes out of step.
+    let chance = waited.subsec_nanos() % 1024;
+    most * chance / 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use duality_runtime::block_on;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    fn sqlite(directory: &TempDir, synchronous: Synchronous) -> Arc<Sqlite> {
+        Arc::new(Sqlite::create(&directory.path().join("store.db"), synchronous, LIMIT).unwrap())
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_until_there_is_room() {
+        let directory = TempDir::new().unwrap();
+        let sqlite = sqlite(&directory, Synchronous::Normal);
+        let remark = Remark { guest: "ann".into(), text: "x".repeat(10_000) };
+        block_on(async {
+            sqlite.visit(0).await.unwrap();
+            let turn = sqlite.writer.turn(LIMIT).await.unwrap();
+            let opened = turn.take().unwrap();
+            // SQLite has the same error for a file that it may not let grow. It takes the size that the file
+            // has for the least limit.
+            opened.connection.pragma_update(None, "max_page_count", 1).unwrap();
+            turn.put(opened);
+            sqlite.add_entry("ann", "1").await.unwrap();
+            let error = sqlite.add_remark(&remark).await.unwrap_err();
+            assert!(error.contains("full"), "{error}");
+            // The failure took the connection, and with it the limit.
+            sqlite.add_remark(&remark).await.unwrap();
+            assert_eq!(sqlite.visit(5).await.unwrap().remarks, [remark]);
+            assert_eq!(sqlite.find_entry("ann").await.unwrap().as_deref(), Some("1"));
+        });
+    }
+
+    #[test]
+    fn writes_are_as_durable_as_the_location_says() {
+        for (synchronous, expected) in [(Synchronous::Normal, 1), (Synchronous::Full, 2)] {
+            let directory = TempDir::new().unwrap();
+            let sqlite = sqlite(&directory, synchronous);
+            let connection = sqlite.open(OpenFlags::empty()).unwrap();
+            let pragma = |name| connection.pragma_query_value(None, name, |row| row.get(0));
+            let level: i32 = pragma("synchronous").unwrap();
+            assert_eq!(level, expected);
+        }
+    }
 }

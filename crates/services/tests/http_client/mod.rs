@@ -9,28 +9,38 @@
 )]
 
 use std::{
-    io::{Read, Write},
+    io::{self, Read, Write},
     net::{SocketAddr, TcpStream},
     thread,
     time::Duration,
 };
 
-use duality_runtime::{
-    block_on,
-    net::{ListenOptions, TcpListener},
-};
+use duality_runtime::{block_on, net};
 use duality_services::http::Http;
 
-/// Serves connections on a free port, each on a thread, for as long as the test process lives.
+/// Serves http on a free port for as long as the test process lives.
 pub(crate) fn serve(http: Http) -> SocketAddr {
+    serve_connections(move |stream| {
+        let http = http.clone();
+        async move { http.serve(stream).await }
+    })
+}
+
+/// Serves connections on a free port, each on a thread, for as long as the test process lives.
+pub(crate) fn serve_connections<S, F>(serve: S) -> SocketAddr
+where
+    S: Fn(net::TcpStream) -> F + Send + 'static,
+    F: Future<Output = io::Result<()>> + Send + 'static,
+{
     let mut listener =
-        TcpListener::bind("127.0.0.1:0".parse().unwrap(), &ListenOptions::default()).unwrap();
+        net::TcpListener::bind("127.0.0.1:0".parse().unwrap(), &net::ListenOptions::default())
+            .unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
         loop {
             let (stream, _) = block_on(listener.accept()).unwrap();
-            let http = http.clone();
-            thread::spawn(move || block_on(http.serve(stream)));
+            let served = serve(stream);
+            thread::spawn(move || block_on(served));
         }
     });
     address

@@ -19,7 +19,8 @@ pub(crate) fn what_is_kept_is_found(world: World, location: &Location) {
         let (older, newer) = (remark("Zoë", "it's\n\"fine\"\0; -- ✓"), remark("", ""));
         first.add_remark(&older).await.unwrap();
         first.add_remark(&newer).await.unwrap();
-        assert_eq!(first.visit(1).await.unwrap().remarks, [newer.clone()]);
+        let remarks = vec![newer.clone()];
+        assert_eq!(first.visit(1).await.unwrap(), Visit { visitors: 2, remarks });
         let visit = first.visit(usize::MAX).await.unwrap();
         assert_eq!(visit, Visit { visitors: 3, remarks: vec![newer, older] });
 

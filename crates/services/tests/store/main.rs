@@ -10,6 +10,7 @@
 
 mod contract;
 mod hostile;
+mod phone;
 mod redis;
 mod sqlite;
 mod worlds;

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
+use std::time::Duration;
 
 use duality_runtime::block_on;
 use duality_services::store::{LONGEST_REMARK, Location, MOST_REMARKS, Options, Store};
@@ -105,6 +106,41 @@ fn a_corrupt_file_is_unavailable() {
         store.add_entry("ann", "1").await.unwrap_err();
         store.find_entry("ann").await.unwrap_err();
     });
+}
+
+#[test]
+fn a_lock_that_is_held_is_unavailable_to_writers_alone() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("store.db");
+    let options = Options { turn_limit: Duration::from_millis(20), ..Options::default() };
+    let store = Store::new(&Location::sqlite(&path), options).unwrap();
+    let other = rusqlite::Connection::open(&path).unwrap();
+    block_on(async {
+        store.add_entry("ann", "1").await.unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let error = store.add_entry("ann", "2").await.unwrap_err().to_string();
+        assert!(error.contains("locked"), "{error}");
+        assert_eq!(store.find_entry("ann").await.unwrap().as_deref(), Some("1"));
+        other.execute_batch("COMMIT").unwrap();
+        store.add_entry("ann", "2").await.unwrap();
+    });
+}
+
+/// As small as the stacks of the architectures' threads are by default.
+#[test]
+fn a_small_stack_carries_every_call() {
+    let directory = TempDir::new().unwrap();
+    let store = store(&directory.path().join("store.db"));
+    let calls = async move {
+        for number in 0..2000 {
+            store.add_remark(&remark("ann", &"x".repeat(1000))).await.unwrap();
+            store.add_entry(&number.to_string(), "1").await.unwrap();
+        }
+        assert_eq!(store.visit(MOST_REMARKS).await.unwrap().visitors, 1);
+        assert_eq!(store.find_entry("7").await.unwrap().as_deref(), Some("1"));
+    };
+    let thread = thread::Builder::new().stack_size(128 << 10);
+    thread.spawn(|| block_on(calls)).unwrap().join().unwrap();
 }
 
 #[test]

@@ -176,7 +176,7 @@ mod tests {
             "*18446744073709551615\r\n".to_owned(),
             "$9223372036854775807\r\n".to_owned(),
             "$18446744073709551616\r\n".to_owned(),
-            format!("${}\r\n", LONGEST_REPLY),
+            format!("${LONGEST_REPLY}\r\n"),
             format!(
                 "*2\r\n${0}\r\n{1}\r\n${0}\r\n",
                 LONGEST_REPLY / 2,
@@ -188,7 +188,7 @@ mod tests {
             ":1 \r\n".to_owned(),
             format!("+{}", "x".repeat(LONGEST_LINE)),
         ] {
-            assert!(decoded(&bytes).is_err(), "{:.40}", bytes);
+            assert!(decoded(&bytes).is_err(), "{bytes:.40}");
         }
     }
 
