@@ -29,6 +29,9 @@ pub struct Experiment {
     pub version: u32,
     /// The version of Duality.
     pub duality: String,
+    /// The plan that it is of; none when the command line alone asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<Origin>,
     /// The command line that began it.
     pub command: Vec<String>,
     /// When it began (RFC 3339, UTC).
@@ -37,6 +40,17 @@ pub struct Experiment {
     pub design: Design,
     /// The machine that it was measured on.
     pub machine: Machine,
+}
+
+/// The plan that an experiment is of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The plan's title: what it asks.
+    pub title: String,
+    /// Where the question comes from; may be empty.
+    pub source: String,
+    /// The name of the experiment in it.
+    pub experiment: String,
 }
 
 /// What was to be measured: all that a resumed experiment must share with the one it resumes.
@@ -66,6 +80,9 @@ pub struct Design {
     pub server_arguments: Vec<String>,
     /// The path that an HTTP client asks for.
     pub path: String,
+    /// Where the servers keep what they are told; none for a service that keeps nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<String>,
 }
 
 /// The machine of an experiment.

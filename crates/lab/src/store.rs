@@ -4,9 +4,9 @@
 //! A fresh store is what makes a cell comparable with the next: a guestbook that has grown answers more
 //! slowly. It lives in a temporary directory and goes with the cell.
 
-use std::collections::BTreeMap;
 use std::env;
 use std::fmt;
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -14,6 +14,7 @@ use std::str::FromStr;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde::Deserialize;
 use tempfile::TempDir;
 
 use crate::server::NoServer;
@@ -25,8 +26,9 @@ const ATTEMPTS: usize = 3;
 /// Why there may be no Redis.
 const NEEDS_REDIS: &str = "needs redis-server: apt-get install redis-server";
 
-/// Where servers keep what they are told.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Where servers keep what they are told. It is shown as it is written, but for passwords.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 pub enum Store {
     /// A new SQLite file for each cell.
     Sqlite,
@@ -57,27 +59,35 @@ impl FromStr for Store {
     }
 }
 
+impl TryFrom<String> for Store {
+    type Error = InvalidStore;
+
+    fn try_from(text: String) -> Result<Self, InvalidStore> {
+        text.parse()
+    }
+}
+
 impl fmt::Display for Store {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Sqlite => "sqlite",
-            Self::Redis => "redis",
-            Self::At(url) => url,
-        })
+        match self {
+            Self::Sqlite => formatter.write_str("sqlite"),
+            Self::Redis => formatter.write_str("redis"),
+            Self::At(url) => match (url.split_once("//"), url.rsplit_once('@')) {
+                (Some(("redis:", _)), Some((_, host))) => {
+                    write!(formatter, "redis://***@{host}")
+                }
+                _ => formatter.write_str(url),
+            },
+        }
     }
 }
 
 impl Store {
-    /// What a reader of the results must know of it, by name. `client_cpus` are the load generator's.
-    pub(crate) fn settings(&self, client_cpus: &[usize]) -> BTreeMap<String, String> {
-        let mut settings = BTreeMap::new();
+    /// What a reader of the results must know of it. `client_cpus` are the load generator's.
+    pub(crate) fn describe(&self, client_cpus: &[usize]) -> String {
         match self {
             Self::Sqlite => {
-                let directory = env::temp_dir().display().to_string();
-                settings.insert(
-                    "store".to_owned(),
-                    format!("a new SQLite file in {directory} for each cell"),
-                );
+                format!("a new SQLite file in {} for each cell", env::temp_dir().display())
             }
             Self::Redis => {
                 let place = match client_cpus {
@@ -85,16 +95,12 @@ impl Store {
                     cpus => format!("on the load generator's CPUs ({})", join(cpus)),
                 };
                 let version = redis_version().unwrap_or_else(|| "none installed".to_owned());
-                let store = format!(
+                format!(
                     "a new redis-server for each cell, {place}, writing nothing to disk: {version}"
-                );
-                settings.insert("store".to_owned(), store);
+                )
             }
-            Self::At(url) => {
-                settings.insert("store".to_owned(), format!("{url}, which all cells share"));
-            }
+            Self::At(_) => format!("{self}, which all cells share"),
         }
-        settings
     }
 
     /// Makes the store of a cell.
@@ -158,8 +164,10 @@ fn start_redis(directory: &TempDir, cpus: &[usize]) -> Result<(Redis, SocketAddr
     let mut last = String::new();
     for _ in 0..ATTEMPTS {
         let address = free_address().map_err(failed)?;
-        let log = directory.path().join("redis.log");
-        let mut redis = match redis_command(directory, cpus, address.port()).spawn() {
+        let path = directory.path().join("redis.log");
+        let log = File::create(&path).map_err(failed)?;
+        let mut command = redis_command(directory, cpus, address.port(), log).map_err(failed)?;
+        let mut redis = match command.spawn() {
             Ok(child) => Redis(child),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(NoServer::Unavailable(NEEDS_REDIS.to_owned()));
@@ -173,24 +181,24 @@ fn start_redis(directory: &TempDir, cpus: &[usize]) -> Result<(Redis, SocketAddr
             }
             thread::sleep(Duration::from_millis(5));
         }
-        let said = std::fs::read_to_string(log).unwrap_or_default();
+        let said = fs::read_to_string(path).unwrap_or_default();
         last = said.lines().next_back().unwrap_or("it said nothing").to_owned();
     }
     Err(NoServer::Failed(format!("redis-server does not answer: {last}")))
 }
 
-fn redis_command(directory: &TempDir, cpus: &[usize], port: u16) -> Command {
+fn redis_command(directory: &TempDir, cpus: &[usize], port: u16, log: File) -> io::Result<Command> {
     let mut command = Command::new("redis-server");
     command.args(["--bind", "127.0.0.1", "--port", &port.to_string()]);
     command.args(["--appendonly", "no", "--save", "", "--daemonize", "no"]);
-    command.arg("--dir").arg(directory.path()).args(["--logfile", "redis.log"]);
+    command.arg("--dir").arg(directory.path());
     if !cpus.is_empty() {
         let cpus = join(cpus);
-        command.args(["--server-cpulist", &cpus, "--bio-cpulist", &cpus]);
+        // Names with a hyphen came with Redis 7.2; these do from 6.0 on.
+        command.args(["--server_cpulist", &cpus, "--bio_cpulist", &cpus]);
     }
-    command.current_dir(directory.path());
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command
+    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    Ok(command)
 }
 
 /// An address on loopback that nobody listened at a moment ago.
@@ -229,6 +237,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
+    use crate::machine;
 
     #[test]
     fn stores_are_read_and_written_alike() {
@@ -236,6 +245,13 @@ mod tests {
             assert_eq!(text.parse::<Store>().unwrap().to_string(), text);
         }
         assert!("postgres://x".parse::<Store>().unwrap_err().to_string().contains("redis://"));
+    }
+
+    #[test]
+    fn passwords_are_not_shown() {
+        let store: Store = "redis://me:p@ss@127.0.0.1:6379/2".parse().unwrap();
+        assert_eq!(store.to_string(), "redis://***@127.0.0.1:6379/2");
+        assert!(!store.describe(&[]).contains("p@ss"));
     }
 
     #[test]
@@ -249,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_fresh_redis_answers_and_ends_with_the_cell() {
-        let mut store = match Store::Redis.open(&[]) {
+        let mut store = match Store::Redis.open(&machine::split_cpus().1) {
             Ok(store) => store,
             Err(NoServer::Unavailable(reason)) => {
                 assert_eq!(reason, NEEDS_REDIS);

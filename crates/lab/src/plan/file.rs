@@ -83,7 +83,11 @@ impl Experiment {
     /// The problem that is a misfit of this experiment.
     pub fn problem(&self, misfit: &Misfit) -> Problem {
         let place = self.places.get(misfit.key).copied().unwrap_or(self.place);
-        Problem { place, message: format!("{}: {}", misfit.key, misfit.problem) }
+        let message = match misfit.key {
+            Misfit::WHOLE => misfit.problem.clone(),
+            key => format!("{key}: {}", misfit.problem),
+        };
+        Problem { place, message }
     }
 }
 

@@ -57,9 +57,12 @@ pub struct Settings {
     pub path: Option<String>,
     /// The directory whose files the servers serve.
     pub root: Option<PathBuf>,
+    /// The directory of the servers' templates.
+    pub templates: Option<PathBuf>,
     /// Where the servers keep what they are told.
-    #[serde(deserialize_with = "store")]
     pub store: Option<Store>,
+    /// How the servers talk to Redis.
+    pub redis_calls: Option<String>,
     /// Further arguments of the servers.
     pub server_arguments: Option<Vec<String>>,
 }
@@ -74,6 +77,9 @@ pub struct Misfit {
 }
 
 impl Misfit {
+    /// The key of what lies in no single setting, but in what they are together.
+    pub const WHOLE: &str = "";
+
     /// A problem with the value of `key`.
     pub fn new(key: &'static str, problem: impl Into<String>) -> Self {
         Self { key, problem: problem.into() }
@@ -103,12 +109,15 @@ impl Settings {
                 "a window of no length measures nothing: give a time such as 1s",
             ));
         }
-        let store = self.store.as_ref().map(ToString::to_string);
-        let root = self.root.as_ref().map(|root| root.to_string_lossy());
         text("service", self.service.as_deref())?;
         text("path", self.path.as_deref())?;
-        text("root", root.as_deref())?;
-        text("store", store.as_deref())?;
+        for (key, path) in [("root", &self.root), ("templates", &self.templates)] {
+            text(key, path.as_ref().map(|path| path.to_string_lossy()).as_deref())?;
+        }
+        if let Some(Store::At(url)) = &self.store {
+            text("store", Some(url))?;
+        }
+        text("redis-calls", self.redis_calls.as_deref())?;
         for architecture in self.architectures.iter().flatten() {
             text("architectures", Some(architecture))?;
         }
@@ -116,6 +125,50 @@ impl Settings {
             text("server-arguments", Some(argument))?;
         }
         Ok(())
+    }
+
+    /// Whether anything is said about `key`.
+    pub fn says(&self, key: &str) -> bool {
+        match key {
+            "service" => self.service.is_some(),
+            "pattern" => self.pattern.is_some(),
+            "architectures" => self.architectures.is_some(),
+            "concurrency" => self.concurrency.is_some(),
+            "close" => self.close.is_some(),
+            "repeats" => self.repeats.is_some(),
+            "warm-up" => self.warm_up.is_some(),
+            "window" => self.window.is_some(),
+            "seed" => self.seed.is_some(),
+            "path" => self.path.is_some(),
+            "root" => self.root.is_some(),
+            "templates" => self.templates.is_some(),
+            "store" => self.store.is_some(),
+            "redis-calls" => self.redis_calls.is_some(),
+            "server-arguments" => self.server_arguments.is_some(),
+            _ => false,
+        }
+    }
+
+    /// These settings, and those of `other` where nothing is said.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            service: self.service.or(other.service),
+            pattern: self.pattern.or(other.pattern),
+            architectures: self.architectures.or(other.architectures),
+            concurrency: self.concurrency.or(other.concurrency),
+            close: self.close.or(other.close),
+            repeats: self.repeats.or(other.repeats),
+            warm_up: self.warm_up.or(other.warm_up),
+            window: self.window.or(other.window),
+            seed: self.seed.or(other.seed),
+            path: self.path.or(other.path),
+            root: self.root.or(other.root),
+            templates: self.templates.or(other.templates),
+            store: self.store.or(other.store),
+            redis_calls: self.redis_calls.or(other.redis_calls),
+            server_arguments: self.server_arguments.or(other.server_arguments),
+        }
     }
 }
 
@@ -194,11 +247,6 @@ fn text(key: &'static str, text: Option<&str>) -> Result<(), Misfit> {
 fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     let text = String::deserialize(deserializer)?;
     parse_duration(&text).map(Some).map_err(de::Error::custom)
-}
-
-fn store<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Store>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    text.parse().map(Some).map_err(de::Error::custom)
 }
 
 #[cfg(test)]
