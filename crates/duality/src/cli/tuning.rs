@@ -62,7 +62,7 @@ impl Tuning {
         }
     }
 
-    pub(super) fn options(&self) -> Options {
+    pub(super) fn options(self) -> Options {
         let default = Options::default();
         Options {
             workers: self.workers.unwrap_or(default.workers),
@@ -79,7 +79,7 @@ impl Tuning {
     }
 
     /// The arguments that say all this, defaults included, to a server that is started as a child.
-    pub(super) fn to_arguments(&self) -> Vec<String> {
+    pub(super) fn to_arguments(self) -> Vec<String> {
         let options = self.options();
         let hand_over = match options.hand_over {
             HandOver::Accept => "accept",
