@@ -62,6 +62,9 @@ pub struct Design {
     pub architectures: Vec<String>,
     /// The numbers of connections that are open at once.
     pub concurrency: Vec<usize>,
+    /// How clients behave.
+    #[serde(default)]
+    pub clients: Clients,
     /// Whether a connection carries request after request.
     pub keep_alive: bool,
     /// How often each cell is measured.
@@ -83,6 +86,22 @@ pub struct Design {
     /// Where the servers keep what they are told; none for a service that keeps nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<String>,
+}
+
+/// How clients behave; in files that were written before there was a choice, the default.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Clients {
+    /// The name of the pattern.
+    pub pattern: String,
+    /// When the requests of an open loop arrive, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrivals: Option<String>,
+}
+
+impl Default for Clients {
+    fn default() -> Self {
+        Self { pattern: "closed".to_owned(), arrivals: None }
+    }
 }
 
 /// The machine of an experiment.

@@ -257,6 +257,7 @@ mod tests {
         Plan {
             design: design(),
             exchange: None,
+            pattern: duality_load::Pattern::Closed,
             unavailable: [1, 10, 100]
                 .map(|many| (("threads".to_owned(), many), "no threads".to_owned()))
                 .into(),

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use duality_lab::plan::Plan;
-use duality_lab::plan::settings::{Settings, parse_duration};
+use duality_lab::plan::settings::{Settings, Waits, parse_duration};
 use duality_lab::run::Finished;
 use duality_lab::store::Store;
 use duality_lab::summary::Summary;
@@ -20,6 +20,21 @@ pub(super) struct Arguments {
     /// The service (see `duality services`), or a plan: a file called PLAN.toml, which flags override
     #[arg(value_name = "SERVICE|PLAN.toml")]
     subject: Option<String>,
+    /// How clients behave: closed, serial, limited, long, short or open [default: closed]
+    #[arg(long, value_name = "PATTERN")]
+    pattern: Option<String>,
+    /// Requests a second of --pattern open
+    #[arg(long, value_name = "N")]
+    rate: Option<f64>,
+    /// How the requests of --pattern open arrive: constant, poisson, uniform or sinusoidal [default: poisson]
+    #[arg(long, value_name = "PROCESS")]
+    arrivals: Option<String>,
+    /// Waits between uniform or sinusoidal arrivals, such as 100us..2ms, instead of a rate
+    #[arg(long, value_name = "MIN..MAX")]
+    wait: Option<Waits>,
+    /// How long sinusoidal waits take to swing to and fro once [default: 1s]
+    #[arg(long, value_parser = parse_duration)]
+    period: Option<Duration>,
     /// Which architectures, such as threads,epoll; without it, all
     #[arg(short, long, value_delimiter = ',', value_name = "A,B,…")]
     architectures: Option<Vec<String>>,
@@ -76,6 +91,11 @@ impl Arguments {
     /// What the flags ask for.
     fn settings(&self) -> Settings {
         let mut settings = Settings {
+            pattern: self.pattern.clone(),
+            rate: self.rate,
+            arrivals: self.arrivals.clone(),
+            wait: self.wait,
+            period: self.period,
             architectures: self.architectures.clone(),
             concurrency: self.concurrency.clone(),
             close: (self.close || self.keep_alive).then_some(self.close),

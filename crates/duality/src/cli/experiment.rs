@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use duality_architectures::{ALL, Architecture, Options};
 use duality_lab::machine;
 use duality_lab::plan::settings::{Misfit, Settings};
-use duality_lab::plan::{self, Plan};
+use duality_lab::plan::{self, Plan, clients};
 use duality_lab::record::Design;
 use duality_lab::store::Store;
+use duality_load::Pattern;
 use duality_services::store::Location;
 
 use super::{Setup, Tuning, serve};
@@ -41,6 +42,7 @@ pub(super) fn plan(
     let service = catalogue.look_up(name, &setup, settings.store.is_some())?;
     let architectures = architectures(settings)?;
     let store = store(&service, settings)?;
+    let behaviour = clients::behaviour(settings)?;
     let (server_cpus, client_cpus) = machine::split_cpus();
     let mut server_arguments = tuning.to_arguments();
     server_arguments.extend(setup.to_arguments());
@@ -49,7 +51,8 @@ pub(super) fn plan(
             service: name.to_owned(),
             architectures: architectures.iter().map(|one| one.name().to_owned()).collect(),
             concurrency: Vec::new(),
-            keep_alive: !settings.close.unwrap_or(false),
+            clients: behaviour.record(),
+            keep_alive: behaviour.keep_alive,
             repeats: settings.repeats.unwrap_or(REPEATS),
             // The timing depends on the number of cells, see below.
             warm_up_seconds: 1.0,
@@ -62,6 +65,7 @@ pub(super) fn plan(
             store: store.as_ref().map(Store::to_string),
         },
         exchange: catalogue.exchange(),
+        pattern: behaviour.pattern,
         unavailable: BTreeMap::new(),
         store,
         origin: None,
@@ -150,16 +154,19 @@ fn unavailable(
     architectures: &[&'static dyn Architecture],
     options: &Options,
 ) -> BTreeMap<(String, usize), String> {
+    let design = &plan.design;
+    let in_turn = matches!(plan.pattern, Pattern::Serial | Pattern::Limited) && design.keep_alive;
+    let all_at_once = in_turn || service.needs.concurrent_connections;
     let mut unavailable = BTreeMap::new();
     for architecture in architectures {
         let never = architecture
             .unavailable()
             .or_else(|| service.needs.missing_from(architecture.gives()).map(str::to_owned));
-        for &connections in &plan.design.concurrency {
-            let why = match service.needs.concurrent_connections {
-                true => never.clone().or_else(|| crowded(*architecture, options, connections)),
-                false => never.clone(),
-            };
+        for &connections in &design.concurrency {
+            let why = never.clone().or_else(|| match all_at_once {
+                true => crowded(*architecture, options, connections),
+                false => None,
+            });
             let cell = (architecture.name().to_owned(), connections);
             unavailable.extend(why.map(|why| (cell, why)));
         }
@@ -176,13 +183,13 @@ fn crowded(
     let Options { max_connections, .. } = *options;
     match architecture.places(options) {
         Some(1) if connections > 1 => {
-            Some(format!("serves 1 of {connections} connections at a time"))
+            Some(format!("holds 1 of {connections} connections at a time"))
         }
         Some(workers) if connections > workers => Some(format!(
-            "{workers} workers hold at most {workers} of {connections} members at once (--workers)"
+            "{workers} workers hold at most {workers} of {connections} connections at once (--workers)"
         )),
         _ if connections > max_connections => Some(format!(
-            "--max-connections admits at most {max_connections} of {connections} members at once"
+            "--max-connections admits at most {max_connections} of {connections} connections at once"
         )),
         _ => None,
     }

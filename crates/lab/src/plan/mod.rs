@@ -1,6 +1,7 @@
 //! A plan: which cells to measure, in which order, for how long. [`file`](mod@file) reads plans from TOML,
 //! [`settings`] is what a plan file and the command line can ask for.
 
+pub mod clients;
 pub mod file;
 pub mod settings;
 
@@ -9,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use duality_load::{Options, Stop, Target, TargetError};
+use duality_load::{Options, Pattern, Stop, Target, TargetError};
 
 use crate::random::SplitMix64;
 use crate::record::{Design, Origin};
@@ -28,6 +29,8 @@ pub struct Plan {
     pub design: Design,
     /// What to send to a service of the user's own, and the reply to expect.
     pub exchange: Option<(Vec<u8>, Vec<u8>)>,
+    /// When clients make requests.
+    pub pattern: Pattern,
     /// What an architecture cannot carry at so many connections, and why.
     pub unavailable: BTreeMap<(String, usize), String>,
     /// Where the servers keep what they are told.
@@ -67,11 +70,14 @@ impl Plan {
     pub(crate) fn load(&self, address: SocketAddr, cell: &CellKey) -> Result<Options, String> {
         let design = &self.design;
         Ok(Options {
+            pattern: self.pattern,
             connections: cell.concurrency,
             stop: Stop::After(Duration::from_secs_f64(design.window_seconds)),
             warm_up: Duration::from_secs_f64(design.warm_up_seconds),
             keep_alive: design.keep_alive,
             cpus: design.client_cpus.clone(),
+            // The same arrivals for all architectures, and others in each repeat.
+            seed: design.seed.wrapping_add(cell.repeat as u64),
             ..Options::new(self.target(address)?)
         })
     }
@@ -151,6 +157,7 @@ fn shuffle<T>(items: &mut [T], random: &mut SplitMix64) {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::record::Clients;
 
     /// A small design for tests.
     pub(crate) fn design() -> Design {
@@ -158,6 +165,7 @@ pub(crate) mod tests {
             service: "http".into(),
             architectures: vec!["threads".into(), "epoll".into()],
             concurrency: vec![1, 10, 100],
+            clients: Clients::default(),
             keep_alive: true,
             repeats: 3,
             warm_up_seconds: 0.2,

@@ -8,15 +8,15 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de};
 
+use super::clients;
 use crate::store::Store;
-
-/// How clients behave when nothing is said: each sends its next request as soon as it has the reply.
-pub const CLOSED: &str = "closed";
 
 /// The most values that a list may hold.
 const MOST_VALUES: usize = 100;
@@ -37,6 +37,23 @@ pub struct Settings {
     pub service: Option<String>,
     /// How clients behave.
     pub pattern: Option<String>,
+    /// How many requests a second are made, on average, by the pattern `open`.
+    pub rate: Option<f64>,
+    /// The process by which requests arrive in the pattern `open`.
+    pub arrivals: Option<String>,
+    /// The waits between its arrivals.
+    pub wait: Option<Waits>,
+    /// How long sinusoidal waits take to swing to and fro once.
+    #[serde(deserialize_with = "duration")]
+    pub period: Option<Duration>,
+    /// How many further connections say nothing.
+    pub idle: Option<usize>,
+    /// How many further connections take their replies slowly.
+    pub slow_readers: Option<usize>,
+    /// How many further connections make their requests slowly.
+    pub slow_senders: Option<usize>,
+    /// How many addresses the connections come from.
+    pub sources: Option<NonZeroU32>,
     /// The architectures, in the order in which they are shown.
     pub architectures: Option<Vec<String>>,
     /// The numbers of connections that are open at once.
@@ -103,6 +120,16 @@ impl Settings {
         self.repeats.map_or(Ok(()), |repeats| number("repeats", repeats, MOST_REPEATS))?;
         time("warm-up", self.warm_up)?;
         time("window", self.window)?;
+        time("period", self.period)?;
+        for (key, count) in [
+            ("idle", self.idle),
+            ("slow-readers", self.slow_readers),
+            ("slow-senders", self.slow_senders),
+        ] {
+            count.map_or(Ok(()), |count| number(key, count, MOST_CONNECTIONS))?;
+        }
+        text("pattern", self.pattern.as_deref())?;
+        text("arrivals", self.arrivals.as_deref())?;
         if self.window == Some(Duration::ZERO) {
             return Err(Misfit::new(
                 "window",
@@ -126,59 +153,99 @@ impl Settings {
         }
         Ok(())
     }
+}
 
-    /// Whether anything is said about `key`.
-    pub fn says(&self, key: &str) -> bool {
-        match key {
-            "service" => self.service.is_some(),
-            "pattern" => self.pattern.is_some(),
-            "architectures" => self.architectures.is_some(),
-            "concurrency" => self.concurrency.is_some(),
-            "close" => self.close.is_some(),
-            "repeats" => self.repeats.is_some(),
-            "warm-up" => self.warm_up.is_some(),
-            "window" => self.window.is_some(),
-            "seed" => self.seed.is_some(),
-            "path" => self.path.is_some(),
-            "root" => self.root.is_some(),
-            "templates" => self.templates.is_some(),
-            "store" => self.store.is_some(),
-            "redis-calls" => self.redis_calls.is_some(),
-            "server-arguments" => self.server_arguments.is_some(),
-            _ => false,
-        }
-    }
+/// What is done with all settings alike, from one list of them.
+macro_rules! alike {
+    ($($key:literal $field:ident,)*) => {
+        impl Settings {
+            /// Whether anything is said about `key`.
+            pub fn says(&self, key: &str) -> bool {
+                match key {
+                    $($key => self.$field.is_some(),)*
+                    _ => false,
+                }
+            }
 
-    /// These settings, and those of `other` where nothing is said.
-    #[must_use]
-    pub fn or(self, other: Self) -> Self {
-        Self {
-            service: self.service.or(other.service),
-            pattern: self.pattern.or(other.pattern),
-            architectures: self.architectures.or(other.architectures),
-            concurrency: self.concurrency.or(other.concurrency),
-            close: self.close.or(other.close),
-            repeats: self.repeats.or(other.repeats),
-            warm_up: self.warm_up.or(other.warm_up),
-            window: self.window.or(other.window),
-            seed: self.seed.or(other.seed),
-            path: self.path.or(other.path),
-            root: self.root.or(other.root),
-            templates: self.templates.or(other.templates),
-            store: self.store.or(other.store),
-            redis_calls: self.redis_calls.or(other.redis_calls),
-            server_arguments: self.server_arguments.or(other.server_arguments),
+            /// These settings, and those of `other` where nothing is said. A pattern comes with its
+            /// parameters: those that another pattern had are forgotten.
+            #[must_use]
+            pub fn or(self, mut other: Self) -> Self {
+                if let Some(pattern) = &self.pattern {
+                    (other.rate, other.arrivals, other.wait, other.period) = (None, None, None, None);
+                    if clients::keep_alive(pattern).is_some() {
+                        other.close = None;
+                    }
+                }
+                Self { $($field: self.$field.or(other.$field),)* }
+            }
         }
+    };
+}
+
+alike! {
+    "service" service,
+    "pattern" pattern,
+    "rate" rate,
+    "arrivals" arrivals,
+    "wait" wait,
+    "period" period,
+    "idle" idle,
+    "slow-readers" slow_readers,
+    "slow-senders" slow_senders,
+    "sources" sources,
+    "architectures" architectures,
+    "concurrency" concurrency,
+    "close" close,
+    "repeats" repeats,
+    "warm-up" warm_up,
+    "window" window,
+    "seed" seed,
+    "path" path,
+    "root" root,
+    "templates" templates,
+    "store" store,
+    "redis-calls" redis_calls,
+    "server-arguments" server_arguments,
+}
+
+/// The shortest and the longest wait, as in `100us..2ms`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Waits {
+    /// The shortest.
+    pub shortest: Duration,
+    /// The longest.
+    pub longest: Duration,
+}
+
+impl FromStr for Waits {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (shortest, longest) =
+            text.split_once("..").ok_or("give the shortest and the longest, as in 100us..2ms")?;
+        Ok(Self { shortest: parse_duration(shortest)?, longest: parse_duration(longest)? })
     }
 }
 
-/// Reads a number with ms, s or m; without a unit, seconds.
+impl TryFrom<String> for Waits {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+/// Reads a number with us, ms, s or m; without a unit, seconds.
 ///
 /// # Errors
 ///
 /// What to write instead.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let (number, scale) = if let Some(number) = text.strip_suffix("ms") {
+    let (number, scale) = if let Some(number) = text.strip_suffix("us") {
+        (number, 1e-6)
+    } else if let Some(number) = text.strip_suffix("ms") {
         (number, 1e-3)
     } else if let Some(number) = text.strip_suffix('s') {
         (number, 1.0)
@@ -255,7 +322,9 @@ mod tests {
 
     #[test]
     fn durations_have_units() {
-        for (text, seconds) in [("300ms", 0.3), ("1s", 1.0), ("2m", 120.0), ("1.5", 1.5)] {
+        for (text, seconds) in
+            [("250us", 250e-6), ("300ms", 0.3), ("1s", 1.0), ("2m", 120.0), ("1.5", 1.5)]
+        {
             assert_eq!(parse_duration(text), Ok(Duration::from_secs_f64(seconds)), "{text}");
         }
         for text in ["", "s", "-1s", "nan", "infs", "8000000", "1h"] {

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::format::{self, connections};
 use crate::plan::file::PlanFile;
 use crate::recommendation;
-use crate::record::{Cell, Design, Experiment};
+use crate::record::{Cell, Clients, Design, Experiment};
 use crate::summary::{Figures, Row, Summary};
 
 /// An index that grows as experiments end.
@@ -124,7 +124,9 @@ fn describe(design: &Design) -> String {
         true => "connections that stay",
         false => "a connection for each request",
     };
-    format!("{}{store}, {connections}", design.service)
+    let Clients { pattern, arrivals } = &design.clients;
+    let arrivals = arrivals.as_ref().map_or(String::new(), |arrivals| format!(" ({arrivals})"));
+    format!("{}{store}, {pattern} clients{arrivals}, {connections}", design.service)
 }
 
 fn lines(summary: &Summary) -> Vec<Line> {
