@@ -21,12 +21,18 @@ use crate::client::phone::Phone;
 use crate::client::quote::Quote;
 use crate::client::time::Time;
 use crate::failure::Failure;
-use crate::pattern::{Load, closed, connect};
-use crate::recorder::{Edges, Measurement, Recorder};
+use crate::pattern::connection::Connection;
+use crate::pattern::open::pacer::{Clock, Pacer, StoppedClock};
+use crate::pattern::open::queue::Queue;
+use crate::pattern::{self, Arrivals, Load, Pattern, closed, connect, limited, open, serial};
+use crate::recorder::{Bell, Edges, Measurement, Recorder};
 use crate::{Error, Options, Stop, Target};
 
 /// How often progress is told and an interruption is looked for.
 const TICK: Duration = Duration::from_millis(100);
+
+/// How often it is looked whether all connections are open.
+const GLANCE: Duration = Duration::from_millis(1);
 
 /// What a load came to.
 pub(crate) struct Outcome {
@@ -86,15 +92,69 @@ struct Engine {
 struct Interrupted;
 
 impl Engine {
-    async fn load<C: Client>(&self, mut client: C, bell: EdgeAnnouncer) -> Result<Outcome, Error> {
+    async fn load<C: Client>(&self, mut client: C, edges: EdgeAnnouncer) -> Result<Outcome, Error> {
         self.probe(&mut client).await?;
-        let edges = match self.options.stop {
-            Stop::After(_) => Edges::ByTime,
-            Stop::Requests(total) => Edges::for_requests(total),
+        match self.options.pattern {
+            Pattern::Closed => {
+                let load = self.shared(self.edges(), None, Box::new(edges));
+                load.recorder.ready();
+                closed::start(&client, self.options.connections, &load).map_err(not_started)?;
+                Ok(self.finish(&load.recorder).await)
+            }
+            Pattern::Serial => {
+                let (row, load) = self.row(&client, edges).await?;
+                task::spawn(serial::run(row, load.clone())).map_err(not_started)?;
+                Ok(self.finish(&load.recorder).await)
+            }
+            Pattern::Limited => {
+                let (row, load) = self.row(&client, edges).await?;
+                task::spawn(limited::run(row, load.clone())).map_err(not_started)?;
+                Ok(self.finish(&load.recorder).await)
+            }
+            Pattern::Open(arrivals) => self.open_loop(&client, arrivals, edges).await,
+        }
+    }
+
+    /// The connections of a pattern that uses them in order, once they are open.
+    async fn row<C: Client>(
+        &self,
+        client: &C,
+        edges: EdgeAnnouncer,
+    ) -> Result<(Vec<Connection<C>>, Arc<Load>), Error> {
+        let load = self.shared(self.edges(), None, Box::new(edges));
+        let row = self.attend(pattern::row(client, self.options.connections, &load)).await?;
+        load.recorder.ready();
+        Ok((row, load))
+    }
+
+    async fn open_loop<C: Client>(
+        &self,
+        client: &C,
+        arrivals: Arrivals,
+        edges: EdgeAnnouncer,
+    ) -> Result<Outcome, Error> {
+        let (clock, queue) = (Clock::new(), Arc::new(Queue::new()));
+        let bell = StoppedClock { clock: clock.clone(), bell: edges };
+        let load = self.shared(self.edges(), Some(queue.clone()), Box::new(bell));
+        let connections = self.options.connections;
+        open::start(client, connections, &queue, &load).map_err(not_started)?;
+        // A request that is due before there are connections would be late for no fault of the server's.
+        while queue.free() < connections {
+            let waited = self.wait(GLANCE, &load.recorder).await;
+            waited.map_err(|Interrupted| Error::Interrupted)?;
+        }
+        load.recorder.ready();
+        clock.restart();
+        let count = match self.options.stop {
+            Stop::After(_) => u64::MAX,
+            Stop::Requests(total) => total,
         };
-        let load = self.shared(edges, bell);
-        closed::start(&client, self.options.connections, &load).map_err(not_started)?;
-        Ok(self.finish(&load.recorder).await)
+        let schedule = arrivals.schedule(self.options.seed);
+        let pacer = Pacer::start(schedule, count, clock, queue)
+            .map_err(|error| Error::System { doing: "starting the pacer's thread", error })?;
+        let outcome = self.finish(&load.recorder).await;
+        drop(pacer);
+        Ok(outcome)
     }
 
     /// A load whose connections all have to do with each other.
@@ -110,21 +170,30 @@ impl Engine {
                 (Edges::ByCount { open_after: 0, close_after: total, total }, Some(total))
             }
         };
-        let load = self.shared(edges, bell);
+        let load = self.shared(edges, None, Box::new(bell));
+        load.recorder.ready();
         let talking = chat::run(company, chat::Plan { lines, deliveries }, load.clone());
         task::spawn(talking).map_err(not_started)?;
         Ok(self.finish(&load.recorder).await)
     }
 
-    fn shared(&self, edges: Edges, bell: EdgeAnnouncer) -> Arc<Load> {
+    fn edges(&self) -> Edges {
+        match self.options.stop {
+            Stop::After(_) => Edges::ByTime,
+            Stop::Requests(total) => Edges::for_requests(total),
+        }
+    }
+
+    fn shared(&self, edges: Edges, queue: Option<Arc<Queue>>, bell: Box<dyn Bell>) -> Arc<Load> {
         Arc::new(Load {
             address: self.options.target.address(),
-            keep_alive: self.options.keep_alive,
+            keep_alive: self.options.keeps_connections(),
             reply_timeout: self.options.reply_timeout,
-            recorder: Recorder::new(self.options.connections, edges, Box::new(bell)),
+            recorder: Recorder::new(self.options.connections, edges, queue, bell),
         })
     }
 
+    /// Lets a load that has been started run to its end.
     async fn finish(&self, recorder: &Recorder) -> Outcome {
         let interrupted = self.measure(recorder).await.is_err();
         recorder.close();
@@ -193,7 +262,7 @@ impl Engine {
         }
     }
 
-    /// Lets the load run to its end.
+    /// Waits for the end of the load.
     async fn measure(&self, recorder: &Recorder) -> Result<(), Interrupted> {
         match self.options.stop {
             Stop::After(duration) => {

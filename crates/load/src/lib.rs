@@ -1,13 +1,14 @@
 //! The load generator: `duality load`, and what the lab calls for each of its cells.
 //!
 //! Written with this project's own runtime, on its event world (suspend, epoll), so that one kernel
-//! thread drives any number of connections. [`run`] keeps exactly l connections busy in a closed loop,
-//! checks every answer (a wrong byte is an error, not a success) and returns a [`Report`].
+//! thread drives any number of connections. [`run`] makes requests in some [`Pattern`], checks every
+//! answer (a wrong byte is an error, not a success) and returns a [`Report`]; [`peak_goodput`] does so
+//! at one rate after the other, to find the highest that the server is equal to.
 //!
 //! ```text
 //!   run ── probe: ask once, learn the correct reply
 //!    │
-//!    └─ engine ── pattern/closed: one task for each connection ── client/{http, echo, time}: one request
+//!    └─ engine ── pattern/{closed, serial, limited, open}: when ── client/{http, echo, …}: one request
 //!                      │
 //!                      └── recorder: the window, latencies, failures ──▶ report
 //! ```
@@ -31,8 +32,10 @@ mod client;
 mod counters;
 mod engine;
 mod failure;
+mod goodput;
 mod limits;
 mod pattern;
+mod random;
 mod recorder;
 mod report;
 mod target;
@@ -42,17 +45,23 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-pub use report::{Latency, Report};
+pub use goodput::{Goodput, Percentile, Probe, Slo, peak_goodput};
+pub use pattern::{Arrivals, Named, Pattern};
+pub use report::{Latency, OpenLoop, Report};
 pub use target::{HttpTarget, Target, TargetError};
 
 use counters::ListenCounters;
+use engine::Outcome;
 
 /// What load to make.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The server, and what to ask of it.
     pub target: Target,
-    /// How many connections are open at once: the offered load l. At least 1.
+    /// How clients behave.
+    pub pattern: Pattern,
+    /// How many connections are open at once, at least 1: the offered load l of a closed loop, and the
+    /// most requests that are under way at a time in an open one, in which the others wait.
     pub connections: usize,
     /// When to stop.
     pub stop: Stop,
@@ -66,6 +75,8 @@ pub struct Options {
     pub cpus: Vec<usize>,
     /// The longest wait for a connection to open, and for the next bytes of a reply. Not zero.
     pub reply_timeout: Duration,
+    /// Of what chance decides: the same seed gives the same arrivals.
+    pub seed: u64,
 }
 
 /// When a load stops.
@@ -81,18 +92,25 @@ pub enum Stop {
 }
 
 impl Options {
-    /// 100 connections for 10 s after a warm-up of 1 s, with keep-alive, anywhere on the machine, and
-    /// 30 s of patience.
+    /// A closed loop on 100 connections for 10 s after a warm-up of 1 s, with keep-alive, anywhere on the
+    /// machine, and 30 s of patience.
     pub fn new(target: Target) -> Self {
         Self {
             target,
+            pattern: Pattern::Closed,
             connections: 100,
             stop: Stop::After(Duration::from_secs(10)),
             warm_up: Duration::from_secs(1),
             keep_alive: true,
             cpus: Vec::new(),
             reply_timeout: Duration::from_secs(30),
+            seed: 1,
         }
+    }
+
+    /// Whether a connection carries more than one request.
+    fn keeps_connections(&self) -> bool {
+        self.keep_alive && !matches!(self.target, Target::Time { .. })
     }
 
     /// Finds what makes no sense, as [`run`] does before it starts.
@@ -107,6 +125,10 @@ impl Options {
             "a load of no length measures nothing: give it a duration or a number of requests"
         } else if self.reply_timeout.is_zero() {
             "no reply can come within 0 s: give a longer time limit"
+        } else if let Pattern::Open(arrivals) = self.pattern
+            && let Some(problem) = arrivals.problem()
+        {
+            problem
         } else if let Some(problem) = self.misfit() {
             problem
         } else {
@@ -119,6 +141,12 @@ impl Options {
     fn misfit(&self) -> Option<&'static str> {
         let requests_odd = matches!(self.stop, Stop::Requests(number) if number % 2 == 1);
         match self.target {
+            Target::Game { .. } if self.pattern != Pattern::Closed => Some(
+                "in a game a request waits for the other player's: only --pattern closed can load it",
+            ),
+            Target::Chat { .. } if self.pattern != Pattern::Closed => Some(
+                "the members of a chat talk in rounds of their own: only --pattern closed can load it",
+            ),
             Target::Game { .. } if self.connections % 2 == 1 => {
                 Some("game needs an even number of connections, for they play in pairs")
             }
@@ -152,6 +180,11 @@ pub trait Observer {
     /// how long ago that was.
     fn progress(&mut self, requests: u64, elapsed: Duration) {
         let _ = (requests, elapsed);
+    }
+
+    /// A load of [`peak_goodput`] is over.
+    fn probed(&mut self, probe: &Probe) {
+        let _ = probe;
     }
 }
 
@@ -232,6 +265,16 @@ pub fn run(
     observer: &mut dyn Observer,
     interrupted: &AtomicBool,
 ) -> Result<Report, Error> {
+    let (outcome, listen) = measure(options, observer, interrupted)?;
+    Ok(Report::new(options, &outcome, listen))
+}
+
+/// Makes a load; what was measured, and what became of accept queues meanwhile.
+fn measure(
+    options: &Options,
+    observer: &mut dyn Observer,
+    interrupted: &AtomicBool,
+) -> Result<(Outcome, Option<ListenCounters>), Error> {
     options.check()?;
     limits::provide_descriptors(options.connections)?;
     limits::pin(&options.cpus)?;
@@ -251,5 +294,5 @@ pub fn run(
     if outcome.interrupted && outcome.measurement.window.is_zero() {
         return Err(Error::Interrupted);
     }
-    Ok(Report::new(options, &outcome, listen))
+    Ok((outcome, listen))
 }

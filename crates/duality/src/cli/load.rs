@@ -47,6 +47,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         keep_alive: !arguments.close,
         cpus: arguments.cpus.clone(),
         reply_timeout: arguments.timeout,
+        ..Options::new(arguments.target.clone())
     };
     let interrupted = on_interrupt()?;
     let report = duality_load::run(&options, &mut (), &interrupted)

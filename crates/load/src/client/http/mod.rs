@@ -22,7 +22,7 @@ use duality_runtime::net::TcpStream;
 use self::body::Body;
 use self::head::Framing;
 pub(super) use self::head::{Head, header};
-use super::{Client, Reply, expect_end, read_more};
+use super::{Client, Reply, expect_end, read_more, send_all};
 use crate::failure::Failure;
 use crate::target::HttpTarget;
 
@@ -60,10 +60,6 @@ impl Http {
             known: KnownReply::default(),
         }
     }
-
-    async fn send(&self, stream: &mut TcpStream) -> Result<(), Failure> {
-        stream.write_all(&self.request).await.map_err(|error| Failure::from_transfer(error, 0))
-    }
 }
 
 impl Client for Http {
@@ -87,8 +83,11 @@ impl Client for Http {
         Ok(())
     }
 
-    async fn exchange(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
-        self.send(stream).await?;
+    async fn send(&mut self, stream: &mut TcpStream) -> Result<(), Failure> {
+        send_all(stream, &self.request).await
+    }
+
+    async fn receive(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
         let filled = read_more(stream, &mut self.buffer, 0).await?;
         if let Some(body) = self.known.body_of(&self.buffer[..filled]) {
             if *body != *self.reference {
