@@ -39,6 +39,8 @@ pub(crate) struct Listed {
     pub(crate) name: String,
     pub(crate) summary: String,
     pub(crate) needs: Needs,
+    /// Whether one connection can carry more than one request.
+    pub(crate) persistent: bool,
     /// Whether it keeps things in a store.
     pub(crate) store: bool,
     /// The page that its clients ask for, if it has pages.
@@ -62,6 +64,7 @@ impl Catalogue {
                     name: entry.name.to_owned(),
                     summary: entry.summary.to_owned(),
                     needs: needs(entry),
+                    persistent: entry.persistent,
                     store: entry.store,
                     page: page(entry),
                 })
@@ -70,6 +73,7 @@ impl Catalogue {
                 name: service.served.name().to_owned(),
                 summary: "this program's own service".to_owned(),
                 needs: service.served.needs(),
+                persistent: true,
                 store: false,
                 page: (service.served.name() == http::ENTRY.name).then_some("/"),
             }],

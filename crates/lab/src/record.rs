@@ -196,3 +196,18 @@ pub struct Measured {
     /// All latencies: HDR V2 + deflate in base64, in nanoseconds.
     pub histogram: String,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As version 0.1.0 wrote it before there were plans, patterns and stores.
+    const OLD: &str = r#"{"kind":"experiment","version":1,"duality":"0.1.0","command":[],"started_at":"2026-11-21T03:40:00Z","design":{"service":"http","architectures":["epoll"],"concurrency":[1],"keep_alive":true,"repeats":3,"warm_up_seconds":0.2,"window_seconds":0.5,"seed":7,"server_cpus":[],"client_cpus":[],"server_arguments":[],"path":"/"},"machine":{"kernel":"","cpu":"","cpus":2,"memory_bytes":0,"settings":{}}}"#;
+
+    #[test]
+    fn what_was_written_before_can_be_read() {
+        let Ok(Line::Experiment(experiment)) = serde_json::from_str(OLD) else { panic!() };
+        assert_eq!((experiment.plan, experiment.design.store), (None, None));
+        assert_eq!(experiment.design.clients, Clients::default());
+    }
+}

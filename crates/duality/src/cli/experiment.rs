@@ -52,7 +52,7 @@ pub(super) fn plan(
             architectures: architectures.iter().map(|one| one.name().to_owned()).collect(),
             concurrency: Vec::new(),
             clients: behaviour.record(),
-            keep_alive: behaviour.keep_alive,
+            keep_alive: behaviour.keep_alive && service.persistent,
             repeats: settings.repeats.unwrap_or(REPEATS),
             // The timing depends on the number of cells, see below.
             warm_up_seconds: 1.0,

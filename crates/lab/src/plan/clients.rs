@@ -47,6 +47,10 @@ pub(super) fn keep_alive(pattern: &str) -> Option<bool> {
 ///
 /// What they say that contradicts the rest, or is missing.
 pub fn behaviour(settings: &Settings) -> Result<Behaviour, Misfit> {
+    let crowd = ["idle", "slow-readers", "slow-senders", "sources"];
+    if let Some(key) = crowd.into_iter().find(|key| settings.says(key)) {
+        return Err(Misfit::new(key, "the load generator has none yet: leave it out"));
+    }
     let name = settings.pattern.as_deref().unwrap_or(CLOSED);
     let Some(named) = Pattern::named(name) else {
         let names = Pattern::NAMED.map(|named| named.name).join(", ");
