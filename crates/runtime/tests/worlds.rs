@@ -57,6 +57,7 @@ in_every_world! {
     a_megabyte_comes_back
     vectored_writes_arrive_in_order
     a_read_gives_up_after_its_timeout
+    a_read_gives_up_after_its_timeout_within_a_longer_one
     a_timeout_drops_a_read
     timeouts_nest
     a_timeout_leaves_a_quick_future_alone
@@ -135,6 +136,13 @@ async fn a_read_gives_up_after_its_timeout() {
     let (_client, mut server) = pair().await;
     server.set_read_timeout(Some(MOMENT)).unwrap();
     let error = server.read(&mut [0; 8]).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+}
+
+async fn a_read_gives_up_after_its_timeout_within_a_longer_one() {
+    let (_client, mut server) = pair().await;
+    server.set_read_timeout(Some(MOMENT)).unwrap();
+    let error = timeout(EVER, server.read(&mut [0; 8])).await.unwrap().unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
 }
 

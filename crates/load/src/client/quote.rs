@@ -12,7 +12,7 @@ use crate::failure::Failure;
 
 /// What is asked for, in turn; from one letter to eight, so that replies differ in length.
 const SYMBOLS: [&str; 20] = [
-    "A", "AAPL", "BASF", "C", "DIGITAL", "ERICSSON", "F", "GE", "HP", "IBM", "INTEL", "K",
+    "A", "AAPL", "BMW", "C", "DIGITAL", "ERICSSON", "F", "GE", "HP", "IBM", "INTEL", "K",
     "MOTOROLA", "NCR", "ORCL", "PHILIPS", "SGI", "SIEMENS", "SUNW", "T",
 ];
 
