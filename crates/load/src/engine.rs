@@ -1,5 +1,7 @@
 //! The load thread: probes the server, starts the connections, and minds the clock.
 
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 use std::pin::pin;
@@ -20,6 +22,7 @@ use crate::client::http::Http;
 use crate::client::phone::Phone;
 use crate::client::quote::Quote;
 use crate::client::time::Time;
+use crate::crowd::{self, Fate, Gathered, NotGathered};
 use crate::failure::Failure;
 use crate::pattern::connection::Connection;
 use crate::pattern::open::pacer::{Clock, Pacer, StoppedClock};
@@ -39,6 +42,8 @@ pub(crate) struct Outcome {
     pub(crate) measurement: Measurement,
     /// It was interrupted before its end.
     pub(crate) interrupted: bool,
+    /// What has become of the crowd.
+    pub(crate) crowd: BTreeMap<String, Fate>,
 }
 
 /// Runs a load on this kernel thread.
@@ -51,7 +56,7 @@ pub(crate) fn run(
     let mut event_loop =
         opened.map_err(|error| Error::System { doing: "starting the load", error })?;
     event_loop.run(async move {
-        let engine = Engine { announcer, start: Instant::now(), options };
+        let engine = Engine { announcer, start: Instant::now(), options, crowd: OnceCell::new() };
         match &engine.options.target {
             Target::Http(target) => {
                 let client = Http::new(target, engine.options.keep_alive);
@@ -86,6 +91,7 @@ struct Engine {
     options: Options,
     announcer: Announcer,
     start: Instant,
+    crowd: OnceCell<Gathered>,
 }
 
 /// The caller asked for an end.
@@ -94,6 +100,7 @@ struct Interrupted;
 impl Engine {
     async fn load<C: Client>(&self, mut client: C, edges: EdgeAnnouncer) -> Result<Outcome, Error> {
         self.probe(&mut client).await?;
+        self.gather().await?;
         match self.options.pattern {
             Pattern::Closed => {
                 let load = self.shared(self.edges(), None, Box::new(edges));
@@ -160,8 +167,8 @@ impl Engine {
     /// A load whose connections all have to do with each other.
     async fn chat(&self, lines: u32, bell: EdgeAnnouncer) -> Result<Outcome, Error> {
         let Options { connections, reply_timeout, .. } = self.options;
-        let address = self.options.target.address();
-        let joined = self.attend(chat::join(address, connections, reply_timeout)).await?;
+        let joined =
+            self.attend(chat::join(self.options.route(), connections, reply_timeout)).await?;
         let company = joined.map_err(|refused| self.not_let_in(&refused))?;
         let (edges, deliveries) = match self.options.stop {
             Stop::After(_) => (Edges::ByTime, None),
@@ -186,7 +193,7 @@ impl Engine {
 
     fn shared(&self, edges: Edges, queue: Option<Arc<Queue>>, bell: Box<dyn Bell>) -> Arc<Load> {
         Arc::new(Load {
-            address: self.options.target.address(),
+            address: self.options.route(),
             keep_alive: self.options.keeps_connections(),
             reply_timeout: self.options.reply_timeout,
             recorder: Recorder::new(self.options.connections, edges, queue, bell),
@@ -197,7 +204,8 @@ impl Engine {
     async fn finish(&self, recorder: &Recorder) -> Outcome {
         let interrupted = self.measure(recorder).await.is_err();
         recorder.close();
-        Outcome { measurement: recorder.measurement(), interrupted }
+        let crowd = self.crowd.get().map(Gathered::fates).unwrap_or_default();
+        Outcome { measurement: recorder.measurement(), interrupted, crowd }
     }
 
     /// Asks the server once, on a connection of its own.
@@ -218,6 +226,29 @@ impl Engine {
                 Ok(done) => return Ok(done),
                 Err(time::Elapsed) => self.tick(0).map_err(|Interrupted| Error::Interrupted)?,
             }
+        }
+    }
+
+    /// Has the crowd come in.
+    async fn gather(&self) -> Result<(), Error> {
+        let gathered = self.attend(crowd::gather(&self.options)).await?;
+        let gathered = gathered.map_err(|refused| self.not_gathered(&refused))?;
+        self.crowd.get_or_init(|| gathered);
+        Ok(())
+    }
+
+    fn not_gathered(&self, refused: &NotGathered) -> Error {
+        let NotGathered { entered, failure } = refused;
+        let idle = self.options.crowd.idle;
+        Error::Unanswered {
+            target: self.options.target.to_string(),
+            problem: match idle {
+                0 => failure.to_string(),
+                _ => format!("only {entered} of {idle} idle connections were served: {failure}"),
+            },
+            remedy: "a server that holds a worker for each connection needs more workers, and one without \
+                     keep-alive can have no crowd"
+                .to_owned(),
         }
     }
 

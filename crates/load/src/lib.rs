@@ -30,6 +30,7 @@
 mod announce;
 mod client;
 mod counters;
+mod crowd;
 mod engine;
 mod failure;
 mod goodput;
@@ -38,6 +39,7 @@ mod pattern;
 mod random;
 mod recorder;
 mod report;
+mod sources;
 mod target;
 
 use std::io;
@@ -45,13 +47,16 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
+pub use crowd::{Crowd, Fate, Spans};
 pub use goodput::{Goodput, Percentile, Probe, Slo, peak_goodput};
 pub use pattern::{Arrivals, Named, Pattern};
 pub use report::{Latency, OpenLoop, Report};
+pub use sources::Sources;
 pub use target::{HttpTarget, Target, TargetError};
 
 use counters::ListenCounters;
 use engine::Outcome;
+use sources::Route;
 
 /// What load to make.
 #[derive(Clone, Debug)]
@@ -77,6 +82,10 @@ pub struct Options {
     pub reply_timeout: Duration,
     /// Of what chance decides: the same seed gives the same arrivals.
     pub seed: u64,
+    /// How many addresses the connections come from.
+    pub sources: Sources,
+    /// Connections beside the measured ones; none unless told.
+    pub crowd: Crowd,
 }
 
 /// When a load stops.
@@ -105,6 +114,8 @@ impl Options {
             cpus: Vec::new(),
             reply_timeout: Duration::from_secs(30),
             seed: 1,
+            sources: Sources::Automatic,
+            crowd: Crowd::default(),
         }
     }
 
@@ -129,12 +140,27 @@ impl Options {
             && let Some(problem) = arrivals.problem()
         {
             problem
+        } else if let Some(problem) = self.sources.problem(self.target.address()) {
+            problem
+        } else if let Some(problem) = self.crowd.problem(&self.target) {
+            problem
         } else if let Some(problem) = self.misfit() {
             problem
         } else {
             return Ok(self.target.check()?);
         };
         Err(Error::Options(problem))
+    }
+
+    /// The way to the server.
+    fn route(&self) -> Route {
+        let (address, connections) = (self.target.address(), self.connections_in_all());
+        Route::new(address, self.sources.count(address, connections, self.keep_alive))
+    }
+
+    /// The measured connections, and the crowd.
+    fn connections_in_all(&self) -> usize {
+        self.connections.saturating_add(self.crowd.total())
     }
 
     /// What of these options the service cannot be asked with.
@@ -276,7 +302,7 @@ fn measure(
     interrupted: &AtomicBool,
 ) -> Result<(Outcome, Option<ListenCounters>), Error> {
     options.check()?;
-    limits::provide_descriptors(options.connections)?;
+    limits::provide_descriptors(options.connections_in_all())?;
     limits::pin(&options.cpus)?;
     let before = ListenCounters::read();
     let (announcer, edges, announcements) = announce::announcements();

@@ -1,10 +1,11 @@
 //! `duality load`.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use duality_load::{Options, Stop, Target};
+use duality_load::{Crowd, Options, Sources, Stop, Target};
 
 use super::Failure;
 
@@ -30,6 +31,18 @@ pub(super) struct Arguments {
     /// The longest wait for a reply
     #[arg(long, default_value = "30s", value_parser = parse_duration)]
     timeout: Duration,
+    /// Addresses (127.0.0.1 and up) to connect from [default: as many as a server on the loopback needs]
+    #[arg(long, value_name = "N")]
+    sources: Option<NonZeroU32>,
+    /// Further connections that make one request and then rest in silence
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    idle: usize,
+    /// Further connections that make requests and take the replies 100 bytes a second
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    slow_readers: usize,
+    /// Further connections that send requests a byte a second
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    slow_senders: usize,
     /// Processors to run on, such as 1 or 1,3
     #[arg(long, value_delimiter = ',', value_name = "CPU,…")]
     cpus: Vec<usize>,
@@ -47,6 +60,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         keep_alive: !arguments.close,
         cpus: arguments.cpus.clone(),
         reply_timeout: arguments.timeout,
+        sources: arguments.sources.map_or(Sources::Automatic, Sources::Count),
+        crowd: Crowd {
+            idle: arguments.idle,
+            slow_readers: arguments.slow_readers,
+            slow_senders: arguments.slow_senders,
+            ..Crowd::default()
+        },
         ..Options::new(arguments.target.clone())
     };
     let interrupted = on_interrupt()?;

@@ -9,16 +9,15 @@ pub(crate) mod limited;
 pub(crate) mod open;
 pub(crate) mod serial;
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use duality_runtime::net::TcpStream;
-use duality_runtime::time;
 
 use self::connection::Connection;
 use crate::client::Client;
 use crate::failure::Failure;
 use crate::recorder::Recorder;
+use crate::sources::Route;
 
 pub use open::arrivals::Arrivals;
 
@@ -109,7 +108,7 @@ impl Pattern {
 
 /// What the connections of a load share.
 pub(crate) struct Load {
-    pub(crate) address: SocketAddr,
+    pub(crate) address: Route,
     /// Whether a connection carries more than one request.
     pub(crate) keep_alive: bool,
     pub(crate) reply_timeout: Duration,
@@ -137,11 +136,9 @@ pub(crate) async fn row<C: Client>(
 }
 
 /// Opens a connection on which no wait is longer than `limit`.
-pub(crate) async fn connect(address: SocketAddr, limit: Duration) -> Result<TcpStream, Failure> {
-    let connected = time::timeout(limit, TcpStream::connect(address)).await;
-    let connected = connected.map_err(|_| Failure::ConnectTimeout)?;
-    let mut stream = connected.map_err(Failure::from_connect)?;
-    stream.set_read_timeout(Some(limit)).map_err(Failure::Io)?;
-    stream.set_write_timeout(Some(limit)).map_err(Failure::Io)?;
-    Ok(stream)
+pub(crate) async fn connect(
+    address: impl Into<Route>,
+    limit: Duration,
+) -> Result<TcpStream, Failure> {
+    address.into().connect(limit).await
 }

@@ -13,6 +13,7 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer}
 use serde::{Deserialize, Serialize};
 
 use crate::counters::ListenCounters;
+use crate::crowd::Fate;
 use crate::engine::Outcome;
 use crate::recorder::{Measurement, Overdue};
 use crate::{Options, Pattern, Stop};
@@ -44,6 +45,8 @@ pub struct Report {
     pub connections: usize,
     /// Whether a connection carried more than one request.
     pub keep_alive: bool,
+    /// How many addresses the connections came from.
+    pub sources: u32,
     /// How long the window was open.
     pub window_seconds: f64,
     /// Correct replies.
@@ -81,6 +84,9 @@ pub struct Report {
     pub listen_overflows: u64,
     /// How many handshakes were dropped at a listener during the run.
     pub listen_drops: u64,
+    /// What became of the connections beside the measured ones, by kind: `idle`, `slow-readers`,
+    /// `slow-senders`. Kinds that there were none of are left out.
+    pub crowd: BTreeMap<String, Fate>,
     /// What a reader of the figures should know, in full sentences.
     pub warnings: Vec<String>,
     /// All latencies, in nanoseconds, to three digits: an HdrHistogram in V2 format, compressed, in
@@ -145,6 +151,7 @@ impl Report {
             pattern: options.pattern.name().to_owned(),
             connections: options.connections,
             keep_alive: options.keeps_connections(),
+            sources: options.route().sources(),
             window_seconds: window,
             requests: measurement.requests,
             requests_per_second,
@@ -158,6 +165,7 @@ impl Report {
             client_was_limit: client_cpu_share > BUSY_CLIENT || convicted,
             listen_overflows: listen.overflows,
             listen_drops: listen.drops,
+            crowd: outcome.crowd.clone(),
             warnings: Vec::new(),
             histogram: encode(&measurement.latencies),
             open_loop,
@@ -233,9 +241,13 @@ impl Report {
         let mut text = String::new();
         let connections = if self.connections == 1 { "connection" } else { "connections" };
         let kept = if self.keep_alive { "keep-alive" } else { "a connection for each request" };
+        let from = match self.sources {
+            1 => String::new(),
+            sources => format!(" from {sources} addresses"),
+        };
         let _ = writeln!(
             text,
-            "{}: {}, {} {connections}, {kept}, {:.2} s\n",
+            "{}: {}, {} {connections}{from}, {kept}, {:.2} s\n",
             self.target,
             self.behaviour(),
             self.connections,
@@ -244,6 +256,7 @@ impl Report {
         for (name, value) in self.lines() {
             let _ = writeln!(text, "  {name:<16}{value}");
         }
+        text.push_str(&self.crowd_text());
         text.push('\n');
         for warning in &self.warnings {
             let _ = writeln!(text, "warning: {warning}");
@@ -264,6 +277,18 @@ impl Report {
     /// The most requests that can be under way.
     fn offered(&self) -> usize {
         if self.pattern == Pattern::Serial.name() { 1 } else { self.connections }
+    }
+
+    /// The section of the crowd, if there was one.
+    fn crowd_text(&self) -> String {
+        let mut text = String::new();
+        for (kind, fate) in &self.crowd {
+            if text.is_empty() {
+                text.push_str("\nbeside the measured connections\n\n");
+            }
+            let _ = writeln!(text, "  {:<16}{fate}", kind.replace('-', " "));
+        }
+        text
     }
 
     fn lines(&self) -> Vec<(&'static str, String)> {
@@ -452,6 +477,7 @@ pub(crate) mod tests {
             pattern: "closed".to_owned(),
             connections: 100,
             keep_alive: true,
+            sources: 1,
             window_seconds: 10.0,
             requests: 500_000,
             requests_per_second: 50_000.0,
@@ -465,6 +491,7 @@ pub(crate) mod tests {
             client_was_limit: false,
             listen_overflows: 0,
             listen_drops: 0,
+            crowd: BTreeMap::new(),
             warnings: Vec::new(),
             histogram: encode(&latencies),
             open_loop: None,

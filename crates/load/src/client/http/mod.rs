@@ -197,6 +197,16 @@ pub(super) async fn read_reply(
     finish(stream, head.closing, received).await
 }
 
+/// Reads a reply of status 200, and looks no closer.
+pub(crate) async fn take_page(stream: &mut TcpStream) -> Result<Reply, Failure> {
+    let mut buffer = vec![0; *BUFFER_SIZES.end()];
+    let check = |head: &Head, _: &[u8]| match head.status {
+        200 => Ok(()),
+        status => Err(Failure::WrongStatus(status)),
+    };
+    read_reply(stream, &mut buffer, 0, check, |_| Ok(())).await
+}
+
 /// Ends a reply that was correct: where the server closes the connection, that is its end.
 async fn finish(stream: &mut TcpStream, closing: bool, received: u64) -> Result<Reply, Failure> {
     if closing {
@@ -215,7 +225,7 @@ fn check_head(head: &Head, bytes: &[u8], known: &mut KnownReply) -> Result<(), F
 }
 
 /// The request for a page.
-pub(super) fn request(target: &HttpTarget, keep_alive: bool) -> Arc<[u8]> {
+pub(crate) fn request(target: &HttpTarget, keep_alive: bool) -> Arc<[u8]> {
     let HttpTarget { host, path, .. } = target;
     let connection = if keep_alive { "" } else { "Connection: close\r\n" };
     let text = format!(
