@@ -5,9 +5,12 @@
 //! [`VERSION`] changes when one changes its meaning.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
-use duality_load::Latency;
+use duality_load::{Fate, Latency, OpenLoop};
 use serde::{Deserialize, Serialize};
+
+use crate::format::listed;
 
 /// The version of the format.
 pub const VERSION: u32 = 1;
@@ -96,11 +99,52 @@ pub struct Clients {
     /// When the requests of an open loop arrive, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrivals: Option<String>,
+    /// Further connections that say nothing.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub idle: usize,
+    /// Further connections that take their replies slowly.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub slow_readers: usize,
+    /// Further connections that make their requests slowly.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub slow_senders: usize,
+    /// How many addresses all of them come from; none: as many as needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sources: Option<NonZeroU32>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+impl Clients {
+    /// Who is connected beside those that make the requests, in words; none if nobody is.
+    pub fn crowd(&self) -> Option<String> {
+        let kinds = [
+            (self.idle, "idle"),
+            (self.slow_readers, "slow readers"),
+            (self.slow_senders, "slow senders"),
+        ];
+        let told: Vec<String> = kinds
+            .into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, kind)| format!("{count} {kind}"))
+            .collect();
+        (!told.is_empty()).then(|| listed(&told))
+    }
 }
 
 impl Default for Clients {
     fn default() -> Self {
-        Self { pattern: "closed".to_owned(), arrivals: None }
+        Self {
+            pattern: "closed".to_owned(),
+            arrivals: None,
+            idle: 0,
+            slow_readers: 0,
+            slow_senders: 0,
+            sources: None,
+        }
     }
 }
 
@@ -191,6 +235,12 @@ pub struct Measured {
     pub listen_drops: u64,
     /// Failed requests by kind.
     pub errors: BTreeMap<String, u64>,
+    /// What became of the connections beside the measured ones, by kind.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub crowd: BTreeMap<String, Fate>,
+    /// What only an open loop measures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_loop: Option<OpenLoop>,
     /// What a reader of the figures must know.
     pub warnings: Vec<String>,
     /// All latencies: HDR V2 + deflate in base64, in nanoseconds.

@@ -225,6 +225,8 @@ fn measured(report: Report, opened: Counters, closed: Counters, pinned: bool) ->
         listen_overflows: report.listen_overflows,
         listen_drops: report.listen_drops,
         errors: report.errors,
+        crowd: report.crowd,
+        open_loop: report.open_loop,
         warnings,
         histogram: report.histogram,
     }
@@ -236,6 +238,8 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
+    use crate::plan::clients;
+    use crate::plan::settings::Settings;
     use crate::plan::tests::design;
 
     struct Mock {
@@ -257,7 +261,7 @@ mod tests {
         Plan {
             design: design(),
             exchange: None,
-            pattern: duality_load::Pattern::Closed,
+            behaviour: clients::behaviour(&Settings::default()).unwrap(),
             unavailable: [1, 10, 100]
                 .map(|many| (("threads".to_owned(), many), "no threads".to_owned()))
                 .into(),

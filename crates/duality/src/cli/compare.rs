@@ -1,6 +1,7 @@
 //! `duality compare` and `duality report`.
 
 use std::io::{self, Write};
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -35,6 +36,18 @@ pub(super) struct Arguments {
     /// How long sinusoidal waits take to swing to and fro once [default: 1s]
     #[arg(long, value_parser = parse_duration)]
     period: Option<Duration>,
+    /// Further connections that make one request and then rest in silence
+    #[arg(long, value_name = "N")]
+    idle: Option<usize>,
+    /// Further connections that make requests and take the replies 100 bytes a second
+    #[arg(long, value_name = "N")]
+    slow_readers: Option<usize>,
+    /// Further connections that send requests a byte a second
+    #[arg(long, value_name = "N")]
+    slow_senders: Option<usize>,
+    /// Addresses (127.0.0.1 and up) that all connections come from [default: as many as needed]
+    #[arg(long, value_name = "N")]
+    sources: Option<NonZeroU32>,
     /// Which architectures, such as threads,epoll; without it, all
     #[arg(short, long, value_delimiter = ',', value_name = "A,B,…")]
     architectures: Option<Vec<String>>,
@@ -96,6 +109,10 @@ impl Arguments {
             arrivals: self.arrivals.clone(),
             wait: self.wait,
             period: self.period,
+            idle: self.idle,
+            slow_readers: self.slow_readers,
+            slow_senders: self.slow_senders,
+            sources: self.sources,
             architectures: self.architectures.clone(),
             concurrency: self.concurrency.clone(),
             close: (self.close || self.keep_alive).then_some(self.close),

@@ -65,7 +65,7 @@ pub(super) fn plan(
             store: store.as_ref().map(Store::to_string),
         },
         exchange: catalogue.exchange(),
-        pattern: behaviour.pattern,
+        behaviour,
         unavailable: BTreeMap::new(),
         store,
         origin: None,
@@ -155,8 +155,8 @@ fn unavailable(
     options: &Options,
 ) -> BTreeMap<(String, usize), String> {
     let design = &plan.design;
-    let in_turn = matches!(plan.pattern, Pattern::Serial | Pattern::Limited) && design.keep_alive;
-    let all_at_once = in_turn || service.needs.concurrent_connections;
+    let in_turn = matches!(plan.behaviour.pattern, Pattern::Serial | Pattern::Limited);
+    let all_at_once = (in_turn && design.keep_alive) || service.needs.concurrent_connections;
     let mut unavailable = BTreeMap::new();
     for architecture in architectures {
         let never = architecture
@@ -164,7 +164,7 @@ fn unavailable(
             .or_else(|| service.needs.missing_from(architecture.gives()).map(str::to_owned));
         for &connections in &design.concurrency {
             let why = never.clone().or_else(|| match all_at_once {
-                true => crowded(*architecture, options, connections),
+                true => crowded(*architecture, options, plan.behaviour.connections(connections)),
                 false => None,
             });
             let cell = (architecture.name().to_owned(), connections);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use duality_load::{Arrivals, Pattern};
+use duality_load::{Arrivals, Crowd, Pattern, Sources};
 
 use super::settings::{Misfit, Settings};
 use crate::record::Clients;
@@ -21,6 +21,10 @@ pub struct Behaviour {
     pub pattern: Pattern,
     /// Whether a connection carries request after request.
     pub keep_alive: bool,
+    /// Who is connected beside those that make the requests.
+    pub crowd: Crowd,
+    /// How many addresses all of them come from.
+    pub sources: Sources,
 }
 
 impl Behaviour {
@@ -32,7 +36,20 @@ impl Behaviour {
                 Pattern::Open(arrivals) => Some(describe(arrivals)),
                 _ => None,
             },
+            idle: self.crowd.idle,
+            slow_readers: self.crowd.slow_readers,
+            slow_senders: self.crowd.slow_senders,
+            sources: match self.sources {
+                Sources::Automatic => None,
+                Sources::Count(count) => Some(count),
+            },
         }
+    }
+
+    /// How many connections there are when `connections` of them make the requests.
+    pub fn connections(&self, connections: usize) -> usize {
+        let Crowd { idle, slow_readers, slow_senders, .. } = self.crowd;
+        connections.saturating_add(idle + slow_readers + slow_senders)
     }
 }
 
@@ -47,10 +64,6 @@ pub(super) fn keep_alive(pattern: &str) -> Option<bool> {
 ///
 /// What they say that contradicts the rest, or is missing.
 pub fn behaviour(settings: &Settings) -> Result<Behaviour, Misfit> {
-    let crowd = ["idle", "slow-readers", "slow-senders", "sources"];
-    if let Some(key) = crowd.into_iter().find(|key| settings.says(key)) {
-        return Err(Misfit::new(key, "the load generator has none yet: leave it out"));
-    }
     let name = settings.pattern.as_deref().unwrap_or(CLOSED);
     let Some(named) = Pattern::named(name) else {
         let names = Pattern::NAMED.map(|named| named.name).join(", ");
@@ -75,7 +88,17 @@ pub fn behaviour(settings: &Settings) -> Result<Behaviour, Misfit> {
         }
         None => Pattern::Open(arrivals(settings)?),
     };
-    Ok(Behaviour { pattern, keep_alive: named.keep_alive.or(keep_alive).unwrap_or(true) })
+    Ok(Behaviour {
+        pattern,
+        keep_alive: named.keep_alive.or(keep_alive).unwrap_or(true),
+        crowd: Crowd {
+            idle: settings.idle.unwrap_or(0),
+            slow_readers: settings.slow_readers.unwrap_or(0),
+            slow_senders: settings.slow_senders.unwrap_or(0),
+            ..Crowd::default()
+        },
+        sources: settings.sources.map_or(Sources::Automatic, Sources::Count),
+    })
 }
 
 /// `poisson, 1000 requests/s`.
@@ -209,16 +232,27 @@ mod tests {
         let flags =
             |pattern: &str| Settings { pattern: Some(pattern.into()), ..Settings::default() };
         let serial = behaviour(&flags("serial").or(plan.clone())).unwrap();
-        assert_eq!(serial, Behaviour { pattern: Pattern::Serial, keep_alive: false });
+        assert_eq!((serial.pattern, serial.keep_alive), (Pattern::Serial, false));
         let long = behaviour(&flags("long").or(plan)).unwrap();
-        assert_eq!(long, Behaviour { pattern: Pattern::Closed, keep_alive: true });
+        assert_eq!((long.pattern, long.keep_alive), (Pattern::Closed, true));
     }
 
     #[test]
     fn what_is_written_down_tells_it_all() {
         let told = of("pattern = 'open'\narrivals = 'uniform'\nwait = '0s..2ms'").unwrap().record();
         let arrivals = "uniform, 1000 requests/s, waits from 0ns to 2ms".to_owned();
-        assert_eq!(told, Clients { pattern: "open".into(), arrivals: Some(arrivals) });
+        let expected =
+            Clients { pattern: "open".into(), arrivals: Some(arrivals), ..Clients::default() };
+        assert_eq!(told, expected);
         assert_eq!(of("").unwrap().record(), Clients::default());
+        let crowd = of("idle = 3\nslow-readers = 2\nslow-senders = 1\nsources = 4").unwrap();
+        let expected = Clients {
+            idle: 3,
+            slow_readers: 2,
+            slow_senders: 1,
+            sources: std::num::NonZeroU32::new(4),
+            ..Clients::default()
+        };
+        assert_eq!((crowd.record(), crowd.connections(10)), (expected, 16));
     }
 }

@@ -10,7 +10,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use duality_load::{Options, Pattern, Stop, Target, TargetError};
+use duality_load::{Options, Stop, Target, TargetError};
+
+use clients::Behaviour;
 
 use crate::random::SplitMix64;
 use crate::record::{Design, Origin};
@@ -29,8 +31,8 @@ pub struct Plan {
     pub design: Design,
     /// What to send to a service of the user's own, and the reply to expect.
     pub exchange: Option<(Vec<u8>, Vec<u8>)>,
-    /// When clients make requests.
-    pub pattern: Pattern,
+    /// How clients behave.
+    pub behaviour: Behaviour,
     /// What an architecture cannot carry at so many connections, and why.
     pub unavailable: BTreeMap<(String, usize), String>,
     /// Where the servers keep what they are told.
@@ -70,7 +72,9 @@ impl Plan {
     pub(crate) fn load(&self, address: SocketAddr, cell: &CellKey) -> Result<Options, String> {
         let design = &self.design;
         Ok(Options {
-            pattern: self.pattern,
+            pattern: self.behaviour.pattern,
+            crowd: self.behaviour.crowd,
+            sources: self.behaviour.sources,
             connections: cell.concurrency,
             stop: Stop::After(Duration::from_secs_f64(design.window_seconds)),
             warm_up: Duration::from_secs_f64(design.warm_up_seconds),

@@ -124,9 +124,10 @@ fn describe(design: &Design) -> String {
         true => "connections that stay",
         false => "a connection for each request",
     };
-    let Clients { pattern, arrivals } = &design.clients;
+    let Clients { pattern, arrivals, .. } = &design.clients;
     let arrivals = arrivals.as_ref().map_or(String::new(), |arrivals| format!(" ({arrivals})"));
-    format!("{}{store}, {pattern} clients{arrivals}, {connections}", design.service)
+    let crowd = design.clients.crowd().map_or(String::new(), |crowd| format!(", beside {crowd}"));
+    format!("{}{store}, {pattern} clients{arrivals}, {connections}{crowd}", design.service)
 }
 
 fn lines(summary: &Summary) -> Vec<Line> {

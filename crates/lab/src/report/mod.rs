@@ -38,6 +38,7 @@ pub fn render(experiment: &Experiment, cells: &[Cell]) -> String {
         context! {
             experiment,
             partial => summary.partial(),
+            crowd => experiment.design.clients.crowd(),
             recommendation => recommendation::recommend(&summary).sentences,
             legend => charts::legend(&summary.architectures),
             charts => charts,
