@@ -127,7 +127,12 @@ impl Options {
         self.keep_alive && !matches!(self.target, Target::Time { .. })
     }
 
-    fn check(&self) -> Result<(), Error> {
+    /// Finds what makes no sense, as [`run`] does before it starts.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Options`], [`Error::Target`].
+    pub fn check(&self) -> Result<(), Error> {
         let problem = if self.connections == 0 {
             "0 connections make no load: give at least 1"
         } else if matches!(self.stop, Stop::After(Duration::ZERO) | Stop::Requests(0)) {
