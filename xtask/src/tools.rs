@@ -17,6 +17,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("curl", "curl"),
     ("nc", "netcat-openbsd"),
     ("nginx", "nginx-light"),
+    ("redis-server", "redis-server"),
     ("wrk", "wrk"),
 ];
 

@@ -68,10 +68,12 @@ impl Architecture for Fork {
                 };
                 let mut waiting = Some(stream);
                 while waiting.is_some() && !drain::requested() {
+                    let siblings = children.count();
                     let started = children.start(|| {
                         drop(listener.take());
                         let stream = waiting.take().expect("the loop's condition");
-                        task::contain(|| block_on(service.begin(stream, connections.enter())));
+                        let active = connections.enter_beside(siblings);
+                        task::contain(|| block_on(service.begin(stream, active)));
                     });
                     match started {
                         // The child has the connection; the parent's descriptor goes.

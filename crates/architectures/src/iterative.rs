@@ -12,6 +12,7 @@
 use std::io;
 
 use crate::common::accept::accept_and_serve;
+use crate::common::pressure::Connections;
 use crate::{Architecture, Needs, Server};
 
 /// See the [module](self).
@@ -36,7 +37,7 @@ impl Architecture for Iterative {
 
     fn serve(&self, server: Server) -> io::Result<()> {
         let service = server.service.clone();
-        accept_and_serve(server.into_listener(), &service);
+        accept_and_serve(server.into_listener(), &service, &Connections::default());
         Ok(())
     }
 }

@@ -50,6 +50,7 @@ impl Architecture for Pool {
             workers: server.options.workers,
             stack_size: server.options.stack_size,
             present: Connections::default(),
+            connections: Connections::default(),
         };
         let service = server.service.clone();
         let hand_over = server.options.hand_over;
@@ -67,6 +68,8 @@ struct Crew {
     stack_size: usize,
     /// Counts threads, as others count connections.
     present: Connections,
+    /// Those that the threads serve.
+    connections: Connections,
 }
 
 impl Crew {
@@ -92,8 +95,9 @@ impl Crew {
 fn each_accepts(crew: &Crew, listener: &TcpListener, service: &Service) -> io::Result<()> {
     crew.start(|present| {
         let (listener, service) = (listener.try_clone()?, service.clone());
+        let connections = crew.connections.clone();
         Ok(Box::new(move || {
-            accept_and_serve(listener, &service);
+            accept_and_serve(listener, &service, &connections);
             drop(present);
         }))
     })?;
@@ -105,8 +109,8 @@ fn by_a_list(crew: &Crew, mut listener: TcpListener, service: &Service) -> io::R
     let list = Arc::new(List::new(crew.workers));
     crew.start(|present| {
         let (list, service) = (list.clone(), service.clone());
+        let connections = crew.connections.clone();
         Ok(Box::new(move || {
-            let connections = Connections::default();
             while let Some(stream) = list.take() {
                 let task = service.begin(stream, connections.enter());
                 task::contain(|| block_on(task));
@@ -114,7 +118,7 @@ fn by_a_list(crew: &Crew, mut listener: TcpListener, service: &Service) -> io::R
             drop(present);
         }))
     })?;
-    let mut pressure = Pressure::new(&crew.present);
+    let mut pressure = Pressure::new(&crew.connections);
     block_on(async {
         loop {
             match listener.accept_until_drain().await {

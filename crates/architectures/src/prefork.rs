@@ -54,7 +54,7 @@ impl Architecture for Prefork {
             while children.count() < workers && !drain::requested() {
                 let started = children.start(|| {
                     let listener = listener.take().expect("taken in children only");
-                    accept_and_serve(listener, &service);
+                    accept_and_serve(listener, &service, &Connections::default());
                 });
                 match started {
                     Ok(()) => pressure.relieved(),

@@ -2,6 +2,10 @@
 
 #![forbid(unsafe_code)]
 
+mod redis;
+
+pub use redis::Redis;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -69,6 +73,15 @@ impl Served {
         reply
     }
 
+    /// Opens a connection for whole lines.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not take it.
+    pub fn talk(&self) -> Conversation {
+        Conversation { stream: BufReader::new(self.connect()) }
+    }
+
     /// Sends a signal.
     ///
     /// # Panics
@@ -104,6 +117,43 @@ impl Drop for Served {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// A connection that carries lines.
+pub struct Conversation {
+    stream: BufReader<TcpStream>,
+}
+
+impl Conversation {
+    /// Sends `text` as it is.
+    ///
+    /// # Panics
+    ///
+    /// When the connection breaks.
+    pub fn say(&mut self, text: &str) {
+        self.stream.get_mut().write_all(text.as_bytes()).unwrap();
+    }
+
+    /// The next line, without its end; empty at the end of the connection.
+    ///
+    /// # Panics
+    ///
+    /// When the connection breaks, or no line comes within [`PATIENCE`].
+    pub fn hear(&mut self) -> String {
+        let mut line = String::new();
+        self.stream.read_line(&mut line).unwrap();
+        line.trim_end_matches('\n').to_owned()
+    }
+
+    /// Sends a line and returns the one that comes back.
+    ///
+    /// # Panics
+    ///
+    /// As [`say`](Self::say) and [`hear`](Self::hear).
+    pub fn ask(&mut self, line: &str) -> String {
+        self.say(&format!("{line}\n"));
+        self.hear()
     }
 }
 

@@ -87,8 +87,17 @@ fn without_descriptors_clients_wait(architecture: &[&str]) {
 
 #[test]
 fn without_threads_clients_wait() {
-    // Stacks of 1 GiB in an address space of 6 GiB: no more than five threads.
-    let server = panicky(&["threads", "--stack-size=1G"], "ulimit -v 6291456;");
+    in_a_small_address_space_clients_wait("threads");
+}
+
+#[test]
+fn without_stacks_clients_wait() {
+    in_a_small_address_space_clients_wait("uthreads");
+}
+
+fn in_a_small_address_space_clients_wait(architecture: &str) {
+    // Stacks of 1 GiB in an address space of 6 GiB: no more than five of them.
+    let server = panicky(&[architecture, "--stack-size=1G"], "ulimit -v 6291456;");
     let clients: Vec<_> = (0..12)
         .map(|_| {
             let mut stream = server.connect();
@@ -102,25 +111,8 @@ fn without_threads_clients_wait() {
     server.signal(Signal::TERM);
     let (status, said) = server.wait();
     assert!(status.success(), "{status}: {said}");
-    assert_eq!(said.matches("accepting no more").count(), said.lines().count(), "{said}");
-}
-
-#[test]
-fn without_stacks_clients_wait() {
-    let server = panicky(&["uthreads", "--stack-size=1G"], "ulimit -v 6291456;");
-    let clients: Vec<_> = (0..12)
-        .map(|_| {
-            let mut stream = server.connect();
-            stream.write_all(b"hello").unwrap();
-            stream
-        })
-        .collect();
-    for mut stream in clients {
-        stream.read_exact(&mut [0; 5]).unwrap();
-    }
-    server.signal(Signal::TERM);
-    let (status, said) = server.wait();
-    assert!(status.success() && said.contains("accepting no more"), "{status}: {said}");
+    assert!(!said.is_empty(), "the lack is reported");
+    assert!(said.lines().all(|line| line.contains("accepting no more")), "{said}");
 }
 
 #[test]

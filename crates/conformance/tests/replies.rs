@@ -53,10 +53,10 @@ fn refusals_are_exact(server: &Served) {
     let cases = [
         (get("/absent", ""), "404 Not Found", "", "There is nothing by this name.", ""),
         (
-            "POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 2\r\n\r\nhi".to_owned(),
+            "POST /hello.txt HTTP/1.1\r\nHost: test\r\nContent-Length: 2\r\n\r\nhi".to_owned(),
             "405 Method Not Allowed",
-            "Allow: GET, HEAD\r\n",
-            "Files can be asked for by GET and HEAD only.",
+            "Allow: GET, HEAD, OPTIONS\r\n",
+            "This address does not offer the method.",
             "",
         ),
         (

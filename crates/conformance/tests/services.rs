@@ -157,7 +157,7 @@ fn errors_are_exact(server: &Served) {
     let heavy = format!("GET / HTTP/1.1\r\nHost: test\r\nX: {}\r\n\r\n", "x".repeat(20_000));
     let cases: [(&[u8], u16); 12] = [
         (b"GET /absent HTTP/1.1\r\nHost: test\r\n\r\n", 404),
-        (b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 0\r\n\r\n", 405),
+        (b"POST /hello.txt HTTP/1.1\r\nHost: test\r\nContent-Length: 0\r\n\r\n", 405),
         (b"BREW / HTTP/1.1\r\nHost: test\r\n\r\n", 501),
         (b"GET / HTTP/2.0\r\nHost: test\r\n\r\n", 505),
         (b"GET / HTTP/1.1\r\n\r\n", 400),

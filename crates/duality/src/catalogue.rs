@@ -1,12 +1,30 @@
 //! The services that this program can serve: those that come with Duality, or one of the user's own.
 
-use std::path::Path;
-
 use duality_architectures::{Needs, Service as Served};
-use duality_services::{ALL, echo, http, time};
+use duality_services::{ALL, Entry, chat, echo, find, game, guestbook, http, phone, quote, time};
 
 use crate::Service;
-use crate::cli::Failure;
+use crate::cli::{Failure, Setup};
+
+/// A service whose connections share a value, each with a clone of it.
+macro_rules! shared {
+    ($name:expr, $needs:expr, $value:expr) => {{
+        let value = $value;
+        Served::new($name, $needs, move |stream| {
+            let value = value.clone();
+            async move { value.serve(stream).await }
+        })
+    }};
+    // With words for a connection that is one too many.
+    ($name:expr, $needs:expr, $value:expr, refuse) => {{
+        let value = $value;
+        let refusing = value.clone();
+        shared!($name, $needs, value).refusing(move |stream| {
+            let value = refusing.clone();
+            async move { value.refuse(stream).await }
+        })
+    }};
+}
 
 /// The services of this program.
 pub(crate) enum Catalogue {
@@ -18,6 +36,9 @@ pub(crate) enum Catalogue {
 pub(crate) struct Listed {
     pub(crate) name: String,
     pub(crate) summary: String,
+    pub(crate) needs: Needs,
+    /// Whether it keeps things in a store.
+    pub(crate) store: bool,
 }
 
 impl Catalogue {
@@ -30,11 +51,22 @@ impl Catalogue {
     }
 
     pub(crate) fn list(&self) -> Vec<Listed> {
-        let listed =
-            |name: &str, summary: &str| Listed { name: name.into(), summary: summary.into() };
         match self {
-            Self::BuiltIn => ALL.iter().map(|entry| listed(entry.name, entry.summary)).collect(),
-            Self::Own(service) => vec![listed(service.served.name(), "this program's own service")],
+            Self::BuiltIn => ALL
+                .iter()
+                .map(|entry| Listed {
+                    name: entry.name.to_owned(),
+                    summary: entry.summary.to_owned(),
+                    needs: needs(entry),
+                    store: entry.store,
+                })
+                .collect(),
+            Self::Own(service) => vec![Listed {
+                name: service.served.name().to_owned(),
+                summary: "this program's own service".to_owned(),
+                needs: service.served.needs(),
+                store: false,
+            }],
         }
     }
 
@@ -46,51 +78,60 @@ impl Catalogue {
         }
     }
 
-    /// Checks that there is a service of that name.
-    pub(crate) fn check(&self, name: &str) -> Result<(), Failure> {
-        let names: Vec<String> = self.list().into_iter().map(|listed| listed.name).collect();
-        if names.iter().any(|known| known == name) {
-            return Ok(());
-        }
-        let names = names.join(", ");
-        Err(Failure::misuse(format!("there is no service `{name}`: choose one of {names}")))
+    /// The service of that name, which `setup` must suit; opens nothing.
+    pub(crate) fn look_up(&self, name: &str, setup: &Setup) -> Result<Listed, Failure> {
+        let list = self.list();
+        let names: Vec<String> = list.iter().map(|listed| listed.name.clone()).collect();
+        let Some(listed) = list.into_iter().find(|listed| listed.name == name) else {
+            let names = names.join(", ");
+            return Err(Failure::misuse(format!(
+                "there is no service `{name}`: choose one of {names}"
+            )));
+        };
+        let entry = match self {
+            Self::BuiltIn => find(name),
+            Self::Own(_) => None,
+        };
+        setup.check(name, entry)?;
+        Ok(listed)
     }
 
     /// Sets up the service of that name.
-    pub(crate) fn open(&self, name: &str, root: Option<&Path>) -> Result<Served, Failure> {
-        self.check(name)?;
-        let files = matches!(self, Self::BuiltIn) && name == http::ENTRY.name;
-        if let Some(root) = root
-            && !files
-        {
-            let root = root.display();
-            let message =
-                format!("--root {root}: the service `{name}` serves no files: leave it out");
-            return Err(Failure::misuse(message));
-        }
-        match self {
-            Self::Own(service) => Ok(service.served.clone()),
-            Self::BuiltIn if files => open_http(root),
-            Self::BuiltIn if name == echo::ENTRY.name => Ok(served(name, echo::serve)),
-            Self::BuiltIn => Ok(served(name, time::serve)),
-        }
+    pub(crate) fn open(&self, name: &str, setup: &Setup) -> Result<Served, Failure> {
+        let needs = self.look_up(name, setup)?.needs;
+        let entry = match self {
+            Self::Own(service) => return Ok(service.served.clone()),
+            Self::BuiltIn => find(name).expect("it has been looked up"),
+        };
+        Ok(match *entry {
+            echo::ENTRY => Served::new(name, needs, echo::serve),
+            time::ENTRY => Served::new(name, needs, time::serve),
+            quote::ENTRY => Served::new(name, needs, quote::serve),
+            phone::ENTRY => shared!(name, needs, phone::Phone::new(setup.open_store(name)?)),
+            game::ENTRY => shared!(name, needs, game::Game::default()),
+            chat::ENTRY => shared!(name, needs, chat::Chat::new()),
+            http::ENTRY => shared!(name, needs, open_http(setup)?, refuse),
+            guestbook::ENTRY => shared!(name, needs, open_guestbook(name, setup)?, refuse),
+            _ => unreachable!("each service of the registry has its line here"),
+        })
     }
 }
 
-fn served<F>(name: &str, serve: fn(duality_runtime::net::TcpStream) -> F) -> Served
-where
-    F: Future<Output = std::io::Result<()>> + Send + 'static,
-{
-    Served::new(name, Needs::default(), serve)
+/// What the service asks of an architecture, in the architectures' words.
+fn needs(entry: &Entry) -> Needs {
+    Needs {
+        shared_memory: entry.shared_memory,
+        concurrent_connections: entry.concurrent_connections,
+    }
 }
 
-fn open_http(root: Option<&Path>) -> Result<Served, Failure> {
-    let config = http::Config { root: root.map(Path::to_owned), ..http::Config::default() };
+fn open_http(setup: &Setup) -> Result<http::Http, Failure> {
     // The error names the directory and the remedy.
-    let http =
-        http::Http::new(config).map_err(|error| Failure::misuse(format!("--root: {error}")))?;
-    Ok(Served::new(http::ENTRY.name, Needs::default(), move |stream| {
-        let http = http.clone();
-        async move { http.serve(stream).await }
-    }))
+    http::Http::new(setup.http()).map_err(|error| Failure::misuse(format!("--root: {error}")))
+}
+
+fn open_guestbook(name: &str, setup: &Setup) -> Result<guestbook::Guestbook, Failure> {
+    let store = setup.open_store(name)?;
+    guestbook::Guestbook::new(setup.http(), setup.templates(), store)
+        .map_err(|error| Failure::misuse(format!("--root or --templates: {error}")))
 }

@@ -23,12 +23,21 @@ pub(crate) enum Failure {
     ClosedEarly { received: u64 },
     #[error("the reply was not complete within the time limit")]
     TimedOut,
-    #[error("status {0}, where 200 was expected")]
+    #[error("unexpected status {0}")]
     WrongStatus(u16),
     #[error("a wrong reply: {0}")]
     WrongBytes(&'static str),
     #[error("not a well-formed reply: {0}")]
     Malformed(&'static str),
+    /// The server answered, as it should, that it cannot keep or look up anything now.
+    #[error("the server's store is unavailable")]
+    StoreUnavailable,
+    #[error("the other player has left")]
+    OtherLeft,
+    #[error("the server parted with a member that it found too slow")]
+    TooSlow,
+    #[error("the server says that it is full")]
+    ServerFull,
     #[error("{0}")]
     Io(io::Error),
 }
@@ -72,14 +81,23 @@ impl Failure {
             Failure::WrongStatus(_) => "wrong-status",
             Failure::WrongBytes(_) => "wrong-bytes",
             Failure::Malformed(_) => "malformed",
+            Failure::StoreUnavailable => "store-unavailable",
+            Failure::OtherLeft => "other-left",
+            Failure::TooSlow => "too-slow",
+            Failure::ServerFull => "server-full",
             Failure::Io(_) => "io",
         }
     }
 
     /// Whether the connection ended before anything of the reply came: on a connection that has served
-    /// before, the server closed it between two requests, which is its right.
+    /// before, the server closed it between two requests, which is its right, as it is of a player.
     pub(crate) fn is_before_reply(&self) -> bool {
-        matches!(self, Failure::Reset { received: 0 } | Failure::ClosedEarly { received: 0 })
+        matches!(
+            self,
+            Failure::Reset { received: 0 }
+                | Failure::ClosedEarly { received: 0 }
+                | Failure::OtherLeft
+        )
     }
 
     /// Whether there was no connection, so that to try again at once would be a busy loop.

@@ -102,10 +102,32 @@ impl Options {
             "a load of no length measures nothing: give it a duration or a number of requests"
         } else if self.reply_timeout.is_zero() {
             "no reply can come within 0 s: give a longer time limit"
+        } else if let Some(problem) = self.misfit() {
+            problem
         } else {
             return Ok(self.target.check()?);
         };
         Err(Error::Options(problem))
+    }
+
+    /// What of these options the service cannot be asked with.
+    fn misfit(&self) -> Option<&'static str> {
+        let requests_odd = matches!(self.stop, Stop::Requests(number) if number % 2 == 1);
+        match self.target {
+            Target::Game { .. } if self.connections % 2 == 1 => {
+                Some("game needs an even number of connections, for they play in pairs")
+            }
+            Target::Game { .. } if requests_odd => {
+                Some("game needs an even number of requests, for both players make one")
+            }
+            Target::Chat { .. } if self.connections < 2 => {
+                Some("chat needs at least 2 connections, for nobody hears what he says himself")
+            }
+            Target::Chat { .. } if !self.keep_alive => {
+                Some("chat needs connections that stay: leave out --close")
+            }
+            _ => None,
+        }
     }
 }
 
@@ -140,7 +162,7 @@ pub enum Error {
     /// An option has a value that makes no sense.
     #[error("{0}")]
     Options(&'static str),
-    /// The first request, made before the load, got no correct answer.
+    /// The first request, made before the load, got no correct answer; or not all members were let in.
     #[error("no correct answer from {target}: {problem}: {remedy}")]
     Unanswered {
         /// The target, as its user writes it.

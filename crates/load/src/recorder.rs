@@ -187,8 +187,46 @@ impl Recorder {
     /// A request that failed; returns as [`reply`](Recorder::reply) does.
     pub(crate) fn failure(&self, connection: usize, end: Instant, failure: &Failure) -> bool {
         let mut state = self.lock();
-        state.count_failure(failure);
+        state.count_failures(failure, 1);
         state.end_request(connection, end)
+    }
+
+    /// Correct replies on `connection` that were complete at `end`, one for each of `starts`, of `bytes` in
+    /// all: for those who get many at once and do not ask which request comes next.
+    pub(crate) fn replies(
+        &self,
+        connection: usize,
+        starts: &[Instant],
+        end: Instant,
+        mut bytes: u64,
+    ) {
+        let mut state = self.lock();
+        for &start in starts {
+            if state.left() == Some(0) {
+                return;
+            }
+            state.count_reply(connection, start, end, std::mem::take(&mut bytes));
+            state.ended += 1;
+            state.pass_edges();
+        }
+    }
+
+    /// A failure after which nothing can go on as it was. Of a number of requests, all that have not
+    /// ended fail with it.
+    pub(crate) fn break_off(&self, failure: &Failure) {
+        let mut state = self.lock();
+        let lost = state.left().unwrap_or(1);
+        if lost > 0 {
+            state.count_failures(failure, lost);
+            state.ended += lost;
+            state.pass_edges();
+        }
+    }
+
+    /// Since when `connection` has waited for a reply, for those who do not [`begin`](Recorder::begin)
+    /// each request.
+    pub(crate) fn waits(&self, connection: usize, since: Option<Instant>) {
+        self.lock().connections[connection].waiting_since = since;
     }
 
     /// A connection was made.
@@ -250,13 +288,22 @@ impl State {
         }
     }
 
-    fn count_failure(&mut self, failure: &Failure) {
+    fn count_failures(&mut self, failure: &Failure, count: u64) {
         if !matches!(self.window, Window::Open(_)) {
-            self.counts.failures_outside += 1;
+            self.counts.failures_outside += count;
             return;
         }
         let entry = self.counts.failures.entry(failure.kind());
-        entry.or_insert_with(|| FailureCount { count: 0, example: failure.to_string() }).count += 1;
+        entry.or_insert_with(|| FailureCount { count: 0, example: failure.to_string() }).count +=
+            count;
+    }
+
+    /// Of a number of requests, how many have not ended.
+    fn left(&self) -> Option<u64> {
+        match self.edges {
+            Edges::ByTime => None,
+            Edges::ByCount { total, .. } => Some(total.saturating_sub(self.ended)),
+        }
     }
 
     /// Ends a request that has been counted, and begins the next one if there is to be one.
@@ -405,6 +452,52 @@ mod tests {
             BTreeMap::from([("wrong-status", FailureCount { count: 2, example })])
         );
         assert_eq!((counted.failures_outside, counted.requests), (2, 0));
+    }
+
+    #[test]
+    fn many_replies_at_once_count_like_one_after_the_other() {
+        let edges = Edges::ByCount { open_after: 1, close_after: 4, total: 4 };
+        let (recorder, clock) = recorder(1, edges);
+        let starts = [1, 2, 3, 3, 3].map(|milliseconds| clock.at(milliseconds));
+        recorder.replies(0, &starts[..2], clock.at(5), 20);
+        assert_eq!(recorder.requests_ended(), 2);
+        clock.set(7);
+        recorder.replies(0, &starts[2..], clock.at(6), 20);
+        let counted = recorder.measurement();
+        // The first opened the window; what exceeds the total is not counted.
+        assert_eq!((counted.requests, recorder.requests_ended()), (3, 4));
+        assert_eq!(counted.bytes, 20);
+        assert_eq!(counted.window, Duration::from_millis(7));
+    }
+
+    #[test]
+    fn what_is_broken_off_fails_with_all_that_has_not_ended() {
+        let edges = Edges::ByCount { open_after: 0, close_after: 9, total: 9 };
+        let (recorder, clock) = recorder(2, edges);
+        recorder.replies(1, &[clock.at(0); 2], clock.at(1), 2);
+        recorder.break_off(&Failure::TooSlow);
+        recorder.break_off(&Failure::TimedOut);
+        recorder.replies(0, &[clock.at(0); 2], clock.at(1), 2);
+        let counted = recorder.measurement();
+        assert_eq!((counted.requests, recorder.requests_ended()), (2, 9));
+        assert_eq!(counted.failures.len(), 1);
+        assert_eq!(counted.failures["too-slow"].count, 7);
+        assert_eq!(counted.overdue, Overdue::default());
+    }
+
+    #[test]
+    fn of_a_load_for_a_time_what_breaks_is_one_failure() {
+        let (recorder, clock) = recorder(2, Edges::ByTime);
+        recorder.open();
+        recorder.break_off(&Failure::TooSlow);
+        recorder.waits(0, Some(clock.at(0)));
+        recorder.waits(1, Some(clock.at(0)));
+        recorder.waits(1, None);
+        clock.set(10);
+        recorder.close();
+        let counted = recorder.measurement();
+        assert_eq!(counted.failures["too-slow"].count, 1);
+        assert_eq!(counted.overdue, Overdue { count: 1, longest: Duration::from_millis(10) });
     }
 
     #[test]

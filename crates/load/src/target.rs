@@ -1,5 +1,5 @@
-//! What a load is aimed at: `http://HOST:PORT/PATH`, `echo://HOST:PORT`, `time://HOST:PORT`, or a
-//! fixed exchange of bytes with a service of the user's own.
+//! What a load is aimed at: `SERVICE://HOST:PORT`, with a path where the service has pages, or a fixed
+//! exchange of bytes with a service of the user's own.
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -8,6 +8,15 @@ use std::str::FromStr;
 /// What `echo://` sends: 64 bytes, no two halves alike, so that a shifted reply is a wrong one.
 const ECHO_MESSAGE: &[u8; 64] =
     b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.\n";
+
+/// How many requests of a connection to a `guestbook://` there are for each POST, itself included.
+const POST_EVERY: u32 = 10;
+
+/// How many lines each member of a `chat://` says at a time, if there is room for so many.
+const CHAT_LINES: u32 = 100;
+
+/// Those that have a client here.
+const SERVICES: &[&str] = &["http", "echo", "time", "quote", "game", "chat", "phone", "guestbook"];
 
 /// A service at an address, and what to ask of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +34,38 @@ pub enum Target {
     Time {
         /// Where the server listens.
         address: SocketAddr,
+    },
+    /// Ask the prices of stocks, one after the other.
+    Quote {
+        /// Where the server listens.
+        address: SocketAddr,
+    },
+    /// Play ball with another of the load's connections.
+    Game {
+        /// Where the server listens.
+        address: SocketAddr,
+    },
+    /// Talk in one room with all the other connections of the load; a request is one delivery, of a line
+    /// to one member. Without end, or for so many deliveries; `l (l - 1) m` of them are m lines of each of l
+    /// members.
+    Chat {
+        /// Where the server listens.
+        address: SocketAddr,
+        /// At most so many lines of each member are under way at a time; they are fewer where so many
+        /// would be more than 64 KiB for one that has not heard any.
+        lines: u32,
+    },
+    /// Add an entry and look it up again, in turn; without keep-alive, only add.
+    Phone {
+        /// Where the server listens.
+        address: SocketAddr,
+    },
+    /// GET a page that counts its visitors, and POST remarks in between.
+    Guestbook {
+        /// The page.
+        page: HttpTarget,
+        /// Every so many requests of a connection, one is a POST; 0 is never.
+        post_every: u32,
     },
     /// A service of the user's own: fixed bytes out, fixed bytes expected.
     Exchange {
@@ -56,25 +97,34 @@ impl Target {
     /// Where the server listens.
     pub fn address(&self) -> SocketAddr {
         match self {
-            Target::Http(http) => http.address,
+            Target::Http(page) | Target::Guestbook { page, .. } => page.address,
             Target::Echo { address, .. }
             | Target::Time { address }
+            | Target::Quote { address }
+            | Target::Game { address }
+            | Target::Chat { address, .. }
+            | Target::Phone { address }
             | Target::Exchange { address, .. } => *address,
         }
     }
 
-    /// The name of the service: `http`, `echo`, `time`, or `exchange` for one of the user's own.
+    /// The name of the service, as in `SERVICE://HOST:PORT`; `exchange` for one of the user's own.
     pub fn service(&self) -> &str {
         match self {
             Target::Http(_) => "http",
             Target::Echo { .. } => "echo",
             Target::Time { .. } => "time",
+            Target::Quote { .. } => "quote",
+            Target::Game { .. } => "game",
+            Target::Chat { .. } => "chat",
+            Target::Phone { .. } => "phone",
+            Target::Guestbook { .. } => "guestbook",
             Target::Exchange { .. } => "exchange",
         }
     }
 
     /// Whether this can be asked at all: an echo message is 1 to [`LONGEST_ECHO`](Target::LONGEST_ECHO)
-    /// bytes long, and the reply of an exchange is not empty.
+    /// bytes long, the reply of an exchange is not empty, and the members of a chat say something.
     ///
     /// # Errors
     ///
@@ -92,6 +142,7 @@ impl Target {
             Target::Exchange { reply, .. } if reply.is_empty() => {
                 "the expected reply is empty, so there is nothing to wait for".to_owned()
             }
+            Target::Chat { lines: 0, .. } => "no lines: nothing would be said".to_owned(),
             _ => return Ok(()),
         };
         Err(TargetError { target: self.to_string(), problem })
@@ -101,7 +152,9 @@ impl Target {
 impl fmt::Display for Target {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Target::Http(http) => write!(formatter, "http://{}{}", http.host, http.path),
+            Target::Http(page) | Target::Guestbook { page, .. } => {
+                write!(formatter, "{}://{}{}", self.service(), page.host, page.path)
+            }
             other => write!(formatter, "{}://{}", other.service(), other.address()),
         }
     }
@@ -119,7 +172,8 @@ impl FromStr for Target {
     type Err = TargetError;
 
     /// Reads `SERVICE://HOST:PORT[/PATH]`. A host name is looked up here, and its first IPv4 address
-    /// is taken if it has one; http has port 80 unless it says otherwise.
+    /// is taken if it has one. Those with pages have port 80 unless it says otherwise; the guestbook's
+    /// page is `/guestbook`, likewise.
     fn from_str(text: &str) -> Result<Self, TargetError> {
         parse(text).map_err(|problem| TargetError { target: text.to_owned(), problem })
     }
@@ -134,24 +188,33 @@ fn parse(text: &str) -> Result<Target, String> {
         None => (rest, ""),
     };
     match scheme {
-        "http" => {
-            let address = resolve(authority, Some(80))?;
-            Ok(Target::Http(HttpTarget {
-                address,
-                host: authority.to_owned(),
-                path: http_path(path)?,
-            }))
+        "http" => Ok(Target::Http(page(authority, path)?)),
+        "guestbook" => {
+            let path = if matches!(path, "" | "/") { "/guestbook" } else { path };
+            Ok(Target::Guestbook { page: page(authority, path)?, post_every: POST_EVERY })
         }
-        "echo" | "time" if !matches!(path, "" | "/") => {
+        _ if SERVICES.contains(&scheme) && !matches!(path, "" | "/") => {
             Err(format!("{scheme} has no path; write {scheme}://{authority}"))
         }
         "echo" => {
             Ok(Target::Echo { address: resolve(authority, None)?, message: ECHO_MESSAGE.to_vec() })
         }
         "time" => Ok(Target::Time { address: resolve(authority, None)? }),
+        "quote" => Ok(Target::Quote { address: resolve(authority, None)? }),
+        "game" => Ok(Target::Game { address: resolve(authority, None)? }),
+        "chat" => Ok(Target::Chat { address: resolve(authority, None)?, lines: CHAT_LINES }),
+        "phone" => Ok(Target::Phone { address: resolve(authority, None)? }),
         "https" => Err("TLS is not spoken here; load the server's http:// address".to_owned()),
-        other => Err(format!("no client for {other:?}; there is one for http, echo and time")),
+        other => Err(format!(
+            "no client for {other:?}; there is one for each of {}",
+            SERVICES.join(", ")
+        )),
     }
+}
+
+fn page(authority: &str, path: &str) -> Result<HttpTarget, String> {
+    let address = resolve(authority, Some(80))?;
+    Ok(HttpTarget { address, host: authority.to_owned(), path: http_path(path)? })
 }
 
 /// The address of `HOST:PORT`, `HOST` or `[IPv6]:PORT`.
@@ -219,9 +282,18 @@ mod tests {
 
     #[test]
     fn other_services_are_read_and_written_alike() {
-        for text in
-            ["echo://127.0.0.1:7", "time://127.0.0.1:13", "echo://[::1]:7", "http://127.0.0.1:80/x"]
-        {
+        for text in [
+            "echo://127.0.0.1:7",
+            "time://127.0.0.1:13",
+            "echo://[::1]:7",
+            "http://127.0.0.1:80/x",
+            "quote://127.0.0.1:8080",
+            "game://127.0.0.1:8080",
+            "chat://127.0.0.1:8080",
+            "phone://127.0.0.1:8080",
+            "guestbook://127.0.0.1:8080/guestbook",
+            "guestbook://[::1]:8080/about?x",
+        ] {
             let target: Target = text.parse().unwrap();
             assert_eq!(target.to_string(), text);
             assert_eq!(target.service(), text.split(':').next().unwrap());
@@ -229,10 +301,19 @@ mod tests {
     }
 
     #[test]
+    fn the_guestbook_has_its_page() {
+        for text in ["guestbook://127.0.0.1:81", "guestbook://127.0.0.1:81/"] {
+            let target: Target = text.parse().unwrap();
+            assert_eq!(target.to_string(), "guestbook://127.0.0.1:81/guestbook");
+            assert_eq!(target.address(), "127.0.0.1:81".parse().unwrap());
+        }
+    }
+
+    #[test]
     fn a_wrong_target_is_told_the_remedy() {
         for (text, remedy) in [
             ("127.0.0.1:8080", "expected SERVICE://HOST:PORT"),
-            ("ftp://127.0.0.1:21", "there is one for http, echo and time"),
+            ("ftp://127.0.0.1:21", "there is one for each of http, echo, time, quote"),
             ("https://127.0.0.1/", "http://"),
             ("echo://127.0.0.1", "the port is missing"),
             ("echo://127.0.0.1:7/x", "no path"),
@@ -258,6 +339,7 @@ mod tests {
             Target::Echo { address, message: Vec::new() },
             Target::Echo { address, message: vec![0; Target::LONGEST_ECHO + 1] },
             Target::Exchange { address, request: b"x".to_vec(), reply: Vec::new() },
+            Target::Chat { address, lines: 0 },
         ] {
             assert!(target.check().is_err(), "{target}");
         }

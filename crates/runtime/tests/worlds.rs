@@ -62,6 +62,7 @@ in_every_world! {
     a_timeout_leaves_a_quick_future_alone
     sleep_is_never_short
     a_refused_connection_is_an_error
+    a_connect_can_time_out
     half_closed_streams_still_receive
     a_clone_writes_while_the_other_reads
     addresses_agree
@@ -170,6 +171,23 @@ async fn a_refused_connection_is_an_error() {
     drop(listener);
     let error = TcpStream::connect(address).await.err().unwrap();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+}
+
+async fn a_connect_can_time_out() {
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let listener =
+        TcpListener::bind(any, &ListenOptions { backlog: 0, ..ListenOptions::default() }).unwrap();
+    let address = listener.local_addr().unwrap();
+    // Nobody accepts, so that soon the queue is full and the kernel answers no more.
+    let mut queued = vec![];
+    loop {
+        match timeout(MOMENT, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => queued.push(stream),
+            Ok(Err(error)) => break assert_eq!(error.kind(), io::ErrorKind::TimedOut),
+            Err(Elapsed) => break,
+        }
+        assert!(queued.len() < 100, "a queue of 0 took 100 connections");
+    }
 }
 
 async fn half_closed_streams_still_receive() {

@@ -14,6 +14,9 @@ pub const ENTRY: Entry = Entry {
     protocol: "RFC 862",
     serves_files: false,
     persistent: true,
+    shared_memory: false,
+    concurrent_connections: false,
+    store: false,
 };
 
 /// Sends back every byte that arrives until the client closes its side.

@@ -11,16 +11,26 @@
 //!   whatever the connections share to `io::Result<()>`. `Ok` means that the conversation ended in
 //!   order, be it with an error reply; `Err` means that the connection broke or ran out of time;
 //! * a bound on everything a client decides: lengths, counts, and the time it may take;
-//! * a constant `ENTRY: Entry`, which goes into [`ALL`] as one line, and is read from there by the
-//!   command line, the comparison and the tests.
+//! * a constant `ENTRY: Entry`, which says what the service asks of an architecture and of its
+//!   user. It goes into [`ALL`] as one line, and is read from there by the command line, the
+//!   comparison and the tests.
+//!
+//! A protocol made of lines is also in `docs/protocols.md`, with a session to type.
 //!
 //! [`TcpStream`]: duality_runtime::net::TcpStream
 
 #![forbid(unsafe_code)]
 
+pub mod chat;
 mod clock;
 pub mod echo;
+pub mod game;
+pub mod guestbook;
 pub mod http;
+mod line;
+pub mod phone;
+pub mod quote;
+pub mod store;
 pub mod time;
 
 /// What the rest of the house knows about a service.
@@ -37,10 +47,25 @@ pub struct Entry {
     pub serves_files: bool,
     /// Whether one connection can carry more than one request.
     pub persistent: bool,
+    /// Whether its connections must be able to reach the same memory, and so the same process.
+    pub shared_memory: bool,
+    /// Whether more than one of its connections must be served at a time.
+    pub concurrent_connections: bool,
+    /// Whether it keeps what it is told in a store, so that `--store` means something to it.
+    pub store: bool,
 }
 
 /// Every service, in the order of help and reports.
-pub const ALL: &[Entry] = &[echo::ENTRY, time::ENTRY, http::ENTRY];
+pub const ALL: &[Entry] = &[
+    echo::ENTRY,
+    time::ENTRY,
+    http::ENTRY,
+    guestbook::ENTRY,
+    quote::ENTRY,
+    phone::ENTRY,
+    game::ENTRY,
+    chat::ENTRY,
+];
 
 /// The entry called `name`, if there is one.
 #[must_use]
@@ -63,6 +88,8 @@ mod tests {
                 entry.name
             );
             assert!(!entry.summary.ends_with('.'));
+            // Connections that need one another meet in the memory that they share.
+            assert!(!entry.concurrent_connections || entry.shared_memory, "{}", entry.name);
         }
         assert_eq!(find("gopher"), None);
     }

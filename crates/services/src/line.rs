@@ -1,10 +1,33 @@
-//! Lines from a stream, each of bounded length: what the services that people can speak with `nc` share.
+//! Lines from a stream, each of bounded length: what the services that people can speak with `nc`
+//! share.
 //!
-//! A line ends with LF; a CR before it is not part of the line. What follows the last LF is not a line.
+//! A line ends with LF; a CR before it is not part of the line. What follows the last LF is not a
+//! line. [`Lines`] gives out the same lines however the network cuts the bytes.
 
-use std::io;
+use std::{
+    io::{self, ErrorKind},
+    net::Shutdown,
+    ops::Range,
+    time::Duration,
+};
 
-use duality_runtime::net::TcpStream;
+use duality_runtime::{net::TcpStream, time::timeout};
+use memchr::memchr;
+
+/// How long a client may take none of the bytes on their way to it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a client is told, instead of being served, when there is no descriptor, thread or stack for
+/// what its connection needs.
+pub(crate) const FULL: &[u8] = b"* the server is full\n";
+
+/// Bytes that are read at a time.
+const BUFFER: usize = 4 << 10;
+
+/// How long to listen on, after the last word, to a client that is still sending, and how many
+/// reads of it.
+const LINGER_TIME: Duration = Duration::from_secs(2);
+const LINGER_READS: usize = 256;
 
 /// The bytes that have come of one connection and have not been given out as lines.
 pub(crate) struct Lines {
@@ -12,8 +35,9 @@ pub(crate) struct Lines {
     /// The bytes not given out yet are those from `start` to `end`.
     start: usize,
     end: usize,
-    /// How many of them have been looked through for a line's end.
+    /// How many of them are known to contain no LF.
     searched: usize,
+    longest: usize,
 }
 
 /// What came next.
@@ -21,59 +45,207 @@ pub(crate) struct Lines {
 pub(crate) enum Line<'b> {
     /// A line, without its end.
     Text(&'b [u8]),
-    /// A line longer than the bound. Where the next one begins is unknown: the connection should end.
+    /// A line longer than the bound. Where the next one begins is unknown: the connection should
+    /// end.
     TooLong,
-    /// The peer has closed its side, or the server is about to stop.
+    /// The peer has closed its side, the server is about to stop, or nothing has come for as long
+    /// as the stream's read time-out.
     End,
+}
+
+/// What the bytes that have come begin with; a line is said by where it stands.
+enum Front {
+    Text(Range<usize>),
+    TooLong,
+    Unfinished,
 }
 
 impl Lines {
     /// For lines of at most `longest` bytes, their ends not counted.
     pub(crate) fn new(longest: usize) -> Self {
-        Self { bytes: vec![0; longest + 2].into(), start: 0, end: 0, searched: 0 }
+        let bytes = vec![0; BUFFER.max(longest + 2)].into();
+        Self { bytes, start: 0, end: 0, searched: 0, longest }
     }
 
     /// Waits for the next line.
     ///
     /// # Errors
     ///
-    /// Those of [`TcpStream::read`].
+    /// Those of [`TcpStream::read`], but for its time-out.
     pub(crate) async fn next(&mut self, stream: &mut TcpStream) -> io::Result<Line<'_>> {
         loop {
-            if let Some(range) = self.whole_line() {
-                return Ok(match &self.bytes[range] {
-                    line if line.len() > self.bytes.len() - 2 => Line::TooLong,
-                    line => Line::Text(line),
-                });
+            match self.take() {
+                Front::Text(range) => return Ok(Line::Text(&self.bytes[range])),
+                Front::TooLong => return Ok(Line::TooLong),
+                Front::Unfinished => {}
             }
-            self.bytes.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
-            if self.end == self.bytes.len() {
-                return Ok(Line::TooLong);
+            if !self.fill(stream).await? {
+                return Ok(Line::End);
             }
-            match stream.read(&mut self.bytes[self.end..]).await? {
-                0 => return Ok(Line::End),
-                count => self.end += count,
+        }
+    }
+
+    /// Waits until something has come, be it a whole line or not; false at the end.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`TcpStream::read`], but for its time-out.
+    pub(crate) async fn fill(&mut self, stream: &mut TcpStream) -> io::Result<bool> {
+        match stream.read(self.room()).await {
+            Ok(count) => {
+                self.end += count;
+                Ok(count > 0)
             }
+            Err(error) if error.kind() == ErrorKind::TimedOut => Ok(false),
+            Err(error) => Err(error),
         }
     }
 
     /// Whether a whole line has come already, so that the next one will be there without a wait.
     pub(crate) fn has_whole_line(&self) -> bool {
-        self.bytes[self.start..self.end].contains(&b'\n')
+        self.bytes[self.start + self.searched..self.end].contains(&b'\n')
     }
 
     /// Takes the first line out, if all of it is there.
-    fn whole_line(&mut self) -> Option<std::ops::Range<usize>> {
+    fn take(&mut self) -> Front {
         let unsearched = self.start + self.searched;
-        let found = self.bytes[unsearched..self.end].iter().position(|&byte| byte == b'\n');
-        let Some(offset) = found else {
+        let Some(offset) = memchr(b'\n', &self.bytes[unsearched..self.end]) else {
             self.searched = self.end - self.start;
-            return None;
+            // The longest line may still lack its CR and LF, so one byte may be there beyond it.
+            let hopeless = self.searched >= self.longest + 2;
+            return if hopeless { Front::TooLong } else { Front::Unfinished };
         };
         let (start, feed) = (self.start, unsearched + offset);
         (self.start, self.searched) = (feed + 1, 0);
         let has_return = feed > start && self.bytes[feed - 1] == b'\r';
-        Some(start..feed - usize::from(has_return))
+        let line = start..feed - usize::from(has_return);
+        if line.len() > self.longest { Front::TooLong } else { Front::Text(line) }
+    }
+
+    /// Room for the next bytes. There is some whenever the front is unfinished.
+    fn room(&mut self) -> &mut [u8] {
+        self.bytes.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        &mut self.bytes[self.end..]
+    }
+}
+
+/// Ends a connection whose client has got its last word, and may still be sending.
+///
+/// To close a socket that has unread bytes makes the kernel send a reset, which can destroy the
+/// last word before the client has read it. So only our side is closed, and what still comes is
+/// read and dropped, for a bounded time and up to a bounded amount.
+pub(crate) async fn linger(stream: &mut TcpStream) {
+    if stream.shutdown(Shutdown::Write).is_err() {
+        return;
+    }
+    let mut dropped = [0; 1 << 10];
+    let drain = async {
+        for _ in 0..LINGER_READS {
+            // The last word is out; what goes wrong from here on concerns nobody.
+            if !stream.read(&mut dropped).await.is_ok_and(|count| count > 0) {
+                return;
+            }
+        }
+    };
+    let _ = timeout(LINGER_TIME, drain).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LONGEST: usize = 10;
+
+    /// What `Lines` makes of `pieces`, up to a line that is too long.
+    fn given_out(pieces: &[&[u8]]) -> (Vec<Vec<u8>>, bool) {
+        let mut lines = Lines::new(LONGEST);
+        let mut texts = Vec::new();
+        for piece in pieces {
+            let mut piece = *piece;
+            while !piece.is_empty() {
+                let room = lines.room();
+                assert!(!room.is_empty());
+                let count = room.len().min(piece.len());
+                room[..count].copy_from_slice(&piece[..count]);
+                lines.end += count;
+                piece = &piece[count..];
+                loop {
+                    let announced = lines.has_whole_line();
+                    match lines.take() {
+                        Front::Text(range) => texts.push(lines.bytes[range].to_vec()),
+                        Front::TooLong => return (texts, true),
+                        Front::Unfinished => break assert!(!announced),
+                    }
+                    assert!(announced);
+                }
+            }
+        }
+        (texts, false)
+    }
+
+    /// The same by the definition.
+    fn defined(bytes: &[u8]) -> (Vec<Vec<u8>>, bool) {
+        let mut texts = Vec::new();
+        let mut rest = bytes;
+        while let Some(feed) = rest.iter().position(|&byte| byte == b'\n') {
+            let line = rest[..feed].strip_suffix(b"\r").unwrap_or(&rest[..feed]);
+            if line.len() > LONGEST {
+                return (texts, true);
+            }
+            texts.push(line.to_vec());
+            rest = &rest[feed + 1..];
+        }
+        (texts, rest.len() > LONGEST + 1)
+    }
+
+    #[test]
+    fn ends_and_bounds() {
+        for (bytes, texts, too_long) in [
+            ("", vec![], false),
+            ("a\n\nb\r\n\r\nc", vec!["a", "", "b", ""], false),
+            ("a\rb\n\r\r\n", vec!["a\rb", "\r"], false),
+            ("0123456789\n0123456789\r\n", vec!["0123456789", "0123456789"], false),
+            ("a\n0123456789+\n", vec!["a"], true),
+            ("0123456789\r", vec![], false),
+            ("0123456789\r+", vec![], true),
+        ] {
+            let texts: Vec<_> = texts.into_iter().map(|text| text.as_bytes().to_vec()).collect();
+            assert_eq!(given_out(&[bytes.as_bytes()]), (texts, too_long), "{bytes:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn lines_are_the_same_however_the_bytes_are_cut(
+            bytes in prop::collection::vec(prop::sample::select(b"ab\r\n".to_vec()), 0..200),
+            cuts in prop::collection::vec(0..40usize, 0..40),
+        ) {
+            let mut pieces = Vec::new();
+            let mut rest = bytes.as_slice();
+            for cut in cuts {
+                let (piece, after) = rest.split_at(cut.min(rest.len()));
+                pieces.push(piece);
+                rest = after;
+            }
+            pieces.push(rest);
+            prop_assert_eq!(given_out(&pieces), defined(&bytes));
+        }
+
+        /// The buffer is much longer than the lines, and is used over and over.
+        #[test]
+        fn long_runs_of_lines_fit_a_buffer(lengths in prop::collection::vec(0..=LONGEST, 0..2000)) {
+            let mut bytes = Vec::new();
+            for length in &lengths {
+                bytes.resize(bytes.len() + length, b'x');
+                bytes.push(b'\n');
+            }
+            let (texts, too_long) = given_out(&[&bytes]);
+            prop_assert!(!too_long);
+            let found: Vec<usize> = texts.iter().map(Vec::len).collect();
+            prop_assert_eq!(found, lengths);
+        }
     }
 }

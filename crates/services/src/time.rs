@@ -18,6 +18,9 @@ pub const ENTRY: Entry = Entry {
     protocol: "RFC 867, the line as in RFC 3339",
     serves_files: false,
     persistent: false,
+    shared_memory: false,
+    concurrent_connections: false,
+    store: false,
 };
 
 /// Bytes in the reply, its CR and LF included.

@@ -7,9 +7,14 @@ use super::pressure::{Connections, Pressure};
 use super::service::Service;
 
 /// Accepts a connection, serves it to its end, and accepts the next; returns when the process drains.
-pub(crate) fn accept_and_serve(mut listener: TcpListener, service: &Service) {
-    let connections = Connections::default();
-    let mut pressure = Pressure::new(&connections);
+///
+/// `connections` counts those of all members together.
+pub(crate) fn accept_and_serve(
+    mut listener: TcpListener,
+    service: &Service,
+    connections: &Connections,
+) {
+    let mut pressure = Pressure::new(connections);
     block_on(async {
         loop {
             match listener.accept_until_drain().await {

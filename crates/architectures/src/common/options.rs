@@ -20,6 +20,9 @@ pub struct Options {
     pub cores: usize,
     /// Connections that may wait to be accepted.
     pub backlog: i32,
+    /// Connections served at a time; the next are refused in order. Divided among the cores. Where it is
+    /// more than `workers`, a pool's and `prefork`'s own number is the bound, and the next wait.
+    pub max_connections: usize,
     /// Bytes of stack for each kernel or user-level thread. Only the pages that are touched cost memory.
     pub stack_size: usize,
     /// How `pool` hands over connections.
@@ -27,12 +30,14 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// 100 workers (as ZeroHTTPd has them), one core, a backlog of 4,096, stacks of 128 KiB.
+    /// 100 workers (as ZeroHTTPd has them), one core, a backlog of 4,096, any number of connections,
+    /// stacks of 128 KiB.
     fn default() -> Self {
         Self {
             workers: 100,
             cores: 1,
             backlog: 4096,
+            max_connections: usize::MAX,
             stack_size: 128 * 1024,
             hand_over: HandOver::default(),
         }

@@ -32,8 +32,13 @@ struct Shared {
 impl Connections {
     /// Counts one more, until the result is dropped.
     pub fn enter(&self) -> Active {
-        self.shared.active.fetch_add(1, Ordering::Relaxed);
-        Active(self.shared.clone())
+        self.enter_beside(0)
+    }
+
+    /// The same where there are `others` that are counted elsewhere.
+    pub fn enter_beside(&self, others: usize) -> Active {
+        let before = self.shared.active.fetch_add(1, Ordering::Relaxed);
+        Active { number: others + before + 1, shared: self.shared.clone() }
     }
 
     /// Waits until none is left.
@@ -50,12 +55,22 @@ impl Connections {
 }
 
 /// One connection that is being served.
-pub struct Active(Arc<Shared>);
+pub struct Active {
+    number: usize,
+    shared: Arc<Shared>,
+}
+
+impl Active {
+    /// How many connections there were when this one began, itself included.
+    pub(crate) fn number(&self) -> usize {
+        self.number
+    }
+}
 
 impl Drop for Active {
     fn drop(&mut self) {
-        self.0.active.fetch_sub(1, Ordering::Release);
-        self.0.ended.notify_one();
+        self.shared.active.fetch_sub(1, Ordering::Release);
+        self.shared.ended.notify_one();
     }
 }
 

@@ -40,6 +40,7 @@ impl Server {
         for _ in 1..cores {
             listeners.push(TcpListener::bind(address, &listen)?);
         }
+        let service = service.limited(options.max_connections.div_ceil(cores));
         Ok(Self { service, options, listeners, address })
     }
 

@@ -35,12 +35,18 @@ impl Needs {
 /// A connection's task, from the first byte to the close.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// How a connection's task is made.
+type Begin = Arc<dyn Fn(TcpStream, Active) -> Task + Send + Sync>;
+
 /// What is done with one connection, under every architecture.
 #[derive(Clone)]
 pub struct Service {
     name: Arc<str>,
     needs: Needs,
-    begin: Arc<dyn Fn(TcpStream, Active) -> Task + Send + Sync>,
+    serve: Begin,
+    refuse: Begin,
+    /// More connections than this at a time are refused.
+    limit: usize,
 }
 
 impl Service {
@@ -50,15 +56,31 @@ impl Service {
         S: Fn(TcpStream) -> F + Send + Sync + 'static,
         F: Future<Output = io::Result<()>> + Send + 'static,
     {
-        let begin = move |stream, active| -> Task {
-            let served = serve(stream);
-            Box::pin(async move {
-                let _active = active;
-                // A connection that breaks off is its client's affair, and nobody's here.
-                let _ = served.await;
-            })
+        let close = |stream| {
+            drop(stream);
+            std::future::ready(Ok(()))
         };
-        Self { name: name.into(), needs, begin: Arc::new(begin) }
+        let (serve, refuse) = (beginning(serve), beginning(close));
+        Self { name: name.into(), needs, serve, refuse, limit: usize::MAX }
+    }
+
+    /// The same service, which does `refuse` with a connection that is one too many. Without it, such a
+    /// connection is closed without a word.
+    #[must_use]
+    pub fn refusing<R, F>(mut self, refuse: R) -> Self
+    where
+        R: Fn(TcpStream) -> F + Send + Sync + 'static,
+        F: Future<Output = io::Result<()>> + Send + 'static,
+    {
+        self.refuse = beginning(refuse);
+        self
+    }
+
+    /// The same service for at most `limit` connections at a time.
+    #[must_use]
+    pub(crate) fn limited(mut self, limit: usize) -> Self {
+        self.limit = limit;
+        self
     }
 
     /// Its name.
@@ -71,10 +93,27 @@ impl Service {
         self.needs
     }
 
-    /// The task that serves a connection, which counts as active until the task is dropped.
+    /// The task that serves a connection, or refuses it where there are too many. It counts as active
+    /// until the task is dropped.
     pub fn begin(&self, stream: TcpStream, active: Active) -> Task {
-        (self.begin)(stream, active)
+        let begin = if active.number() > self.limit { &self.refuse } else { &self.serve };
+        begin(stream, active)
     }
+}
+
+fn beginning<S, F>(serve: S) -> Begin
+where
+    S: Fn(TcpStream) -> F + Send + Sync + 'static,
+    F: Future<Output = io::Result<()>> + Send + 'static,
+{
+    Arc::new(move |stream, active| {
+        let served = serve(stream);
+        Box::pin(async move {
+            let _active = active;
+            // A connection that breaks off is its client's affair, and nobody's here.
+            let _ = served.await;
+        })
+    })
 }
 
 impl fmt::Debug for Service {

@@ -9,7 +9,7 @@ use duality_lab::record::Design;
 use duality_lab::summary::Summary;
 use duality_lab::{machine, plan, report as page, results, run as lab};
 
-use super::{Failure, load, serve};
+use super::{Failure, Setup, load, serve};
 use crate::catalogue::Catalogue;
 
 /// The numbers of connections that are compared by default, those of ZeroHTTPd's and Kerneis's plots.
@@ -43,9 +43,8 @@ pub(super) struct Arguments {
     /// The path that the http client asks for
     #[arg(long, default_value = "/")]
     path: String,
-    /// The directory whose files the servers serve
-    #[arg(long, value_name = "DIR")]
-    root: Option<PathBuf>,
+    #[command(flatten)]
+    setup: Setup,
     /// Decides the order of the cells; without it, the time
     #[arg(long)]
     seed: Option<u64>,
@@ -121,7 +120,7 @@ fn make_plan(catalogue: &Catalogue, arguments: &Arguments) -> Result<plan::Plan,
         };
         return Err(Failure::misuse(format!("{service}: {problem}")));
     }
-    let needs = catalogue.open(service, arguments.root.as_deref())?.needs();
+    let needs = catalogue.look_up(service, &arguments.setup)?.needs;
     if arguments.concurrency.contains(&0) {
         return Err(Failure::misuse(
             "--concurrency: 0 connections make no load: give numbers from 1 on",
@@ -145,7 +144,7 @@ fn make_plan(catalogue: &Catalogue, arguments: &Arguments) -> Result<plan::Plan,
     let (warm_up, window) = plan::default_timing(cells);
     let (server_cpus, client_cpus) = machine::split_cpus();
     let mut server_arguments = arguments.tuning.to_arguments();
-    server_arguments.extend(arguments.root.iter().map(|root| format!("--root={}", root.display())));
+    server_arguments.extend(arguments.setup.to_arguments());
     let program = std::env::current_exe().map_err(|error| {
         Failure::failed(format!("cannot find this program to start servers: {error}"))
     })?;

@@ -55,13 +55,30 @@ pub(super) fn services(catalogue: &Catalogue, arguments: &Arguments) -> Result<(
     if arguments.json {
         let list: Vec<Value> = list
             .iter()
-            .map(|listed| json!({ "name": listed.name, "summary": listed.summary }))
+            .map(|listed| {
+                json!({
+                    "name": listed.name,
+                    "summary": listed.summary,
+                    "needs_shared_memory": listed.needs.shared_memory,
+                    "needs_concurrent_connections": listed.needs.concurrent_connections,
+                    "keeps_a_store": listed.store,
+                })
+            })
             .collect();
         println!("{}", json!({ "version": 1, "services": list }));
         return Ok(());
     }
     for listed in list {
-        println!("{:<10} {}", listed.name, listed.summary);
+        let mut remarks = Vec::new();
+        if listed.needs.shared_memory {
+            remarks.push("needs shared memory");
+        }
+        if listed.store {
+            remarks.push("keeps a store, --store");
+        }
+        let remarks =
+            if remarks.is_empty() { String::new() } else { format!(" [{}]", remarks.join("; ")) };
+        println!("{:<10} {}{remarks}", listed.name, listed.summary);
     }
     Ok(())
 }

@@ -5,12 +5,15 @@ mod compare;
 mod list;
 mod load;
 mod serve;
+mod setup;
 
 use std::fmt;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
+
+pub(crate) use setup::Setup;
 
 use crate::Service;
 use crate::catalogue::Catalogue;

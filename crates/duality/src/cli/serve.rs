@@ -2,14 +2,13 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 use clap::ValueEnum;
 use duality_architectures::{ALL, Architecture, HandOver, Options, Server, find, signals};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use super::Failure;
+use super::{Failure, Setup};
 use crate::catalogue::Catalogue;
 use crate::control::Control;
 
@@ -23,9 +22,8 @@ pub(super) struct Arguments {
     /// Where to listen; port 0 takes a free one
     #[arg(short, long, default_value = "127.0.0.1:8080", value_name = "ADDRESS:PORT")]
     listen: SocketAddr,
-    /// The directory whose files `http` serves; without it, a few built-in pages
-    #[arg(long, value_name = "DIR")]
-    root: Option<PathBuf>,
+    #[command(flatten)]
+    setup: Setup,
     #[command(flatten)]
     tuning: Tuning,
     /// Processors to run on, such as 0 or 0,2
@@ -51,6 +49,9 @@ pub(super) struct Tuning {
     /// Connections that may wait to be accepted (the kernel caps it at net.core.somaxconn)
     #[arg(long, default_value_t = Options::default().backlog, value_parser = clap::value_parser!(i32).range(1..))]
     backlog: i32,
+    /// Connections served at a time; further ones are refused, http ones by 503 [default: no limit]
+    #[arg(long, value_parser = at_least_one, value_name = "N")]
+    max_connections: Option<usize>,
     /// Stack of each thread, kernel or user-level, such as 64K or 1M
     #[arg(long, default_value = "128K", value_parser = parse_size, value_name = "BYTES")]
     stack_size: usize,
@@ -73,6 +74,7 @@ impl Tuning {
             workers: self.workers,
             cores: self.cores,
             backlog: self.backlog,
+            max_connections: self.max_connections.unwrap_or(usize::MAX),
             stack_size: self.stack_size,
             hand_over: match self.hand_over {
                 HandOverName::Accept => HandOver::Accept,
@@ -87,20 +89,22 @@ impl Tuning {
             HandOverName::Accept => "accept",
             HandOverName::List => "list",
         };
-        vec![
+        let mut arguments = vec![
             format!("--workers={}", self.workers),
             format!("--cores={}", self.cores),
             format!("--backlog={}", self.backlog),
             format!("--stack-size={}", self.stack_size),
             format!("--hand-over={hand_over}"),
-        ]
+        ];
+        arguments.extend(self.max_connections.map(|limit| format!("--max-connections={limit}")));
+        arguments
     }
 }
 
 pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
     let architecture = architecture(&arguments.architecture)?;
     let name = arguments.service.as_deref().unwrap_or(catalogue.default_name());
-    let service = catalogue.open(name, arguments.root.as_deref())?;
+    let service = catalogue.open(name, &arguments.setup)?;
     let control = match arguments.control {
         true => Some(Control::on_standard_input().map_err(|error| {
             Failure::misuse(format!("--control: {error}: standard input must be a socket"))

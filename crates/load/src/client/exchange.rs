@@ -29,20 +29,31 @@ impl Exchange {
 impl Client for Exchange {
     async fn exchange(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
         stream.write_all(&self.request).await.map_err(|error| Failure::from_transfer(error, 0))?;
-        let mut received = 0;
-        while received < self.reply.len() {
-            let count = read_more(stream, &mut self.buffer, received as u64).await?;
-            let expected = &self.reply[received..];
-            if count > expected.len() {
-                return Err(Failure::WrongBytes("it is longer than what was expected"));
-            }
-            if self.buffer[..count] != expected[..count] {
-                return Err(Failure::WrongBytes("it is not what was expected"));
-            }
-            received += count;
-        }
-        Ok(Reply { bytes: received as u64, open: true })
+        expect(stream, &mut self.buffer, &self.reply).await
     }
+}
+
+/// Reads `reply`, and takes nothing else for an answer. A byte too many is seen if the buffer is longer
+/// than the reply.
+#[inline]
+pub(super) async fn expect(
+    stream: &mut TcpStream,
+    buffer: &mut [u8],
+    reply: &[u8],
+) -> Result<Reply, Failure> {
+    let mut received = 0;
+    while received < reply.len() {
+        let count = read_more(stream, buffer, received as u64).await?;
+        let expected = &reply[received..];
+        if count > expected.len() {
+            return Err(Failure::WrongBytes("it is longer than what was expected"));
+        }
+        if buffer[..count] != expected[..count] {
+            return Err(Failure::WrongBytes("it is not what was expected"));
+        }
+        received += count;
+    }
+    Ok(Reply { bytes: received as u64, open: true })
 }
 
 impl Clone for Exchange {

@@ -1,10 +1,18 @@
 //! Clients, one for each service: how one request is made on a connection, and its reply checked.
 //!
 //! A new client is a file here, a variant of [`Target`](crate::Target), and its line in `engine.rs`.
-//! A client opens no connection and counts nothing: that is the pattern's part.
+//! A client opens no connection and counts nothing: that is the pattern's part. The members of a chat
+//! are no such clients: nobody there gets an answer to a request of one's own, and so they are a pattern
+//! of their own.
 
+pub(crate) mod chat;
 pub(crate) mod exchange;
+pub(crate) mod game;
+pub(crate) mod guestbook;
 pub(crate) mod http;
+mod line;
+pub(crate) mod phone;
+pub(crate) mod quote;
 pub(crate) mod time;
 
 use std::future::Future;
@@ -24,6 +32,10 @@ pub(crate) trait Client: Clone + Send + 'static {
     ) -> impl Future<Output = Result<(), Failure>> + Send {
         async { self.exchange(stream).await.map(|_| ()) }
     }
+
+    /// Hears that a new connection takes the place of the last one, or is the first: what the client knew
+    /// of the last is void.
+    fn connected(&mut self) {}
 
     /// Makes one request on `stream`, reads the reply to its last byte, and checks it.
     ///
@@ -69,4 +81,12 @@ async fn expect_end(stream: &mut TcpStream) -> Result<(), Failure> {
             failure => Err(failure),
         },
     }
+}
+
+/// The value of a string of digits, and of nothing else: `u64::from_str` would take a sign.
+fn decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    str::from_utf8(digits).ok()?.parse().ok()
 }

@@ -86,5 +86,6 @@ async fn request<C: Client>(
     *connection = None;
     let stream = connect(load.address, load.reply_timeout).await?;
     load.recorder.connected();
+    client.connected();
     client.exchange(connection.insert(stream)).await
 }

@@ -330,7 +330,7 @@ impl Core {
             match message {
                 Message::Wake(name) => self.wake(name.task),
                 Message::Close(token, descriptor) => {
-                    self.forget_duplicate(descriptor.as_fd(), token)
+                    self.forget_duplicate(descriptor.as_fd(), token);
                 }
             }
         }

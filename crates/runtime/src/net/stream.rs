@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use duality_poller::Direction;
 use rustix::fs::sendfile;
@@ -42,7 +42,8 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of `connect(2)`.
+    /// Those of `connect(2)`, and `TimedOut`, which is how a `time::timeout` around it ends it in the block
+    /// world.
     pub async fn connect(address: SocketAddr) -> io::Result<Self> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let nonblocking = world::with_loop(|core| core.is_some());
@@ -50,6 +51,17 @@ impl TcpStream {
         flags.set(SocketFlags::NONBLOCK, nonblocking);
         let descriptor = socket_with(family, SocketType::STREAM, flags, None)?;
         sockopt::set_tcp_nodelay(&descriptor, true)?;
+        // A kernel thread waits inside connect(2), where an ambient deadline does not reach it, but the
+        // socket's own limit does.
+        let limit = if nonblocking { None } else { world::ambient_deadline() };
+        if let Some(deadline) = limit {
+            let left = deadline.saturating_duration_since(Instant::now());
+            sockopt::set_socket_timeout(
+                &descriptor,
+                Timeout::Send,
+                Some(left.max(Duration::from_millis(1))),
+            )?;
+        }
         let mut stream = Self::from_socket(Socket::new(descriptor, nonblocking));
         let mut started = false;
         stream
@@ -70,6 +82,9 @@ impl TcpStream {
                 }
             })
             .await?;
+        if limit.is_some() {
+            sockopt::set_socket_timeout(&stream, Timeout::Send, None)?;
+        }
         Ok(stream)
     }
 

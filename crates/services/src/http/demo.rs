@@ -1,10 +1,12 @@
 //! The built-in pages, so that `duality serve http` has something to show without any set-up.
 
-use std::{borrow::Cow, collections::HashMap, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, future, sync::Arc};
 
 use super::{
-    mime,
+    Answer, Asked, Offer, Pages, mime,
     page::{Content, Page},
+    reply::Reply,
+    status, target,
 };
 
 /// The pages, by their path.
@@ -46,6 +48,27 @@ impl Demo {
     /// The page at a path.
     pub(super) fn find(&self, path: &str) -> Option<Arc<Page>> {
         self.pages.get(path).cloned()
+    }
+}
+
+/// Sends back what is sent to `/` by POST, so that a client has something to send a body to.
+///
+/// The reply is declared as bytes, and browsers are told to take that at its word: otherwise a
+/// page elsewhere could have a script of its own run as if it came from here.
+pub(super) struct Echo;
+
+impl Pages for Echo {
+    fn offer(&self, path: &str) -> Option<Offer> {
+        (path == target::INDEX).then_some(Offer { post: Some(usize::MAX) })
+    }
+
+    fn answer<'p>(&'p self, asked: Asked<'p>) -> Answer<'p> {
+        let reply = asked.is_post.then(|| {
+            let (content_type, body) = ("application/octet-stream", asked.body.to_vec());
+            let reply = Reply { status: &status::OK, content_type, fields: Vec::new(), body };
+            reply.with("X-Content-Type-Options", "nosniff")
+        });
+        Box::pin(future::ready(reply))
     }
 }
 

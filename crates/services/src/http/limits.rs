@@ -14,10 +14,11 @@ pub struct Config {
 /// The bounds on sizes, counts and times. [`Default`] gives the value named at each field.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Bytes in the request line and the header fields together (8 KiB). More is answered by 431,
-    /// or by 414 when the request line alone does not fit.
+    /// Bytes in the request line and the header fields together (16 KiB; RFC 9112, section 3, wants
+    /// room for 8,000 in the request line alone). More is answered by 431, or by 414 when the request
+    /// line alone does not fit.
     pub head: usize,
-    /// Bytes in a request's body, which is read and dropped (64 KiB). More is answered by 413.
+    /// Bytes in a request's body (64 KiB). More is answered by 413. A page may take less.
     pub body: u64,
     /// Requests that one connection may carry (1000, as in nginx), so that no client holds on to a
     /// server for ever.
@@ -25,7 +26,7 @@ pub struct Limits {
     /// From the first byte of a request's head to its last (10 s), however slowly they trickle.
     /// Then comes 408.
     pub head_time: Duration,
-    /// The same for a request's body (10 s). Then the connection is closed.
+    /// The same for a request's body (10 s). Then comes 408 too.
     pub body_time: Duration,
     /// Silence between two requests, or before the first (60 s). Then the connection is closed
     /// without a word.
@@ -47,7 +48,7 @@ pub const HEADER_FIELDS: usize = 64;
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            head: 8 << 10,
+            head: 16 << 10,
             body: 64 << 10,
             requests: 1000,
             head_time: Duration::from_secs(10),

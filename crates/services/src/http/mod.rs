@@ -1,15 +1,17 @@
 //! The http service: files beneath a directory, or built-in pages, by HTTP/1.1 and HTTP/1.0
-//! (RFC 9110 and RFC 9112).
+//! (RFC 9110 and RFC 9112); and, for services that stand on it, pages made for each request.
 //!
 //! ```text
-//!            input                     site                           output
-//!   read ──> one buffer ──> parse ──> memo, cache or disk ──> reply ──> one buffer ──> write
-//!            (input)        (request)  (memo, cache, site)   (page, reply)  (wire)
+//!            input                      site                            output
+//!   read ──> one buffer ──> parse ──┬─> memo, cache or disk ──┬─> reply ──> one buffer ──> write
+//!            (input)       (request)│   (memo, cache, site)   │   (page, reply)  (wire)
+//!                                   └─> body ──> a page made ─┘
+//!                                       (body)   (pages)
 //! ```
 //!
-//! [`Http::serve`] is the whole of it, from top to bottom. It waits in three places only: for bytes
-//! to arrive, for a file, and for bytes to leave; the modules in between are plain functions from
-//! bytes to bytes. Replies to pipelined requests are gathered and leave together once no whole
+//! [`Http::serve`] is the whole of it, from top to bottom. It waits in four places only: for bytes
+//! to arrive, for a file, for a page that is being made, and for bytes to leave; the modules in
+//! between are plain functions from bytes to bytes. Replies to pipelined requests are gathered and leave together once no whole
 //! request is left in the buffer.
 //!
 //! A request that repeats the last one on its connection is answered without an allocation, a lock
@@ -28,27 +30,31 @@ mod limits;
 mod memo;
 mod mime;
 mod page;
+mod pages;
 mod range;
 mod reply;
 mod request;
 mod site;
-mod status;
+pub mod status;
 mod target;
 mod wire;
 
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 
 use duality_runtime::net::TcpStream;
 
 pub use limits::{Config, HEADER_FIELDS, Limits};
+pub use pages::{Answer, Asked, Offer, Pages};
+pub use reply::Reply;
 
 use crate::{Entry, clock};
-use body::{Progress, Unread};
+use body::{Body, Progress};
 use input::Input;
 use memo::Memo;
-use reply::{Extra, Refusal};
+use pages::Admission;
 use request::{Framing, Method, Parsed, Persistence, Request};
 use site::Site;
+use status::Status;
 use wire::{Deadline, Filled, Wire};
 
 /// The http service, as the registry lists it.
@@ -58,7 +64,17 @@ pub const ENTRY: Entry = Entry {
     protocol: "RFC 9110 and RFC 9112 (HTTP/1.0 and HTTP/1.1)",
     serves_files: true,
     persistent: true,
+    shared_memory: false,
+    concurrent_connections: false,
+    store: false,
 };
+
+/// How long a connection that is refused by [`Http::refuse`] is listened to at most, so that its
+/// client gets to read why.
+pub const REFUSAL_TIME: Duration = Duration::from_secs(1);
+
+/// Bytes that are read at once of what a refused connection sends.
+const REFUSAL_ROOM: usize = 1 << 10;
 
 /// An http service, shared by all its connections; a clone is the same service.
 ///
@@ -70,6 +86,7 @@ pub struct Http {
 }
 
 struct Shared {
+    pages: Option<Box<dyn Pages>>,
     site: Site,
     limits: Limits,
 }
@@ -81,15 +98,32 @@ impl Http {
     ///
     /// The root is not a directory that can be opened.
     pub fn new(config: Config) -> io::Result<Self> {
-        let site = Site::open(&config)?;
-        Ok(Http { shared: Arc::new(Shared { site, limits: config.limits }) })
+        match config.root {
+            Some(_) => Http::open(config, None),
+            None => Http::open(config, Some(Box::new(demo::Echo))),
+        }
     }
 
-    /// Built-in pages: `/` of 305 bytes, and a few more that it names.
+    /// The same with `pages` in front of the files.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Http::new`].
+    pub fn with_pages(config: Config, pages: impl Pages + 'static) -> io::Result<Self> {
+        Http::open(config, Some(Box::new(pages)))
+    }
+
+    fn open(config: Config, pages: Option<Box<dyn Pages>>) -> io::Result<Self> {
+        let site = Site::open(&config)?;
+        Ok(Http { shared: Arc::new(Shared { pages, site, limits: config.limits }) })
+    }
+
+    /// Built-in pages: `/` of 305 bytes, and a few more that it names; `/` sends back what is posted
+    /// to it.
     #[must_use]
     pub fn demo() -> Self {
-        let site = Site::Demo(demo::Demo::new());
-        Http { shared: Arc::new(Shared { site, limits: Limits::default() }) }
+        let (pages, site) = (Some(Box::new(demo::Echo) as _), Site::Demo(demo::Demo::new()));
+        Http { shared: Arc::new(Shared { pages, site, limits: Limits::default() }) }
     }
 
     /// Answers the requests on one connection until either side ends it.
@@ -132,62 +166,119 @@ impl Http {
                 }
             };
 
-            let (head_length, framing) = (request.head_length, request.body);
-            if matches!(framing, Framing::Length(length) if length > limits.body) {
-                return wire.reject(&status::CONTENT_TOO_LARGE, &mut input, limits).await;
-            }
             requests_left = requests_left.saturating_sub(1);
-            // A client that waits for leave to send a body gets its answer instead, and since it
-            // may send the body or not, the connection has to end there.
-            let uncertain = request.expects_continue && framing != Framing::NONE;
-            let last = uncertain || requests_left == 0;
-            let persistence = if last { Persistence::Close } else { request.persistence };
-            self.answer(&request, persistence, &mut memo, &mut wire).await?;
-            input.consume(head_length);
-
-            let skipped = skip_body(framing, &mut wire, &mut input, limits, persistence).await?;
-            match (skipped, persistence) {
-                (Skipped::Whole, Persistence::Implied | Persistence::Announced) => {}
-                (Skipped::Whole, Persistence::Close) if input.is_empty() && !last => {
-                    return wire.flush().await;
-                }
-                _ => return wire.linger(&mut input, limits).await,
+            let last = requests_left == 0;
+            let next = if request.body == Framing::NONE {
+                let persistence = if last { Persistence::Close } else { request.persistence };
+                self.answer(&request, &[], persistence, &mut memo, &mut wire).await?;
+                let length = request.head.len();
+                input.consume(length);
+                Next::after(persistence, !last && input.is_empty())
+            } else {
+                let head = Box::from(request.head);
+                // In a box, so that connections without bodies have no room for it.
+                Box::pin(self.take_and_answer(head, last, &mut wire, &mut input)).await?
+            };
+            match next {
+                Next::Request => {}
+                Next::End => return wire.flush().await,
+                Next::Linger => return wire.linger(&mut input, limits.linger_time).await,
             }
         }
+    }
+
+    /// Answers a connection that is one too many by 503, whatever it asks, and ends it: within
+    /// [`REFUSAL_TIME`].
+    ///
+    /// # Errors
+    ///
+    /// The connection broke.
+    pub async fn refuse(&self, stream: TcpStream) -> io::Result<()> {
+        let limits = &self.shared.limits;
+        let mut wire = Wire::new(stream, limits)?;
+        let reply = Reply::from(&status::SERVICE_UNAVAILABLE).with("Retry-After", "1");
+        let limit = limits.linger_time.min(REFUSAL_TIME);
+        // The request is read only so that the reply is not lost.
+        wire.end_with(&reply, &mut Input::new(REFUSAL_ROOM), limit).await
+    }
+
+    /// Reads the body of a request, then answers the request.
+    ///
+    /// The body is read first even where nobody wants it, so that a body that cannot be read is
+    /// answered as what it is: a reply that was sent before could not be taken back.
+    async fn take_and_answer(
+        &self,
+        head: Box<[u8]>,
+        last: bool,
+        wire: &mut Wire,
+        input: &mut Input,
+    ) -> io::Result<Next> {
+        input.consume(head.len());
+        let Parsed::Complete(request) = request::parse(&head) else {
+            return Err(io::Error::other("a head was read differently when it was read again"));
+        };
+        let (limits, mut memo) = (&self.shared.limits, Memo::default());
+        let room = match self.shared.pages.as_deref().map(|pages| pages::admit(pages, &request)) {
+            Some(Admission::Post(longest)) => Some(longest),
+            _ => None,
+        };
+        let longest = room.map_or(limits.body, |room| limits.body.min(room as u64));
+        if matches!(request.body, Framing::Length(length) if length > longest) {
+            wire.reject(&status::CONTENT_TOO_LARGE, input, limits).await?;
+            return Ok(Next::End);
+        }
+        if request.expects_continue && room.is_none() {
+            // A client that waits for leave to send a body gets its answer instead, and since it
+            // may send the body or not, the connection has to end there.
+            self.answer(&request, &[], Persistence::Close, &mut memo, wire).await?;
+            return Ok(Next::Linger);
+        }
+        // A client that has begun did not wait.
+        if request.expects_continue && input.is_empty() {
+            wire.write_continue();
+        }
+        let body = match take_body(request.body, room, wire, input, limits).await? {
+            Taken::Whole(body) => body,
+            Taken::Bad(status) => {
+                wire.reject(status, input, limits).await?;
+                return Ok(Next::End);
+            }
+            Taken::End => return Ok(Next::End),
+        };
+        let persistence = if last { Persistence::Close } else { request.persistence };
+        self.answer(&request, &body, persistence, &mut memo, wire).await?;
+        Ok(Next::after(persistence, !last && input.is_empty()))
     }
 
     /// Answers a request. The reply is gathered, or sent if it is long.
     async fn answer(
         &self,
         request: &Request<'_>,
+        body: &[u8],
         persistence: Persistence,
         memo: &mut Memo,
         wire: &mut Wire,
     ) -> io::Result<()> {
         wire.flush_if_much().await?;
         let now = clock::seconds();
-        match request.method {
-            Method::Get | Method::Head => {}
-            Method::Known => {
-                let allow = Extra { name: "Allow", value: "GET, HEAD".to_owned() };
-                let refusal = Refusal::with(&status::METHOD_NOT_ALLOWED, allow);
-                wire.refuse(&refusal, request, persistence, now);
-                return Ok(());
-            }
-            Method::Unknown => {
-                wire.refuse(&(&status::NOT_IMPLEMENTED).into(), request, persistence, now);
-                return Ok(());
-            }
-        }
-        let page = match memo.recall(request.target, now) {
+        let is_read = matches!(request.method, Method::Get | Method::Head);
+        let remembered = if is_read { memo.recall(request.target, now) } else { None };
+        let page = match remembered {
             Some(page) => page,
-            None => match self.shared.site.find(request.target, now).await {
-                Ok(page) => memo.keep(request.target, page, now),
-                Err(refusal) => {
-                    wire.refuse(&refusal, request, persistence, now);
-                    return Ok(());
+            None => {
+                if let Some(pages) = self.shared.pages.as_deref()
+                    && let Some(reply) = Box::pin(pages::answer(pages, request, body)).await
+                {
+                    return wire.reply(&reply, request, persistence, now).await;
                 }
-            },
+                if let Some(reply) = Reply::to_method(request.method, pages::FILES_ALLOW) {
+                    return wire.reply(&reply, request, persistence, now).await;
+                }
+                match self.shared.site.find(request.target, now).await {
+                    Ok(page) => memo.keep(request.target, page, now),
+                    Err(refusal) => return wire.reply(&refusal, request, persistence, now).await,
+                }
+            }
         };
         wire.send(page, request, persistence, now).await?;
         memo.release_file();
@@ -195,41 +286,65 @@ impl Http {
     }
 }
 
-/// What became of the body of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Skipped {
-    /// All of it has been read; what follows is the next request.
-    Whole,
-    /// It did not come, or is not well-formed: there cannot be a next request.
-    Broken,
+/// How a connection goes on after a request.
+enum Next {
+    Request,
+    /// It ends, and nothing more is on its way here.
+    End,
+    /// It ends, though the client may still be sending.
+    Linger,
 }
 
-/// Reads the body of a request that has been answered, and drops it.
-async fn skip_body(
+impl Next {
+    /// After a request that has been read to its end and answered. `is_quiet` if nothing followed
+    /// it, and nothing is likely to.
+    fn after(persistence: Persistence, is_quiet: bool) -> Self {
+        match persistence {
+            Persistence::Implied | Persistence::Announced => Next::Request,
+            Persistence::Close if is_quiet => Next::End,
+            Persistence::Close => Next::Linger,
+        }
+    }
+}
+
+/// What came of the body of a request.
+enum Taken {
+    /// All of it: what is kept of it. What follows is the next request.
+    Whole(Vec<u8>),
+    /// Something that is answered by this status, and after which nothing can be read.
+    Bad(&'static Status),
+    /// The end of the connection.
+    End,
+}
+
+/// Reads a body, and keeps it if there is `room` for it.
+async fn take_body(
     framing: Framing,
+    room: Option<usize>,
     wire: &mut Wire,
     input: &mut Input,
     limits: &Limits,
-    persistence: Persistence,
-) -> io::Result<Skipped> {
-    let mut unread = Unread::new(framing, limits.body);
+) -> io::Result<Taken> {
+    let mut body = Body::new(framing, limits.body, room);
     let mut deadline = Deadline::new(limits.body_time);
     loop {
-        match unread.skip(input.unused()) {
+        match body.take(input.unused()) {
             Progress::Finished(length) => {
                 input.consume(length);
-                return Ok(Skipped::Whole);
+                return Ok(Taken::Whole(body.into_kept()));
             }
-            Progress::Bad => return Ok(Skipped::Broken),
+            Progress::Malformed => return Ok(Taken::Bad(&status::BAD_REQUEST)),
+            Progress::TooLong => return Ok(Taken::Bad(&status::CONTENT_TOO_LARGE)),
             Progress::Unfinished => input.consume(input.unused().len()),
         }
-        // The end of the connection has been announced: nothing more is waited for.
-        if persistence == Persistence::Close {
-            return Ok(Skipped::Broken);
-        }
-        match deadline.left() {
-            Some(left) if wire.fill(input, left).await? == Filled::Some => {}
-            _ => return Ok(Skipped::Broken),
+        let filled = match deadline.left() {
+            Some(left) => wire.fill(input, left).await?,
+            None => Filled::TimedOut,
+        };
+        match filled {
+            Filled::Some => {}
+            Filled::TimedOut => return Ok(Taken::Bad(&status::REQUEST_TIMEOUT)),
+            Filled::End => return Ok(Taken::End),
         }
     }
 }

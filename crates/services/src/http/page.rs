@@ -5,14 +5,7 @@ use std::{borrow::Cow, fmt::Write as _, io::Write as _};
 
 use duality_runtime::fs;
 
-use super::{
-    conditional::Validators,
-    date,
-    range::Part,
-    reply::{self, Extra},
-    request::Persistence,
-    status,
-};
+use super::{conditional::Validators, date, range::Part, reply, request::Persistence, status};
 
 /// A file as it is served.
 pub(super) struct Page {
@@ -115,9 +108,9 @@ impl Page {
         output.extend_from_slice(reply::ending(persistence));
     }
 
-    /// The field that goes with a 416.
-    pub(super) fn unsatisfied_range(&self) -> Extra {
-        Extra { name: "Content-Range", value: format!("bytes */{}", self.length) }
+    /// The `Content-Range` that goes with a 416.
+    pub(super) fn unsatisfied_range(&self) -> String {
+        format!("bytes */{}", self.length)
     }
 
     fn describe(&self, output: &mut Vec<u8>, length: u64) {
@@ -193,6 +186,6 @@ mod tests {
                 "HTTP/1.1 304 Not Modified\r\n{common}{validators}Connection: keep-alive\r\n\r\n"
             )
         );
-        assert_eq!(page().unsatisfied_range().value, "bytes */10");
+        assert_eq!(page().unsatisfied_range(), "bytes */10");
     }
 }

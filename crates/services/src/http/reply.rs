@@ -1,59 +1,91 @@
-//! The beginning and the end that all replies have, and the whole of those that carry no file.
+//! The beginning and the end that all replies have, and the whole of those that are made for one
+//! request: errors, redirects, and the pages of [`Pages`](super::Pages).
 
 use std::io::Write;
 
-use super::{date, request::Persistence, status::Status};
+use super::{
+    date,
+    request::{Method, Persistence},
+    status::{self, Status},
+};
 
-/// A header field that a reply has beyond the usual ones.
+/// A reply without a file. `Server`, `Date`, `Content-Length` and `Connection` are added on its
+/// way.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Extra {
-    pub(super) name: &'static str,
-    pub(super) value: String,
+pub struct Reply {
+    /// How the request went.
+    pub status: &'static Status,
+    /// The value of `Content-Type`.
+    pub content_type: &'static str,
+    /// Further header fields: names and values.
+    pub fields: Vec<(&'static str, String)>,
+    /// The content. It is left out of the reply to a HEAD.
+    pub body: Vec<u8>,
 }
 
-/// A reply without a file: an error or a redirect.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
-    pub(super) status: &'static Status,
-    pub(super) extra: Option<Extra>,
-}
-
-impl From<&'static Status> for Refusal {
-    fn from(status: &'static Status) -> Self {
-        Refusal { status, extra: None }
-    }
-}
-
-impl Refusal {
-    /// With one more header field.
-    pub(super) fn with(status: &'static Status, extra: Extra) -> Self {
-        Refusal { status, extra: Some(extra) }
+impl Reply {
+    /// A page of HTML.
+    #[must_use]
+    pub fn html(status: &'static Status, text: String) -> Self {
+        let content_type = "text/html; charset=utf-8";
+        Reply { status, content_type, fields: Vec::new(), body: text.into_bytes() }
     }
 
-    /// Writes the reply: a head and, unless the request was a HEAD, a small page for a person.
-    pub(super) fn write(
-        &self,
-        output: &mut Vec<u8>,
-        second: u64,
-        persistence: Persistence,
-        with_body: bool,
-    ) {
-        let Status { code, reason, explanation } = self.status;
-        let body = format!(
+    /// The status alone, explained by a small page for a person.
+    #[must_use]
+    pub fn explained(status: &'static Status) -> Self {
+        let Status { code, reason, explanation } = status;
+        let text = format!(
             "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
              <title>{code} {reason}</title>\n<h1>{code} {reason}</h1>\n<p>{explanation}</p>\n"
         );
-        start(output, *code, reason, second);
-        if let Some(Extra { name, value }) = &self.extra {
+        Reply::html(status, text)
+    }
+
+    /// The same reply with one more header field, whose value has no control characters.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        let value = value.into();
+        debug_assert!(!value.bytes().any(|byte| byte.is_ascii_control()), "{name}: {value:?}");
+        self.fields.push((name, value));
+        self
+    }
+
+    /// The reply to a method that asks for nothing, or for what is not to be had: the same for all
+    /// that `allow` is true of. `None` for a GET or HEAD.
+    pub(super) fn to_method(method: Method, allow: &'static str) -> Option<Self> {
+        match method {
+            Method::Get | Method::Head => None,
+            Method::Options => {
+                let reply = Reply::html(&status::NO_CONTENT, String::new());
+                Some(reply.with("Allow", allow))
+            }
+            Method::Post | Method::Known => {
+                Some(Reply::explained(&status::METHOD_NOT_ALLOWED).with("Allow", allow))
+            }
+            Method::Unknown => Some(Reply::explained(&status::NOT_IMPLEMENTED)),
+        }
+    }
+
+    /// Writes the status line and the header fields.
+    pub(super) fn write_head(&self, output: &mut Vec<u8>, second: u64, persistence: Persistence) {
+        start(output, self.status.code, self.status.reason, second);
+        for (name, value) in &self.fields {
             write!(output, "{name}: {value}\r\n").expect("a vector takes every byte");
         }
-        let length = body.len();
-        write!(output, "Content-Type: text/html; charset=utf-8\r\nContent-Length: {length}\r\n")
-            .expect("a vector takes every byte");
-        output.extend_from_slice(ending(persistence));
-        if with_body {
-            output.extend_from_slice(body.as_bytes());
+        // RFC 9110, section 8.6: a 204 has no length, not even one of 0.
+        if self.status.code != status::NO_CONTENT.code {
+            let (content_type, length) = (self.content_type, self.body.len());
+            write!(output, "Content-Type: {content_type}\r\nContent-Length: {length}\r\n")
+                .expect("a vector takes every byte");
         }
+        output.extend_from_slice(ending(persistence));
+    }
+}
+
+impl From<&'static Status> for Reply {
+    fn from(status: &'static Status) -> Self {
+        Reply::explained(status)
     }
 }
 
@@ -76,24 +108,29 @@ pub(super) fn ending(persistence: Persistence) -> &'static [u8] {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::status, *};
+    use super::*;
+
+    fn head(reply: &Reply) -> String {
+        let mut output = Vec::new();
+        reply.write_head(&mut output, 0, Persistence::Close);
+        String::from_utf8(output).unwrap()
+    }
 
     #[test]
     fn a_refusal_is_a_whole_reply() {
-        let extra = Extra { name: "Allow", value: "GET, HEAD".to_owned() };
-        let refusal = Refusal::with(&status::METHOD_NOT_ALLOWED, extra);
-        let mut output = Vec::new();
-        refusal.write(&mut output, 0, Persistence::Close, true);
-        let text = String::from_utf8(output.clone()).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let refusal = Reply::to_method(Method::Post, "GET, HEAD").unwrap();
+        let head = head(&refusal);
         assert!(head.starts_with("HTTP/1.1 405 Method Not Allowed\r\nServer: duality\r\nDate: "));
         assert!(head.contains("\r\nAllow: GET, HEAD\r\n"));
-        assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())));
-        assert!(head.ends_with("\r\nConnection: close"));
-        assert!(body.contains("GET and HEAD only"));
+        assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", refusal.body.len())));
+        assert!(head.ends_with("\r\nConnection: close\r\n\r\n"));
+        assert!(String::from_utf8(refusal.body).unwrap().contains("does not offer the method"));
+    }
 
-        let mut without_body = Vec::new();
-        refusal.write(&mut without_body, 0, Persistence::Close, false);
-        assert_eq!(without_body, output[..output.len() - body.len()]);
+    #[test]
+    fn the_reply_to_options_has_no_length() {
+        let head = head(&Reply::to_method(Method::Options, "GET").unwrap());
+        assert!(head.starts_with("HTTP/1.1 204 No Content\r\n"));
+        assert!(head.contains("\r\nAllow: GET\r\n") && !head.contains("Content-"), "{head}");
     }
 }

@@ -34,8 +34,8 @@ pub(super) struct Request<'b> {
     /// The client waits for leave to send the body.
     pub(super) expects_continue: bool,
     pub(super) conditions: Conditions<'b>,
-    /// Bytes in the head, the empty line at its end included.
-    pub(super) head_length: usize,
+    /// The head as it came, from its first byte to the empty line at its end.
+    pub(super) head: &'b [u8],
 }
 
 /// What is to be done.
@@ -43,7 +43,9 @@ pub(super) struct Request<'b> {
 pub(super) enum Method {
     Get,
     Head,
-    /// A method of RFC 9110 or RFC 5789 that files do not offer.
+    Post,
+    Options,
+    /// Another method of RFC 9110 or RFC 5789; nothing here offers it.
     Known,
     Unknown,
 }
@@ -88,6 +90,11 @@ pub(super) fn parse(bytes: &[u8]) -> Parsed<'_> {
     else {
         return Parsed::Bad(&status::BAD_REQUEST);
     };
+    // RFC 9112, section 2.2, lets a server take LF alone for a line's end. One that does not can hide
+    // a field, or a request, from one that does.
+    if !target.is_ascii() || has_bare_line_feed(&bytes[..head_length]) {
+        return Parsed::Bad(&status::BAD_REQUEST);
+    }
     match Fields::read(raw.headers).and_then(|fields| fields.finish(minor_version)) {
         Err(status) => Parsed::Bad(status),
         Ok(Finished { persistence, body, expects_continue, conditions }) => {
@@ -98,33 +105,70 @@ pub(super) fn parse(bytes: &[u8]) -> Parsed<'_> {
                 body,
                 expects_continue,
                 conditions,
-                head_length,
+                head: &bytes[..head_length],
             })
         }
+    }
+}
+
+/// The value of a header field of a `head` that has been parsed: `None` if it has no such field.
+///
+/// For the pages that want to know more of a request than [`Request`] says. They look for it once
+/// more, so that all other requests need not be searched for it.
+///
+/// # Errors
+///
+/// 400 if the field is repeated: which of the values counts is not for us to say.
+pub(super) fn field<'b>(head: &'b [u8], name: &str) -> Result<Option<&'b [u8]>, &'static Status> {
+    let mut room = [const { MaybeUninit::<Header<'_>>::uninit() }; HEADER_FIELDS];
+    let mut raw = httparse::Request::new(&mut []);
+    raw.parse_with_uninit_headers(head, &mut room).map_err(|_| &status::BAD_REQUEST)?;
+    let mut values = raw.headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name));
+    match (values.next(), values.next()) {
+        (first, None) => Ok(first.map(|header| header.value)),
+        (_, Some(_)) => Err(&status::BAD_REQUEST),
     }
 }
 
 /// What to answer to a head that is still partial when it has filled all the room there is for it.
 pub(super) fn too_long(bytes: &[u8]) -> &'static Status {
     let line = bytes.trim_ascii_start();
-    if line.contains(&b'\n') { &status::FIELDS_TOO_LARGE } else { &status::URI_TOO_LONG }
+    if line.contains(&b'\n') {
+        &status::FIELDS_TOO_LARGE
+    } else if line.contains(&b' ') {
+        &status::URI_TOO_LONG
+    } else {
+        &status::BAD_REQUEST
+    }
+}
+
+/// Whether a line ends without CR. All bytes are looked at, whatever is found, so that the compiler
+/// can compare many at once.
+fn has_bare_line_feed(head: &[u8]) -> bool {
+    let (after, before) = (&head[1..], &head[..head.len() - 1]);
+    let bare = |(&byte, &earlier): (&u8, &u8)| (byte == b'\n') & (earlier != b'\r');
+    head[0] == b'\n' || after.iter().zip(before).map(bare).fold(false, |any, bare| any | bare)
 }
 
 fn method_of(name: &str) -> Method {
     match name {
         "GET" => Method::Get,
         "HEAD" => Method::Head,
-        "POST" | "PUT" | "DELETE" | "OPTIONS" | "PATCH" | "TRACE" | "CONNECT" => Method::Known,
+        "POST" => Method::Post,
+        "OPTIONS" => Method::Options,
+        "PUT" | "DELETE" | "PATCH" | "TRACE" | "CONNECT" => Method::Known,
         _ => Method::Unknown,
     }
 }
 
-/// The parser takes `HTTP/1.0` and `HTTP/1.1`; another number is a version, anything else is not.
+/// The parser takes `HTTP/1.0` and `HTTP/1.1`. Other digits are a version, anything else is not.
 fn bad_version(bytes: &[u8]) -> &'static Status {
     let line = bytes.trim_ascii_start().split(|&byte| byte == b'\n').next().unwrap_or_default();
     let word = line.split(|&byte| byte == b' ').nth(2).unwrap_or_default();
     match word.strip_prefix(b"HTTP/") {
-        Some([b'0'..=b'9', ..]) => &status::VERSION_NOT_SUPPORTED,
+        Some([b'0'..=b'9', b'.', b'0'..=b'9'] | [b'0'..=b'9', b'.', b'0'..=b'9', b'\r']) => {
+            &status::VERSION_NOT_SUPPORTED
+        }
         _ => &status::BAD_REQUEST,
     }
 }
@@ -138,6 +182,7 @@ struct Fields<'b> {
     close: bool,
     keep_alive: bool,
     expects_continue: bool,
+    expects_other: bool,
     conditions: Conditions<'b>,
 }
 
@@ -164,12 +209,14 @@ impl<'b> Fields<'b> {
         match name.len() {
             4 if is("host") => {
                 self.hosts += 1;
-                if !value.iter().all(|&byte| may_be_in_host(byte)) {
+                if !is_authority(value) {
                     return Err(&status::BAD_REQUEST);
                 }
             }
             6 if is("expect") => {
-                self.expects_continue |= value.eq_ignore_ascii_case(b"100-continue");
+                let is_continue = value.eq_ignore_ascii_case(b"100-continue");
+                self.expects_continue |= is_continue;
+                self.expects_other |= !is_continue;
             }
             10 if is("connection") => self.take_connection(value),
             14 if is("content-length") => {
@@ -210,9 +257,12 @@ impl<'b> Fields<'b> {
             // RFC 9112, section 6.1: either way the framing of the message is in doubt.
             (Some(_), Some(_)) => return Err(&status::BAD_REQUEST),
             (Some(_), None) if minor_version == 0 => return Err(&status::BAD_REQUEST),
-            (Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") => Framing::Chunked,
-            (Some(_), None) => return Err(&status::NOT_IMPLEMENTED),
+            (Some(codings), None) => framing(codings)?,
         };
+        // HTTP/1.0 does not know of expectations (RFC 9110, section 10.1.1).
+        if self.expects_other && minor_version > 0 {
+            return Err(&status::EXPECTATION_FAILED);
+        }
         let persistence = match minor_version {
             _ if self.close => Persistence::Close,
             0 if self.keep_alive => Persistence::Announced,
@@ -222,25 +272,90 @@ impl<'b> Fields<'b> {
         Ok(Finished {
             persistence,
             body,
-            expects_continue: self.expects_continue,
+            expects_continue: self.expects_continue && minor_version > 0,
             conditions: self.conditions,
         })
     }
 }
 
-/// Digits alone; a number beyond 64 bits is as good as the largest, for neither is let in.
+/// How a body is framed that `Transfer-Encoding` tells of. RFC 9112, section 6.3: if the last coding
+/// is not chunked, where the body ends cannot be known. Other codings before it are honest, but not
+/// to be had here.
+fn framing(codings: &[u8]) -> Result<Framing, &'static Status> {
+    let is_chunked = |coding: &[u8]| coding.trim_ascii().eq_ignore_ascii_case(b"chunked");
+    let mut codings = codings.rsplit(|&byte| byte == b',');
+    match (codings.next(), codings.next()) {
+        (Some(last), None) if is_chunked(last) => Ok(Framing::Chunked),
+        (Some(last), Some(other)) if is_chunked(last) => {
+            let honest = |coding: &[u8]| {
+                let coding = coding.trim_ascii();
+                !coding.is_empty() && !is_chunked(coding)
+            };
+            let all_honest = honest(other) && codings.all(honest);
+            Err(if all_honest { &status::NOT_IMPLEMENTED } else { &status::BAD_REQUEST })
+        }
+        _ => Err(&status::BAD_REQUEST),
+    }
+}
+
+/// Digits alone, for a number of 64 bits.
 fn content_length(value: &[u8]) -> Option<u64> {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    let append =
-        |length: u64, digit: &u8| length.saturating_mul(10).saturating_add(u64::from(digit - b'0'));
-    Some(value.iter().fold(0, append))
+    let append = |length: u64, digit: &u8| {
+        length.checked_mul(10).and_then(|tens| tens.checked_add(u64::from(digit - b'0')))
+    };
+    value.iter().try_fold(0, append)
 }
 
-/// Whether RFC 3986 lets a byte appear in a host and port.
-fn may_be_in_host(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(&byte)
+/// Whether a byte may be part of a token (RFC 9110, section 5.6.2): a method, or a field's name.
+pub(super) fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// Whether this is a host and perhaps a port, as `Host` and the absolute form of a target have them
+/// (RFC 3986, section 3.2).
+///
+/// A comma, which RFC 3986 allows in a name, is refused: it is how two fields look that somebody has
+/// joined.
+pub(super) fn is_authority(value: &[u8]) -> bool {
+    let (host_is_right, port) = if let Some(literal) = value.strip_prefix(b"[") {
+        let Some(end) = literal.iter().position(|&byte| byte == b']') else {
+            return false;
+        };
+        let (address, port) = (&literal[..end], &literal[end + 1..]);
+        let is_address = |byte: &u8| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.');
+        (!address.is_empty() && address.iter().all(is_address), port)
+    } else {
+        let (name, port) =
+            value.split_at(value.iter().position(|&byte| byte == b':').unwrap_or(value.len()));
+        (!name.is_empty() && is_name(name), port)
+    };
+    let port_is_right = match port {
+        [] => true,
+        // RFC 3986 lets the digits be missing.
+        [b':', digits @ ..] => {
+            digits.is_empty() || content_length(digits).is_some_and(|port| port <= 65_535)
+        }
+        _ => false,
+    };
+    host_is_right && port_is_right
+}
+
+/// Whether this is a registered name, or an address of IPv4.
+fn is_name(name: &[u8]) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+;=".contains(&byte);
+    let mut bytes = name.iter().copied();
+    while let Some(byte) = bytes.next() {
+        let escape = byte == b'%'
+            && bytes.next().is_some_and(|digit| digit.is_ascii_hexdigit())
+            && bytes.next().is_some_and(|digit| digit.is_ascii_hexdigit());
+        if !plain(byte) && !escape {
+            return false;
+        }
+    }
+    true
 }
 
 #[cfg(test)]
@@ -276,7 +391,7 @@ mod tests {
         assert_eq!(request.body, Framing::Length(0));
         assert!(!request.expects_continue);
         assert_eq!(request.conditions, Conditions::default());
-        assert_eq!(request.head_length, text.len() - 3);
+        assert_eq!(request.head, &text.as_bytes()[..text.len() - 3]);
     }
 
     #[test]
@@ -284,8 +399,9 @@ mod tests {
         for (name, method) in [
             ("GET", Method::Get),
             ("HEAD", Method::Head),
-            ("POST", Method::Known),
-            ("OPTIONS", Method::Known),
+            ("POST", Method::Post),
+            ("OPTIONS", Method::Options),
+            ("DELETE", Method::Known),
             ("get", Method::Unknown),
             ("BREW", Method::Unknown),
         ] {
@@ -318,7 +434,7 @@ mod tests {
             |fields: &str| complete(&format!("GET / HTTP/1.1\r\nHost: h\r\n{fields}\r\n")).body;
         assert_eq!(body("Content-Length: 5\r\n"), Framing::Length(5));
         assert_eq!(body("Content-Length: 0\r\n"), Framing::Length(0));
-        assert_eq!(body("Content-Length: 99999999999999999999\r\n"), Framing::Length(u64::MAX));
+        assert_eq!(body("Content-Length: 18446744073709551615\r\n"), Framing::Length(u64::MAX));
         assert_eq!(body("Transfer-Encoding: Chunked\r\n"), Framing::Chunked);
     }
 
@@ -326,10 +442,8 @@ mod tests {
     fn lenient_forms_that_the_standard_allows_are_taken() {
         for text in [
             "GET / HTTP/1.0\r\n\r\n",
-            "GET / HTTP/1.0\n\n",
             "\r\nGET / HTTP/1.1\r\nHost:h\r\n\r\n",
             "GET http://h/ HTTP/1.1\r\nHost:   h  \r\n\r\n",
-            "GET / HTTP/1.1\r\nHost:\r\n\r\n",
             "GET / HTTP/1.1\r\nHost: [::1]:80\r\nX-Text: \u{e9}\r\n\r\n",
         ] {
             assert_eq!(code(text.as_bytes()), 0, "{text:?}");
@@ -348,7 +462,15 @@ mod tests {
             ("Content-Length: 0x5\r\n", 400),
             ("Content-Length:\r\n", 400),
             ("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", 400),
-            ("Transfer-Encoding: chunked, chunked\r\n", 501),
+            ("Content-Length: 18446744073709551616\r\n", 400),
+            ("Transfer-Encoding: chunked, chunked\r\n", 400),
+            ("Transfer-Encoding: chunked, gzip, chunked\r\n", 400),
+            ("Transfer-Encoding: chunked, gzip\r\n", 400),
+            ("Transfer-Encoding: , chunked\r\n", 400),
+            ("Transfer-Encoding: chunked,\r\n", 400),
+            ("Transfer-Encoding: chunked;q=1\r\n", 400),
+            ("Transfer-Encoding: identity\r\n", 400),
+            ("Transfer-Encoding:\r\n", 400),
             ("Transfer-Encoding: gzip, chunked\r\n", 501),
             ("Transfer-Encoding: \u{b}chunked\r\n", 400),
             ("Transfer-Encoding : chunked\r\n", 400),
@@ -368,7 +490,6 @@ mod tests {
             ("GET / HTTP/1.1\r\n\r\n", 400),
             ("GET / HTTP/1.1\r\nHost: a b\r\n\r\n", 400),
             ("GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", 400),
-            ("GET / HTTP/1.1\r\nHost: a@b\r\n\r\n", 400),
             ("GET / HTTP/1.0\r\nHost: a\r\nHost: a\r\n\r\n", 400),
             ("GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
             ("GET  / HTTP/1.1\r\nHost: h\r\n\r\n", 400),
@@ -388,12 +509,56 @@ mod tests {
     }
 
     #[test]
+    fn hosts_are_checked() {
+        for host in [
+            "h",
+            "h:80",
+            "h:",
+            "127.0.0.1:65535",
+            "[::1]",
+            "[::1]:80",
+            "a_b.c-d~",
+            "%41",
+            "a!$&'()*+;=",
+        ] {
+            assert!(is_authority(host.as_bytes()), "{host}");
+        }
+        for host in [
+            "",
+            ":80",
+            "a b",
+            "a/b",
+            "a@b",
+            "a,b",
+            "a:b",
+            "a:65536",
+            "a:-1",
+            "a:80:80",
+            "a:+80",
+            "[::1",
+            "[]",
+            "[h]",
+            "[::1]80",
+            "::1",
+            "a%4",
+            "a%zz",
+            "a\\b",
+            "a\"",
+            "a<",
+            "caf\u{e9}",
+        ] {
+            assert!(!is_authority(host.as_bytes()), "{host}");
+        }
+    }
+
+    #[test]
     fn heads_are_bounded() {
         let fields = |count: usize| "X: y\r\n".repeat(count);
         let text = |count| format!("GET / HTTP/1.1\r\nHost: h\r\n{}\r\n", fields(count));
         assert_eq!(code(text(HEADER_FIELDS - 1).as_bytes()), 0);
         assert_eq!(code(text(HEADER_FIELDS).as_bytes()), 431);
         assert_eq!(too_long(b"\r\nGET /aaaa").code, 414);
+        assert_eq!(too_long(b"GETGETGET").code, 400);
         assert_eq!(too_long(b"GET / HTTP/1.1\r\nA: b").code, 431);
     }
 

@@ -12,7 +12,7 @@ use super::{
     limits::Config,
     mime,
     page::{self, Content, Page},
-    reply::{Extra, Refusal},
+    reply::Reply,
     status::{self, Status},
     target,
 };
@@ -54,7 +54,7 @@ impl Site {
     /// # Errors
     ///
     /// The reply that is due instead.
-    pub(super) async fn find(&self, target: &str, now: u64) -> Result<Arc<Page>, Refusal> {
+    pub(super) async fn find(&self, target: &str, now: u64) -> Result<Arc<Page>, Reply> {
         let resolved = target::resolve(target)?;
         match self {
             Site::Demo(demo) => demo.find(&resolved.path).ok_or((&status::NOT_FOUND).into()),
@@ -64,7 +64,7 @@ impl Site {
 }
 
 impl Directory {
-    async fn find(&self, path: &str, query: &str, now: u64) -> Result<Arc<Page>, Refusal> {
+    async fn find(&self, path: &str, query: &str, now: u64) -> Result<Arc<Page>, Reply> {
         match self.cache.look_up(path, now) {
             Known::Current(page) => return Ok(page),
             Known::ToCheck(page, before) => {
@@ -78,15 +78,14 @@ impl Directory {
         self.read(path, query, now).await
     }
 
-    async fn read(&self, path: &str, query: &str, now: u64) -> Result<Arc<Page>, Refusal> {
+    async fn read(&self, path: &str, query: &str, now: u64) -> Result<Arc<Page>, Reply> {
         let file = self.root.open_file(path).await.map_err(|error| status_of(&error))?;
         let metadata = file.metadata().await.map_err(|error| status_of(&error))?;
         match metadata.kind {
             Kind::File => {}
             Kind::Directory => {
-                let value = target::with_slash(path, query);
-                let location = Extra { name: "Location", value };
-                return Err(Refusal::with(&status::MOVED_PERMANENTLY, location));
+                let location = target::with_slash(path, query);
+                return Err(Reply::from(&status::MOVED_PERMANENTLY).with("Location", location));
             }
             Kind::Other => return Err((&status::FORBIDDEN).into()),
         }

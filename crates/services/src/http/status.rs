@@ -1,11 +1,14 @@
-//! The statuses this service answers with, other than 200 and 206, and what it says with each.
+//! The statuses that replies have, and what is said with those that refuse.
 
 /// A status: its code, its reason phrase, and a sentence for the person who reads the page.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Status {
-    pub(super) code: u16,
-    pub(super) reason: &'static str,
-    pub(super) explanation: &'static str,
+pub struct Status {
+    /// Three digits (RFC 9110, section 15).
+    pub code: u16,
+    /// What follows the code in the status line.
+    pub reason: &'static str,
+    /// What the page of a refusal says; empty where there is no such page.
+    pub explanation: &'static str,
 }
 
 impl Status {
@@ -14,43 +17,73 @@ impl Status {
     }
 }
 
-pub(super) const MOVED_PERMANENTLY: Status =
+/// 200 OK.
+pub const OK: Status = Status::new(200, "OK", "");
+/// 204 No Content.
+pub const NO_CONTENT: Status = Status::new(204, "No Content", "");
+/// 301 Moved Permanently.
+pub const MOVED_PERMANENTLY: Status =
     Status::new(301, "Moved Permanently", "This is a directory; its address ends with a slash.");
-pub(super) const NOT_MODIFIED: Status = Status::new(304, "Not Modified", "");
-pub(super) const BAD_REQUEST: Status =
+/// 303 See Other.
+pub const SEE_OTHER: Status =
+    Status::new(303, "See Other", "It is done; what there is to see is at another address.");
+/// 304 Not Modified.
+pub const NOT_MODIFIED: Status = Status::new(304, "Not Modified", "");
+/// 400 Bad Request.
+pub const BAD_REQUEST: Status =
     Status::new(400, "Bad Request", "The request is not well-formed HTTP.");
-pub(super) const FORBIDDEN: Status =
+/// 403 Forbidden.
+pub const FORBIDDEN: Status =
     Status::new(403, "Forbidden", "The server may not read this, or does not serve what it is.");
-pub(super) const NOT_FOUND: Status =
-    Status::new(404, "Not Found", "There is nothing by this name.");
-pub(super) const METHOD_NOT_ALLOWED: Status =
-    Status::new(405, "Method Not Allowed", "Files can be asked for by GET and HEAD only.");
-pub(super) const REQUEST_TIMEOUT: Status =
+/// 404 Not Found.
+pub const NOT_FOUND: Status = Status::new(404, "Not Found", "There is nothing by this name.");
+/// 405 Method Not Allowed.
+pub const METHOD_NOT_ALLOWED: Status =
+    Status::new(405, "Method Not Allowed", "This address does not offer the method.");
+/// 408 Request Timeout.
+pub const REQUEST_TIMEOUT: Status =
     Status::new(408, "Request Timeout", "The request took too long to arrive.");
-pub(super) const PRECONDITION_FAILED: Status =
+/// 412 Precondition Failed.
+pub const PRECONDITION_FAILED: Status =
     Status::new(412, "Precondition Failed", "The file has changed.");
-pub(super) const CONTENT_TOO_LARGE: Status = Status::new(
+/// 413 Content Too Large.
+pub const CONTENT_TOO_LARGE: Status = Status::new(
     413,
     "Content Too Large",
     "The body of the request is longer than the server reads.",
 );
-pub(super) const URI_TOO_LONG: Status =
+/// 414 URI Too Long.
+pub const URI_TOO_LONG: Status =
     Status::new(414, "URI Too Long", "The address is longer than the server reads.");
-pub(super) const RANGE_NOT_SATISFIABLE: Status =
+/// 415 Unsupported Media Type.
+pub const UNSUPPORTED_MEDIA_TYPE: Status = Status::new(
+    415,
+    "Unsupported Media Type",
+    "The body of the request is not of a type that this address takes.",
+);
+/// 416 Range Not Satisfiable.
+pub const RANGE_NOT_SATISFIABLE: Status =
     Status::new(416, "Range Not Satisfiable", "The file ends before the range that was asked for.");
-pub(super) const FIELDS_TOO_LARGE: Status = Status::new(
+/// 417 Expectation Failed.
+pub const EXPECTATION_FAILED: Status =
+    Status::new(417, "Expectation Failed", "The server does not know what is expected of it.");
+/// 422 Unprocessable Content.
+pub const UNPROCESSABLE_CONTENT: Status = Status::new(422, "Unprocessable Content", "");
+/// 431 Request Header Fields Too Large.
+pub const FIELDS_TOO_LARGE: Status = Status::new(
     431,
     "Request Header Fields Too Large",
     "The request has more or longer header fields than the server reads.",
 );
-pub(super) const INTERNAL_SERVER_ERROR: Status =
-    Status::new(500, "Internal Server Error", "The server could not read this file.");
-pub(super) const NOT_IMPLEMENTED: Status =
+/// 500 Internal Server Error.
+pub const INTERNAL_SERVER_ERROR: Status =
+    Status::new(500, "Internal Server Error", "The server failed to make this page.");
+/// 501 Not Implemented.
+pub const NOT_IMPLEMENTED: Status =
     Status::new(501, "Not Implemented", "The server does not know this method or transfer coding.");
-pub(super) const SERVICE_UNAVAILABLE: Status = Status::new(
-    503,
-    "Service Unavailable",
-    "The server is short of descriptors or memory; try again.",
-);
-pub(super) const VERSION_NOT_SUPPORTED: Status =
+/// 503 Service Unavailable.
+pub const SERVICE_UNAVAILABLE: Status =
+    Status::new(503, "Service Unavailable", "The server cannot answer at the moment; try again.");
+/// 505 HTTP Version Not Supported.
+pub const VERSION_NOT_SUPPORTED: Status =
     Status::new(505, "HTTP Version Not Supported", "The server speaks HTTP/1.0 and HTTP/1.1.");

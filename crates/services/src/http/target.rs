@@ -1,7 +1,10 @@
 //! From the target of a request to the path of a file: decoded once, without dot segments, and
 //! relative to the root.
 
-use super::status::{self, Status};
+use super::{
+    request::is_authority,
+    status::{self, Status},
+};
 
 /// The file that a target asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,8 +25,8 @@ pub(super) const INDEX: &str = "index.html";
 ///
 /// # Errors
 ///
-/// 400 for a target of another form, with a bad percent escape, a control character, or `..` beyond
-/// the root. 404 for a name that no path in a `&str` can have: with a slash inside a segment
+/// 400 for a target of another form, with a bad percent escape, a control character, a backslash, or
+/// `..` beyond the root. 404 for a name that no path in a `&str` can have: with a slash inside a segment
 /// (`%2f`), or not in UTF-8.
 pub(super) fn resolve(target: &str) -> Result<Resolved<'_>, &'static Status> {
     if target.contains('#') {
@@ -31,6 +34,10 @@ pub(super) fn resolve(target: &str) -> Result<Resolved<'_>, &'static Status> {
     }
     let target = without_origin(target)?;
     let (path, query) = target.split_at(target.find('?').unwrap_or(target.len()));
+    // No URI has one, and some take it for a slash.
+    if path.contains('\\') {
+        return Err(&status::BAD_REQUEST);
+    }
 
     let mut segments: Vec<String> = Vec::new();
     let mut directory = true;
@@ -79,10 +86,12 @@ fn without_origin(target: &str) -> Result<&str, &'static Status> {
         return Ok(target);
     }
     let (scheme, rest) = target.split_once("://").ok_or(&status::BAD_REQUEST)?;
-    if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
+    let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let is_http = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
+    if !is_http || !is_authority(authority.as_bytes()) {
         return Err(&status::BAD_REQUEST);
     }
-    Ok(&rest[rest.find(['/', '?']).unwrap_or(rest.len())..])
+    Ok(path)
 }
 
 /// Undoes the percent escapes of one segment.
@@ -153,6 +162,10 @@ mod tests {
             ("a", 400),
             ("host:80", 400),
             ("ftp://host/", 400),
+            ("http:///a", 400),
+            ("http://user@host/", 400),
+            ("http://host:port/", 400),
+            ("/a\\b", 400),
             ("/..", 400),
             ("/a/../..", 400),
             ("/%2e%2e/etc/passwd", 400),

@@ -14,7 +14,7 @@ use super::{
     limits::Limits,
     page::{Content, Page},
     range::Part,
-    reply::Refusal,
+    reply::Reply,
     request::{Method, Persistence, Request},
     status::{self, Status},
 };
@@ -96,15 +96,13 @@ impl Wire {
                 return Ok(());
             }
             Verdict::PreconditionFailed => {
-                let refusal = Refusal::from(&status::PRECONDITION_FAILED);
-                refusal.write(output, now, persistence, is_get);
-                return Ok(());
+                let refusal = Reply::from(&status::PRECONDITION_FAILED);
+                return self.reply(&refusal, request, persistence, now).await;
             }
             Verdict::RangeNotSatisfiable => {
-                let range = page.unsatisfied_range();
-                let refusal = Refusal::with(&status::RANGE_NOT_SATISFIABLE, range);
-                refusal.write(output, now, persistence, is_get);
-                return Ok(());
+                let refusal = Reply::from(&status::RANGE_NOT_SATISFIABLE)
+                    .with("Content-Range", page.unsatisfied_range());
+                return self.reply(&refusal, request, persistence, now).await;
             }
         };
         match page.content() {
@@ -120,15 +118,24 @@ impl Wire {
         }
     }
 
-    /// Answers a request by a refusal.
-    pub(super) fn refuse(
+    /// Answers a request with what was made for it.
+    pub(super) async fn reply(
         &mut self,
-        refusal: &Refusal,
+        reply: &Reply,
         request: &Request<'_>,
         persistence: Persistence,
         now: u64,
-    ) {
-        refusal.write(&mut self.output, now, persistence, request.method != Method::Head);
+    ) -> io::Result<()> {
+        reply.write_head(&mut self.output, now, persistence);
+        if request.method == Method::Head {
+            return Ok(());
+        }
+        self.send_bytes(&reply.body).await
+    }
+
+    /// Gives a client leave to send a body.
+    pub(super) fn write_continue(&mut self) {
+        self.output.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
     }
 
     /// Sends what has been gathered if it is much, so that it does not become more than that.
@@ -143,21 +150,32 @@ impl Wire {
         input: &mut Input,
         limits: &Limits,
     ) -> io::Result<()> {
-        Refusal::from(status).write(&mut self.output, clock::seconds(), Persistence::Close, true);
-        self.linger(input, limits).await
+        self.end_with(&status.into(), input, limits.linger_time).await
+    }
+
+    /// Answers something, and ends the connection.
+    pub(super) async fn end_with(
+        &mut self,
+        reply: &Reply,
+        input: &mut Input,
+        linger: Duration,
+    ) -> io::Result<()> {
+        reply.write_head(&mut self.output, clock::seconds(), Persistence::Close);
+        self.output.extend_from_slice(&reply.body);
+        self.linger(input, linger).await
     }
 
     /// Ends a connection whose client may still be sending.
     ///
     /// To close a socket that has unread bytes makes the kernel send a reset, which can destroy
     /// the reply before the client has read it. So only our side is closed, and what still comes
-    /// is read and dropped, for a bounded time and up to a bounded amount (RFC 9112, section 9.6).
-    pub(super) async fn linger(&mut self, input: &mut Input, limits: &Limits) -> io::Result<()> {
+    /// is read and dropped, for at most `limit` and up to a bounded amount (RFC 9112, section 9.6).
+    pub(super) async fn linger(&mut self, input: &mut Input, limit: Duration) -> io::Result<()> {
         self.flush().await?;
         if self.stream.shutdown(Shutdown::Write).is_err() {
             return Ok(());
         }
-        let mut deadline = Deadline::new(limits.linger_time);
+        let mut deadline = Deadline::new(limit);
         let mut dropped = 0;
         while dropped < LINGERED
             && let Some(left) = deadline.left()

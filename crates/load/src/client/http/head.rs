@@ -1,5 +1,6 @@
 //! The head of an HTTP reply: its status, how its body is delimited, and what becomes of the connection.
 
+use crate::client::decimal;
 use crate::failure::Failure;
 
 /// More headers than this are a malformed reply.
@@ -7,10 +8,10 @@ const MOST_HEADERS: usize = 64;
 
 /// What the client needs to know of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Head {
+pub(in crate::client) struct Head {
     /// Bytes up to and with the empty line.
-    pub(super) length: usize,
-    pub(super) status: u16,
+    pub(in crate::client) length: usize,
+    pub(in crate::client) status: u16,
     pub(super) framing: Framing,
     /// The server closes the connection after this reply.
     pub(super) closing: bool,
@@ -81,12 +82,13 @@ impl Head {
     }
 }
 
-/// The value of a string of digits, and of nothing else: `u64::from_str` would take a sign.
-fn decimal(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    str::from_utf8(digits).ok()?.parse().ok()
+/// The value of the first header of this name in the bytes of a head that is complete.
+pub(in crate::client) fn header<'a>(head: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut reply = httparse::Response::new(&mut headers);
+    reply.parse(head).ok()?;
+    let found = reply.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
+    found.map(|header| header.value)
 }
 
 #[cfg(test)]
@@ -130,6 +132,14 @@ mod tests {
         ] {
             assert_eq!(parse(text).closing, closing, "{text}");
         }
+    }
+
+    #[test]
+    fn a_header_is_found_by_any_case_of_its_name() {
+        let head = b"HTTP/1.1 303 See Other\r\nServer: x\r\nlocation: /here\r\n\r\n";
+        assert_eq!(header(head, "Location"), Some(&b"/here"[..]));
+        assert_eq!(header(head, "Content-Length"), None);
+        assert_eq!(header(b"not HTTP", "Location"), None);
     }
 
     #[test]

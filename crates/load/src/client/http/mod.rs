@@ -20,7 +20,8 @@ use std::sync::Arc;
 use duality_runtime::net::TcpStream;
 
 use self::body::Body;
-use self::head::{Framing, Head};
+use self::head::Framing;
+pub(super) use self::head::{Head, header};
 use super::{Client, Reply, expect_end, read_more};
 use crate::failure::Failure;
 use crate::target::HttpTarget;
@@ -63,51 +64,6 @@ impl Http {
     async fn send(&self, stream: &mut TcpStream) -> Result<(), Failure> {
         stream.write_all(&self.request).await.map_err(|error| Failure::from_transfer(error, 0))
     }
-
-    /// Reads a reply of which the first `filled` bytes are in the buffer, and gives `sink` its body.
-    async fn read_reply(
-        &mut self,
-        stream: &mut TcpStream,
-        mut filled: usize,
-        mut sink: impl FnMut(&[u8]) -> Result<(), Failure> + Send,
-    ) -> Result<Reply, Failure> {
-        let head = loop {
-            if let Some(head) = Head::parse(&self.buffer[..filled])? {
-                break head;
-            }
-            if filled == self.buffer.len() {
-                return Err(Failure::Malformed("the head is longer than the client's buffer"));
-            }
-            filled += read_more(stream, &mut self.buffer[filled..], filled as u64).await?;
-        };
-        if head.status != 200 {
-            return Err(Failure::WrongStatus(head.status));
-        }
-        self.known.learn(&head, &self.buffer[..filled]);
-        let mut received = filled as u64;
-        let mut body = Body::new(head.framing);
-        let mut piece = head.length..filled;
-        loop {
-            let taken = body.take(&self.buffer[piece.clone()], &mut sink)?;
-            if taken < piece.len() {
-                return Err(Failure::Malformed("bytes after the end of the reply"));
-            }
-            if body.is_complete() {
-                break;
-            }
-            match read_more(stream, &mut self.buffer, received).await {
-                Ok(count) => {
-                    received += count as u64;
-                    piece = 0..count;
-                }
-                Err(Failure::ClosedEarly { .. }) if body.may_end() => {
-                    return Ok(Reply { bytes: received, open: false });
-                }
-                Err(failure) => return Err(failure),
-            }
-        }
-        finish(stream, head.closing, received).await
-    }
 }
 
 impl Client for Http {
@@ -121,7 +77,9 @@ impl Client for Http {
             Ok(())
         };
         self.send(stream).await?;
-        let reply = self.read_reply(stream, 0, collect).await?;
+        let known = &mut self.known;
+        let check = |head: &Head, bytes: &[u8]| check_head(head, bytes, known);
+        let reply = read_reply(stream, &mut self.buffer, 0, check, collect).await?;
         self.reference = body.into();
         // Room for the whole reply, a longer head, and a byte too many to be seen at once.
         let fitting = usize::try_from(reply.bytes).unwrap_or(usize::MAX).saturating_add(1024);
@@ -148,7 +106,9 @@ impl Client for Http {
             position = end;
             Ok(())
         };
-        let checked = self.read_reply(stream, filled, compare).await;
+        let known = &mut self.known;
+        let check = |head: &Head, bytes: &[u8]| check_head(head, bytes, known);
+        let checked = read_reply(stream, &mut self.buffer, filled, check, compare).await;
         let whole = position == reference.len();
         match checked {
             Ok(_) if !whole => {
@@ -194,6 +154,50 @@ impl KnownReply {
     }
 }
 
+/// Reads a reply of which the first `filled` bytes are in `buffer`: gives `check` its head, with all that
+/// came with it, and `sink` its body.
+pub(super) async fn read_reply(
+    stream: &mut TcpStream,
+    buffer: &mut [u8],
+    mut filled: usize,
+    check: impl FnOnce(&Head, &[u8]) -> Result<(), Failure> + Send,
+    mut sink: impl FnMut(&[u8]) -> Result<(), Failure> + Send,
+) -> Result<Reply, Failure> {
+    let head = loop {
+        if let Some(head) = Head::parse(&buffer[..filled])? {
+            break head;
+        }
+        if filled == buffer.len() {
+            return Err(Failure::Malformed("the head is longer than the client's buffer"));
+        }
+        filled += read_more(stream, &mut buffer[filled..], filled as u64).await?;
+    };
+    check(&head, &buffer[..filled])?;
+    let mut received = filled as u64;
+    let mut body = Body::new(head.framing);
+    let mut piece = head.length..filled;
+    loop {
+        let taken = body.take(&buffer[piece.clone()], &mut sink)?;
+        if taken < piece.len() {
+            return Err(Failure::Malformed("bytes after the end of the reply"));
+        }
+        if body.is_complete() {
+            break;
+        }
+        match read_more(stream, buffer, received).await {
+            Ok(count) => {
+                received += count as u64;
+                piece = 0..count;
+            }
+            Err(Failure::ClosedEarly { .. }) if body.may_end() => {
+                return Ok(Reply { bytes: received, open: false });
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    finish(stream, head.closing, received).await
+}
+
 /// Ends a reply that was correct: where the server closes the connection, that is its end.
 async fn finish(stream: &mut TcpStream, closing: bool, received: u64) -> Result<Reply, Failure> {
     if closing {
@@ -202,7 +206,17 @@ async fn finish(stream: &mut TcpStream, closing: bool, received: u64) -> Result<
     Ok(Reply { bytes: received, open: !closing })
 }
 
-fn request(target: &HttpTarget, keep_alive: bool) -> Arc<[u8]> {
+/// A head that is correct is known from then on.
+fn check_head(head: &Head, bytes: &[u8], known: &mut KnownReply) -> Result<(), Failure> {
+    if head.status != 200 {
+        return Err(Failure::WrongStatus(head.status));
+    }
+    known.learn(head, bytes);
+    Ok(())
+}
+
+/// The request for a page.
+pub(super) fn request(target: &HttpTarget, keep_alive: bool) -> Arc<[u8]> {
     let HttpTarget { host, path, .. } = target;
     let connection = if keep_alive { "" } else { "Connection: close\r\n" };
     let text = format!(

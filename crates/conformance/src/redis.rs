@@ -1,0 +1,84 @@
+//! A real `redis-server` of a test's own, which can be killed and started again.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use crate::eventually;
+
+/// A Redis that keeps what it is told in a directory; killed when it is dropped.
+pub struct Redis {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Redis {
+    /// Starts a server on a free port.
+    ///
+    /// # Panics
+    ///
+    /// When there is no `redis-server`, which `cargo xtask tools` installs.
+    pub fn start(directory: &Path) -> Self {
+        // Another process may take the port before Redis does, and then the next is tried.
+        eventually("a redis-server on a free port", || {
+            let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+            Self::start_at(directory, port)
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Kills it without warning, and starts another at the same address with the same directory.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start again.
+    pub fn restart(&mut self, directory: &Path, meanwhile: impl FnOnce()) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        meanwhile();
+        let address = self.address;
+        *self = eventually("Redis at its old port", || Self::start_at(directory, address));
+    }
+
+    fn start_at(directory: &Path, address: SocketAddr) -> Option<Self> {
+        let child = Command::new("redis-server")
+            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"])
+            .args(["--appendfsync", "always", "--dir"])
+            .arg(directory)
+            .args(["--port", &address.port().to_string()])
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("redis-server is installed (cargo xtask tools)");
+        let mut redis = Self { child, address };
+        eventually("Redis answers or ends", || {
+            if redis.child.try_wait().unwrap().is_some() {
+                return Some(false);
+            }
+            answers(address).then_some(true)
+        })
+        .then_some(redis)
+    }
+}
+
+/// Whether a Redis has loaded its data and answers.
+fn answers(address: SocketAddr) -> bool {
+    let asked = TcpStream::connect(address).and_then(|mut stream| {
+        stream.write_all(b"PING\r\n")?;
+        let mut reply = [0; 7];
+        stream.read_exact(&mut reply)?;
+        Ok(reply)
+    });
+    asked.is_ok_and(|reply| &reply == b"+PONG\r\n")
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,214 @@
+//! One member of a room: says its lines of a round, hears those of the others, and waits for them all.
+
+use std::io;
+use std::net::Shutdown;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use duality_runtime::net::TcpStream;
+use duality_runtime::time;
+
+use super::hearing::Hearing;
+use super::room::{Broken, Room, Round};
+use crate::failure::Failure;
+use crate::pattern::Load;
+
+/// What is read at once: many hundred lines.
+const BUFFER_SIZE: usize = 16 * 1024;
+
+/// How soon a member that hears nothing notices that the room was broken off.
+const ATTENTION: Duration = Duration::from_millis(100);
+
+/// How long the members of a broken room wait for the server to part with them. What it still sends
+/// belongs to nobody, and must not reach a room that is joined afterwards.
+const LONGEST_PARTING: Duration = Duration::from_secs(1);
+
+/// A member that has joined.
+pub(super) struct Member {
+    index: usize,
+    stream: TcpStream,
+    room: Arc<Room>,
+    load: Arc<Load>,
+    hearing: Hearing,
+    buffer: Box<[u8]>,
+    /// Bytes of a line that is not complete.
+    filled: usize,
+    starts: Vec<Instant>,
+    /// The last delivery of all, from when to when: it is right only if nothing comes after it.
+    last: Option<(Instant, Instant)>,
+    /// What is wrong with what came after it.
+    excess: Option<Failure>,
+}
+
+/// Why a member stops talking before all is said.
+enum End {
+    /// It got what is wrong.
+    Failed(Failure),
+    /// Another one did.
+    Broken,
+}
+
+impl Member {
+    pub(super) fn new(index: usize, stream: TcpStream, room: Arc<Room>, load: Arc<Load>) -> Self {
+        let hearing = Hearing::new(index, room.members());
+        Self {
+            index,
+            stream,
+            room,
+            load,
+            hearing,
+            buffer: vec![0; BUFFER_SIZE].into(),
+            filled: 0,
+            starts: Vec::new(),
+            last: None,
+            excess: None,
+        }
+    }
+
+    /// Talks until all is said or the room is broken off, and leaves.
+    pub(super) async fn run(mut self) {
+        match self.talk().await {
+            Ok(()) => self.leave().await,
+            Err(end) => {
+                if let End::Failed(failure) = end
+                    && self.room.break_off()
+                {
+                    self.load.recorder.break_off(&failure);
+                }
+                self.load.recorder.waits(self.index, None);
+                let _ = time::timeout(LONGEST_PARTING, self.part()).await;
+            }
+        }
+    }
+
+    async fn talk(&mut self) -> Result<(), End> {
+        let attention = ATTENTION.min(self.load.reply_timeout);
+        self.stream.set_read_timeout(Some(attention)).map_err(Failure::Io)?;
+        let mut round = self.room.round();
+        while !round.slots.is_empty() {
+            self.say(&round).await?;
+            self.hear(&round).await?;
+            self.room.compare_order(self.index, self.hearing.order())?;
+            self.load.recorder.waits(self.index, None);
+            round = self.room.next(&round).await?;
+        }
+        Ok(())
+    }
+
+    async fn say(&mut self, round: &Round) -> Result<(), Failure> {
+        let own = self.room.lines(self.index, &round.slots);
+        let due = (round.slots.end - round.slots.start) - (own.end - own.start);
+        self.hearing.begin(due);
+        if due > 0 {
+            self.load.recorder.waits(self.index, Some(Instant::now()));
+        }
+        let mut lines = Vec::new();
+        self.room.say(self.index, &mut lines);
+        // Nobody reads meanwhile, but what is due fits into the kernel's buffers.
+        self.stream.write_all(&lines).await.map_err(|error| Failure::from_transfer(error, 0))
+    }
+
+    /// Hears all that is due in this round.
+    async fn hear(&mut self, round: &Round) -> Result<(), End> {
+        let mut waiting_since = Instant::now();
+        while !self.hearing.is_complete() {
+            match self.stream.read(&mut self.buffer[self.filled..]).await {
+                Ok(0) => return Err(Failure::ClosedEarly { received: self.filled as u64 }.into()),
+                Ok(count) => {
+                    waiting_since = Instant::now();
+                    self.check(count, waiting_since, round.last)?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                    if self.room.is_broken() {
+                        return Err(End::Broken);
+                    }
+                    if waiting_since.elapsed() >= self.load.reply_timeout {
+                        return Err(Failure::TimedOut.into());
+                    }
+                }
+                Err(error) => {
+                    return Err(Failure::from_transfer(error, self.filled as u64).into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks and records what is in the buffer after `count` bytes have come at the moment `end`.
+    fn check(&mut self, count: usize, end: Instant, last_round: bool) -> Result<(), Failure> {
+        self.filled += count;
+        self.starts.clear();
+        let bytes = &self.buffer[..self.filled];
+        let checked = self.room.hear(&mut self.hearing, bytes, &mut self.starts);
+        let all_heard = last_round && self.hearing.is_complete();
+        if all_heard {
+            self.last = self.starts.pop().map(|start| (start, end));
+        }
+        // The lines before a wrong one were right.
+        let taken = *checked.as_ref().unwrap_or(&0);
+        self.load.recorder.replies(self.index, &self.starts, end, taken as u64);
+        if let Err(failure) = checked {
+            if !all_heard {
+                return Err(failure);
+            }
+            self.excess = Some(failure);
+        }
+        self.buffer.copy_within(taken..self.filled, 0);
+        self.filled -= taken;
+        Ok(())
+    }
+
+    /// Leaves a room in which all is said: nothing more may come.
+    async fn leave(mut self) {
+        let parted = time::timeout(self.load.reply_timeout, self.part()).await;
+        let failure = match parted {
+            _ if self.excess.is_some() => self.excess,
+            Ok(Ok(0)) if self.filled == 0 => None,
+            Ok(Ok(_)) => Some(Failure::WrongBytes("a line came after the last")),
+            Ok(Err(failure)) => Some(failure),
+            Err(time::Elapsed) => Some(Failure::TimedOut),
+        };
+        let recorder = &self.load.recorder;
+        match (failure, self.last) {
+            (None, Some((start, end))) => recorder.replies(self.index, &[start], end, 0),
+            (Some(failure), Some((_, end))) => {
+                recorder.failure(self.index, end, &failure);
+            }
+            // Nothing was due to this member in the last round.
+            (Some(failure), None) => recorder.break_off(&failure),
+            (None, None) => {}
+        }
+    }
+
+    /// Says that nothing more will be said, and waits for the end; how many bytes come before it.
+    async fn part(&mut self) -> Result<u64, Failure> {
+        let mut received = 0;
+        // A connection that the server has reset has ended.
+        if self.stream.shutdown(Shutdown::Write).is_err() {
+            return Ok(received);
+        }
+        loop {
+            match self.stream.read(&mut self.buffer).await {
+                Ok(0) => return Ok(received),
+                Ok(count) => received += count as u64,
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
+                Err(error) => match Failure::from_transfer(error, received) {
+                    Failure::Reset { .. } => return Ok(received),
+                    failure => return Err(failure),
+                },
+            }
+        }
+    }
+}
+
+impl From<Failure> for End {
+    fn from(failure: Failure) -> Self {
+        End::Failed(failure)
+    }
+}
+
+impl From<Broken> for End {
+    fn from(Broken: Broken) -> Self {
+        End::Broken
+    }
+}

@@ -1,0 +1,166 @@
+//! The clients of `chat`: all members of one room, who talk in rounds, and check every delivery.
+//!
+//! ```text
+//!   join ──▶ all are in ──▶ round: some lines are said ──▶ everyone has heard all ──┐
+//!                           ▲                              lines of the others      │
+//!                           └───────────────────────────────────────────────────────┤
+//!                                                  the last round: leave, and hear ◀┘
+//!                                                  nothing more to the very end
+//! ```
+//!
+//! A request is one delivery: a line of one member as it reaches one other. Its latency is that from
+//! the moment before the line was sent. As in Demsky's measurements (2001), who has spoken waits for all
+//! that is due; a round is so short that nobody can be far behind, whatever the server's backlog.
+//!
+//! A room in which one delivery is wrong is lost, since nobody can tell what else is due: everyone
+//! leaves it. A load for a time goes on in a new one; of a load of so many requests, those that have not
+//! been made fail with it.
+
+mod hearing;
+mod member;
+mod room;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use duality_runtime::net::TcpStream;
+use duality_runtime::sync::Semaphore;
+use duality_runtime::{task, time};
+
+use self::hearing::word_of_server;
+use self::member::Member;
+use self::room::{Numbers, Room};
+use super::decimal;
+use super::line::Lines;
+use crate::failure::Failure;
+use crate::pattern::{Load, connect};
+
+/// A longer line is no welcome.
+const LONGEST_WELCOME: usize = 128;
+
+/// How many members join at a time. The server speaks first; so a connection that overflows its accept
+/// queue, and of which it therefore knows nothing (`tcp_syncookies`), would be silent for ever.
+const DOOR: usize = 64;
+
+/// How long the members wait before they join once more: this at first, twice as long each time that
+/// they are not let in, and no longer than a second.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// What the members of a room do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    /// At most so many lines are said by each of them in a round.
+    pub(crate) lines: u32,
+    /// How many deliveries there are to be, if there is to be an end.
+    pub(crate) deliveries: Option<u64>,
+}
+
+/// The members who have joined.
+pub(crate) struct Company {
+    streams: Vec<TcpStream>,
+    numbers: Numbers,
+}
+
+/// Not all members could join.
+pub(crate) struct NotLetIn {
+    /// How many could.
+    pub(crate) joined: usize,
+    /// What befell the first of the others.
+    pub(crate) failure: Failure,
+}
+
+/// Has `members` members join the chat at `address`, for which they have `limit`.
+pub(crate) async fn join(
+    address: SocketAddr,
+    members: usize,
+    limit: Duration,
+) -> Result<Company, NotLetIn> {
+    let door = Arc::new(Semaphore::new(DOOR));
+    let enter = |_| task::spawn(enter(address, limit, door.clone()));
+    let entering: Vec<_> = (0..members).map(enter).collect();
+    let (mut streams, mut numbers, mut refused) = (Vec::new(), Vec::new(), None);
+    for entered in entering {
+        let entered = match entered {
+            Ok(task) => task.await.expect("to enter a chat does not panic"),
+            Err(error) => Err(Failure::Io(error)),
+        };
+        match entered {
+            Ok((stream, number)) => {
+                streams.push(stream);
+                numbers.push(number);
+            }
+            Err(failure) => {
+                refused.get_or_insert(failure);
+            }
+        }
+    }
+    let numbers = match refused {
+        None => Numbers::new(numbers),
+        Some(failure) => Err(failure),
+    };
+    match numbers {
+        Ok(numbers) => Ok(Company { streams, numbers }),
+        Err(failure) => Err(NotLetIn { joined: streams.len(), failure }),
+    }
+}
+
+/// Has `company` talk for as long as `plan` says, or for ever.
+pub(crate) async fn run(mut company: Company, plan: Plan, load: Arc<Load>) {
+    let members = company.streams.len();
+    loop {
+        let whole = talk(company, plan, &load).await;
+        if whole || plan.deliveries.is_some() {
+            return;
+        }
+        let mut pause = FIRST_PAUSE;
+        company = loop {
+            time::sleep(pause).await;
+            match join(load.address, members, load.reply_timeout).await {
+                Ok(company) => break company,
+                Err(NotLetIn { failure, .. }) => load.recorder.break_off(&failure),
+            }
+            pause = (2 * pause).min(LONGEST_PAUSE);
+        };
+    }
+}
+
+/// Has one company talk until the room is lost or all is said; whether it was the latter.
+async fn talk(company: Company, plan: Plan, load: &Arc<Load>) -> bool {
+    let Company { streams, numbers } = company;
+    let room = Arc::new(Room::new(numbers, plan));
+    let mut talking = Vec::with_capacity(streams.len());
+    for (index, stream) in streams.into_iter().enumerate() {
+        load.recorder.connected();
+        match task::spawn(Member::new(index, stream, room.clone(), load.clone()).run()) {
+            Ok(task) => talking.push(task),
+            Err(error) => {
+                if room.break_off() {
+                    load.recorder.break_off(&Failure::Io(error));
+                }
+            }
+        }
+    }
+    for task in talking {
+        task.await.expect("a member of a chat does not panic");
+    }
+    !room.is_broken()
+}
+
+/// One member joins; its connection, and its number.
+async fn enter(
+    address: SocketAddr,
+    limit: Duration,
+    door: Arc<Semaphore>,
+) -> Result<(TcpStream, u64), Failure> {
+    let entering = async {
+        let _inside = door.acquire().await;
+        let mut stream = connect(address, limit).await?;
+        let mut lines = Lines::new(LONGEST_WELCOME);
+        let line = lines.only(&mut stream).await?;
+        let number = line.strip_prefix(b"* you are ").and_then(decimal);
+        Ok((stream, number.ok_or_else(|| word_of_server(line))?))
+    };
+    time::timeout(limit, entering).await.unwrap_or(Err(Failure::TimedOut))
+}

@@ -1,0 +1,143 @@
+//! The client of `game`: two connections of the load hit a ball to and fro.
+//!
+//! ```text
+//!   first     ├─ BALL 0 ─▶         BALL 1 ─▶┤├─ BALL 2 ─▶      BALL 3 ─▶┤├─ BALL 4 …
+//!   second    ├────── BALL 0 ─▶┤├─ BALL 1 ─▶         BALL 2 ─▶┤├─ BALL 3 …
+//! ```
+//!
+//! Each adds one to what it gets and hits it back at once; a request is the time from one hit to the
+//! next. So whoever leaves after a request owes the other nothing, and only the first request of a
+//! connection differs: it waits for the opponent, and serves or is served.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use duality_runtime::net::TcpStream;
+
+use super::line::Lines;
+use super::{Client, Reply, decimal};
+use crate::failure::Failure;
+use crate::pattern::connect;
+
+/// A longer line is neither a ball nor a word of the server's.
+const LONGEST_LINE: usize = 64;
+
+/// How far the balls of two pairs are apart, so that one cannot be taken for the other.
+const BALLS_OF_A_PAIR: u64 = 1_000_000_000;
+
+/// The client on one connection.
+pub(crate) struct Game {
+    reply_timeout: Duration,
+    /// How many pairs have begun to play in the whole load.
+    pairs: Arc<AtomicU64>,
+    state: State,
+    lines: Lines,
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    /// The server has not said yet who begins.
+    Waiting,
+    /// The opponent serves, with any ball.
+    Served,
+    /// This ball is due.
+    Due(u64),
+}
+
+impl Game {
+    pub(crate) fn new(reply_timeout: Duration) -> Self {
+        Self {
+            reply_timeout,
+            pairs: Arc::default(),
+            state: State::Waiting,
+            lines: Lines::new(LONGEST_LINE),
+        }
+    }
+
+    /// Waits for an opponent, and serves if it is to.
+    async fn begin(&mut self, stream: &mut TcpStream) -> Result<(), Failure> {
+        self.state = match self.lines.next(stream).await? {
+            b"PLAY first" => {
+                let pair = self.pairs.fetch_add(1, Ordering::Relaxed);
+                let ball = pair.wrapping_mul(BALLS_OF_A_PAIR);
+                hit(stream, ball).await?;
+                State::Due(ball.wrapping_add(1))
+            }
+            b"PLAY second" => State::Served,
+            _ => return Err(Failure::WrongBytes("neither PLAY first nor PLAY second")),
+        };
+        Ok(())
+    }
+
+    /// Waits for the ball, and hits it back; returns how long its line was.
+    async fn play(&mut self, stream: &mut TcpStream) -> Result<u64, Failure> {
+        let line = self.lines.next(stream).await?;
+        let length = line.len() as u64 + 1;
+        if line == b"* the other has left" {
+            return Err(Failure::OtherLeft);
+        }
+        let ball = line
+            .strip_prefix(b"BALL ")
+            .and_then(decimal)
+            .ok_or(Failure::WrongBytes("it is not a ball"))?;
+        if matches!(self.state, State::Due(due) if due != ball) {
+            return Err(Failure::WrongBytes("it is not the ball that is due"));
+        }
+        hit(stream, ball.wrapping_add(1)).await?;
+        self.state = State::Due(ball.wrapping_add(2));
+        Ok(length)
+    }
+}
+
+impl Client for Game {
+    /// One player alone learns nothing, so this one brings an opponent along.
+    async fn learn(&mut self, stream: &mut TcpStream) -> Result<(), Failure> {
+        let address = stream.peer_addr().map_err(|error| Failure::from_transfer(error, 0))?;
+        let mut other_stream = connect(address, self.reply_timeout).await?;
+        let mut other = self.clone();
+        self.begin(stream).await?;
+        other.begin(&mut other_stream).await?;
+        match (self.state, other.state) {
+            (State::Due(_), State::Served) => {
+                other.play(&mut other_stream).await?;
+                self.play(stream).await?;
+            }
+            (State::Served, State::Due(_)) => {
+                self.play(stream).await?;
+                other.play(&mut other_stream).await?;
+            }
+            _ => return Err(Failure::WrongBytes("of two players, not one is to begin")),
+        }
+        Ok(())
+    }
+
+    fn connected(&mut self) {
+        self.state = State::Waiting;
+        self.lines.clear();
+    }
+
+    async fn exchange(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
+        if matches!(self.state, State::Waiting) {
+            self.begin(stream).await?;
+        }
+        let bytes = self.play(stream).await?;
+        Ok(Reply { bytes, open: true })
+    }
+}
+
+impl Clone for Game {
+    fn clone(&self) -> Self {
+        Self {
+            reply_timeout: self.reply_timeout,
+            pairs: self.pairs.clone(),
+            state: State::Waiting,
+            lines: self.lines.fresh(),
+        }
+    }
+}
+
+async fn hit(stream: &mut TcpStream, ball: u64) -> Result<(), Failure> {
+    let sent = stream.write_all(format!("BALL {ball}\n").as_bytes()).await;
+    sent.map_err(|error| Failure::from_transfer(error, 0))
+}

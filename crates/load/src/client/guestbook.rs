@@ -1,0 +1,263 @@
+//! The client of `guestbook`: GET the page, whose visitor counter must have grown since the last time,
+//! and POST a remark once in a while.
+//!
+//! A remark is full of characters that mean something to HTML. Among them is a copy of the counter's
+//! own mark-up: a page that shows a remark as it was written has two counters, and is wrong.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use duality_runtime::net::TcpStream;
+
+use super::http::{self, Head, header, read_reply};
+use super::{Client, Reply, decimal};
+use crate::failure::Failure;
+use crate::target::HttpTarget;
+
+/// The head of a reply must fit into this, a page need not.
+const BUFFER_SIZE: usize = 16 * 1024;
+
+/// A longer page is not read.
+const LONGEST_PAGE: usize = 1 << 20;
+
+/// What stands before the number of visitors.
+const COUNTER: &str = "id=\"visitors\">";
+
+/// The client on one connection.
+pub(crate) struct Guestbook {
+    page: Arc<Page>,
+    /// Which of the load's connections this is for.
+    number: u64,
+    connections: Arc<AtomicU64>,
+    /// How many requests it has made, and, so that connections do not post in step, its number.
+    turn: u64,
+    /// The last number of visitors that it saw.
+    visitors: u64,
+    buffer: Box<[u8]>,
+    body: Vec<u8>,
+}
+
+/// What all connections have in common.
+struct Page {
+    target: HttpTarget,
+    post_every: u64,
+    keep_alive: bool,
+    get: Arc<[u8]>,
+}
+
+impl Guestbook {
+    /// A client of which every `post_every`-th request on a connection is a POST; of 0, none.
+    pub(crate) fn new(target: &HttpTarget, post_every: u32, keep_alive: bool) -> Self {
+        let get = http::request(target, keep_alive);
+        let post_every = u64::from(post_every);
+        Self {
+            page: Arc::new(Page { target: target.clone(), post_every, keep_alive, get }),
+            number: 0,
+            connections: Arc::new(AtomicU64::new(1)),
+            turn: 0,
+            visitors: 0,
+            buffer: vec![0; BUFFER_SIZE].into(),
+            body: Vec::new(),
+        }
+    }
+
+    async fn visit(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
+        send(stream, &self.page.get).await?;
+        let body = &mut self.body;
+        body.clear();
+        let collect = |data: &[u8]| {
+            if body.len() + data.len() > LONGEST_PAGE {
+                return Err(Failure::Malformed("the page is longer than 1 MiB"));
+            }
+            body.extend_from_slice(data);
+            Ok(())
+        };
+        let check = |head: &Head, _: &[u8]| check_status(head, 200);
+        let reply = read_reply(stream, &mut self.buffer, 0, check, collect).await?;
+        let visitors = visitors(&self.body)?;
+        let before = std::mem::replace(&mut self.visitors, visitors);
+        if visitors <= before {
+            return Err(Failure::WrongBytes("the visitor counter has not grown"));
+        }
+        Ok(reply)
+    }
+
+    async fn post(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
+        let page = self.page.clone();
+        send(stream, page.post(&self.remark()).as_bytes()).await?;
+        let check = |head: &Head, bytes: &[u8]| {
+            check_status(head, 303)?;
+            let location = header(bytes, "location");
+            if !location.is_some_and(|location| page.is_at(location)) {
+                return Err(Failure::WrongBytes("the answer to a POST does not lead to the page"));
+            }
+            Ok(())
+        };
+        read_reply(stream, &mut self.buffer, 0, check, |_| Ok(())).await
+    }
+
+    /// A remark that nobody else makes, form-encoded.
+    fn remark(&self) -> String {
+        let (process, Self { number, turn, .. }) = (std::process::id(), self);
+        let name = format!("Zoë <{process}-{number}-{turn}>");
+        let remarks = format!("1 + 1 < 3 & 'so' on; 100 % <b {COUNTER}0</b>");
+        format!("guest-name={}&guest-remarks={}", form_encoded(&name), form_encoded(&remarks))
+    }
+}
+
+impl Client for Guestbook {
+    async fn learn(&mut self, stream: &mut TcpStream) -> Result<(), Failure> {
+        self.visit(stream).await.map(|_| ())
+    }
+
+    async fn exchange(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
+        self.turn += 1;
+        // There is no remainder by 0, and so never a POST.
+        if self.turn.checked_rem(self.page.post_every) == Some(0) {
+            self.post(stream).await
+        } else {
+            self.visit(stream).await
+        }
+    }
+}
+
+impl Clone for Guestbook {
+    fn clone(&self) -> Self {
+        let number = self.connections.fetch_add(1, Ordering::Relaxed);
+        Self {
+            page: self.page.clone(),
+            number,
+            connections: self.connections.clone(),
+            turn: number,
+            visitors: self.visitors,
+            buffer: vec![0; self.buffer.len()].into(),
+            body: Vec::new(),
+        }
+    }
+}
+
+impl Page {
+    fn post(&self, form: &str) -> String {
+        let HttpTarget { host, path, .. } = &self.target;
+        let connection = if self.keep_alive { "" } else { "Connection: close\r\n" };
+        format!(
+            "POST {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: duality-load\r\n{connection}\
+             Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{form}",
+            form.len()
+        )
+    }
+
+    /// Whether a `Location` is this page, as a path or as a whole URL.
+    fn is_at(&self, location: &[u8]) -> bool {
+        let HttpTarget { host, path, .. } = &self.target;
+        let path = path.split('?').next().unwrap_or_default();
+        location == path.as_bytes() || location == format!("http://{host}{path}").as_bytes()
+    }
+}
+
+async fn send(stream: &mut TcpStream, request: &[u8]) -> Result<(), Failure> {
+    stream.write_all(request).await.map_err(|error| Failure::from_transfer(error, 0))
+}
+
+fn check_status(head: &Head, expected: u16) -> Result<(), Failure> {
+    match head.status {
+        status if status == expected => Ok(()),
+        503 => Err(Failure::StoreUnavailable),
+        other => Err(Failure::WrongStatus(other)),
+    }
+}
+
+/// The number of visitors on a page that is complete and has one counter.
+fn visitors(page: &[u8]) -> Result<u64, Failure> {
+    let text = str::from_utf8(page).map_err(|_| Failure::WrongBytes("the page is not UTF-8"))?;
+    if !text.trim_end().ends_with("</html>") {
+        return Err(Failure::WrongBytes("the page does not end with </html>"));
+    }
+    let (_, after) =
+        text.split_once(COUNTER).ok_or(Failure::WrongBytes("no visitor counter on the page"))?;
+    if after.contains(COUNTER) {
+        return Err(Failure::WrongBytes("two visitor counters: is a remark shown unescaped?"));
+    }
+    let digits = after.split_once('<').map(|(digits, _)| digits.as_bytes());
+    digits
+        .and_then(decimal)
+        .ok_or(Failure::WrongBytes("the visitor counter is not a number within an element"))
+}
+
+/// As `application/x-www-form-urlencoded` has it (WHATWG URL, section 5.2).
+fn form_encoded(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'*' | b'-' | b'.' | b'_' => {
+                encoded.push(char::from(byte));
+            }
+            b' ' => encoded.push('+'),
+            other => {
+                let _ = write!(encoded, "%{other:02X}");
+            }
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_form_is_encoded() {
+        assert_eq!(form_encoded("Zoë & <1+1>"), "Zo%C3%AB+%26+%3C1%2B1%3E");
+        assert_eq!(form_encoded("a-b_c.d*e~"), "a-b_c.d*e%7E");
+    }
+
+    #[test]
+    fn a_page_has_one_counter() {
+        let page = |inside: &str| visitors(format!("<html>{inside}</html>\n").as_bytes());
+        assert_eq!(page("<b id=\"visitors\">42</b>").unwrap(), 42);
+        for wrong in [
+            "",
+            "<b id=\"visitors\"></b>",
+            "<b id=\"visitors\"> 42</b>",
+            "<b id=\"visitors\">4,200</b>",
+            "<b id=\"visitors\">+42</b>",
+            "<b id=\"visitors\">99999999999999999999</b>",
+            "<b id=\"visitors\">1</b><b id=\"visitors\">1</b>",
+        ] {
+            assert!(matches!(page(wrong), Err(Failure::WrongBytes(_))), "{wrong}");
+        }
+        for wrong in [&b"<html><b id=\"visitors\">42"[..], b"<b id=\"visitors\">42</b>\xff</html>"]
+        {
+            assert!(matches!(visitors(wrong), Err(Failure::WrongBytes(_))));
+        }
+    }
+
+    #[test]
+    fn a_remark_as_it_was_written_would_be_a_second_counter() {
+        let page = "<html><b id=\"visitors\">1</b>1 + 1 < 3 <b id=\"visitors\">0</b></html>";
+        assert!(visitors(page.as_bytes()).is_err());
+        let target = HttpTarget {
+            address: "127.0.0.1:80".parse().unwrap(),
+            host: "example.org".to_owned(),
+            path: "/guestbook".to_owned(),
+        };
+        let remark = Guestbook::new(&target, 1, true).remark();
+        assert!(remark.contains("id%3D%22visitors%22%3E0%3C"), "{remark}");
+        assert!(!remark.contains(' ') && remark.is_ascii(), "{remark}");
+    }
+
+    #[test]
+    fn a_location_may_be_a_path_or_a_whole_url() {
+        let target = HttpTarget {
+            address: "127.0.0.1:81".parse().unwrap(),
+            host: "example.org:81".to_owned(),
+            path: "/guestbook?x".to_owned(),
+        };
+        let page = Guestbook::new(&target, 1, true).page;
+        assert!(page.is_at(b"/guestbook") && page.is_at(b"http://example.org:81/guestbook"));
+        assert!(
+            !page.is_at(b"/") && !page.is_at(b"") && !page.is_at(b"http://example.org/guestbook")
+        );
+    }
+}

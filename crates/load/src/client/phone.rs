@@ -1,0 +1,122 @@
+//! The client of `phone`: add an entry, and look it up at once.
+//!
+//! On a connection that is kept, every second request is for the entry that the one before has added;
+//! an entry that the server has acknowledged is looked up on a new connection if the old one is lost
+//! in between, for it must be there even if the server was killed. On a connection for one request,
+//! that is an `ADD`, as in Demsky's measurements (2001).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use duality_runtime::net::TcpStream;
+
+use super::line::Lines;
+use super::{Client, Reply};
+use crate::failure::Failure;
+
+/// A longer line is no reply; the protocol's longest is some 110 bytes.
+const LONGEST_LINE: usize = 256;
+
+/// What a server answers that has lost its store; the connection goes on.
+const STORE_UNAVAILABLE: &[u8] = b"ERROR the store is unavailable";
+
+/// The client on one connection.
+pub(crate) struct Phone {
+    keep_alive: bool,
+    /// Which of the load's connections this is for.
+    number: u64,
+    connections: Arc<AtomicU64>,
+    /// How many entries it has dealt with: the number of the current one.
+    count: u64,
+    /// Whether the current entry was acknowledged, and is to be looked up.
+    added: bool,
+    lines: Lines,
+}
+
+impl Phone {
+    pub(crate) fn new(keep_alive: bool) -> Self {
+        Self {
+            keep_alive,
+            number: 0,
+            connections: Arc::new(AtomicU64::new(1)),
+            count: 0,
+            added: false,
+            lines: Lines::new(LONGEST_LINE),
+        }
+    }
+
+    /// The current entry: a name that no other has, and a number that follows from it.
+    fn entry(&self) -> (String, String) {
+        let (process, Self { number, count, .. }) = (std::process::id(), self);
+        // Beyond ASCII, since a name may be.
+        let name = format!("Zoë-{process}-{number}-{count}");
+        (name, format!("+{process}({number})-{}.0", count % 10_000_000_000))
+    }
+}
+
+impl Client for Phone {
+    fn connected(&mut self) {
+        self.lines.clear();
+    }
+
+    async fn exchange(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
+        let (name, number) = self.entry();
+        let (request, expected) = if self.added {
+            (format!("FIND {name}\n"), format!("FOUND {name} {number}"))
+        } else {
+            (format!("ADD {name} {number}\n"), format!("ADDED {name} {number}"))
+        };
+        let sent = stream.write_all(request.as_bytes()).await;
+        sent.map_err(|error| Failure::from_transfer(error, 0))?;
+        let line = self.lines.only(stream).await?;
+        if line == STORE_UNAVAILABLE {
+            return Err(Failure::StoreUnavailable);
+        }
+        let right = line == expected.as_bytes();
+        let bytes = line.len() as u64 + 1;
+        // The next request is about this entry only if it can still be found; a wrong answer is
+        // counted once.
+        self.added = right && self.keep_alive && !self.added;
+        self.count += u64::from(!self.added);
+        if !right {
+            return Err(Failure::WrongBytes("it is not the entry that was added"));
+        }
+        Ok(Reply { bytes, open: true })
+    }
+}
+
+impl Clone for Phone {
+    fn clone(&self) -> Self {
+        Self {
+            keep_alive: self.keep_alive,
+            number: self.connections.fetch_add(1, Ordering::Relaxed),
+            connections: self.connections.clone(),
+            count: 0,
+            added: false,
+            lines: self.lines.fresh(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_ones_that_the_protocol_allows_and_all_differ() {
+        let first = Phone::new(true);
+        let mut last = first.clone();
+        last.count = u64::MAX;
+        last.number = 10_000_000;
+        let mut names = Vec::new();
+        for phone in [first.clone(), first, last] {
+            let (name, number) = phone.entry();
+            assert!(name.len() <= 64 && !name.contains(' '), "{name}");
+            assert!(number.len() <= 32, "{number}");
+            assert!(number.chars().all(|c| "0123456789+-().".contains(c)), "{number}");
+            names.push(name);
+        }
+        names.dedup();
+        assert_eq!(names.len(), 3);
+    }
+}

@@ -1,0 +1,117 @@
+//! The client of `quote`: ask one stock's price after the other. A price follows from its symbol, so
+//! every answer can be checked.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use duality_runtime::net::TcpStream;
+
+use super::exchange::expect;
+use super::{Client, Reply};
+use crate::failure::Failure;
+
+/// What is asked for, in turn; from one letter to eight, so that replies differ in length.
+const SYMBOLS: [&str; 20] = [
+    "A", "AAPL", "BASF", "C", "DIGITAL", "ERICSSON", "F", "GE", "HP", "IBM", "INTEL", "K",
+    "MOTOROLA", "NCR", "ORCL", "PHILIPS", "SGI", "SIEMENS", "SUNW", "T",
+];
+
+/// Longer than any reply.
+const BUFFER_SIZE: usize = 64;
+
+/// The client on one connection.
+pub(crate) struct Quote {
+    questions: Arc<[Question]>,
+    /// The index of the question to be asked next.
+    next: usize,
+    /// Where the client of the next connection begins: elsewhere, so that they do not ask in step.
+    beginnings: Arc<AtomicUsize>,
+    buffer: [u8; BUFFER_SIZE],
+}
+
+struct Question {
+    request: String,
+    reply: String,
+}
+
+impl Quote {
+    pub(crate) fn new() -> Self {
+        let question = |symbol: &str| Question {
+            request: format!("{symbol}\n"),
+            reply: format!("{symbol} {}\n", price(symbol)),
+        };
+        Self {
+            questions: SYMBOLS.into_iter().map(question).collect(),
+            next: 0,
+            beginnings: Arc::default(),
+            buffer: [0; BUFFER_SIZE],
+        }
+    }
+}
+
+impl Client for Quote {
+    async fn exchange(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
+        let question = &self.questions[self.next];
+        self.next = (self.next + 1) % self.questions.len();
+        let sent = stream.write_all(question.request.as_bytes()).await;
+        sent.map_err(|error| Failure::from_transfer(error, 0))?;
+        expect(stream, &mut self.buffer, question.reply.as_bytes()).await
+    }
+}
+
+impl Clone for Quote {
+    fn clone(&self) -> Self {
+        Self {
+            questions: self.questions.clone(),
+            next: self.beginnings.fetch_add(1, Ordering::Relaxed) % self.questions.len(),
+            beginnings: self.beginnings.clone(),
+            buffer: [0; BUFFER_SIZE],
+        }
+    }
+}
+
+/// The price of a stock, as the protocol has it: 1.00 to 999.99.
+fn price(symbol: &str) -> String {
+    let cents = 100 + fnv1a(symbol.as_bytes()) % 99_900;
+    format!("{}.{:02}", cents / 100, cents % 100)
+}
+
+/// The hash FNV-1a of 32 bits (Fowler, Noll and Vo).
+fn fnv1a(bytes: &[u8]) -> u32 {
+    bytes
+        .iter()
+        .fold(0x811c_9dc5, |hash: u32, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_is_fnv_1a() {
+        // From the test vectors of its authors.
+        assert_eq!(fnv1a(b""), 0x811c_9dc5);
+        assert_eq!(fnv1a(b"a"), 0xe40c_292c);
+        assert_eq!(fnv1a(b"foobar"), 0xbf9c_f968);
+    }
+
+    #[test]
+    fn every_question_is_one_that_the_protocol_allows() {
+        for question in &*Quote::new().questions {
+            let symbol = question.request.strip_suffix('\n').unwrap();
+            assert!((1..=8).contains(&symbol.len()), "{symbol}");
+            assert!(symbol.bytes().all(|byte| byte.is_ascii_uppercase()), "{symbol}");
+            assert!(question.reply.len() < BUFFER_SIZE, "{symbol}");
+            let price = question.reply.strip_prefix(symbol).unwrap().trim();
+            let cents: u32 = price.replace('.', "").parse().unwrap();
+            assert!((100..100_000).contains(&cents), "{price}");
+        }
+    }
+
+    #[test]
+    fn connections_begin_with_different_symbols() {
+        let first = Quote::new();
+        let beginnings: Vec<_> = (0..SYMBOLS.len()).map(|_| first.clone().next).collect();
+        assert!(beginnings.iter().is_sorted_by(|one, next| one < next), "{beginnings:?}");
+    }
+}

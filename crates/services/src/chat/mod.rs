@@ -1,0 +1,180 @@
+//! The chat service: each line that a client says goes to all the others.
+//!
+//! ```text
+//!   client ──▶ reader ── say ──▶ room ── next ──▶ writer ──▶ client
+//!             (the task            (room, log)     (a task of its own)
+//!              of the connection)
+//! ```
+//!
+//! Everything is lines. A line ends with LF, and a CR before it is dropped; what the server sends
+//! ends with LF.
+//!
+//! * On joining, a client gets `* you are N`. N is its number, from 1 on, and is never given again.
+//! * A line of at most 1,024 bytes that client N says goes to all other clients that had joined
+//!   before the line arrived, as `N> ` and the line: to each exactly once, in one order that is the
+//!   same for all, and never to the client itself.
+//! * A longer line gets the client a line that begins with `ERROR`, and the connection ends.
+//! * A client that closes its side still gets all that was said before, and then the connection
+//!   ends. One that says nothing for an hour is taken to have closed its side.
+//! * Nobody waits for a slow client. One that is more than the *backlog* behind (16 MiB, if not set
+//!   otherwise) gets `* too slow`, and one that takes nothing at all for 30 seconds gets nothing
+//!   more; then the connection ends.
+//! * A client that talks faster than it listens is slowed: once it is a quarter of the backlog
+//!   behind, what it says is not read until it has caught up.
+//! * When there is no descriptor, thread or stack for what a connection needs, the client gets
+//!   `* the server is full`, and the connection ends.
+
+mod log;
+mod room;
+
+use std::{io, net::Shutdown, sync::Arc, time::Duration};
+
+use duality_runtime::{
+    net::TcpStream,
+    task::{self, JoinHandle},
+};
+
+use crate::{
+    Entry,
+    line::{FULL, Line, Lines, PATIENCE, linger},
+};
+use log::STRETCH;
+use room::{Member, Next, Room};
+
+/// The chat service, as the registry lists it.
+pub const ENTRY: Entry = Entry {
+    name: "chat",
+    summary: "passes what each client says to all the others",
+    protocol: "lines of text, see docs/protocols.md",
+    serves_files: false,
+    persistent: true,
+    shared_memory: true,
+    concurrent_connections: true,
+    store: false,
+};
+
+/// Bytes in the longest line that can be said.
+const LONGEST: usize = 1024;
+
+/// How long a client may say nothing.
+const SILENCE: Duration = Duration::from_secs(60 * 60);
+
+/// Bytes that a client may fall behind, if nothing else is asked for.
+const BACKLOG: usize = 16 << 20;
+
+/// A chat service, shared by all its connections; a clone is the same service.
+#[derive(Clone)]
+pub struct Chat {
+    room: Arc<Room>,
+}
+
+impl Chat {
+    /// A chat whose clients may fall 16 MiB behind.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_backlog(BACKLOG)
+    }
+
+    /// A chat whose clients may fall `bytes` behind, or 16 KiB if that is more. All clients
+    /// together cost that much memory once, and each a buffer of at most 32 KiB.
+    #[must_use]
+    pub fn with_backlog(bytes: usize) -> Self {
+        Self { room: Arc::new(Room::new(bytes.max(STRETCH))) }
+    }
+
+    /// Has the client take part until it leaves.
+    ///
+    /// # Errors
+    ///
+    /// The connection broke, or the client took nothing for too long.
+    pub async fn serve(&self, mut stream: TcpStream) -> io::Result<()> {
+        stream.set_read_timeout(Some(SILENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let Ok((member, writer)) = self.admit(&mut stream) else {
+            stream.write_all(FULL).await?;
+            linger(&mut stream).await;
+            return Ok(());
+        };
+        let heard = listen(&self.room, &member, &mut stream).await;
+        self.room.leave(&member);
+        // From here on nobody else writes to the client.
+        let delivered = writer.await.unwrap_or_else(|error| Err(io::Error::other(error)));
+        let word: &[u8] = match (heard?, delivered?) {
+            (_, Parting::TooSlow) => b"* too slow\n",
+            (Hearing::TooLong, Parting::Even) => b"ERROR a line is at most 1024 bytes\n",
+            (Hearing::End, Parting::Even) => return Ok(()),
+        };
+        stream.write_all(word).await?;
+        linger(&mut stream).await;
+        Ok(())
+    }
+
+    /// Makes the client a member, and starts its writer.
+    fn admit(
+        &self,
+        stream: &mut TcpStream,
+    ) -> io::Result<(Arc<Member>, JoinHandle<io::Result<Parting>>)> {
+        let mut output = stream.try_clone()?;
+        output.set_write_timeout(Some(PATIENCE))?;
+        let member = self.room.join();
+        let writer = task::spawn(write(self.room.clone(), member.clone(), output))?;
+        Ok((member, writer))
+    }
+}
+
+impl Default for Chat {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Why a member is listened to no more.
+enum Hearing {
+    End,
+    TooLong,
+}
+
+/// How a member's writer ended.
+enum Parting {
+    /// All that was due has been delivered.
+    Even,
+    TooSlow,
+}
+
+/// Says what the member says.
+async fn listen(room: &Room, member: &Member, stream: &mut TcpStream) -> io::Result<Hearing> {
+    let mut lines = Lines::new(LONGEST);
+    loop {
+        let end = match lines.next(stream).await? {
+            Line::Text(text) => room.say(member, text),
+            Line::TooLong => return Ok(Hearing::TooLong),
+            Line::End => return Ok(Hearing::End),
+        };
+        if !room.keep_pace(member, end).await {
+            return Ok(Hearing::End);
+        }
+    }
+}
+
+/// Delivers to the member what the others say.
+async fn write(room: Arc<Room>, member: Arc<Member>, mut output: TcpStream) -> io::Result<Parting> {
+    let parting = deliver(&room, &member, &mut output).await;
+    member.writer_ended();
+    if !matches!(parting, Ok(Parting::Even)) {
+        // So the member's reader, which may be waiting, ends as well.
+        let _ = output.shutdown(Shutdown::Read);
+    }
+    parting
+}
+
+async fn deliver(room: &Room, member: &Arc<Member>, output: &mut TcpStream) -> io::Result<Parting> {
+    let mut lines = format!("* you are {}\n", member.number()).into_bytes();
+    loop {
+        output.write_all(&lines).await?;
+        match room.next(member, &mut lines).await {
+            Next::Deliver => {}
+            Next::End => return Ok(Parting::Even),
+            Next::Overtaken => return Ok(Parting::TooSlow),
+        }
+    }
+}

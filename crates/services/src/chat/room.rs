@@ -1,0 +1,312 @@
+//! Who is there, and what has been said: all that the connections of a chat share.
+//!
+//! ```text
+//!   reader of member 3 ── say ──▶ ┌──────────────────────┐ ── next ──▶ writer of member 1
+//!   reader of member 17 ─ say ──▶ │ log, waiting writers │ ── next ──▶ writer of member 3
+//!                                 └──────────────────────┘      …
+//! ```
+//!
+//! Saying a line costs the same however many members there are, but for the wakes of those that
+//! have nothing to do; and a member copies all that it has missed at once. So the busier a chat is,
+//! the less a delivery costs.
+//!
+//! A member that is itself far behind is not listened to: it waits in [`Room::keep_pace`]. So
+//! members that talk as fast as they can are slowed to what the server can deliver, and it is not
+//! those who listen that have to go.
+
+use std::{
+    mem,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use duality_runtime::sync::Notify;
+
+use super::log::{Log, Overtaken, Prefix};
+
+/// What the members share.
+pub(super) struct Room {
+    state: Mutex<State>,
+    /// How far behind a member may be that is listened to, in bytes.
+    pace: u64,
+}
+
+struct State {
+    log: Log,
+    /// How many members there have been.
+    joined: u64,
+    /// Those whose writers have nothing to do.
+    waiting: Vec<Arc<Member>>,
+    /// An empty list with room, for when those are woken.
+    spare: Vec<Arc<Member>>,
+}
+
+/// What the reader and the writer of one member share.
+pub(super) struct Member {
+    number: u64,
+    prefix: Prefix,
+    /// Wakes the writer. A notification that comes before the wait is kept, here as below.
+    news: Notify,
+    /// Wakes the reader, when the writer has caught up, or has ended.
+    progress: Notify,
+    /// Up to where the writer has copied. The room's lock is held when it changes.
+    cursor: AtomicU64,
+    /// Up to where the writer has to copy, once the member is leaving. Used with the lock held.
+    until: AtomicU64,
+    /// Whether the writer has ended.
+    out: AtomicBool,
+}
+
+/// What a writer found in the log.
+enum Copied {
+    Lines,
+    /// There will be more.
+    Nothing,
+    /// The member is leaving and there will not be more.
+    Everything,
+}
+
+/// What a writer has to do next.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Deliver the lines that have been copied for it.
+    Deliver,
+    /// End: the member is leaving and has got all that was due.
+    End,
+    /// Part with the member: it is too slow.
+    Overtaken,
+}
+
+impl Room {
+    /// An empty room whose members may fall `backlog` bytes behind.
+    pub(super) fn new(backlog: usize) -> Self {
+        let state =
+            State { log: Log::new(backlog), joined: 0, waiting: Vec::new(), spare: Vec::new() };
+        Self { state: Mutex::new(state), pace: backlog as u64 / 4 }
+    }
+
+    /// A new member, which gets all that is said from now on.
+    pub(super) fn join(&self) -> Arc<Member> {
+        let mut state = self.lock();
+        state.joined += 1;
+        Arc::new(Member {
+            number: state.joined,
+            prefix: Prefix::new(state.joined),
+            news: Notify::new(),
+            progress: Notify::new(),
+            cursor: AtomicU64::new(state.log.end()),
+            until: AtomicU64::new(u64::MAX),
+            out: AtomicBool::new(false),
+        })
+    }
+
+    /// Says a line, and wakes those that wait for one; returns the position after it.
+    pub(super) fn say(&self, member: &Member, text: &[u8]) -> u64 {
+        let mut state = self.lock();
+        state.log.add(member.prefix.as_bytes(), text);
+        let end = state.log.end();
+        if state.waiting.is_empty() {
+            return end;
+        }
+        let spare = mem::take(&mut state.spare);
+        let mut woken = mem::replace(&mut state.waiting, spare);
+        drop(state);
+        // The first of them needs the lock at once.
+        for member in woken.drain(..) {
+            member.news.notify_one();
+        }
+        self.lock().spare = woken;
+        end
+    }
+
+    /// Waits until the member is not too far behind `end` to be listened to; false when it has been
+    /// parted with.
+    pub(super) async fn keep_pace(&self, member: &Member, end: u64) -> bool {
+        while end.saturating_sub(member.cursor.load(Ordering::Relaxed)) > self.pace {
+            if member.is_out() {
+                return false;
+            }
+            member.progress.notified().await;
+        }
+        !member.is_out()
+    }
+
+    /// Waits until there is something for the member's writer to do. Lines to deliver take the
+    /// place of what is in `lines`.
+    pub(super) async fn next(&self, member: &Arc<Member>, lines: &mut Vec<u8>) -> Next {
+        loop {
+            lines.clear();
+            match self.copy(member, lines) {
+                Err(Overtaken) => return Next::Overtaken,
+                Ok(Copied::Lines) => {
+                    member.progress.notify_one();
+                    member.prefix.take_out(lines);
+                    if !lines.is_empty() {
+                        return Next::Deliver;
+                    }
+                }
+                Ok(Copied::Nothing) => member.news.notified().await,
+                Ok(Copied::Everything) => return Next::End,
+            }
+        }
+    }
+
+    /// Copies what has been said. If nothing has, the writer is woken when something is.
+    fn copy(&self, member: &Arc<Member>, lines: &mut Vec<u8>) -> Result<Copied, Overtaken> {
+        let mut state = self.lock();
+        let cursor = member.cursor.load(Ordering::Relaxed);
+        if cursor >= member.until.load(Ordering::Relaxed) {
+            return Ok(Copied::Everything);
+        }
+        let copied = state.log.copy(cursor, lines)?;
+        if copied == cursor {
+            state.waiting.push(member.clone());
+            return Ok(Copied::Nothing);
+        }
+        member.cursor.store(copied, Ordering::Relaxed);
+        Ok(Copied::Lines)
+    }
+
+    /// Has the member's writer end when it has delivered what has been said so far.
+    pub(super) fn leave(&self, member: &Arc<Member>) {
+        let mut state = self.lock();
+        member.until.store(state.log.end(), Ordering::Relaxed);
+        if let Some(place) = state.waiting.iter().position(|waiting| Arc::ptr_eq(waiting, member)) {
+            state.waiting.swap_remove(place);
+        }
+        drop(state);
+        member.news.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Member {
+    /// Its number; the first is 1.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Notes that its writer has ended.
+    pub(super) fn writer_ended(&self) {
+        self.out.store(true, Ordering::Relaxed);
+        self.progress.notify_one();
+    }
+
+    fn is_out(&self) -> bool {
+        self.out.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use duality_runtime::{
+        block_on,
+        time::{Duration, timeout},
+    };
+
+    use super::*;
+
+    const BACKLOG: usize = 1000;
+
+    fn next(room: &Room, member: &Arc<Member>) -> (Next, String) {
+        let mut lines = Vec::new();
+        let next = block_on(room.next(member, &mut lines));
+        (next, String::from_utf8(lines).unwrap())
+    }
+
+    #[test]
+    fn a_member_hears_the_others_from_its_joining_to_its_leaving() {
+        let room = Room::new(BACKLOG);
+        let one = room.join();
+        room.say(&one, b"anybody?");
+        let two = room.join();
+        room.say(&two, b"me");
+        room.say(&one, b"good");
+        assert_eq!((one.number(), two.number()), (1, 2));
+        assert_eq!(next(&room, &two), (Next::Deliver, "1> good\n".into()));
+        assert_eq!(next(&room, &one), (Next::Deliver, "2> me\n".into()));
+        room.say(&one, b"bye");
+        room.leave(&one);
+        room.leave(&two);
+        room.say(&one, b"too late");
+        assert_eq!(next(&room, &one), (Next::End, String::new()));
+        assert_eq!(next(&room, &two).0, Next::Deliver);
+        assert_eq!(next(&room, &two), (Next::End, String::new()));
+    }
+
+    #[test]
+    fn a_member_that_falls_behind_is_told() {
+        let room = Room::new(BACKLOG);
+        let (talker, quick) = (room.join(), room.join());
+        let (slow, slower) = (room.join(), room.join());
+        for _ in 0..BACKLOG / 5 {
+            room.say(&talker, b"!");
+            assert_eq!(next(&room, &quick), (Next::Deliver, "1> !\n".into()));
+        }
+        assert_eq!(next(&room, &slow).1.len(), BACKLOG);
+        room.say(&talker, b"");
+        assert_eq!(next(&room, &slower), (Next::Overtaken, String::new()));
+        assert_eq!(next(&room, &slow), (Next::Deliver, "1> \n".into()));
+    }
+
+    #[test]
+    fn a_member_that_is_behind_is_not_listened_to() {
+        let paces = |room: &Room, member: &Member, end| {
+            block_on(timeout(Duration::from_millis(1), room.keep_pace(member, end))).ok()
+        };
+        let room = Room::new(BACKLOG);
+        let (one, two) = (room.join(), room.join());
+        let near = room.say(&two, &[b'x'; BACKLOG / 5]);
+        assert_eq!(paces(&room, &one, near), Some(true));
+        let far = room.say(&one, &[b'x'; BACKLOG / 5]);
+        assert_eq!(paces(&room, &one, far), None);
+        assert_eq!(next(&room, &one).0, Next::Deliver);
+        assert_eq!(paces(&room, &one, far), Some(true));
+        assert_eq!(paces(&room, &two, far), None);
+        two.writer_ended();
+        assert_eq!(paces(&room, &two, far), Some(false));
+    }
+
+    #[test]
+    fn those_who_wait_are_on_the_list_until_they_hear_or_leave() {
+        let room = Room::new(BACKLOG);
+        let (talker, member, leaver) = (room.join(), room.join(), room.join());
+        for waiting in [&member, &leaver] {
+            let mut lines = Vec::new();
+            let waits = timeout(Duration::from_millis(1), room.next(waiting, &mut lines));
+            assert!(block_on(waits).is_err());
+        }
+        assert_eq!(room.lock().waiting.len(), 2);
+        room.leave(&leaver);
+        assert_eq!(room.lock().waiting.len(), 1);
+        assert_eq!(Arc::strong_count(&leaver), 1);
+        assert_eq!(next(&room, &leaver).0, Next::End);
+        room.say(&talker, b"news");
+        assert!(room.lock().waiting.is_empty());
+        assert_eq!(Arc::strong_count(&member), 1);
+        assert_eq!(next(&room, &member), (Next::Deliver, "1> news\n".into()));
+    }
+
+    #[test]
+    fn a_line_costs_the_heap_nothing() {
+        let room = Room::new(BACKLOG);
+        let (talker, member) = (room.join(), room.join());
+        let mut lines = Vec::with_capacity(BACKLOG);
+        let counted = allocation_counter::measure(|| {
+            block_on(async {
+                for _ in 0..1000 {
+                    let end = room.say(&talker, b"a line");
+                    assert_eq!(room.next(&member, &mut lines).await, Next::Deliver);
+                    assert!(room.keep_pace(&member, end).await);
+                }
+            });
+        });
+        // The waker of the kernel thread.
+        assert!(counted.count_total <= 1, "{counted:?}");
+    }
+}

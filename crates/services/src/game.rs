@@ -1,0 +1,280 @@
+//! The game service: clients are paired, and what one says goes to the other.
+//!
+//! ```text
+//!   first ── "left 3" ─▶ task of first ──── output of second ─▶ "left 3"
+//!                             ╲  ╱
+//!                              ╳            each task reads its own client and writes to the other
+//!                             ╱  ╲
+//!   "fire"  ◀─ output of first ──── task of second ◀─ "fire" ── second
+//! ```
+//!
+//! Everything is lines. A line ends with LF, and a CR before it is dropped; what the server sends
+//! ends with LF.
+//!
+//! * Clients are paired in the order in which they arrive. Of a pair, the one that came first gets
+//!   `PLAY first` and the other `PLAY second`. A client that leaves before is paired with nobody.
+//! * Before that the server sends nothing, and the client must send nothing: one that does gets
+//!   `ERROR wait for PLAY`, and the connection ends.
+//! * From then on each line of one, of at most 1,024 bytes, goes to the other as it is. A longer
+//!   one gets its sender a line that begins with `ERROR`, and ends the game.
+//! * A client leaves by closing its side of the connection, by taking nothing of what it is sent
+//!   for 30 seconds, or by saying nothing for an hour. The other gets `* the other has left`, and
+//!   the connection ends.
+//! * When there is no descriptor for what a connection needs, the client gets `* the server is
+//!   full`, and the connection ends.
+//!
+//! There is no queue but the sockets': a player that reads slowly slows the other, and nobody else.
+
+use std::{
+    io,
+    net::Shutdown,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use duality_runtime::{net::TcpStream, sync};
+
+use crate::{
+    Entry,
+    line::{FULL, Line, Lines, PATIENCE, linger},
+};
+
+/// The game service, as the registry lists it.
+pub const ENTRY: Entry = Entry {
+    name: "game",
+    summary: "pairs its clients and passes each one's lines to the other",
+    protocol: "lines of text, see docs/protocols.md",
+    serves_files: false,
+    persistent: true,
+    shared_memory: true,
+    concurrent_connections: true,
+    store: false,
+};
+
+/// Bytes in the longest line that is passed on.
+const LONGEST: usize = 1024;
+
+/// How long a client may say nothing.
+const SILENCE: Duration = Duration::from_secs(60 * 60);
+
+/// Bytes of lines that are gathered before they are passed on.
+const GATHERED: usize = 4 << 10;
+
+const LEFT: &[u8] = b"* the other has left\n";
+const EARLY: &[u8] = b"ERROR wait for PLAY\n";
+const TOO_LONG: &[u8] = b"ERROR a line is at most 1024 bytes\n";
+
+/// A game service, shared by all its connections; a clone is the same service.
+#[derive(Clone, Default)]
+pub struct Game {
+    /// The player that waits for another.
+    door: Arc<Mutex<Option<Waiting>>>,
+}
+
+/// A player that waits.
+struct Waiting {
+    output: Output,
+    other: Other,
+}
+
+/// Where the output of the other player will be once it has come. Set with the door locked.
+type Other = Arc<OnceLock<Output>>;
+
+/// What a player finds at the door.
+enum Met {
+    /// Nobody.
+    Nobody(Other),
+    /// The player that has waited.
+    First(Output),
+}
+
+impl Game {
+    /// A game service that nobody has come to yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Finds the client another one, and passes on its lines until one of them leaves.
+    ///
+    /// # Errors
+    ///
+    /// The connection broke. That the other's did is no error here.
+    pub async fn serve(&self, mut stream: TcpStream) -> io::Result<()> {
+        stream.set_read_timeout(Some(SILENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let Ok(output) = Output::of(&mut stream) else {
+            stream.write_all(FULL).await?;
+            linger(&mut stream).await;
+            return Ok(());
+        };
+        let mut lines = Lines::new(LONGEST);
+        match self.pair(&mut stream, &mut lines, &output).await {
+            Ok(other) => {
+                let ending = pass_on(&mut stream, &mut lines, &other).await;
+                part(&mut stream, &output, Some(&other), ending).await
+            }
+            Err(ending) => part(&mut stream, &output, None, ending).await,
+        }
+    }
+
+    /// Finds the other player and tells both to play.
+    async fn pair(
+        &self,
+        stream: &mut TcpStream,
+        lines: &mut Lines,
+        output: &Output,
+    ) -> Result<Output, Ending> {
+        // As soon as the other knows of this player, it may write to it; but PLAY comes first.
+        let mut own = output.0.lock().await;
+        match self.meet(output) {
+            Met::First(first) => {
+                write(&mut own, b"PLAY second\n").await;
+                drop(own);
+                // If either has left meanwhile, its own task finds that out, and tells the other.
+                first.write(b"PLAY first\n").await;
+                Ok(first)
+            }
+            Met::Nobody(other) => {
+                drop(own);
+                // The wait is for whatever this client does; who comes second does the pairing.
+                let filled = lines.fill(stream).await;
+                self.met_meanwhile(&other).ok_or(match filled {
+                    Ok(true) => Ending::Word(EARLY),
+                    Ok(false) => Ending::Left,
+                    Err(error) => Ending::Broken(error),
+                })
+            }
+        }
+    }
+
+    /// Pairs the player with the one that waits, or has it wait.
+    fn meet(&self, output: &Output) -> Met {
+        let mut door = self.lock();
+        match door.take() {
+            Some(waiting) => {
+                // It is set once only, since whoever sets it takes it from the door.
+                let _ = waiting.other.set(output.clone());
+                Met::First(waiting.output)
+            }
+            None => {
+                let other = Other::default();
+                *door = Some(Waiting { output: output.clone(), other: other.clone() });
+                Met::Nobody(other)
+            }
+        }
+    }
+
+    /// The other player, if one has come; if not, none will.
+    fn met_meanwhile(&self, other: &Other) -> Option<Output> {
+        let mut door = self.lock();
+        if other.get().is_none() {
+            // Unpaired, so the player that waits is this one.
+            *door = None;
+        }
+        other.get().cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Waiting>> {
+        self.door.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How a player's part in the game ended.
+enum Ending {
+    /// It has left.
+    Left,
+    /// The server ends it with these words.
+    Word(&'static [u8]),
+    /// Its connection broke.
+    Broken(io::Error),
+}
+
+/// The writing side of a player; gone once it has had its last word, or takes no more.
+#[derive(Clone)]
+struct Output(Arc<sync::Mutex<Option<TcpStream>>>);
+
+impl Output {
+    fn of(stream: &mut TcpStream) -> io::Result<Self> {
+        let mut twin = stream.try_clone()?;
+        twin.set_write_timeout(Some(PATIENCE))?;
+        Ok(Self(Arc::new(sync::Mutex::new(Some(twin)))))
+    }
+
+    /// Writes to the player; false when it has left.
+    async fn write(&self, bytes: &[u8]) -> bool {
+        write(&mut *self.0.lock().await, bytes).await
+    }
+
+    /// Writes the last word, unless there has been one.
+    async fn end(&self, word: &[u8]) {
+        let last = self.0.lock().await.take();
+        if let Some(mut stream) = last {
+            let _ = stream.write_all(word).await;
+            let _ = stream.shutdown(Shutdown::Write);
+        }
+    }
+}
+
+/// Writes to a player whose output is locked; false when it has left.
+async fn write(output: &mut Option<TcpStream>, bytes: &[u8]) -> bool {
+    let Some(stream) = output else { return false };
+    let written = stream.write_all(bytes).await.is_ok();
+    if !written {
+        // Its own task, which waits for its input, is to see that this is the end.
+        let _ = stream.shutdown(Shutdown::Both);
+        *output = None;
+    }
+    written
+}
+
+/// Passes a player's lines on to the other. Lines that have come together leave together.
+async fn pass_on(stream: &mut TcpStream, lines: &mut Lines, other: &Output) -> Ending {
+    let mut gathered = Vec::new();
+    loop {
+        match lines.next(stream).await {
+            Ok(Line::Text(line)) => {
+                gathered.extend_from_slice(line);
+                gathered.push(b'\n');
+            }
+            Ok(Line::TooLong) => {
+                other.write(&gathered).await;
+                return Ending::Word(TOO_LONG);
+            }
+            Ok(Line::End) => return Ending::Left,
+            Err(error) => return Ending::Broken(error),
+        }
+        if gathered.len() >= GATHERED || !lines.has_whole_line() {
+            if !other.write(&gathered).await {
+                return Ending::Word(LEFT);
+            }
+            gathered.clear();
+        }
+    }
+}
+
+/// Sees a player off, and tells the other.
+async fn part(
+    stream: &mut TcpStream,
+    output: &Output,
+    other: Option<&Output>,
+    ending: Ending,
+) -> io::Result<()> {
+    let (word, outcome) = match ending {
+        Ending::Left => (None, Ok(())),
+        Ending::Word(word) => (Some(word), Ok(())),
+        Ending::Broken(error) => (None, Err(error)),
+    };
+    if word.is_none() {
+        // The other may be writing to this client, which takes nothing more: it gives up at once.
+        let _ = stream.shutdown(Shutdown::Both);
+    }
+    output.end(word.unwrap_or_default()).await;
+    if let Some(other) = other {
+        other.end(LEFT).await;
+    }
+    if word.is_some() {
+        linger(stream).await;
+    }
+    outcome
+}

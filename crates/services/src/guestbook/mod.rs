@@ -1,0 +1,233 @@
+//! The guestbook: http with a page to sign. Guests are counted, and their remarks kept, in a
+//! [`Store`].
+//!
+//! | request | reply |
+//! | --- | --- |
+//! | `GET /guestbook` | counts a visitor, and shows the counter and the newest 20 remarks |
+//! | `POST /guestbook` | keeps the remark of a form (`guest-name`, `guest-remarks`), then 303 to `/guestbook` |
+//! | `GET /NAME` | the template `NAME.html`, if the templates directory has one |
+//! | anything else | the files, as the [http] service does |
+//!
+//! `guestbook.html` in the templates directory takes the place of the built-in page. Templates are
+//! in the language of [minijinja](https://docs.rs/minijinja); each stands alone (no include). Their
+//! variables:
+//!
+//! * `visitors`: how many there have been, this one counted; `remarks`: the newest ones, the newest
+//!   first, each with `guest` and `text`. A template that mentions neither counts nobody, and does
+//!   without the store.
+//! * `refusal`: why the remark that was just posted is not taken; with it `guest` and `text`, as
+//!   they were typed, and neither `visitors` nor `remarks`.
+//!
+//! A remark that is not taken is answered by 422 and the page, so that the guest can mend it;
+//! nothing has been stored then. 303 means that the remark is kept. Without the store the answer is
+//! 503, and the remark may or may not have been kept. A form can only be posted from a page of this
+//! very host: see [`Guestbook::serve`].
+
+mod form;
+mod remark;
+mod templates;
+
+use std::{
+    io::{self, Write},
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use duality_runtime::net::TcpStream;
+use minijinja::{Value, context};
+
+use crate::{
+    Entry, clock,
+    http::{self, Answer, Asked, Http, Offer, Pages, Reply, status},
+    store::{Store, Unavailable, Visit},
+};
+use templates::{Template, Templates};
+
+/// The guestbook, as the registry lists it.
+pub const ENTRY: Entry = Entry {
+    name: "guestbook",
+    summary: "http with a page that visitors sign",
+    protocol: "as http; form fields guest-name and guest-remarks",
+    serves_files: true,
+    persistent: true,
+    shared_memory: false,
+    concurrent_connections: false,
+    store: true,
+};
+
+/// The guestbook's page, and the name of its template.
+const PAGE: &str = "guestbook";
+
+/// Remarks that the page shows.
+const SHOWN: usize = 20;
+
+/// Bytes in a form: the longest remark, with every character of four bytes and every byte escaped,
+/// fits.
+const LONGEST_FORM: usize = 16 << 10;
+
+/// A guestbook, shared by all its connections; a clone is the same one.
+#[derive(Clone)]
+pub struct Guestbook {
+    http: Http,
+}
+
+impl Guestbook {
+    /// A guestbook that is kept in `store`, in front of the files that `config` names. Templates are
+    /// looked for in the directory `templates`.
+    ///
+    /// # Errors
+    ///
+    /// The root or the templates directory cannot be opened.
+    pub fn new(config: http::Config, templates: Option<&Path>, store: Store) -> io::Result<Self> {
+        let templates = Templates::open(templates)?;
+        let http = Http::with_pages(
+            config,
+            Guestpages { templates, store, away: AtomicBool::new(false) },
+        )?;
+        Ok(Guestbook { http })
+    }
+
+    /// Answers the requests on one connection until either side ends it.
+    ///
+    /// A browser also posts what a page of another site tells it to, with the guest none the wiser.
+    /// Browsers say where a form comes from, and one that comes from elsewhere gets 403: by
+    /// `Sec-Fetch-Site` where it is sent, otherwise by `Origin`, whose host must be that of `Host`. A
+    /// proxy in front must leave `Host` as it is. A client that sends neither is no browser.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Http::serve`].
+    pub async fn serve(&self, stream: TcpStream) -> io::Result<()> {
+        self.http.serve(stream).await
+    }
+
+    /// Answers a connection that is one too many by 503, as [`Http::refuse`] does.
+    ///
+    /// # Errors
+    ///
+    /// The connection broke.
+    pub async fn refuse(&self, stream: TcpStream) -> io::Result<()> {
+        self.http.refuse(stream).await
+    }
+}
+
+/// The pages that a guestbook has beside the files.
+struct Guestpages {
+    templates: Templates,
+    store: Store,
+    /// Whether the store was missed the last time, and standard error has been told.
+    away: AtomicBool,
+}
+
+impl Pages for Guestpages {
+    fn offer(&self, path: &str) -> Option<Offer> {
+        let post = (path == PAGE).then_some(LONGEST_FORM);
+        self.templates.may_have(path).then_some(Offer { post })
+    }
+
+    fn screen(&self, asked: &Asked<'_>) -> Result<(), Reply> {
+        if !is_from_here(asked)? {
+            return Err(Reply::explained(&status::FORBIDDEN));
+        }
+        match asked.field("Content-Type")? {
+            Some(content_type) if form::is_form(content_type) => Ok(()),
+            _ => Err(Reply::explained(&status::UNSUPPORTED_MEDIA_TYPE)),
+        }
+    }
+
+    fn answer<'p>(&'p self, asked: Asked<'p>) -> Answer<'p> {
+        Box::pin(async move {
+            let template = self.templates.find(asked.path, clock::seconds()).await?;
+            Some(match asked.is_post {
+                true => self.sign(asked.body, &template).await,
+                false => self.show(asked.path, &template).await,
+            })
+        })
+    }
+}
+
+impl Guestpages {
+    async fn show(&self, path: &str, template: &Template) -> Reply {
+        let variables = if path == PAGE || template.shows_store() {
+            match self.store.visit(SHOWN).await {
+                Ok(visit) => self.found(variables_of(&visit)),
+                Err(unavailable) => return self.missed(&unavailable),
+            }
+        } else {
+            context! {}
+        };
+        page(&status::OK, template, &variables)
+    }
+
+    async fn sign(&self, body: &[u8], template: &Template) -> Reply {
+        let Ok([guest, text]) = form::parse(body, ["guest-name", "guest-remarks"]) else {
+            return Reply::explained(&status::BAD_REQUEST);
+        };
+        let (guest, text) = (guest.unwrap_or_default(), text.unwrap_or_default());
+        let remark = match remark::check(&guest, &text) {
+            Ok(remark) => remark,
+            Err(refusal) => {
+                let variables = context! { refusal, guest, text };
+                return page(&status::UNPROCESSABLE_CONTENT, template, &variables);
+            }
+        };
+        match self.store.add_remark(&remark).await {
+            Ok(()) => {
+                self.found(Reply::explained(&status::SEE_OTHER).with("Location", "/guestbook"))
+            }
+            Err(unavailable) => self.missed(&unavailable),
+        }
+    }
+
+    /// Passes on what came of a call of the store that went well.
+    fn found<T>(&self, outcome: T) -> T {
+        // Written only where it changes, so that it stays in every core's cache.
+        if self.away.load(Ordering::Relaxed) && self.away.swap(false, Ordering::Relaxed) {
+            tell(format_args!("the store is back"));
+        }
+        outcome
+    }
+
+    /// The reply where the store did not do its part.
+    fn missed(&self, unavailable: &Unavailable) -> Reply {
+        if !self.away.swap(true, Ordering::Relaxed) {
+            tell(format_args!("{unavailable}; requests that need it are answered by 503"));
+        }
+        Reply::explained(&status::SERVICE_UNAVAILABLE).with("Retry-After", "1")
+    }
+}
+
+/// Tells standard error. Where there is none, nobody is there to be told.
+fn tell(message: std::fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "guestbook: {message}");
+}
+
+fn variables_of(visit: &Visit) -> Value {
+    let remarks: Vec<Value> = visit
+        .remarks
+        .iter()
+        .map(|remark| context! { guest => remark.guest, text => remark.text })
+        .collect();
+    context! { visitors => visit.visitors, remarks }
+}
+
+fn page(status: &'static status::Status, template: &Template, variables: &Value) -> Reply {
+    match template.render(variables) {
+        Ok(text) => Reply::html(status, text),
+        Err(templates::Broken) => Reply::explained(&status::INTERNAL_SERVER_ERROR),
+    }
+}
+
+/// Whether a form comes from a page of this host, or not from a browser.
+fn is_from_here(asked: &Asked<'_>) -> Result<bool, Reply> {
+    if let Some(site) = asked.field("Sec-Fetch-Site")? {
+        // "none": the guest has asked for it by other means than a page.
+        return Ok(matches!(site, b"same-origin" | b"none"));
+    }
+    let Some(origin) = asked.field("Origin")? else {
+        return Ok(true);
+    };
+    let host = asked.field("Host")?.unwrap_or_default();
+    let origin = origin.strip_prefix(b"http://").or_else(|| origin.strip_prefix(b"https://"));
+    Ok(origin.is_some_and(|origin| origin.eq_ignore_ascii_case(host)))
+}

@@ -1,0 +1,139 @@
+//! Pages that are made anew for each request, in front of the files: what makes a service "http
+//! and a little more".
+//!
+//! ```text
+//!   head ──> offer ──> screen ──> body is read ──> answer ──> reply
+//!              │ no such page                        │ no such page
+//!              └────────────> the site <─────────────┘
+//! ```
+
+use std::pin::Pin;
+
+use super::{
+    reply::Reply,
+    request::{self, Method, Request},
+    target,
+};
+
+/// Some pages, shared by all connections. [`Http::with_pages`](super::Http::with_pages) serves them.
+pub trait Pages: Send + Sync {
+    /// What may be asked of the page at `path`, which is as in [`Asked`]; `None` if there is no
+    /// such page, and the files are looked through.
+    ///
+    /// This is asked for every target that is not in memory, so it should be quick.
+    fn offer(&self, path: &str) -> Option<Offer>;
+
+    /// Looks at the head of a POST before its body is read, in order to refuse it.
+    ///
+    /// # Errors
+    ///
+    /// The reply that refuses the request.
+    fn screen(&self, asked: &Asked<'_>) -> Result<(), Reply> {
+        let _ = asked;
+        Ok(())
+    }
+
+    /// Makes the reply. `None` if there is no such page after all, and the files are looked
+    /// through.
+    fn answer<'p>(&'p self, asked: Asked<'p>) -> Answer<'p>;
+}
+
+/// A page in the making.
+pub type Answer<'p> = Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'p>>;
+
+/// What may be asked of a page, beside GET, HEAD and OPTIONS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// Whether it takes POST, and with how long a body, in bytes. More than the bound on all
+    /// bodies ([`Limits::body`](super::Limits::body)) is not taken in any case.
+    pub post: Option<usize>,
+}
+
+/// What is asked of a page.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'r> {
+    /// Whether it is sent a body. Otherwise it is to be shown; a HEAD is a request to show it too,
+    /// and the reply loses its body on the way.
+    pub is_post: bool,
+    /// Which page, decoded and without a slash at the beginning. Segments are joined by single
+    /// slashes, none of them is empty, `.` or `..`, and there are no control characters. A slash at
+    /// the end stands for `index.html` there.
+    pub path: &'r str,
+    /// What follows the question mark, as it came.
+    pub query: &'r str,
+    /// What came with a POST.
+    pub body: &'r [u8],
+    head: &'r [u8],
+}
+
+impl<'r> Asked<'r> {
+    /// The value of a header field; `None` if it did not come.
+    ///
+    /// # Errors
+    ///
+    /// A reply of 400, if the field came more than once.
+    pub fn field(&self, name: &str) -> Result<Option<&'r [u8]>, Reply> {
+        request::field(self.head, name).map_err(Reply::from)
+    }
+}
+
+/// What may be asked of a file.
+pub(super) const FILES_ALLOW: &str = "GET, HEAD, OPTIONS";
+
+/// What the head of a request comes to.
+pub(super) enum Admission {
+    /// None of the pages is meant.
+    Elsewhere,
+    /// One of the pages, which waits for a body of at most so many bytes.
+    Post(usize),
+    /// One of the pages, which wants no body.
+    Get,
+    Settled(Reply),
+}
+
+/// Judges a request by its head.
+pub(super) fn admit(pages: &dyn Pages, request: &Request<'_>) -> Admission {
+    let Ok(resolved) = target::resolve(request.target) else {
+        return Admission::Elsewhere;
+    };
+    let Some(offer) = pages.offer(&resolved.path) else {
+        return Admission::Elsewhere;
+    };
+    let (Method::Post, Some(longest)) = (request.method, offer.post) else {
+        let allow = if offer.post.is_some() { "GET, HEAD, POST, OPTIONS" } else { FILES_ALLOW };
+        return match Reply::to_method(request.method, allow) {
+            None => Admission::Get,
+            Some(reply) => Admission::Settled(unstored(reply)),
+        };
+    };
+    match pages.screen(&asked(request, &resolved, &[])) {
+        Ok(()) => Admission::Post(longest),
+        Err(reply) => Admission::Settled(unstored(reply)),
+    }
+}
+
+/// The reply to a request with its body; `None` if none of the pages is meant.
+pub(super) async fn answer(pages: &dyn Pages, request: &Request<'_>, body: &[u8]) -> Option<Reply> {
+    match admit(pages, request) {
+        Admission::Elsewhere => return None,
+        Admission::Settled(reply) => return Some(reply),
+        Admission::Get | Admission::Post(_) => {}
+    }
+    let resolved = target::resolve(request.target).ok()?;
+    pages.answer(asked(request, &resolved, body)).await.map(unstored)
+}
+
+fn asked<'r>(
+    request: &Request<'r>,
+    resolved: &'r target::Resolved<'r>,
+    body: &'r [u8],
+) -> Asked<'r> {
+    let query = resolved.query.strip_prefix('?').unwrap_or_default();
+    let is_post = request.method == Method::Post;
+    Asked { is_post, path: &resolved.path, query, body, head: request.head }
+}
+
+/// What is made for one request is not kept for another.
+fn unstored(reply: Reply) -> Reply {
+    reply.with("Cache-Control", "no-store")
+}

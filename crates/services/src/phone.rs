@@ -1,0 +1,244 @@
+//! The phone service: a telephone book that people add to and look into.
+//!
+//! Each request is a line, and each reply is a line, in the order of the requests; a client may
+//! send many before it reads. A line ends with LF, and a CR before it is dropped; replies end with
+//! LF.
+//!
+//! ```text
+//! → ADD NAME NUMBER          NAME: 1 to 64 bytes of printable UTF-8 without spaces
+//! ← ADDED NAME NUMBER        NUMBER: 1 to 32 of 0 to 9 + - ( ) .
+//! → FIND NAME
+//! ← FOUND NAME NUMBER        or, if there is none: NONE NAME
+//! → anything else
+//! ← ERROR what is wrong
+//! ```
+//!
+//! `ADD` replaces an earlier number. `ADDED` is said once the entry is kept in the [`Store`]: it
+//! survives `kill -9`. While the store is away, the reply is `ERROR the store is unavailable`, and
+//! the connection goes on; what was to be added may have been kept nevertheless.
+//!
+//! A line longer than 256 bytes is answered by a line that begins with `ERROR`, and then the
+//! connection ends; so it does, without a word, after 60 seconds of silence.
+
+use std::{io, time::Duration};
+
+use duality_runtime::net::TcpStream;
+
+use crate::{
+    Entry,
+    line::{Line, Lines, PATIENCE, linger},
+    store::{Store, Unavailable},
+};
+
+/// The phone service, as the registry lists it.
+pub const ENTRY: Entry = Entry {
+    name: "phone",
+    summary: "keeps telephone numbers and finds them again",
+    protocol: "lines of text, see docs/protocols.md",
+    serves_files: false,
+    persistent: true,
+    shared_memory: false,
+    concurrent_connections: false,
+    store: true,
+};
+
+/// Bytes in the longest line that is looked at.
+const LONGEST: usize = 256;
+
+/// Bytes in the longest name.
+const LONGEST_NAME: usize = 64;
+
+/// Bytes in the longest number.
+const LONGEST_NUMBER: usize = 32;
+
+/// How long a client may say nothing.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// The phone service; clones share the store.
+#[derive(Clone)]
+pub struct Phone {
+    store: Store,
+}
+
+impl Phone {
+    /// A service that keeps its entries in `store`.
+    #[must_use]
+    pub fn new(store: Store) -> Self {
+        Self { store }
+    }
+
+    /// Answers the requests on one connection.
+    ///
+    /// Each reply leaves before the next request is looked at: what has been kept is said at once,
+    /// however long the store takes over the rest.
+    ///
+    /// # Errors
+    ///
+    /// The connection broke, or the client took nothing of a reply for too long.
+    pub async fn serve(&self, mut stream: TcpStream) -> io::Result<()> {
+        stream.set_read_timeout(Some(SILENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let mut lines = Lines::new(LONGEST);
+        loop {
+            match lines.next(&mut stream).await? {
+                Line::Text(line) => {
+                    let reply = self.reply(line).await;
+                    stream.write_all(reply.as_bytes()).await?;
+                }
+                Line::TooLong => {
+                    stream.write_all(b"ERROR a line is at most 256 bytes\n").await?;
+                    linger(&mut stream).await;
+                    return Ok(());
+                }
+                Line::End => return Ok(()),
+            }
+        }
+    }
+
+    async fn reply(&self, line: &[u8]) -> String {
+        let replied = match parse(line) {
+            Err(wrong) => return format!("ERROR {wrong}\n"),
+            Ok(Request::Add { name, number }) => self.add(name, number).await,
+            Ok(Request::Find { name }) => self.find(name).await,
+        };
+        replied.unwrap_or_else(|_| "ERROR the store is unavailable\n".into())
+    }
+
+    async fn add(&self, name: &str, number: &str) -> Result<String, Unavailable> {
+        self.store.add_entry(name, number).await?;
+        Ok(format!("ADDED {name} {number}\n"))
+    }
+
+    async fn find(&self, name: &str) -> Result<String, Unavailable> {
+        Ok(match self.store.find_entry(name).await? {
+            // What somebody else has put into the store is held to the same rules.
+            Some(number) if is_number(&number) => format!("FOUND {name} {number}\n"),
+            _ => format!("NONE {name}\n"),
+        })
+    }
+}
+
+/// What a line asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Request<'l> {
+    Add { name: &'l str, number: &'l str },
+    Find { name: &'l str },
+}
+
+/// Reads a line, without its end.
+///
+/// # Errors
+///
+/// What is wrong with it.
+fn parse(line: &[u8]) -> Result<Request<'_>, &'static str> {
+    let line = std::str::from_utf8(line).map_err(|_| "a line is UTF-8")?;
+    let mut words = line.split(' ');
+    let request = match (words.next(), words.next(), words.next(), words.next()) {
+        (Some("ADD"), Some(name), Some(number), None) => Request::Add { name, number },
+        (Some("FIND"), Some(name), None, None) => Request::Find { name },
+        _ => return Err("a request is ADD NAME NUMBER or FIND NAME"),
+    };
+    let (Request::Add { name, .. } | Request::Find { name }) = request;
+    if !is_name(name) {
+        return Err("a name is 1 to 64 bytes, all printable");
+    }
+    match request {
+        Request::Add { number, .. } if !is_number(number) => {
+            Err("a number is 1 to 32 of 0123456789+-().")
+        }
+        request => Ok(request),
+    }
+}
+
+/// White space is more than the space: a name is one word to every reader.
+fn is_name(word: &str) -> bool {
+    (1..=LONGEST_NAME).contains(&word.len())
+        && !word.contains(|character: char| character.is_control() || character.is_whitespace())
+}
+
+fn is_number(word: &str) -> bool {
+    (1..=LONGEST_NUMBER).contains(&word.len())
+        && word.bytes().all(|byte| b"0123456789+-().".contains(&byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn lines_are_understood() {
+        for (line, request) in [
+            ("ADD ann 1", Request::Add { name: "ann", number: "1" }),
+            ("ADD Zoë +44-(0)1.2", Request::Add { name: "Zoë", number: "+44-(0)1.2" }),
+            ("FIND ADD", Request::Find { name: "ADD" }),
+        ] {
+            assert_eq!(parse(line.as_bytes()), Ok(request), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let (name, number) = ("x".repeat(LONGEST_NAME), "1".repeat(LONGEST_NUMBER));
+        assert!(parse(format!("ADD {name} {number}").as_bytes()).is_ok());
+        for (line, expected) in [
+            ("", "a request"),
+            ("ADD", "a request"),
+            ("ADD ann", "a request"),
+            ("ADD ann 1 2", "a request"),
+            ("ADD  ann 1", "a request"),
+            ("ADD  1", "a name"),
+            ("add ann 1", "a request"),
+            ("FIND", "a request"),
+            ("FIND ann ", "a request"),
+            ("FIND ", "a name"),
+            ("FIND a\tb", "a name"),
+            ("FIND a\0", "a name"),
+            ("FIND a\u{a0}b", "a name"),
+            ("FIND a\u{2028}b", "a name"),
+            ("ADD ann 1a", "a number"),
+            ("ADD ann ", "a number"),
+            (&format!("FIND {name}x"), "a name"),
+            (&format!("FIND {}ë", &name[1..]), "a name"),
+            (&format!("ADD ann {number}1"), "a number"),
+        ] {
+            let wrong = parse(line.as_bytes()).unwrap_err();
+            assert!(wrong.starts_with(expected), "{line:?}: {wrong}");
+        }
+        assert_eq!(parse(b"FIND \xff"), Err("a line is UTF-8"));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_well_formed_is_understood(
+            name in "[^\\s\\pC]{1,16}",
+            number in "[-0-9+().]{1,32}",
+        ) {
+            let line = format!("ADD {name} {number}");
+            prop_assert_eq!(
+                parse(line.as_bytes()),
+                Ok(Request::Add { name: &name, number: &number })
+            );
+            let line = format!("FIND {name}");
+            prop_assert_eq!(parse(line.as_bytes()), Ok(Request::Find { name: &name }));
+        }
+
+        /// Whatever a line is, it is refused, or says what it was understood to say.
+        #[test]
+        fn a_line_is_refused_or_taken_at_its_word(
+            line in prop_oneof![
+                prop::collection::vec(any::<u8>(), 0..40),
+                "(ADD |FIND |.{0,3})[a-z\u{e9}\u{a0} ]{0,5} ?[0-9a ]{0,4}".prop_map(String::into_bytes),
+            ],
+        ) {
+            if let Ok(request) = parse(&line) {
+                let said = match request {
+                    Request::Add { name, number } => format!("ADD {name} {number}"),
+                    Request::Find { name } => format!("FIND {name}"),
+                };
+                prop_assert_eq!(said.as_bytes(), &line[..]);
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The quote service: a symbol, and its price comes back.
+//!
+//! Each request is a line, and each reply is a line, in the order of the requests; a client may
+//! send many before it reads. A line ends with LF, and a CR before it is dropped; replies end with
+//! LF.
+//!
+//! ```text
+//! → ACME                     SYMBOL: 1 to 8 letters A to Z
+//! ← ACME 123.45              SYMBOL PRICE, with two decimals
+//! → acme                     anything else
+//! ← ERROR a symbol is 1 to 8 letters A to Z
+//! ```
+//!
+//! A line longer than 64 bytes is answered by a line that begins with `ERROR`, and then the
+//! connection ends; so it does, without a word, after 60 seconds of silence.
+//!
+//! Prices are invented, in such a way that a client can check them: in cents, the price is
+//! 100 + (h mod 99 900), where h is the 32-bit FNV-1a hash of the symbol
+//! ([draft-eastlake-fnv](https://datatracker.ietf.org/doc/draft-eastlake-fnv/)).
+
+use std::{
+    io::{self, Write},
+    time::Duration,
+};
+
+use duality_runtime::net::TcpStream;
+
+use crate::{
+    Entry,
+    line::{Line, Lines, PATIENCE, linger},
+};
+
+/// The quote service, as the registry lists it.
+pub const ENTRY: Entry = Entry {
+    name: "quote",
+    summary: "tells the price of a stock",
+    protocol: "lines of text, see docs/protocols.md",
+    serves_files: false,
+    persistent: true,
+    shared_memory: false,
+    concurrent_connections: false,
+    store: false,
+};
+
+/// Bytes in the longest line that is looked at.
+const LONGEST: usize = 64;
+
+/// How long a client may say nothing.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// Bytes of replies that are gathered before they are sent.
+const GATHERED: usize = 4 << 10;
+
+/// Answers the requests on one connection. Replies to pipelined requests leave together once no
+/// whole request is left.
+///
+/// # Errors
+///
+/// The connection broke, or the client took nothing of the replies for too long.
+pub async fn serve(mut stream: TcpStream) -> io::Result<()> {
+    stream.set_read_timeout(Some(SILENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut lines = Lines::new(LONGEST);
+    let mut replies = Vec::new();
+    loop {
+        match lines.next(&mut stream).await? {
+            Line::Text(symbol) => answer(symbol, &mut replies),
+            Line::TooLong => {
+                replies.extend_from_slice(b"ERROR a line is at most 64 bytes\n");
+                stream.write_all(&replies).await?;
+                linger(&mut stream).await;
+                return Ok(());
+            }
+            Line::End => return Ok(()),
+        }
+        if replies.len() >= GATHERED || !lines.has_whole_line() {
+            stream.write_all(&replies).await?;
+            replies.clear();
+        }
+    }
+}
+
+fn answer(symbol: &[u8], replies: &mut Vec<u8>) {
+    if !(1..=8).contains(&symbol.len()) || !symbol.iter().all(u8::is_ascii_uppercase) {
+        replies.extend_from_slice(b"ERROR a symbol is 1 to 8 letters A to Z\n");
+        return;
+    }
+    let cents = 100 + fnv1a(symbol) % 99_900;
+    replies.extend_from_slice(symbol);
+    let written = writeln!(replies, " {}.{:02}", cents / 100, cents % 100);
+    written.expect("a vector takes all that is written to it");
+}
+
+/// The 32-bit FNV-1a hash.
+fn fnv1a(bytes: &[u8]) -> u32 {
+    let step = |hash: u32, &byte: &u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    bytes.iter().fold(0x811c_9dc5, step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The vectors are those of the draft.
+    #[test]
+    fn the_hash_is_fnv_1a() {
+        for (text, hash) in [("", 0x811c_9dc5), ("a", 0xe40c_292c), ("foobar", 0xbf9c_f968)] {
+            assert_eq!(fnv1a(text.as_bytes()), hash, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_symbol_is_one_to_eight_capital_letters() {
+        let answered = |symbol: &[u8]| {
+            let mut replies = Vec::new();
+            answer(symbol, &mut replies);
+            assert!(replies.ends_with(b"\n"));
+            !replies.starts_with(b"ERROR")
+        };
+        for good in ["A", "Z", "ABCDEFGH"] {
+            assert!(answered(good.as_bytes()), "{good}");
+        }
+        for bad in ["", "a", "ABCDEFGHI", "A B", " A", "A1", "\u{c4}", "A\0"] {
+            assert!(!answered(bad.as_bytes()), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! Where a store is, as it is written: `sqlite:PATH` or `redis://HOST:PORT`.
+
+use std::fmt;
+use std::net::Ipv6Addr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Where Redis listens unless its location says otherwise.
+const REDIS_PORT: u16 = 6379;
+
+/// Where a store is.
+///
+/// Written `sqlite:PATH`, `sqlite:PATH?synchronous=full`, or
+/// `redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]`; in the latter `%` and two hexadecimal digits stand
+/// for a byte of user or password, and a host that is an IPv6 address stands in brackets. `Display` and
+/// `Debug` show `***` in place of a password.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Location {
+    /// A file of SQLite, on a local file system; beside it stand its write-ahead log (`PATH-wal`) and the
+    /// log's index (`PATH-shm`). Any number of processes share it.
+    Sqlite {
+        /// The file.
+        path: PathBuf,
+        /// What an acknowledged write survives.
+        synchronous: Synchronous,
+    },
+    /// A Redis server. The end of this process never takes a write away; what of them survives the end of
+    /// Redis is up to its configuration. With `appendonly yes` and `appendfsync always` all do, with
+    /// `appendfsync everysec` (its default) all but those of about the last two seconds, even in a `kill
+    /// -9` of Redis alone; without either, those in its last snapshot.
+    Redis {
+        /// Its name or address.
+        host: String,
+        /// Its port.
+        port: u16,
+        /// The number of the database (SELECT).
+        database: u32,
+        /// The user, of Redis 6 and later, if there is a password (AUTH).
+        user: Option<String>,
+        /// The password, if there is one (AUTH).
+        password: Option<String>,
+    },
+}
+
+/// What an acknowledged write to SQLite survives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Synchronous {
+    /// The end of this process, be it by `kill -9`: the write is in the kernel's hands. The newest writes
+    /// may be lost with the power or the kernel; the file stays sound.
+    #[default]
+    Normal,
+    /// The loss of power too: each write waits for the disk (`fsync(2)`).
+    Full,
+}
+
+/// What was written is no location.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the store `{written}`: {why}")]
+pub struct InvalidLocation {
+    written: String,
+    why: &'static str,
+}
+
+impl Location {
+    /// The SQLite file at `path`, with the default durability.
+    #[must_use]
+    pub fn sqlite(path: impl Into<PathBuf>) -> Self {
+        Self::Sqlite { path: path.into(), synchronous: Synchronous::default() }
+    }
+}
+
+impl FromStr for Location {
+    type Err = InvalidLocation;
+
+    fn from_str(written: &str) -> Result<Self, InvalidLocation> {
+        let location = if let Some(file) = written.strip_prefix("sqlite:") {
+            parse_sqlite(file)
+        } else if let Some(server) = written.strip_prefix("redis://") {
+            parse_redis(server)
+        } else {
+            Err("write sqlite:PATH or redis://HOST:PORT")
+        };
+        // What may hold a password is not repeated.
+        location.map_err(|why| InvalidLocation {
+            written: written.rsplit_once('@').map_or(written, |(_, place)| place).to_owned(),
+            why,
+        })
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite { path, synchronous } => {
+                write!(formatter, "sqlite:{}", path.display())?;
+                match synchronous {
+                    Synchronous::Normal => Ok(()),
+                    Synchronous::Full => formatter.write_str("?synchronous=full"),
+                }
+            }
+            Self::Redis { host, port, database, user, password } => {
+                formatter.write_str("redis://")?;
+                if password.is_some() {
+                    write!(formatter, "{}:***@", user.as_deref().unwrap_or_default())?;
+                }
+                match host.contains(':') {
+                    true => write!(formatter, "[{host}]:{port}")?,
+                    false => write!(formatter, "{host}:{port}")?,
+                }
+                if *database != 0 {
+                    write!(formatter, "/{database}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Location {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
+    }
+}
+
+fn parse_sqlite(file: &str) -> Result<Location, &'static str> {
+    let (path, synchronous) = match file.split_once('?') {
+        None | Some((_, "synchronous=normal")) => {
+            (file.split('?').next().unwrap_or(file), Synchronous::Normal)
+        }
+        Some((path, "synchronous=full")) => (path, Synchronous::Full),
+        Some(_) => return Err("after `?` only synchronous=full or synchronous=normal is known"),
+    };
+    if path.is_empty() {
+        return Err("name the file: sqlite:PATH");
+    }
+    Ok(Location::Sqlite { path: path.into(), synchronous })
+}
+
+fn parse_redis(server: &str) -> Result<Location, &'static str> {
+    let (credentials, place) = match server.rsplit_once('@') {
+        Some((credentials, place)) => (Some(credentials), place),
+        None => (None, server),
+    };
+    let (user, password) = match credentials.map(|credentials| credentials.split_once(':')) {
+        None => (None, None),
+        Some(None) => return Err("before `@` stands :PASSWORD or USER:PASSWORD"),
+        Some(Some((user, password))) => {
+            const ENCODING: &str = "user or password is not percent-encoded UTF-8";
+            let user = percent_decoded(user).ok_or(ENCODING)?;
+            let password = percent_decoded(password).ok_or(ENCODING)?;
+            (Some(user).filter(|user| !user.is_empty()), Some(password))
+        }
+    };
+    let (place, database) = match place.split_once('/') {
+        None | Some((_, "")) => (place.trim_end_matches('/'), 0),
+        Some((place, database)) => {
+            (place, database.parse().map_err(|_| "after `/` stands the number of a database")?)
+        }
+    };
+    let (host, port) = parse_address(place)?;
+    Ok(Location::Redis { host: host.to_owned(), port, database, user, password })
+}
+
+/// Splits `HOST`, `HOST:PORT`, `[IPV6]` or `[IPV6]:PORT`.
+fn parse_address(place: &str) -> Result<(&str, u16), &'static str> {
+    let (host, port) = match place.strip_prefix('[') {
+        Some(bracketed) => {
+            let (host, rest) = bracketed.split_once(']').ok_or("the bracket is not closed")?;
+            host.parse::<Ipv6Addr>().map_err(|_| "in brackets stands an IPv6 address")?;
+            let port = rest.strip_prefix(':');
+            if port.is_none() && !rest.is_empty() {
+                return Err("after the bracket stands :PORT");
+            }
+            (host, port)
+        }
+        None => match place.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (place, None),
+        },
+    };
+    if host.is_empty() {
+        return Err("name the host: redis://HOST:PORT");
+    }
+    let port =
+        match port {
+            None => REDIS_PORT,
+            Some(port) => port.parse().ok().filter(|&port| port != 0).ok_or(
+                "the port is a number from 1 to 65535 (an IPv6 address stands in brackets)",
+            )?,
+        };
+    Ok((host, port))
+}
+
+fn percent_decoded(written: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(written.len());
+    let mut rest = written.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        bytes.push(match byte {
+            b'%' => {
+                let (digits, after) = rest.split_at_checked(2)?;
+                rest = after;
+                let mut value = 0;
+                for &digit in digits {
+                    value = value * 16 + char::from(digit).to_digit(16)?;
+                }
+                u8::try_from(value).ok()?
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn redis(host: &str, port: u16, database: u32) -> Location {
+        Location::Redis { host: host.into(), port, database, user: None, password: None }
+    }
+
+    #[test]
+    fn locations_are_read_as_they_are_written() {
+        for (written, location) in [
+            ("sqlite:book.db", Location::sqlite("book.db")),
+            ("sqlite:/var/lib/a b.db?synchronous=normal", Location::sqlite("/var/lib/a b.db")),
+            (
+                "sqlite:/x?synchronous=full",
+                Location::Sqlite { path: "/x".into(), synchronous: Synchronous::Full },
+            ),
+            ("redis://localhost", redis("localhost", 6379, 0)),
+            ("redis://localhost/", redis("localhost", 6379, 0)),
+            ("redis://10.0.0.7:7000/3", redis("10.0.0.7", 7000, 3)),
+            ("redis://[::1]", redis("::1", 6379, 0)),
+            ("redis://[::1]:7000", redis("::1", 7000, 0)),
+        ] {
+            let parsed: Location = written.parse().unwrap();
+            assert!(parsed == location, "{written}: {parsed}");
+            // What is shown is read as the same.
+            assert!(parsed.to_string().parse::<Location>().unwrap() == location, "{parsed}");
+        }
+    }
+
+    #[test]
+    fn passwords_are_decoded_and_not_shown() {
+        let written = "redis://ann:s%40cr:et@host:1/2";
+        let location: Location = written.parse().unwrap();
+        let Location::Redis { user, password, .. } = &location else { panic!("{location}") };
+        assert_eq!(user.as_deref(), Some("ann"));
+        assert_eq!(password.as_deref(), Some("s@cr:et"));
+        assert_eq!(location.to_string(), "redis://ann:***@host:1/2");
+        assert_eq!(format!("{location:?}"), "redis://ann:***@host:1/2");
+
+        let location: Location = "redis://:secret@host".parse().unwrap();
+        assert_eq!(location.to_string(), "redis://:***@host:6379");
+        let error = "redis://:secret@host:port".parse::<Location>().unwrap_err().to_string();
+        assert!(!error.contains("secret"), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_location_is_refused_in_one_line() {
+        for (written, expected) in [
+            ("", "write sqlite:PATH or redis://HOST:PORT"),
+            ("book.db", "write sqlite:PATH or redis://HOST:PORT"),
+            ("sqlite:", "name the file"),
+            ("sqlite:?synchronous=full", "name the file"),
+            ("sqlite:x?mode=ro", "only synchronous=full"),
+            ("redis://", "name the host"),
+            ("redis://:6379", "name the host"),
+            ("redis://host:0", "the port"),
+            ("redis://host:65536", "the port"),
+            ("redis://::1", "name the host"),
+            ("redis://[::1", "bracket"),
+            ("redis://[host]", "IPv6"),
+            ("redis://[::1]7", ":PORT"),
+            ("redis://host/x", "number of a database"),
+            ("redis://user@host", ":PASSWORD"),
+            ("redis://:%zz@host", "percent-encoded"),
+            ("redis://:%ff@host", "percent-encoded"),
+        ] {
+            let error = written.parse::<Location>().unwrap_err().to_string();
+            assert!(error.contains(expected), "{written}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(written in "(sqlite:|redis://)?[a-z0-9:@/%?.=\\[\\]\u{e9}]{0,24}") {
+            if let Ok(location) = written.parse::<Location>() {
+                let shown = location.to_string();
+                prop_assert!(shown.starts_with("sqlite:") || shown.starts_with("redis://"));
+            }
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Where the guestbook and the phone book keep what they were told: an SQLite file, or Redis.
+//!
+//! ```text
+//!   guestbook, phone ──> Store ──> sqlite   a file, opened by each process, calls through `offload`
+//!                             └──> redis    connections of each loop, in whichever world
+//! ```
+//!
+//! A [`Store`] is made before the architecture starts its processes, threads and loops, and opens
+//! nothing that stays open before its first call: each process has its own descriptors, as SQLite
+//! demands, and each loop its own connections. A call that returns `Ok` to a write has been *kept*: it
+//! survives `kill -9` of this process (what else it survives is the back-end's affair: see [`Location`]).
+//! Every other end is [`Unavailable`], after which the write may or may not have been kept; the next
+//! call tries anew, so that a store that comes back is used again without a restart. Why it was
+//! unavailable is for the operator more than for a client: it is also said on standard error, once in a
+//! while.
+
+mod location;
+mod pool;
+pub(crate) mod redis;
+mod sqlite;
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use duality_runtime::time::{Duration, Instant};
+
+pub use location::{InvalidLocation, Location, Synchronous};
+
+use redis::Redis;
+use sqlite::Sqlite;
+
+/// The most remarks that one visit reads, whatever it asks for.
+pub const MOST_REMARKS: usize = 200;
+
+/// The most bytes in a remark, guest and text together, or in an entry. [`Unavailable`] is the answer
+/// to more, so that what a visit reads has a bound too.
+pub const LONGEST_REMARK: usize = 16 << 10;
+
+/// A store; clones are the same one.
+#[derive(Clone)]
+pub struct Store {
+    shared: Arc<Shared>,
+}
+
+/// What a guest left in the guestbook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remark {
+    /// Who left it.
+    pub guest: String,
+    /// What the guest wrote.
+    pub text: String,
+}
+
+/// What one visit to the guestbook finds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Visit {
+    /// The visitor's number: how many there have been, this one counted.
+    pub visitors: u64,
+    /// The newest remarks, the newest first.
+    pub remarks: Vec<Remark>,
+}
+
+/// How a store is used. [`Default`] gives the value named at each field.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How a visit talks to Redis (pipelined).
+    pub redis_calls: RedisCalls,
+    /// Connections to Redis that each loop, or each process without loops, opens at most (64).
+    pub redis_connections: usize,
+    /// How long connecting to Redis may take (1 s).
+    pub connect_limit: Duration,
+    /// How long Redis may take to reply (2 s).
+    pub reply_limit: Duration,
+    /// How long a call waits for its turn: for a connection to Redis, or for SQLite's lock (5 s).
+    pub turn_limit: Duration,
+}
+
+/// How a visit talks to Redis.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RedisCalls {
+    /// One round trip: INCR and LRANGE in one write.
+    #[default]
+    Pipelined,
+    /// The three calls of ZeroHTTPd, each waiting for its reply: LRANGE, then INCR, whose reply is
+    /// thrown away, then GET, which reads the number back. So visitors at the same time may see the
+    /// same number. It is there to wait as often as ZeroHTTPd does.
+    Separate,
+}
+
+/// The store cannot be used as it was described.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the store {place}: {why}")]
+pub struct OpenError {
+    place: String,
+    why: String,
+}
+
+/// The store did not do what it was asked, or nobody knows whether it did. Says why in one line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the store {place} is unavailable: {why}")]
+pub struct Unavailable {
+    place: String,
+    why: String,
+}
+
+/// How long a report of a store that is away stands: what fails on and off is one failure.
+const QUIET: Duration = Duration::from_secs(10);
+
+struct Shared {
+    /// The location, as errors name it.
+    place: String,
+    kind: Kind,
+    /// When standard error was told last that the store is away.
+    reported: Mutex<Option<Instant>>,
+}
+
+enum Kind {
+    Sqlite(Arc<Sqlite>),
+    Redis(Redis),
+}
+
+impl Store {
+    /// Sets up a store. An SQLite file is made, with its tables, if it is not there, and closed again;
+    /// the name of a Redis host is resolved, but Redis need not run yet.
+    ///
+    /// Not `async`: for the set-up, before there are tasks.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`], which names the place and the remedy.
+    pub fn new(location: &Location, options: Options) -> Result<Self, OpenError> {
+        let place = location.to_string();
+        let kind = match location {
+            Location::Sqlite { path, synchronous } => {
+                Sqlite::create(path, *synchronous, options.turn_limit)
+                    .map(|sqlite| Kind::Sqlite(Arc::new(sqlite)))
+            }
+            Location::Redis { host, port, database, user, password } => {
+                let credentials = (user.as_deref(), password.as_deref());
+                Redis::new((host, *port), *database, credentials, options).map(Kind::Redis)
+            }
+        };
+        match kind {
+            Ok(kind) => {
+                Ok(Self { shared: Arc::new(Shared { place, kind, reported: Mutex::new(None) }) })
+            }
+            Err(why) => Err(OpenError { place, why: one_line(&why) }),
+        }
+    }
+
+    /// Counts a visitor, and reads the `newest` remarks (at most [`MOST_REMARKS`]).
+    ///
+    /// # Errors
+    ///
+    /// [`Unavailable`]; the visitor may have been counted nevertheless.
+    pub async fn visit(&self, newest: usize) -> Result<Visit, Unavailable> {
+        let newest = newest.min(MOST_REMARKS);
+        self.shared.reporting(match &self.shared.kind {
+            Kind::Sqlite(sqlite) => sqlite.visit(newest).await,
+            Kind::Redis(redis) => redis.visit(newest).await,
+        })
+    }
+
+    /// Adds a remark; `Ok` means that it is kept.
+    ///
+    /// # Errors
+    ///
+    /// [`Unavailable`]; the remark may have been kept nevertheless, unless it was longer than
+    /// [`LONGEST_REMARK`].
+    pub async fn add_remark(&self, remark: &Remark) -> Result<(), Unavailable> {
+        self.shared.fits(&remark.guest, &remark.text)?;
+        self.shared.reporting(match &self.shared.kind {
+            Kind::Sqlite(sqlite) => sqlite.add_remark(remark).await,
+            Kind::Redis(redis) => redis.add_remark(remark).await,
+        })
+    }
+
+    /// Enters a number under a name, in place of an earlier one; `Ok` means that it is kept.
+    ///
+    /// # Errors
+    ///
+    /// [`Unavailable`]; the entry may have been kept nevertheless, unless it was longer than
+    /// [`LONGEST_REMARK`].
+    pub async fn add_entry(&self, name: &str, number: &str) -> Result<(), Unavailable> {
+        self.shared.fits(name, number)?;
+        self.shared.reporting(match &self.shared.kind {
+            Kind::Sqlite(sqlite) => sqlite.add_entry(name, number).await,
+            Kind::Redis(redis) => redis.add_entry(name, number).await,
+        })
+    }
+
+    /// The number under a name, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// [`Unavailable`].
+    pub async fn find_entry(&self, name: &str) -> Result<Option<String>, Unavailable> {
+        self.shared.reporting(match &self.shared.kind {
+            Kind::Sqlite(sqlite) => sqlite.find_entry(name).await,
+            Kind::Redis(redis) => redis.find_entry(name).await,
+        })
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            redis_calls: RedisCalls::default(),
+            redis_connections: 64,
+            connect_limit: Duration::from_secs(1),
+            reply_limit: Duration::from_secs(2),
+            turn_limit: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Shared {
+    /// Gives a failure its name, and says it to the operator unless that was done just now.
+    fn reporting<T>(&self, result: Result<T, String>) -> Result<T, Unavailable> {
+        result.map_err(|why| {
+            let unavailable = self.unavailable(&why);
+            let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+            if reported.is_none_or(|at| at.elapsed() >= QUIET) {
+                *reported = Some(Instant::now());
+                // If standard error is gone, there is nobody to tell.
+                let _ = writeln!(io::stderr(), "duality: {unavailable}");
+            }
+            unavailable
+        })
+    }
+
+    fn unavailable(&self, why: &str) -> Unavailable {
+        Unavailable { place: self.place.clone(), why: one_line(why) }
+    }
+
+    fn fits(&self, one: &str, other: &str) -> Result<(), Unavailable> {
+        match one.len() + other.len() {
+            ..=LONGEST_REMARK => Ok(()),
+            length => {
+                let why = format!("{length} bytes are more than the {LONGEST_REMARK} it takes");
+                Err(self.unavailable(&why))
+            }
+        }
+    }
+}
+
+/// A reason, part of which another program may have worded, as the end of one line.
+fn one_line(why: &str) -> String {
+    /// Room for any reason of ours, a path in it included.
+    const CHARACTERS: usize = 400;
+    why.chars()
+        .map(|character| if character.is_control() { ' ' } else { character })
+        .take(CHARACTERS)
+        .collect()
+}

@@ -1,0 +1,351 @@
+//! The store in Redis: our own I/O, in whichever world, around a codec that has none.
+//!
+//! ```text
+//!   a loop, or a process of the block world ("group"):
+//!     calls ──> a turn (64) ──> an idle connection that is still good, or a new one ──> exchange
+//!                     ▲                                                                  │
+//!                     └────────── put back after whole replies, dropped otherwise ◀──────┘
+//! ```
+//!
+//! Connections stay in the group that opened them, so that a stream stays on its loop, and none is open
+//! before a fork.
+//!
+//! **What is tried again.** When a connection that had been idle turns out to be closed, a command that can
+//! be repeated without harm (LRANGE, HGET, GET, and HSET of the same value) is sent once more on a new
+//! connection. INCR and LPUSH are not: nobody knows whether they were executed, and to do so twice would count
+//! a visitor or keep a remark twice. Their callers hear that the store is unavailable. This is rare, since an
+//! idle connection is looked at before it is used.
+//!
+//! **While Redis is away.** After a connection was refused or a reply did not come in time, calls of the group
+//! fail at once for [`REST`], so that a dead Redis costs neither a storm of connections nor one time-out per
+//! request.
+//!
+//! Keys: `duality:visitors` (a number), `duality:remarks` (a list, the newest first; an element is the length
+//! of the guest's name in bytes, a colon, the name, the text; other elements are passed over), `duality:phone`
+//! (a hash from names to numbers).
+
+pub(crate) mod codec;
+mod connection;
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use duality_runtime::net::TcpStream;
+use duality_runtime::task;
+use duality_runtime::time::{Duration, Instant, timeout};
+
+use self::codec::{Malformed, Reply, decode_remark, encode_remark, push_command};
+use self::connection::Connection;
+use super::pool::{Pool, Turn};
+use super::{Options, RedisCalls, Remark, Visit};
+
+const VISITORS: &[u8] = b"duality:visitors";
+const REMARKS: &[u8] = b"duality:remarks";
+const PHONE: &[u8] = b"duality:phone";
+
+/// How long calls fail at once after Redis was found to be away.
+const REST: Duration = Duration::from_millis(100);
+
+/// A store in Redis.
+pub(super) struct Redis {
+    addresses: Vec<SocketAddr>,
+    /// What is sent first on a connection.
+    greeting: Commands,
+    options: Options,
+    /// By the number of the group.
+    groups: RwLock<Vec<Arc<Group>>>,
+}
+
+/// What the tasks of one loop share, or those of a process without loops.
+struct Group {
+    pool: Pool<Connection>,
+    rest: Mutex<Option<Rest>>,
+}
+
+/// Redis is away, as far as is known.
+struct Rest {
+    until: Instant,
+    why: String,
+}
+
+/// Commands that are sent in one write.
+#[derive(Default)]
+struct Commands {
+    bytes: Vec<u8>,
+    count: usize,
+    /// One of them must not be executed twice.
+    once: bool,
+}
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+enum Fault {
+    #[error("it cannot be reached: {0}")]
+    Unreached(io::Error),
+    #[error("it broke the connection: {0}")]
+    Gone(io::Error),
+    #[error("it did not reply in time")]
+    Late,
+    #[error("its reply {0}")]
+    Confused(&'static str),
+    #[error("it refused: {0}")]
+    Refused(String),
+    #[error("no connection came free in time: it is overloaded")]
+    Crowded,
+    #[error("it failed a moment ago: {0}")]
+    Resting(String),
+}
+
+impl Redis {
+    /// For the server at `host` and `port`, which need not run yet.
+    pub(super) fn new(
+        (host, port): (&str, u16),
+        database: u32,
+        (user, password): (Option<&str>, Option<&str>),
+        options: Options,
+    ) -> Result<Self, String> {
+        let addresses: Vec<_> = (host, port)
+            .to_socket_addrs()
+            .map_err(|error| format!("the host cannot be found: {error}: check its name"))?
+            .collect();
+        let mut greeting = Commands::default();
+        match (user, password) {
+            (_, None) => {}
+            (None, Some(password)) => greeting.push(&[b"AUTH", password.as_bytes()]),
+            (Some(user), Some(password)) => {
+                greeting.push(&[b"AUTH", user.as_bytes(), password.as_bytes()]);
+            }
+        }
+        if database != 0 {
+            greeting.push(&[b"SELECT", database.to_string().as_bytes()]);
+        }
+        Ok(Self { addresses, greeting, options, groups: RwLock::default() })
+    }
+
+    pub(super) async fn visit(&self, newest: usize) -> Result<Visit, String> {
+        let mut count = Commands::once(&[b"INCR", VISITORS]);
+        // LRANGE includes its end, and -1 is the last element.
+        let last = newest.saturating_sub(1).to_string();
+        let range: &[&[u8]] = match newest {
+            0 => &[b"LRANGE", REMARKS, b"1", b"0"],
+            _ => &[b"LRANGE", REMARKS, b"0", last.as_bytes()],
+        };
+        let (visitors, remarks) = match self.options.redis_calls {
+            RedisCalls::Pipelined => {
+                count.push(range);
+                self.call(&count, |[visitors, remarks]| {
+                    Some((number(&visitors)?, elements(remarks)?))
+                })
+                .await?
+            }
+            RedisCalls::Separate => {
+                let remarks =
+                    self.call(&Commands::repeatable(range), |[remarks]| elements(remarks)).await?;
+                self.call(&count, |[visitors]| number(&visitors)).await?;
+                let read_back = Commands::repeatable(&[b"GET", VISITORS]);
+                (self.call(&read_back, |[visitors]| number(&visitors)).await?, remarks)
+            }
+        };
+        Ok(Visit { visitors, remarks })
+    }
+
+    pub(super) async fn add_remark(&self, remark: &Remark) -> Result<(), String> {
+        let element = encode_remark(remark);
+        let push = Commands::once(&[b"LPUSH", REMARKS, element.as_bytes()]);
+        self.call(&push, |[length]| number(&length)).await.map(|_| ())
+    }
+
+    pub(super) async fn add_entry(&self, name: &str, phone: &str) -> Result<(), String> {
+        let set = Commands::repeatable(&[b"HSET", PHONE, name.as_bytes(), phone.as_bytes()]);
+        self.call(&set, |[added]| number(&added)).await.map(|_| ())
+    }
+
+    pub(super) async fn find_entry(&self, name: &str) -> Result<Option<String>, String> {
+        let find = Commands::repeatable(&[b"HGET", PHONE, name.as_bytes()]);
+        self.call(&find, |[phone]| match phone {
+            Reply::Null => Some(None),
+            Reply::BulkString(bytes) => String::from_utf8(bytes).ok().map(Some),
+            _ => None,
+        })
+        .await
+    }
+
+    /// Makes one exchange of `COUNT` commands; `read` finds the result in the replies, if they are of the
+    /// kinds that it expects.
+    async fn call<T, const COUNT: usize>(
+        &self,
+        commands: &Commands,
+        read: fn([Reply; COUNT]) -> Option<T>,
+    ) -> Result<T, String> {
+        let group = self.group();
+        let result = self.call_in(&group, commands, read).await;
+        if let Err(fault @ (Fault::Unreached(_) | Fault::Late)) = &result {
+            group.rest(fault.to_string());
+        }
+        result.map_err(|fault| fault.to_string())
+    }
+
+    async fn call_in<T, const COUNT: usize>(
+        &self,
+        group: &Group,
+        commands: &Commands,
+        read: fn([Reply; COUNT]) -> Option<T>,
+    ) -> Result<T, Fault> {
+        group.is_rested()?;
+        let turn = group.pool.turn(self.options.turn_limit).await.ok_or(Fault::Crowded)?;
+        // Others may have found out while this one waited.
+        group.is_rested()?;
+        let (connection, replies) = self.exchange(&turn, commands).await?;
+        // An error is a whole reply too: after it the connection is as good as before.
+        if let Some(refusal) = replies.iter().find_map(refusal) {
+            turn.put(connection);
+            return Err(refusal);
+        }
+        let replies = replies.try_into().ok().and_then(read);
+        let value = replies.ok_or(Fault::Confused("is of another kind than was asked for"))?;
+        turn.put(connection);
+        Ok(value)
+    }
+
+    /// Exchanges commands for replies, on an idle connection if there is one that is still good.
+    async fn exchange(
+        &self,
+        turn: &Turn<'_, Connection>,
+        commands: &Commands,
+    ) -> Result<(Connection, Vec<Reply>), Fault> {
+        while let Some(mut connection) = turn.take() {
+            if !connection.is_quiet() {
+                continue;
+            }
+            match connection.exchange(&commands.bytes, commands.count).await {
+                Ok(replies) => return Ok((connection, replies)),
+                // Closed between the look and the command, as those beside it will have been.
+                Err(Fault::Gone(_)) if !commands.once => break,
+                Err(fault) => return Err(fault),
+            }
+        }
+        let mut connection = self.connect().await?;
+        let replies = connection.exchange(&commands.bytes, commands.count).await?;
+        Ok((connection, replies))
+    }
+
+    async fn connect(&self) -> Result<Connection, Fault> {
+        let mut refused = io::ErrorKind::AddrNotAvailable.into();
+        for &address in &self.addresses {
+            let connecting = timeout(self.options.connect_limit, TcpStream::connect(address));
+            match connecting.await.unwrap_or_else(|elapsed| Err(elapsed.into())) {
+                Ok(stream) => return self.greet(stream).await,
+                Err(error) => refused = error,
+            }
+        }
+        Err(Fault::Unreached(refused))
+    }
+
+    async fn greet(&self, stream: TcpStream) -> Result<Connection, Fault> {
+        let mut connection =
+            Connection::new(stream, self.options.reply_limit).map_err(Fault::Unreached)?;
+        if self.greeting.count > 0 {
+            let greeting = &self.greeting;
+            let replies = connection.exchange(&greeting.bytes, greeting.count).await?;
+            if let Some(refusal) = replies.iter().find_map(refusal) {
+                return Err(refusal);
+            }
+        }
+        Ok(connection)
+    }
+
+    fn group(&self) -> Arc<Group> {
+        let number = task::group() as usize;
+        let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(group) = groups.get(number) {
+            return group.clone();
+        }
+        drop(groups);
+        let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
+        while groups.len() <= number {
+            let pool = Pool::new(self.options.redis_connections);
+            groups.push(Arc::new(Group { pool, rest: Mutex::new(None) }));
+        }
+        groups[number].clone()
+    }
+}
+
+impl Group {
+    /// Fails while Redis is known to be away.
+    fn is_rested(&self) -> Result<(), Fault> {
+        let mut rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*rest {
+            None => Ok(()),
+            Some(now) if Instant::now() < now.until => Err(Fault::Resting(now.why.clone())),
+            Some(_) => {
+                *rest = None;
+                Ok(())
+            }
+        }
+    }
+
+    fn rest(&self, why: String) {
+        let rest = Rest { until: Instant::now() + REST, why };
+        *self.rest.lock().unwrap_or_else(PoisonError::into_inner) = Some(rest);
+    }
+}
+
+impl Commands {
+    /// One command that may be executed twice.
+    fn repeatable(words: &[&[u8]]) -> Self {
+        let mut commands = Self::default();
+        commands.push(words);
+        commands
+    }
+
+    /// One command that must not be.
+    fn once(words: &[&[u8]]) -> Self {
+        Self { once: true, ..Self::repeatable(words) }
+    }
+
+    fn push(&mut self, words: &[&[u8]]) {
+        push_command(&mut self.bytes, words);
+        self.count += 1;
+    }
+}
+
+impl Fault {
+    fn from_exchange(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::TimedOut => Self::Late,
+            _ => Self::Gone(error),
+        }
+    }
+}
+
+impl From<Malformed> for Fault {
+    fn from(malformed: Malformed) -> Self {
+        Self::Confused(malformed.0)
+    }
+}
+
+fn refusal(reply: &Reply) -> Option<Fault> {
+    match reply {
+        Reply::Error(text) => Some(Fault::Refused(text.clone())),
+        _ => None,
+    }
+}
+
+/// A count, which GET returns as text.
+fn number(reply: &Reply) -> Option<u64> {
+    match reply {
+        Reply::Integer(number) => (*number).try_into().ok(),
+        Reply::BulkString(digits) => std::str::from_utf8(digits).ok()?.parse().ok(),
+        _ => None,
+    }
+}
+
+fn elements(reply: Reply) -> Option<Vec<Remark>> {
+    let Reply::Array(elements) = reply else { return None };
+    let remark = |element| match element {
+        Reply::BulkString(bytes) => decode_remark(&bytes),
+        _ => None,
+    };
+    Some(elements.into_iter().filter_map(remark).collect())
+}

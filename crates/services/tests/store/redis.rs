@@ -1,0 +1,272 @@
+//! The store in a real Redis, which is killed and comes back.
+
+use std::collections::HashSet;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use duality_runtime::task;
+use duality_services::store::{Location, Options, RedisCalls, Store, Visit};
+use tempfile::TempDir;
+
+use crate::contract::{self, remark};
+use crate::worlds::{EVER, World, eventually, in_every_world};
+
+in_every_world! {
+    what_is_kept_is_found
+    tasks_count_together
+    three_calls_find_the_same
+    a_restart_between_calls_goes_unnoticed
+    a_dead_server_is_unavailable_until_it_is_back
+    what_is_acknowledged_while_it_dies_is_there
+    databases_and_passwords_are_respected
+}
+
+/// The password of a server that asks for one, as a location has it.
+const PASSWORD: &str = "s%40cret";
+
+/// A server of one test's own.
+struct Server {
+    directory: TempDir,
+    port: u16,
+    asks: bool,
+    process: Child,
+}
+
+impl Server {
+    fn start() -> Self {
+        Self::start_asking(false)
+    }
+
+    /// Starts a server that asks for a password, or does not.
+    fn start_asking(asks: bool) -> Self {
+        let directory = TempDir::new().unwrap();
+        let (port, process) = eventually("a port that stays free", || {
+            let free = TcpListener::bind("127.0.0.1:0").unwrap();
+            let port = free.local_addr().unwrap().port();
+            drop(free);
+            Some((port, spawn(&directory, port, asks)?))
+        });
+        Self { directory, port, asks, process }
+    }
+
+    fn store(&self) -> Store {
+        self.store_with("", Options::default())
+    }
+
+    /// A store for what follows the address in the location.
+    fn store_with(&self, rest: &str, options: Options) -> Store {
+        let location = format!("redis://127.0.0.1:{}{rest}", self.port);
+        Store::new(&location.parse().unwrap(), options).unwrap()
+    }
+
+    /// As `kill -9` does it.
+    fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    /// Starts it again, at the same port and with what it has kept.
+    fn restart(&mut self) {
+        self.process = eventually("the server that was killed", || {
+            spawn(&self.directory, self.port, self.asks)
+        });
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have been killed before.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Starts a server and waits until it replies; `None` when it ends first, since the port is taken.
+fn spawn(directory: &TempDir, port: u16, asks: bool) -> Option<Child> {
+    let mut command = Command::new("redis-server");
+    command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
+    // With less than `always` a write that was acknowledged may not have reached the kernel yet.
+    command.args(["--appendonly", "yes", "--appendfsync", "always"]);
+    command.arg("--dir").arg(directory.path());
+    if asks {
+        command.args(["--requirepass", "s@cret"]);
+    }
+    let mut process = command
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("redis-server cannot be run: `cargo xtask test` installs what the tests need");
+    let own = format!("process_id:{}", process.id());
+    eventually("a server that replies or ends", || {
+        if process.try_wait().unwrap().is_some() {
+            return Some(false);
+        }
+        // Another test's server may have been quicker to take the port; and one that has come back reads
+        // what it has kept first.
+        says(port, &[&own, "loading:0"]).then_some(true)
+    })
+    .then_some(process)
+}
+
+/// Whether the server at `port` has all these lines in what it tells about itself.
+fn says(port: u16, expected: &[&str]) -> bool {
+    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
+    stream.set_read_timeout(Some(EVER)).unwrap();
+    if stream.write_all(b"AUTH s@cret\r\nINFO\r\nQUIT\r\n").is_err() {
+        return false;
+    }
+    let lines: Vec<_> = BufReader::new(stream).lines().map_while(Result::ok).collect();
+    expected.iter().all(|expected| lines.iter().any(|line| line == expected))
+}
+
+/// Visits until the store is back.
+async fn visited(store: &Store) -> Visit {
+    let start = Instant::now();
+    loop {
+        match store.visit(usize::MAX).await {
+            Ok(visit) => return visit,
+            Err(error) => assert!(start.elapsed() < EVER, "{error}"),
+        }
+        task::yield_now().await;
+    }
+}
+
+fn what_is_kept_is_found(world: World) {
+    let server = Server::start();
+    contract::what_is_kept_is_found(world, &location(&server));
+}
+
+fn tasks_count_together(world: World) {
+    let server = Server::start();
+    contract::tasks_count_together(world, &location(&server));
+}
+
+fn location(server: &Server) -> Location {
+    format!("redis://127.0.0.1:{}", server.port).parse().unwrap()
+}
+
+fn three_calls_find_the_same(world: World) {
+    let server = Server::start();
+    let options = Options { redis_calls: RedisCalls::Separate, ..Options::default() };
+    let store = server.store_with("", options);
+    world.run(async move {
+        assert_eq!(store.visit(5).await.unwrap(), Visit { visitors: 1, remarks: vec![] });
+        store.add_remark(&remark("ann", "hello")).await.unwrap();
+        let remarks = vec![remark("ann", "hello")];
+        assert_eq!(store.visit(5).await.unwrap(), Visit { visitors: 2, remarks });
+    });
+}
+
+fn a_restart_between_calls_goes_unnoticed(world: World) {
+    let mut server = Server::start();
+    let store = server.store();
+    world.run(async move {
+        for visitor in 1..5 {
+            assert_eq!(store.visit(1).await.unwrap().visitors, visitor);
+            server.kill();
+            server.restart();
+        }
+        store.add_remark(&remark("ann", "hello")).await.unwrap();
+    });
+}
+
+fn a_dead_server_is_unavailable_until_it_is_back(world: World) {
+    let mut server = Server::start();
+    let store = server.store();
+    world.run(async move {
+        store.add_remark(&remark("ann", "hello")).await.unwrap();
+        store.visit(1).await.unwrap();
+        server.kill();
+        let error = store.visit(1).await.unwrap_err().to_string();
+        assert!(error.contains(&format!("127.0.0.1:{} is unavailable", server.port)), "{error}");
+        store.add_remark(&remark("ann", "again")).await.unwrap_err();
+        store.add_entry("ann", "1").await.unwrap_err();
+        store.find_entry("ann").await.unwrap_err();
+        server.restart();
+        let visit = visited(&store).await;
+        assert_eq!(visit, Visit { visitors: 2, remarks: vec![remark("ann", "hello")] });
+    });
+}
+
+fn what_is_acknowledged_while_it_dies_is_there(world: World) {
+    const TASKS: usize = 8;
+    /// What each task keeps at least, before the server dies and after it is back.
+    const KEPT: usize = 10;
+    let mut server = Server::start();
+    let store = server.store();
+    let kept_before = Arc::new(AtomicUsize::new(0));
+    let is_back = Arc::new(AtomicBool::new(false));
+    let (before, back) = (kept_before.clone(), is_back.clone());
+    let executioner = thread::spawn(move || {
+        eventually("a store that keeps", || {
+            (before.load(Ordering::Relaxed) >= TASKS * KEPT).then_some(())
+        });
+        server.kill();
+        server.restart();
+        back.store(true, Ordering::Relaxed);
+        server
+    });
+    world.run(async move {
+        let tasks: Vec<_> = (0..TASKS)
+            .map(|task| {
+                let (store, before, back) = (store.clone(), kept_before.clone(), is_back.clone());
+                task::spawn(async move {
+                    let (start, mut kept, mut after) = (Instant::now(), vec![], 0);
+                    for number in 0.. {
+                        let name = format!("{task}-{number}");
+                        if store.add_entry(&name, "1").await.is_ok() {
+                            before.fetch_add(1, Ordering::Relaxed);
+                            after += usize::from(back.load(Ordering::Relaxed));
+                            kept.push(name);
+                        }
+                        if after >= KEPT {
+                            break;
+                        }
+                        assert!(start.elapsed() < EVER, "the store did not come back");
+                        task::yield_now().await;
+                    }
+                    kept
+                })
+                .unwrap()
+            })
+            .collect();
+        let mut kept = HashSet::new();
+        for task in tasks {
+            kept.extend(task.await.unwrap());
+        }
+        let server = executioner.join().unwrap();
+        for name in kept {
+            let found = store.find_entry(&name).await.unwrap();
+            assert_eq!(found.as_deref(), Some("1"), "{name} was acknowledged and is lost");
+        }
+        drop(server);
+    });
+}
+
+fn databases_and_passwords_are_respected(world: World) {
+    let server = Server::start_asking(true);
+    let store = |credentials: &str, rest: &str| {
+        let location = format!("redis://{credentials}127.0.0.1:{}{rest}", server.port);
+        Store::new(&location.parse().unwrap(), Options::default()).unwrap()
+    };
+    let right = store(&format!(":{PASSWORD}@"), "");
+    let by_name = store(&format!("default:{PASSWORD}@"), "/0");
+    let other = store(&format!(":{PASSWORD}@"), "/3");
+    let beyond = store(&format!(":{PASSWORD}@"), "/99");
+    let (wrong, none) = (store(":secret@", ""), store("", ""));
+    world.run(async move {
+        right.add_entry("ann", "1").await.unwrap();
+        assert_eq!(by_name.find_entry("ann").await.unwrap().as_deref(), Some("1"));
+        assert_eq!(other.find_entry("ann").await.unwrap(), None);
+        for (store, expected) in [(beyond, "index"), (wrong, "WRONGPASS"), (none, "NOAUTH")] {
+            let error = store.find_entry("ann").await.unwrap_err().to_string();
+            assert!(error.contains(expected) && !error.contains("secret"), "{error}");
+        }
+    });
+    drop(server);
+}

@@ -1,0 +1,59 @@
+//! One body, every world.
+
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use duality_poller::Kind;
+use duality_runtime::block_on;
+use duality_runtime::event_loop::{EventLoop, Waiting};
+
+/// Long enough never to pass in a test that works.
+pub(crate) const EVER: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum World {
+    Block,
+    Park,
+    Suspend,
+}
+
+impl World {
+    /// Runs a future to its end. What it opened on a loop must not outlive it: a store that keeps
+    /// connections is to be dropped within.
+    pub(crate) fn run<F: Future + 'static>(self, future: F) -> F::Output {
+        let waiting = match self {
+            Self::Block => return block_on(future),
+            // As much as the architectures give by default.
+            Self::Park => Waiting::Park { stack_size: 128 * 1024 },
+            Self::Suspend => Waiting::Suspend,
+        };
+        EventLoop::new(Kind::Epoll.open().unwrap(), waiting).unwrap().run(future)
+    }
+}
+
+/// Each named body becomes a test in each world.
+macro_rules! in_every_world {
+    ($($body:ident)*) => {
+        crate::worlds::in_every_world!(@ block Block, $($body)*);
+        crate::worlds::in_every_world!(@ park Park, $($body)*);
+        crate::worlds::in_every_world!(@ suspend Suspend, $($body)*);
+    };
+    (@ $name:ident $world:ident, $($body:ident)*) => {
+        mod $name {
+            $(#[test] fn $body() { super::$body(crate::worlds::World::$world); })*
+        }
+    };
+}
+pub(crate) use in_every_world;
+
+/// Asks again and again until there is an answer; a test that gets none fails.
+pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(start.elapsed() < EVER, "{what} did not come to pass");
+        std::thread::yield_now();
+    }
+}
