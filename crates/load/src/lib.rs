@@ -31,6 +31,9 @@ mod client;
 mod counters;
 mod engine;
 mod failure;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod limits;
 mod pattern;
 mod recorder;
