@@ -17,6 +17,6 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(reply.content.len() <= reply.taken - reply.head);
     assert!(reply.taken == bytes.len() || reply.is_complete, "bytes were left, but for what?");
     assert!(reply.may_end || !reply.is_complete);
-    assert!((100..=999).contains(&reply.status));
+    assert!(reply.status <= 999);
     let _ = visitors(&reply.content);
 });

@@ -193,7 +193,9 @@ pub(crate) fn parse(text: &str, look_up: LookUp) -> Result<Target, String> {
     let Some((scheme, rest)) = text.split_once("://") else {
         return Err("expected SERVICE://HOST:PORT, as in http://127.0.0.1:8080/".to_owned());
     };
-    let (authority, path) = match rest.find(['/', '?', '#']) {
+    // The fragment is the client's own affair.
+    let rest = rest.split('#').next().unwrap_or_default();
+    let (authority, path) = match rest.find(['/', '?']) {
         Some(at) => rest.split_at(at),
         None => (rest, ""),
     };
@@ -259,9 +261,8 @@ fn resolve(
     first_choice.copied().ok_or_else(|| format!("host {host:?} has no address"))
 }
 
-/// The request target of a URL's path and query; the fragment is the client's own affair.
+/// The request target of a URL's path and query.
 fn http_path(path: &str) -> Result<String, String> {
-    let path = path.split('#').next().unwrap_or_default();
     if let Some(wrong) = path.chars().find(|character| !character.is_ascii_graphic()) {
         return Err(format!("{wrong:?} must be percent-encoded in a path"));
     }
@@ -317,7 +318,9 @@ mod tests {
 
     #[test]
     fn the_guestbook_has_its_page() {
-        for text in ["guestbook://127.0.0.1:81", "guestbook://127.0.0.1:81/"] {
+        for text in
+            ["guestbook://127.0.0.1:81", "guestbook://127.0.0.1:81/", "guestbook://127.0.0.1:81#a"]
+        {
             let target: Target = text.parse().unwrap();
             assert_eq!(target.to_string(), "guestbook://127.0.0.1:81/guestbook");
             assert_eq!(target.address(), "127.0.0.1:81".parse().unwrap());

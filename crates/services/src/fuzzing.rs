@@ -47,7 +47,7 @@ pub fn phone(line: &[u8]) -> Option<(&str, Option<&str>)> {
 pub fn chat(said: &[(u64, &[u8])], hearer: u64, capacity: usize) -> Option<Vec<u8>> {
     let mut log = Log::new(capacity);
     for (number, text) in said {
-        log.add(Prefix::new(*number).as_bytes(), text);
+        log.add(format!("{number}> ").as_bytes(), text);
     }
     let prefix = Prefix::new(hearer);
     let (mut cursor, mut heard) = (0, Vec::new());
