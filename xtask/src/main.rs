@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod fuzz;
 mod steps;
 mod tidy;
 mod tools;
@@ -42,6 +43,10 @@ fn main() -> ExitCode {
             print!("{}", help());
             ExitCode::SUCCESS
         }
+        ["fuzz", ref rest @ ..] => match fuzz::Request::read(rest) {
+            Ok(request) => steps::run_fuzz(&workspace, &request),
+            Err(problem) => refuse(&problem),
+        },
         [name] => match STEPS.iter().position(|step| step.name == name) {
             Some(index) => steps::run(&workspace, &STEPS[index..=index]),
             None => refuse(&format!("there is no command `{name}`")),

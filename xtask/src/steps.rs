@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use crate::tidy::{self, Tree};
-use crate::{Workspace, tools};
+use crate::{Workspace, fuzz, tools};
 
 /// One check of the workspace, a command of its own.
 pub(crate) struct Step {
@@ -16,7 +16,7 @@ pub(crate) struct Step {
 
 /// How a step ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Outcome {
+pub(crate) enum Outcome {
     Passed,
     Failed(String),
     /// Not run, because of something that this machine lacks.
@@ -35,6 +35,7 @@ pub(crate) const STEPS: &[Step] = &[
     step("deny", "licences, sources and duplicates of the dependencies", deny),
     step("cargo-test", "every test of the workspace", cargo_test),
     step("loom", "every interleaving of the lock-free parts, under the loom model checker", loom),
+    step("fuzz", "no parser breaks on hostile input; also: fuzz [TARGET] [--seconds N]", fuzz),
     step("doc", "the documentation builds, and its links lead somewhere", doc),
 ];
 
@@ -44,11 +45,22 @@ const fn step(name: &'static str, about: &'static str, run: fn(&Workspace) -> Ou
 
 /// Runs `steps` up to the first that fails, and sums them up. The last line counts the steps, alone on its line, for CI to read.
 pub(crate) fn run(workspace: &Workspace, steps: &[Step]) -> ExitCode {
+    run_by(steps, |step| (step.run)(workspace))
+}
+
+/// Runs the step called fuzz alone, with arguments of its own.
+pub(crate) fn run_fuzz(workspace: &Workspace, request: &fuzz::Request) -> ExitCode {
+    let index = STEPS.iter().position(|step| step.name == "fuzz");
+    let index = index.expect("fuzz is a step");
+    run_by(&STEPS[index..=index], |_| fuzz::run(workspace, request))
+}
+
+fn run_by(steps: &[Step], mut run: impl FnMut(&Step) -> Outcome) -> ExitCode {
     let mut results = Vec::new();
     for step in steps {
         println!("\n=== {}: {}", step.name, step.about);
         let start = Instant::now();
-        let outcome = (step.run)(workspace);
+        let outcome = run(step);
         let elapsed = start.elapsed();
         println!("{}", line(step.name, &outcome, elapsed));
         let failed = matches!(outcome, Failed(_));
@@ -129,8 +141,10 @@ fn tidy(workspace: &Workspace) -> Outcome {
 }
 
 fn fmt(workspace: &Workspace) -> Outcome {
+    // A workspace of its own, which `--all` does not reach.
+    let targets = ["fmt", "--check", "--manifest-path", "fuzz/Cargo.toml"];
     match cargo(workspace, &["fmt", "--all", "--check"]) {
-        Passed => Passed,
+        Passed => advise(cargo(workspace, &targets), "`cargo fmt` in fuzz/ mends it"),
         other => advise(other, "`cargo fmt` mends it"),
     }
 }
@@ -186,6 +200,10 @@ fn loom(workspace: &Workspace) -> Outcome {
     let environment =
         [("RUSTFLAGS", OsStr::new("--cfg loom")), ("CARGO_TARGET_DIR", target.as_os_str())];
     execute(cargo_command(workspace).args(arguments).envs(environment))
+}
+
+fn fuzz(workspace: &Workspace) -> Outcome {
+    fuzz::run(workspace, &fuzz::Request::default())
 }
 
 fn doc(workspace: &Workspace) -> Outcome {

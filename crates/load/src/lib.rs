@@ -36,6 +36,9 @@ mod counters;
 mod crowd;
 mod engine;
 mod failure;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod goodput;
 mod limits;
 mod pattern;

@@ -2,6 +2,7 @@
 //! exchange of bytes with a service of the user's own.
 
 use std::fmt;
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
@@ -175,35 +176,49 @@ impl FromStr for Target {
     /// is taken if it has one. Those with pages have port 80 unless it says otherwise; the guestbook's
     /// page is `/guestbook`, likewise.
     fn from_str(text: &str) -> Result<Self, TargetError> {
-        parse(text).map_err(|problem| TargetError { target: text.to_owned(), problem })
+        let look_up = |place: &str| place.to_socket_addrs().map(Iterator::collect);
+        parse(text, look_up).map_err(|problem| TargetError { target: text.to_owned(), problem })
     }
 }
 
-fn parse(text: &str) -> Result<Target, String> {
+/// Finds the addresses of `HOST:PORT`; the one part of reading a target that asks anybody else.
+pub(crate) type LookUp = fn(&str) -> io::Result<Vec<SocketAddr>>;
+
+/// Reads `SERVICE://HOST:PORT[/PATH]`.
+///
+/// # Errors
+///
+/// What is wrong with it, and the remedy.
+pub(crate) fn parse(text: &str, look_up: LookUp) -> Result<Target, String> {
     let Some((scheme, rest)) = text.split_once("://") else {
         return Err("expected SERVICE://HOST:PORT, as in http://127.0.0.1:8080/".to_owned());
     };
-    let (authority, path) = match rest.find(['/', '?', '#']) {
+    // The fragment is the client's own affair.
+    let rest = rest.split('#').next().unwrap_or_default();
+    let (authority, path) = match rest.find(['/', '?']) {
         Some(at) => rest.split_at(at),
         None => (rest, ""),
     };
     match scheme {
-        "http" => Ok(Target::Http(page(authority, path)?)),
+        "http" => Ok(Target::Http(page(authority, path, look_up)?)),
         "guestbook" => {
             let path = if matches!(path, "" | "/") { "/guestbook" } else { path };
-            Ok(Target::Guestbook { page: page(authority, path)?, post_every: POST_EVERY })
+            Ok(Target::Guestbook { page: page(authority, path, look_up)?, post_every: POST_EVERY })
         }
         _ if SERVICES.contains(&scheme) && !matches!(path, "" | "/") => {
             Err(format!("{scheme} has no path; write {scheme}://{authority}"))
         }
-        "echo" => {
-            Ok(Target::Echo { address: resolve(authority, None)?, message: ECHO_MESSAGE.to_vec() })
+        "echo" => Ok(Target::Echo {
+            address: resolve(authority, None, look_up)?,
+            message: ECHO_MESSAGE.to_vec(),
+        }),
+        "time" => Ok(Target::Time { address: resolve(authority, None, look_up)? }),
+        "quote" => Ok(Target::Quote { address: resolve(authority, None, look_up)? }),
+        "game" => Ok(Target::Game { address: resolve(authority, None, look_up)? }),
+        "chat" => {
+            Ok(Target::Chat { address: resolve(authority, None, look_up)?, lines: CHAT_LINES })
         }
-        "time" => Ok(Target::Time { address: resolve(authority, None)? }),
-        "quote" => Ok(Target::Quote { address: resolve(authority, None)? }),
-        "game" => Ok(Target::Game { address: resolve(authority, None)? }),
-        "chat" => Ok(Target::Chat { address: resolve(authority, None)?, lines: CHAT_LINES }),
-        "phone" => Ok(Target::Phone { address: resolve(authority, None)? }),
+        "phone" => Ok(Target::Phone { address: resolve(authority, None, look_up)? }),
         "https" => Err("TLS is not spoken here; load the server's http:// address".to_owned()),
         other => Err(format!(
             "no client for {other:?}; there is one for each of {}",
@@ -212,13 +227,17 @@ fn parse(text: &str) -> Result<Target, String> {
     }
 }
 
-fn page(authority: &str, path: &str) -> Result<HttpTarget, String> {
-    let address = resolve(authority, Some(80))?;
+fn page(authority: &str, path: &str, look_up: LookUp) -> Result<HttpTarget, String> {
+    let address = resolve(authority, Some(80), look_up)?;
     Ok(HttpTarget { address, host: authority.to_owned(), path: http_path(path)? })
 }
 
 /// The address of `HOST:PORT`, `HOST` or `[IPv6]:PORT`.
-fn resolve(authority: &str, default_port: Option<u16>) -> Result<SocketAddr, String> {
+fn resolve(
+    authority: &str,
+    default_port: Option<u16>,
+    look_up: LookUp,
+) -> Result<SocketAddr, String> {
     if authority.contains('@') {
         return Err("user names are not supported; write SERVICE://HOST:PORT".to_owned());
     }
@@ -236,17 +255,14 @@ fn resolve(authority: &str, default_port: Option<u16>) -> Result<SocketAddr, Str
     if !port.parse().is_ok_and(|port: u16| port > 0) {
         return Err(format!("{port:?} is not a port; ports are 1 to 65535"));
     }
-    let found: Vec<SocketAddr> = with_port
-        .to_socket_addrs()
-        .map_err(|error| format!("no address found for host {host:?} ({error})"))?
-        .collect();
+    let found = look_up(&with_port)
+        .map_err(|error| format!("no address found for host {host:?} ({error})"))?;
     let first_choice = found.iter().find(|address| address.is_ipv4()).or(found.first());
     first_choice.copied().ok_or_else(|| format!("host {host:?} has no address"))
 }
 
-/// The request target of a URL's path and query; the fragment is the client's own affair.
+/// The request target of a URL's path and query.
 fn http_path(path: &str) -> Result<String, String> {
-    let path = path.split('#').next().unwrap_or_default();
     if let Some(wrong) = path.chars().find(|character| !character.is_ascii_graphic()) {
         return Err(format!("{wrong:?} must be percent-encoded in a path"));
     }
@@ -302,7 +318,9 @@ mod tests {
 
     #[test]
     fn the_guestbook_has_its_page() {
-        for text in ["guestbook://127.0.0.1:81", "guestbook://127.0.0.1:81/"] {
+        for text in
+            ["guestbook://127.0.0.1:81", "guestbook://127.0.0.1:81/", "guestbook://127.0.0.1:81#a"]
+        {
             let target: Target = text.parse().unwrap();
             assert_eq!(target.to_string(), "guestbook://127.0.0.1:81/guestbook");
             assert_eq!(target.address(), "127.0.0.1:81".parse().unwrap());

@@ -24,6 +24,9 @@
 pub mod chat;
 mod clock;
 pub mod echo;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod game;
 pub mod guestbook;
 pub mod http;

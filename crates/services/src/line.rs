@@ -151,6 +151,35 @@ pub(crate) async fn linger(stream: &mut TcpStream) {
     let _ = timeout(LINGER_TIME, drain).await;
 }
 
+/// What [`Lines`] makes of bytes that come in `pieces`: the lines, up to one that is too long, and
+/// whether there was such a one. For the tests and the fuzz targets.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn given_out(longest: usize, pieces: &[&[u8]]) -> (Vec<Vec<u8>>, bool) {
+    let mut lines = Lines::new(longest);
+    let mut texts = Vec::new();
+    for piece in pieces {
+        let mut piece = *piece;
+        while !piece.is_empty() {
+            let room = lines.room();
+            assert!(!room.is_empty());
+            let count = room.len().min(piece.len());
+            room[..count].copy_from_slice(&piece[..count]);
+            lines.end += count;
+            piece = &piece[count..];
+            loop {
+                let announced = lines.has_whole_line();
+                match lines.take() {
+                    Front::Text(range) => texts.push(lines.bytes[range].to_vec()),
+                    Front::TooLong => return (texts, true),
+                    Front::Unfinished => break assert!(!announced),
+                }
+                assert!(announced);
+            }
+        }
+    }
+    (texts, false)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -158,33 +187,6 @@ mod tests {
     use super::*;
 
     const LONGEST: usize = 10;
-
-    /// What `Lines` makes of `pieces`, up to a line that is too long.
-    fn given_out(pieces: &[&[u8]]) -> (Vec<Vec<u8>>, bool) {
-        let mut lines = Lines::new(LONGEST);
-        let mut texts = Vec::new();
-        for piece in pieces {
-            let mut piece = *piece;
-            while !piece.is_empty() {
-                let room = lines.room();
-                assert!(!room.is_empty());
-                let count = room.len().min(piece.len());
-                room[..count].copy_from_slice(&piece[..count]);
-                lines.end += count;
-                piece = &piece[count..];
-                loop {
-                    let announced = lines.has_whole_line();
-                    match lines.take() {
-                        Front::Text(range) => texts.push(lines.bytes[range].to_vec()),
-                        Front::TooLong => return (texts, true),
-                        Front::Unfinished => break assert!(!announced),
-                    }
-                    assert!(announced);
-                }
-            }
-        }
-        (texts, false)
-    }
 
     /// The same by the definition.
     fn defined(bytes: &[u8]) -> (Vec<Vec<u8>>, bool) {
@@ -213,7 +215,7 @@ mod tests {
             ("0123456789\r+", vec![], true),
         ] {
             let texts: Vec<_> = texts.into_iter().map(|text| text.as_bytes().to_vec()).collect();
-            assert_eq!(given_out(&[bytes.as_bytes()]), (texts, too_long), "{bytes:?}");
+            assert_eq!(given_out(LONGEST, &[bytes.as_bytes()]), (texts, too_long), "{bytes:?}");
         }
     }
 
@@ -231,7 +233,7 @@ mod tests {
                 rest = after;
             }
             pieces.push(rest);
-            prop_assert_eq!(given_out(&pieces), defined(&bytes));
+            prop_assert_eq!(given_out(LONGEST, &pieces), defined(&bytes));
         }
 
         /// The buffer is much longer than the lines, and is used over and over.
@@ -242,7 +244,7 @@ mod tests {
                 bytes.resize(bytes.len() + length, b'x');
                 bytes.push(b'\n');
             }
-            let (texts, too_long) = given_out(&[&bytes]);
+            let (texts, too_long) = given_out(LONGEST, &[&bytes]);
             prop_assert!(!too_long);
             let found: Vec<usize> = texts.iter().map(Vec::len).collect();
             prop_assert_eq!(found, lengths);

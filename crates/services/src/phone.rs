@@ -120,7 +120,7 @@ impl Phone {
 
 /// What a line asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Request<'l> {
+pub(crate) enum Request<'l> {
     Add { name: &'l str, number: &'l str },
     Find { name: &'l str },
 }
@@ -130,7 +130,7 @@ enum Request<'l> {
 /// # Errors
 ///
 /// What is wrong with it.
-fn parse(line: &[u8]) -> Result<Request<'_>, &'static str> {
+pub(crate) fn parse(line: &[u8]) -> Result<Request<'_>, &'static str> {
     let line = std::str::from_utf8(line).map_err(|_| "a line is UTF-8")?;
     let mut words = line.split(' ');
     let request = match (words.next(), words.next(), words.next(), words.next()) {

@@ -80,7 +80,7 @@ pub async fn serve(mut stream: TcpStream) -> io::Result<()> {
     }
 }
 
-fn answer(symbol: &[u8], replies: &mut Vec<u8>) {
+pub(crate) fn answer(symbol: &[u8], replies: &mut Vec<u8>) {
     if !(1..=8).contains(&symbol.len()) || !symbol.iter().all(u8::is_ascii_uppercase) {
         replies.extend_from_slice(b"ERROR a symbol is 1 to 8 letters A to Z\n");
         return;

@@ -348,7 +348,7 @@ repeats = 1
         ("title = ' '", "1:9", "say what is asked"),
         ("title = \"a\\nb\"", "1:9", "one line"),
         ("title = 'a'", "1:12", "add an [[experiment]]"),
-        ("title = 'a'\ntitel = 1", "2:1", "expected one of `title`, `source`, `defaults`"),
+        ("title = 'a'\ncaption = 1", "2:1", "expected one of `title`, `source`, `defaults`"),
         ("title = 'a'\nsource", "2:7", "="),
         ("title = 'a'\nexperiment = 1", "2:14", "expected a sequence"),
         ("title = 'a'\nexperiment = [1]", "2:15", "expected a map"),
@@ -367,7 +367,7 @@ repeats = 1
         for (text, place, says) in WRONG_PLANS {
             refused(text, place, says);
         }
-        refused("title = 'é' titel", "1:13", "");
+        refused("title = 'é' also", "1:13", "");
     }
 
     #[test]

@@ -173,7 +173,7 @@ fn check_status(head: &Head, expected: u16) -> Result<(), Failure> {
 }
 
 /// The number of visitors on a page that is complete and has one counter.
-fn visitors(page: &[u8]) -> Result<u64, Failure> {
+pub(crate) fn visitors(page: &[u8]) -> Result<u64, Failure> {
     let text = str::from_utf8(page).map_err(|_| Failure::WrongBytes("the page is not UTF-8"))?;
     if !text.trim_end().ends_with("</html>") {
         return Err(Failure::WrongBytes("the page does not end with </html>"));

@@ -19,10 +19,10 @@ use std::collections::VecDeque;
 use memchr::{memchr, memmem, memrchr};
 
 /// Bytes that a member copies at a time.
-pub(super) const STRETCH: usize = 16 << 10;
+pub(crate) const STRETCH: usize = 16 << 10;
 
 /// The latest lines.
-pub(super) struct Log {
+pub(crate) struct Log {
     bytes: VecDeque<u8>,
     capacity: usize,
     end: u64,
@@ -30,22 +30,22 @@ pub(super) struct Log {
 
 /// What a member has not copied is no longer there.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Overtaken;
+pub(crate) struct Overtaken;
 
 impl Log {
     /// An empty log of at most `capacity` bytes, in which each line must fit. The memory is that of
     /// the lines that come.
-    pub(super) fn new(capacity: usize) -> Self {
+    pub(crate) fn new(capacity: usize) -> Self {
         Self { bytes: VecDeque::with_capacity(capacity), capacity, end: 0 }
     }
 
     /// The position after the last line.
-    pub(super) fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         self.end
     }
 
     /// Adds a line, and drops of the oldest what it needs the room of. The text contains no LF.
-    pub(super) fn add(&mut self, prefix: &[u8], text: &[u8]) {
+    pub(crate) fn add(&mut self, prefix: &[u8], text: &[u8]) {
         let length = prefix.len() + text.len() + 1;
         let excess = (self.bytes.len() + length).saturating_sub(self.capacity);
         self.bytes.drain(..excess);
@@ -57,7 +57,7 @@ impl Log {
 
     /// Copies the lines after `cursor`, at most [`STRETCH`] bytes of them, to the end of `lines`,
     /// which is empty; returns the cursor after them. The stretch must be longer than any line.
-    pub(super) fn copy(&self, cursor: u64, lines: &mut Vec<u8>) -> Result<u64, Overtaken> {
+    pub(crate) fn copy(&self, cursor: u64, lines: &mut Vec<u8>) -> Result<u64, Overtaken> {
         let first = self.end - self.bytes.len() as u64;
         // What is in memory can be counted by a usize.
         let start = cursor.checked_sub(first).ok_or(Overtaken)? as usize;
@@ -72,22 +72,22 @@ impl Log {
 }
 
 /// How the lines of one member begin: `17> `.
-pub(super) struct Prefix {
+pub(crate) struct Prefix {
     /// Finds it after the line before.
     finder: memmem::Finder<'static>,
 }
 
 impl Prefix {
-    pub(super) fn new(number: u64) -> Self {
+    pub(crate) fn new(number: u64) -> Self {
         Self { finder: memmem::Finder::new(&format!("\n{number}> ")).into_owned() }
     }
 
-    pub(super) fn as_bytes(&self) -> &[u8] {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.finder.needle()[1..]
     }
 
     /// Takes the lines that begin so out of `lines`, which are whole.
-    pub(super) fn take_out(&self, lines: &mut Vec<u8>) {
+    pub(crate) fn take_out(&self, lines: &mut Vec<u8>) {
         let (mut kept, mut seen) = (0, 0);
         while let Some(own) = self.find(&lines[seen..]) {
             let own = seen + own;

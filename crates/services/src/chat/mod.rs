@@ -24,7 +24,7 @@
 //! * When there is no descriptor, thread or stack for what a connection needs, the client gets
 //!   `* the server is full`, and the connection ends.
 
-mod log;
+pub(crate) mod log;
 mod room;
 
 use std::{io, net::Shutdown, sync::Arc, time::Duration};

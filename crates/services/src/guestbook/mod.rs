@@ -24,6 +24,8 @@
 //! very host: see [`Guestbook::serve`].
 
 mod form;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 mod remark;
 mod templates;
 

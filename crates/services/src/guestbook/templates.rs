@@ -24,13 +24,13 @@ use duality_runtime::{
 use minijinja::{AutoEscape, Environment, Value};
 
 /// The template that is there without any directory.
-const BUILT_IN: &str = include_str!("template.html");
+pub(super) const BUILT_IN: &str = include_str!("template.html");
 
 /// Bytes in a template's file.
 const LONGEST_FILE: u64 = 256 << 10;
 
 /// Bytes that a template may render.
-const LONGEST_PAGE: usize = 1 << 20;
+pub(super) const LONGEST_PAGE: usize = 1 << 20;
 
 /// Steps that a template may take; the built-in one takes about 300 for 20 remarks.
 const STEPS: u64 = 100_000;
@@ -191,17 +191,9 @@ impl Template {
     ///
     /// There is no thread for the parser.
     fn compile(name: &str, source: String) -> io::Result<Self> {
-        let compile = || {
-            let mut environment = Environment::new();
-            environment.set_auto_escape_callback(|_| AutoEscape::Html);
-            environment.set_fuel(Some(STEPS));
-            environment.set_recursion_limit(DEPTH);
-            environment.add_template_owned(name.to_owned(), source)?;
-            Ok::<_, minijinja::Error>(environment)
-        };
         let compiled = thread::scope(|scope| {
             let parser = thread::Builder::new().stack_size(PARSER_STACK);
-            let parser = parser.spawn_scoped(scope, compile)?;
+            let parser = parser.spawn_scoped(scope, || environment(name, source))?;
             parser.join().map_err(|_| io::Error::other("the parser of templates panicked"))
         })?;
         let environment = match compiled {
@@ -231,18 +223,10 @@ impl Template {
     /// The page that the template makes of `variables`.
     pub(super) fn render(&self, variables: &Value) -> Result<String, Broken> {
         let environment = self.compiled.as_ref().ok_or(Broken)?;
-        let mut page = Page(Vec::with_capacity(8 << 10));
-        let rendered = environment
-            .get_template(&self.name)
-            .and_then(|template| template.render_captured_to(variables, &mut page).map(drop));
-        match rendered {
-            // What minijinja writes is UTF-8.
-            Ok(()) => String::from_utf8(page.0).map_err(|_| Broken),
-            Err(error) => {
-                self.tell(&error);
-                Err(Broken)
-            }
-        }
+        render(environment, &self.name, variables).map_err(|error| {
+            self.tell(&error);
+            Broken
+        })
     }
 
     fn tell(&self, error: &dyn std::error::Error) {
@@ -259,6 +243,33 @@ impl Template {
              that is put right"
         ));
     }
+}
+
+/// Compiles a template, with bounds on what it may do. The parser recurses.
+pub(super) fn environment(
+    name: &str,
+    source: String,
+) -> Result<Environment<'static>, minijinja::Error> {
+    let mut environment = Environment::new();
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.set_fuel(Some(STEPS));
+    environment.set_recursion_limit(DEPTH);
+    environment.add_template_owned(name.to_owned(), source)?;
+    Ok(environment)
+}
+
+/// The page that a template makes of `variables`.
+pub(super) fn render(
+    environment: &Environment<'_>,
+    name: &str,
+    variables: &Value,
+) -> Result<String, minijinja::Error> {
+    let mut page = Page(Vec::with_capacity(8 << 10));
+    environment.get_template(name)?.render_captured_to(variables, &mut page)?;
+    // What minijinja writes is UTF-8.
+    String::from_utf8(page.0).map_err(|error| {
+        minijinja::Error::new(minijinja::ErrorKind::WriteFailure, error.to_string())
+    })
 }
 
 /// What has been rendered so far.

@@ -25,6 +25,8 @@ mod cache;
 mod conditional;
 mod date;
 mod demo;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 mod input;
 mod limits;
 mod memo;

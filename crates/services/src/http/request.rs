@@ -93,7 +93,9 @@ pub(super) fn parse(bytes: &[u8]) -> Parsed<'_> {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) => return Parsed::Partial,
         Err(httparse::Error::TooManyHeaders) => return Parsed::Bad(&status::FIELDS_TOO_LARGE),
-        Err(httparse::Error::Version) => return Parsed::Bad(bad_version(bytes)),
+        Err(httparse::Error::Version) => {
+            return bad_version(bytes).map_or(Parsed::Partial, Parsed::Bad);
+        }
         Err(_) => return Parsed::Bad(&status::BAD_REQUEST),
     };
     let (Some(method), Some(target), Some(minor_version)) = (raw.method, raw.path, raw.version)
@@ -178,14 +180,24 @@ fn method_of(name: &str) -> Method {
 }
 
 /// The parser takes `HTTP/1.0` and `HTTP/1.1`. Other digits are a version, anything else is not.
-fn bad_version(bytes: &[u8]) -> &'static Status {
-    let line = bytes.trim_ascii_start().split(|&byte| byte == b'\n').next().unwrap_or_default();
+/// `None` if the line is still too short to tell: how the network cuts a request must not change its
+/// answer.
+fn bad_version(bytes: &[u8]) -> Option<&'static Status> {
+    let line = bytes.trim_ascii_start();
+    let (line, is_whole) = match line.iter().position(|&byte| byte == b'\n') {
+        Some(feed) => (&line[..feed], true),
+        None => (line, false),
+    };
     let word = line.split(|&byte| byte == b' ').nth(2).unwrap_or_default();
-    match word.strip_prefix(b"HTTP/") {
-        Some([b'0'..=b'9', b'.', b'0'..=b'9'] | [b'0'..=b'9', b'.', b'0'..=b'9', b'\r']) => {
-            &status::VERSION_NOT_SUPPORTED
-        }
-        _ => &status::BAD_REQUEST,
+    let fits = |(byte, pattern): (&u8, &u8)| match pattern {
+        b'0' => byte.is_ascii_digit(),
+        _ => byte == pattern,
+    };
+    let begins_well = word.iter().zip(b"HTTP/0.0\r").all(fits);
+    match word.len() {
+        8 | 9 if begins_well && is_whole => Some(&status::VERSION_NOT_SUPPORTED),
+        ..=9 if begins_well && !is_whole => None,
+        _ => Some(&status::BAD_REQUEST),
     }
 }
 
@@ -621,6 +633,19 @@ mod tests {
             assert_eq!(code(&EXAMPLE.as_bytes()[..end]), 1, "{end}");
         }
         assert_eq!(code(EXAMPLE.as_bytes()), 0);
+    }
+
+    /// Found by the fuzz target http_head: 505 or 400, as the network cut it.
+    #[test]
+    fn an_unknown_version_is_judged_once_it_is_there() {
+        let text = b"PRI * HTTP/2.0\r\n\r\n";
+        for end in 0..=text.len() {
+            let expected = if end <= b"PRI * HTTP/2.0\r".len() { 1 } else { 505 };
+            assert_eq!(code(&text[..end]), expected, "{end}");
+        }
+        for text in ["PRI * HTTX", "PRI * HTTP/2.0x", "PRI * HTTP/2.00", "PRI * HTTP/2\r\n"] {
+            assert_eq!(code(text.as_bytes()), 400, "{text:?}");
+        }
     }
 
     proptest! {

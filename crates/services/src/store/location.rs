@@ -73,7 +73,9 @@ impl FromStr for Location {
     type Err = InvalidLocation;
 
     fn from_str(written: &str) -> Result<Self, InvalidLocation> {
-        let location = if let Some(file) = written.strip_prefix("sqlite:") {
+        let location = if written.contains(char::is_control) {
+            Err("it has a control character")
+        } else if let Some(file) = written.strip_prefix("sqlite:") {
             parse_sqlite(file)
         } else if let Some(server) = written.strip_prefix("redis://") {
             parse_redis(server)
@@ -82,7 +84,10 @@ impl FromStr for Location {
         };
         // What may hold a password is not repeated.
         location.map_err(|why| InvalidLocation {
-            written: written.rsplit_once('@').map_or(written, |(_, place)| place).to_owned(),
+            written: written
+                .rsplit_once('@')
+                .map_or(written, |(_, place)| place)
+                .replace(char::is_control, "\u{fffd}"),
             why,
         })
     }
@@ -101,7 +106,8 @@ impl fmt::Display for Location {
             Self::Redis { host, port, database, user, password } => {
                 formatter.write_str("redis://")?;
                 if password.is_some() {
-                    write!(formatter, "{}:***@", user.as_deref().unwrap_or_default())?;
+                    let user = user.as_deref().unwrap_or_default();
+                    write!(formatter, "{}:***@", percent_encoded(user))?;
                 }
                 match host.contains(':') {
                     true => write!(formatter, "[{host}]:{port}")?,
@@ -212,6 +218,18 @@ fn percent_decoded(written: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'-' | b'.' | b'_' | b'~' => encoded.push(char::from(byte)),
+            _ if byte.is_ascii_alphanumeric() => encoded.push(char::from(byte)),
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -260,6 +278,15 @@ mod tests {
         assert!(!error.contains("secret"), "{error}");
     }
 
+    /// Found by the fuzz target location: a user could add a line, or another user, to what is shown.
+    #[test]
+    fn what_is_shown_can_be_read_again() {
+        let location: Location = "redis://a%0Ab%3A%40:secret@host".parse().unwrap();
+        assert_eq!(location.to_string(), "redis://a%0Ab%3A%40:***@host:6379");
+        let again: Location = location.to_string().parse().unwrap();
+        assert!(matches!(again, Location::Redis { user: Some(user), .. } if user == "a\nb:@"));
+    }
+
     #[test]
     fn what_is_no_location_is_refused_in_one_line() {
         for (written, expected) in [
@@ -280,9 +307,11 @@ mod tests {
             ("redis://user@host", ":PASSWORD"),
             ("redis://:%zz@host", "percent-encoded"),
             ("redis://:%ff@host", "percent-encoded"),
+            ("sqlite:a\nb", "control character"),
         ] {
             let error = written.parse::<Location>().unwrap_err().to_string();
             assert!(error.contains(expected), "{written}: {error}");
+            assert!(!error.contains('\n'), "{error}");
         }
     }
 

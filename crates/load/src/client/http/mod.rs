@@ -13,6 +13,8 @@
 //! the head is parsed once again.
 
 mod body;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 mod head;
 
 use std::sync::Arc;

@@ -1,0 +1,100 @@
+//! What the fuzz targets drive of the client of `http`: what it makes of a server's bytes, as
+//! `read_reply` does, without a connection.
+
+use super::body::Body;
+use super::head::{Framing, Head};
+use super::{KnownReply, header};
+
+/// A reply as the client understands it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// Bytes of its head.
+    pub head: usize,
+    /// Its status.
+    pub status: u16,
+    /// The value of its `Location`.
+    pub location: Option<Vec<u8>>,
+    /// What has come of its body.
+    pub content: Vec<u8>,
+    /// Whether the body is complete.
+    pub is_complete: bool,
+    /// Whether it is complete if the connection ends here.
+    pub may_end: bool,
+    /// Bytes that it took.
+    pub taken: usize,
+}
+
+/// The reply whose bytes come in `pieces`: `None` when its head is not complete.
+///
+/// # Errors
+///
+/// It is malformed.
+///
+/// # Panics
+///
+/// When a reply that is remembered is not recalled as it was.
+pub fn reply(pieces: &[&[u8]]) -> Result<Option<Reply>, ()> {
+    let mut buffer = Vec::new();
+    let mut reading: Option<(Reply, Body)> = None;
+    for piece in pieces {
+        buffer.extend_from_slice(piece);
+        let mut rest = *piece;
+        if reading.is_none() {
+            let Some(head) = Head::parse(&buffer).map_err(|_| ())? else {
+                continue;
+            };
+            recall(&head, &buffer);
+            rest = &buffer[head.length..];
+            let body = Body::new(head.framing);
+            reading = Some((started(&head, &buffer), body));
+        }
+        if let Some((reply, body)) = &mut reading {
+            let collect = |data: &[u8]| {
+                reply.content.extend_from_slice(data);
+                Ok(())
+            };
+            reply.taken += body.take(rest, collect).map_err(|_| ())?;
+            (reply.is_complete, reply.may_end) = (body.is_complete(), body.may_end());
+        }
+    }
+    Ok(reading.map(|(reply, _)| reply))
+}
+
+fn started(head: &Head, bytes: &[u8]) -> Reply {
+    Reply {
+        head: head.length,
+        status: head.status,
+        location: header(&bytes[..head.length], "location").map(<[u8]>::to_vec),
+        content: Vec::new(),
+        is_complete: false,
+        may_end: false,
+        taken: head.length,
+    }
+}
+
+/// Takes the short way with a reply that repeats the last one.
+fn recall(head: &Head, bytes: &[u8]) {
+    let mut known = KnownReply::default();
+    known.learn(head, bytes);
+    if let Framing::Length(length) = head.framing
+        && let Some(end) =
+            usize::try_from(length).ok().and_then(|body| body.checked_add(head.length))
+        && let Some(whole) = bytes.get(..end)
+    {
+        assert_eq!(known.body_of(whole), Some(&bytes[head.length..end]));
+    }
+}
+
+/// The body in a chunked reply, and how many bytes it took; `None` if it is malformed or not
+/// complete.
+#[must_use]
+pub fn chunked(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
+    let mut content = Vec::new();
+    let mut body = Body::new(Framing::Chunked);
+    let collect = |data: &[u8]| {
+        content.extend_from_slice(data);
+        Ok(())
+    };
+    let taken = body.take(bytes, collect).ok()?;
+    body.is_complete().then_some((content, taken))
+}

@@ -1,0 +1,92 @@
+//! Thin functions over the private parsers, for the fuzz targets in `fuzz/`. They are there only
+//! under `cfg(fuzzing)`, and nothing else is different then.
+
+use crate::{
+    chat::log::{Log, Prefix},
+    line, phone, quote,
+    store::{Remark, redis::codec},
+};
+
+/// See `http/fuzzing.rs`.
+pub mod http {
+    pub use crate::http::fuzzing::*;
+}
+
+/// See `guestbook/fuzzing.rs`.
+pub mod guestbook {
+    pub use crate::guestbook::fuzzing::*;
+}
+
+/// The lines of at most `longest` bytes in what comes in `pieces`, and whether there was a longer
+/// one, after which nothing is read.
+#[must_use]
+pub fn lines(longest: usize, pieces: &[&[u8]]) -> (Vec<Vec<u8>>, bool) {
+    line::given_out(longest, pieces)
+}
+
+/// The reply of the quote service to a line.
+#[must_use]
+pub fn quote(line: &[u8]) -> Vec<u8> {
+    let mut reply = Vec::new();
+    quote::answer(line, &mut reply);
+    reply
+}
+
+/// What the phone service understands by a line: the name, and the number if one is to be added.
+#[must_use]
+pub fn phone(line: &[u8]) -> Option<(&str, Option<&str>)> {
+    match phone::parse(line).ok()? {
+        phone::Request::Add { name, number } => Some((name, Some(number))),
+        phone::Request::Find { name } => Some((name, None)),
+    }
+}
+
+/// What one member of a chat hears of lines that others and it itself have said: all of them at the
+/// end, in stretches, from a log of `capacity` bytes; `None` if it was overtaken.
+#[must_use]
+pub fn chat(said: &[(u64, &[u8])], hearer: u64, capacity: usize) -> Option<Vec<u8>> {
+    let mut log = Log::new(capacity);
+    for (number, text) in said {
+        log.add(format!("{number}> ").as_bytes(), text);
+    }
+    let prefix = Prefix::new(hearer);
+    let (mut cursor, mut heard) = (0, Vec::new());
+    while cursor < log.end() {
+        let mut stretch = Vec::new();
+        cursor = log.copy(cursor, &mut stretch).ok()?;
+        prefix.take_out(&mut stretch);
+        heard.extend_from_slice(&stretch);
+    }
+    Some(heard)
+}
+
+pub use redis_protocol::resp2::types::OwnedFrame as Reply;
+
+/// A reply of Redis and its length in bytes, if the whole of it is there.
+///
+/// # Errors
+///
+/// It is not a reply, or beyond all bounds.
+pub fn redis_reply(bytes: &[u8]) -> Result<Option<(Reply, usize)>, ()> {
+    codec::decode_reply(bytes).map_err(|_| ())
+}
+
+/// A command as it is sent to Redis.
+#[must_use]
+pub fn redis_command(words: &[&[u8]]) -> Vec<u8> {
+    let mut command = Vec::new();
+    codec::push_command(&mut command, words);
+    command
+}
+
+/// The remark that an element of Redis' list stands for.
+#[must_use]
+pub fn redis_remark(element: &[u8]) -> Option<Remark> {
+    codec::decode_remark(element)
+}
+
+/// The element of Redis' list that stands for a remark.
+#[must_use]
+pub fn redis_element(remark: &Remark) -> String {
+    codec::encode_remark(remark)
+}

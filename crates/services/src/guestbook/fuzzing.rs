@@ -1,0 +1,61 @@
+//! What the fuzz targets drive of the guestbook: from a form to the page that shows its remark.
+
+use minijinja::{Environment, context};
+
+use super::{form, remark, templates, variables_of};
+use crate::store::{Remark, Visit};
+
+/// The values of two fields of a form; `None` if it is malformed.
+#[must_use]
+pub fn form(body: &[u8], names: [&str; 2]) -> Option<[Option<String>; 2]> {
+    form::parse(body, names).ok()
+}
+
+/// The remark that a guest's typing comes to, if it is taken.
+#[must_use]
+pub fn remark(guest: &str, text: &str) -> Option<Remark> {
+    remark::check(guest, text).ok()
+}
+
+/// The built-in page, for many renderings.
+pub struct Page(Environment<'static>);
+
+impl Page {
+    /// Compiles it.
+    ///
+    /// # Panics
+    ///
+    /// The built-in page is broken.
+    #[must_use]
+    pub fn built_in() -> Self {
+        Page::of(templates::BUILT_IN).expect("it is well-formed")
+    }
+
+    /// A template of the operator's, if it is well-formed.
+    #[must_use]
+    pub fn of(source: &str) -> Option<Self> {
+        templates::environment("page", source.to_owned()).ok().map(Page)
+    }
+
+    /// The page as it shows a remark; `None` if it is broken.
+    #[must_use]
+    pub fn with(&self, remark: &Remark) -> Option<String> {
+        let visit = Visit { visitors: 7, remarks: vec![remark.clone()] };
+        self.render(&variables_of(&visit))
+    }
+
+    /// The page as it asks the guest to mend a remark.
+    #[must_use]
+    pub fn refusing(&self, guest: &str, text: &str) -> Option<String> {
+        self.render(&context! { refusal => "no", guest, text })
+    }
+
+    /// # Panics
+    ///
+    /// The page is longer than the bound.
+    fn render(&self, variables: &minijinja::Value) -> Option<String> {
+        let page = templates::render(&self.0, "page", variables).ok()?;
+        assert!(page.len() <= templates::LONGEST_PAGE);
+        Some(page)
+    }
+}

@@ -1,0 +1,67 @@
+//! Forms as they are posted to the guestbook, up to the page that shows the remark.
+//!
+//! What a browser encodes is decoded; what is taken keeps its bounds; and no remark brings mark-up of
+//! its own into a page.
+
+#![no_main]
+
+use std::sync::LazyLock;
+
+use duality_services::fuzzing::guestbook::{Page, form, remark};
+use duality_services::store::Remark;
+use libfuzzer_sys::fuzz_target;
+
+static PAGE: LazyLock<(Page, [usize; 4], [usize; 4])> = LazyLock::new(|| {
+    let page = Page::built_in();
+    let plain = Remark { guest: "x".to_owned(), text: "x".to_owned() };
+    let shown = markup(&page.with(&plain).expect("the page is sound"));
+    let refused = markup(&page.refusing("x", "x").expect("the page is sound"));
+    (page, shown, refused)
+});
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Some([guest, text]) = form(bytes, ["guest-name", "guest-remarks"]) {
+        let (guest, text) = (guest.unwrap_or_default(), text.unwrap_or_default());
+        assert!(guest.len() + text.len() <= bytes.len());
+        let swapped = form(bytes, ["guest-remarks", "guest-name"]).expect("it was a form before");
+        assert_eq!(swapped.map(Option::unwrap_or_default), [text.clone(), guest.clone()]);
+        show(&guest, &text);
+    }
+
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let (name, value) = text.split_once('\n').unwrap_or((text, ""));
+    // An empty field, and one that comes twice, are the other half's affair.
+    if !name.is_empty() && name != "other" {
+        let body = format!("other=1&{}={}", encode(name), encode(value));
+        let expected = [Some(value.to_owned()), Some("1".to_owned())];
+        assert_eq!(form(body.as_bytes(), [name, "other"]), Some(expected));
+    }
+});
+
+/// Shows what a guest has typed, on whichever page it comes to.
+fn show(guest: &str, text: &str) {
+    let (page, shown, refused) = &*PAGE;
+    if let Some(remark) = remark(guest, text) {
+        assert!((1..=64).contains(&remark.guest.chars().count()));
+        assert!((1..=1000).contains(&remark.text.chars().count()));
+        assert!(!remark.guest.contains(char::is_control));
+        assert!(!remark.text.replace('\n', "").contains(char::is_control));
+        assert_eq!(&markup(&page.with(&remark).expect("the page is sound")), shown);
+    }
+    assert_eq!(&markup(&page.refusing(guest, text).expect("the page is sound")), refused);
+}
+
+/// How often each character occurs that means something to HTML; `&` begins what stands for one.
+fn markup(page: &str) -> [usize; 4] {
+    ['<', '>', '"', '\''].map(|character| page.matches(character).count())
+}
+
+/// As a browser does (the URL standard, section 5.2).
+fn encode(text: &str) -> String {
+    let escape = |byte: u8| match byte {
+        b' ' => "+".to_owned(),
+        _ if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(escape).collect()
+}

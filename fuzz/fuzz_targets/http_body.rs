@@ -1,0 +1,42 @@
+//! Chunked bodies, as the http service reads them.
+//!
+//! However the bytes are cut, the same comes of them; what is kept is bounded; what the service
+//! accepts, the client of `duality load` reads alike; and any content can be sent.
+
+#![no_main]
+
+use duality_fuzz::{bytewise, split};
+use duality_load::fuzzing::http as client;
+use duality_services::fuzzing::http::{Ended, chunked};
+use libfuzzer_sys::fuzz_target;
+
+const LIMIT: u64 = 2000;
+const ROOM: usize = 64;
+
+fuzz_target!(|bytes: &[u8]| {
+    let ended = chunked(&[bytes], LIMIT, ROOM);
+    assert_eq!(ended, chunked(&split(bytes), LIMIT, ROOM));
+    assert_eq!(ended, chunked(&bytewise(bytes), LIMIT, ROOM));
+    if let Ended::Finished(taken, content) = ended {
+        assert!(content.len() <= ROOM && content.len() <= taken && taken as u64 <= LIMIT);
+        assert!(bytes[..taken].ends_with(b"\r\n\r\n"));
+        // What follows has no influence.
+        assert_eq!(
+            chunked(&[&bytes[..taken]], LIMIT, ROOM),
+            Ended::Finished(taken, content.clone())
+        );
+        assert_eq!(client::chunked(bytes), Some((content, taken)));
+    }
+
+    let mut sent = Vec::new();
+    for piece in split(bytes) {
+        sent.extend(format!("{:x}\r\n", piece.len()).bytes());
+        sent.extend(piece);
+        sent.extend(b"\r\n");
+    }
+    sent.extend(b"0\r\n\r\n");
+    assert_eq!(
+        chunked(&split(&sent), u64::MAX, usize::MAX),
+        Ended::Finished(sent.len(), bytes.to_vec())
+    );
+});

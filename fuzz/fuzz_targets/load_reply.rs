@@ -1,0 +1,22 @@
+//! What a server, which may be hostile, replies to the client of http.
+//!
+//! However the bytes are cut, the reply is the same; it takes and holds no more than came.
+
+#![no_main]
+
+use duality_fuzz::{bytewise, split};
+use duality_load::fuzzing::{http::reply, visitors};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let whole = reply(&[bytes]);
+    assert_eq!(whole, reply(&split(bytes)));
+    assert_eq!(whole, reply(&bytewise(bytes)));
+    let Ok(Some(reply)) = whole else { return };
+    assert!(reply.head <= reply.taken && reply.taken <= bytes.len());
+    assert!(reply.content.len() <= reply.taken - reply.head);
+    assert!(reply.taken == bytes.len() || reply.is_complete, "bytes were left, but for what?");
+    assert!(reply.may_end || !reply.is_complete);
+    assert!(reply.status <= 999);
+    let _ = visitors(&reply.content);
+});

@@ -1,0 +1,23 @@
+//! What a load is aimed at, as its user writes it.
+//!
+//! What is shown can be read again and means the same; and no target can put a line of its own into
+//! the head of a request.
+
+#![no_main]
+
+use duality_load::Target;
+use duality_load::fuzzing::target;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Some(read) = target(text) else { return };
+    let shown = read.to_string();
+    assert_eq!(target(&shown), Some(read.clone()), "{shown:?}");
+    assert!(read.check().is_ok());
+    if let Target::Http(page) | Target::Guestbook { page, .. } = &read {
+        assert!(page.path.starts_with('/'));
+        let both = page.path.bytes().chain(page.host.bytes());
+        assert!(both.into_iter().all(|byte| byte.is_ascii_graphic()), "{shown:?}");
+    }
+});

@@ -1,0 +1,63 @@
+//! What Redis, or whoever is at its address, replies.
+//!
+//! A reply has one end, wherever the bytes are cut; it holds no more than came; an error is final; a
+//! remark and a command are read as they were meant.
+
+#![no_main]
+
+use duality_fuzz::split;
+use duality_services::fuzzing::{Reply, redis_command, redis_element, redis_remark, redis_reply};
+use duality_services::store::Remark;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut rest = bytes;
+    while let Ok(Some((reply, length))) = redis_reply(rest) {
+        assert!(0 < length && length <= rest.len());
+        assert_eq!(redis_reply(&rest[..length]), Ok(Some((reply.clone(), length))));
+        check_prefixes(&rest[..length]);
+        assert!(held(&reply) <= length);
+        rest = &rest[length..];
+    }
+    check_prefixes(rest);
+
+    let words = split(bytes);
+    if words.len() <= 200 {
+        let command = redis_command(&words);
+        let meant = words.iter().map(|word| Reply::BulkString(word.to_vec())).collect();
+        assert_eq!(redis_reply(&command), Ok(Some((Reply::Array(meant), command.len()))));
+    }
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        let (guest, text) = text.split_once(':').unwrap_or((text, text));
+        let remark = Remark { guest: guest.to_owned(), text: text.to_owned() };
+        assert_eq!(redis_remark(redis_element(&remark).as_bytes()), Some(remark));
+    }
+});
+
+/// A beginning of what is no more than one reply is unfinished, or an error of which all is one.
+fn check_prefixes(bytes: &[u8]) {
+    let whole = redis_reply(bytes);
+    let mut length = 0;
+    for piece in split(bytes) {
+        match redis_reply(&bytes[..length]) {
+            Ok(None) => {}
+            Ok(Some(_)) => panic!("a part of a reply is a reply"),
+            Err(()) => assert!(whole.is_err(), "more bytes make an error good"),
+        }
+        length += piece.len();
+    }
+}
+
+/// Bytes of text in a reply; what is a remark among it comes to no more.
+fn held(reply: &Reply) -> usize {
+    match reply {
+        Reply::SimpleString(bytes) => bytes.len(),
+        Reply::BulkString(bytes) => {
+            let remark = redis_remark(bytes);
+            remark.map_or(bytes.len(), |remark| remark.guest.len() + remark.text.len())
+        }
+        Reply::Error(text) => text.len(),
+        Reply::Array(elements) => elements.iter().map(held).sum(),
+        Reply::Integer(_) | Reply::Null => 0,
+    }
+}

@@ -1,0 +1,257 @@
+//! `cargo xtask fuzz`: builds the fuzz targets of `fuzz/` as cargo-fuzz would, which need not be installed, and runs each for a bounded time.
+//!
+//! ```text
+//!   fuzz/corpus/TARGET             seeds, which are read and never written
+//!   target/fuzz/found/TARGET       inputs that reached something new: where the next run goes on
+//!   target/fuzz/crashes/TARGET     inputs that broke something
+//!   target/fuzz/logs/TARGET        what the last run said
+//! ```
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Workspace;
+use crate::steps::Outcome::{self, Failed, Passed, Skipped};
+
+/// Seconds that all targets together get in `cargo xtask test`.
+const SECONDS: u64 = 40;
+
+/// What cargo-fuzz passes to rustc: coverage that libFuzzer is led by, `cfg(fuzzing)`, and AddressSanitizer. Assertions and
+/// overflow checks are in the profile of fuzz/Cargo.toml.
+const FLAGS: &[&str] = &[
+    "-Cpasses=sancov-module",
+    "-Cllvm-args=-sanitizer-coverage-level=4",
+    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "-Cllvm-args=-sanitizer-coverage-pc-table",
+    "-Cllvm-args=-sanitizer-coverage-trace-compares",
+    "--cfg=fuzzing",
+    "-Zsanitizer=address",
+    "-Ccodegen-units=1",
+];
+
+/// What is to be run; see [`Request::read`].
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Request {
+    /// All targets, if it is none.
+    target: Option<String>,
+    /// For each target; a share of [`SECONDS`], if it is none.
+    seconds: Option<u64>,
+}
+
+impl Request {
+    /// Reads `[TARGET] [--seconds N]`.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub(crate) fn read(arguments: &[&str]) -> Result<Self, String> {
+        let mut request = Self::default();
+        let mut rest = arguments.iter();
+        while let Some(&argument) = rest.next() {
+            if argument == "--seconds" {
+                let seconds = rest.next().and_then(|text| text.parse().ok());
+                request.seconds = seconds.filter(|&seconds| seconds > 0);
+                if request.seconds.is_none() {
+                    return Err("after `--seconds` stands a whole number, from 1".into());
+                }
+            } else if argument.starts_with('-') || request.target.is_some() {
+                return Err(format!("`{argument}` is not understood: [TARGET] [--seconds N]"));
+            } else {
+                request.target = Some(argument.to_owned());
+            }
+        }
+        Ok(request)
+    }
+}
+
+/// Builds the targets and runs those that are asked for.
+pub(crate) fn run(workspace: &Workspace, request: &Request) -> Outcome {
+    let mut targets = match targets(&workspace.root) {
+        Ok(targets) => targets,
+        Err(error) => return Failed(format!("cannot list fuzz/fuzz_targets: {error}")),
+    };
+    let seconds = request.seconds.unwrap_or_else(|| (SECONDS / targets.len() as u64).max(1));
+    if let Some(wanted) = &request.target {
+        if !targets.contains(wanted) {
+            return Failed(format!("there is no target `{wanted}`, only {}", targets.join(", ")));
+        }
+        targets = vec![wanted.clone()];
+    }
+    let Some(host) = nightly_host() else {
+        return Skipped("needs nightly (rustup toolchain install nightly)".into());
+    };
+    let folder = workspace.target.join("fuzz");
+    if let Err(problem) = build(workspace, &folder, &host, request.target.as_deref()) {
+        return Failed(problem);
+    }
+    let programs = folder.join(host).join("release");
+    let mut broken = Vec::new();
+    for target in &targets {
+        let place = Place {
+            seeds: workspace.root.join("fuzz/corpus").join(target),
+            folder: &folder,
+            target,
+        };
+        match place.run(&programs.join(target), seconds) {
+            Ok(line) => println!("{target:<16} {line}"),
+            Err(problem) => {
+                println!("{target:<16} {problem}");
+                broken.push(target.as_str());
+            }
+        }
+    }
+    match broken.len() {
+        0 => Passed,
+        _ => Failed(format!("found something in {}", broken.join(", "))),
+    }
+}
+
+/// The names of the targets, in the order of the alphabet.
+fn targets(root: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(root.join("fuzz/fuzz_targets"))? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        names.extend(name.strip_suffix(".rs").map(str::to_owned));
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// The platform that the nightly compiler builds for; `None` without one.
+fn nightly_host() -> Option<String> {
+    let output = nightly("rustc").arg("-vV").output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    host.filter(|_| output.status.success()).map(str::to_owned)
+}
+
+/// A program of the nightly toolchain. `cargo +nightly` would not do: beneath `cargo xtask`, cargo is that of the toolchain in use.
+fn nightly(program: &str) -> Command {
+    let mut command = Command::new("rustup");
+    command.args(["run", "nightly", program]);
+    // They name the programs of the other toolchain, or flags of its own.
+    for name in ["RUSTC", "RUSTDOC", "CARGO", "RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn build(
+    workspace: &Workspace,
+    folder: &Path,
+    host: &str,
+    target: Option<&str>,
+) -> Result<(), String> {
+    let mut command = nightly("cargo");
+    // With a target named, build scripts and macros are built without the flags.
+    command.args(["build", "--quiet", "--release", "--locked", "--target", host]);
+    match target {
+        Some(target) => command.args(["--bin", target]),
+        None => command.arg("--bins"),
+    };
+    command.current_dir(workspace.root.join("fuzz"));
+    command.env("CARGO_TARGET_DIR", folder).env("RUSTFLAGS", FLAGS.join(" "));
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("the targets do not build: {status}")),
+        Err(error) => Err(format!("cannot run rustup: {error}")),
+    }
+}
+
+/// Where one target finds and leaves things.
+struct Place<'p> {
+    seeds: PathBuf,
+    folder: &'p Path,
+    target: &'p str,
+}
+
+impl Place<'_> {
+    /// Runs the target: what it did, or what it found and how to see it again.
+    fn run(&self, program: &Path, seconds: u64) -> Result<String, String> {
+        let found = self.make("found")?;
+        let crashes = self.make("crashes")?;
+        let log_path = self.make("logs")?.join("last.txt");
+        let log = File::create(&log_path)
+            .map_err(|error| format!("cannot write {}: {error}", log_path.display()))?;
+        let mut command = Command::new(program);
+        // What is new goes to the first folder; the others are read.
+        command.args([&found, &self.seeds]);
+        command.arg(format!("-max_total_time={seconds}"));
+        command.arg(format!("-artifact_prefix={}/", crashes.display()));
+        // In seconds for one input, in MiB, and in bytes.
+        command.args(["-timeout=10", "-rss_limit_mb=2048", "-max_len=2048"]);
+        command.args(["-print_final_stats=1"]).stderr(log);
+        let status = command.status().map_err(|error| format!("cannot be run: {error}"))?;
+        let said = fs::read(&log_path).unwrap_or_default();
+        let said = String::from_utf8_lossy(&said);
+        if status.success() {
+            let executions = after(&said, "stat::number_of_executed_units:").unwrap_or("?");
+            let inputs = [&found, &self.seeds].map(|folder| count(folder)).iter().sum::<usize>();
+            return Ok(format!("{executions:>9} executions {inputs:>6} inputs {seconds:>4} s"));
+        }
+        let why = said.lines().find(|line| line.contains("panicked at") || line.contains("ERROR:"));
+        let mut problem = format!("FAILED: {}", why.unwrap_or("it ended before its time"));
+        if let Some(input) = after(&said, "Test unit written to ") {
+            problem +=
+                &format!("\n  the input: {input}\n  again:     {} {input}", program.display());
+        }
+        Err(problem + &format!("\n  more:      {}", log_path.display()))
+    }
+
+    /// A folder of the target's own, which is made if need be.
+    fn make(&self, kind: &str) -> Result<PathBuf, String> {
+        let path = self.folder.join(kind).join(self.target);
+        fs::create_dir_all(&path)
+            .map_err(|error| format!("cannot make {}: {error}", path.display()))?;
+        Ok(path)
+    }
+}
+
+/// What stands after `label` on its line.
+fn after<'t>(text: &'t str, label: &str) -> Option<&'t str> {
+    text.lines().find_map(|line| Some(line.split_once(label)?.1.trim()))
+}
+
+fn count(folder: &Path) -> usize {
+    fs::read_dir(folder).map_or(0, Iterator::count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_is_understood() {
+        let request = |target: Option<&str>, seconds| {
+            Ok(Request { target: target.map(str::to_owned), seconds })
+        };
+        assert_eq!(Request::read(&[]), request(None, None));
+        assert_eq!(Request::read(&["form"]), request(Some("form"), None));
+        assert_eq!(Request::read(&["--seconds", "60"]), request(None, Some(60)));
+        assert_eq!(Request::read(&["form", "--seconds", "60"]), request(Some("form"), Some(60)));
+        for wrong in [&["--seconds"][..], &["--seconds", "0"], &["a", "b"], &["--jobs"]] {
+            assert!(Request::read(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_run_said_is_found() {
+        let said = "INFO: x\nstat::number_of_executed_units: 12345\nartifact; Test unit written to /a/crash-1\n";
+        assert_eq!(after(said, "stat::number_of_executed_units:"), Some("12345"));
+        assert_eq!(after(said, "Test unit written to "), Some("/a/crash-1"));
+        assert_eq!(after(said, "nothing"), None);
+    }
+
+    /// A target without its entry would not be built, and one without seeds begins with nothing.
+    #[test]
+    fn every_target_is_in_the_manifest_and_has_seeds() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let manifest = fs::read_to_string(root.join("fuzz/Cargo.toml")).unwrap();
+        for target in targets(root).unwrap() {
+            assert!(manifest.contains(&format!("\nname = \"{target}\"\n")), "{target}");
+            assert!(count(&root.join("fuzz/corpus").join(&target)) > 0, "{target}");
+        }
+    }
+}
