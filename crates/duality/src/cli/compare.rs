@@ -174,10 +174,14 @@ pub(super) fn report(arguments: &ReportArguments) -> Result<(), Failure> {
 pub(super) fn announce(plan: &Plan) {
     let connections: Vec<String> = plan.design.concurrency.iter().map(usize::to_string).collect();
     eprintln!(
-        "comparing {} architectures at {} connections, {} times each: {} cells, about {:.0} s",
+        "comparing {} architectures at {} connections, {} each: {} cells, about {:.0} s",
         plan.design.architectures.len(),
         connections.join(", "),
-        plan.design.repeats,
+        if plan.design.repeats == 1 {
+            "once".to_owned()
+        } else {
+            format!("{} times", plan.design.repeats)
+        },
         plan.cells(),
         plan.length().as_secs_f64(),
     );

@@ -141,7 +141,8 @@ fn concurrency(
         .filter(|(_, problem)| problem.is_none())
         .map(|(connections, _)| *connections)
         .collect();
-    match problems.into_iter().find_map(|(_, problem)| problem) {
+    // Where even the largest is wrong, it is not for being small.
+    match problems.into_iter().rev().find_map(|(_, problem)| problem) {
         Some(problem) if usual.is_empty() => Err(told(problem)),
         _ => Ok(usual),
     }

@@ -40,9 +40,10 @@ pub(super) fn run(
     }
     let length: Duration = plans.iter().map(Plan::length).sum();
     eprintln!(
-        "{}: {} experiments, about {:.0} s; results in {}",
+        "{}\n{} experiment{}, about {:.0} s; results in {}",
         file.title,
         plans.len(),
+        if plans.len() == 1 { "" } else { "s" },
         length.as_secs_f64(),
         out.display(),
     );

@@ -20,6 +20,8 @@ use crate::store::Store;
 
 /// What a cell costs beside warm-up and window: starting a server, draining it.
 const OVERHEAD: Duration = Duration::from_millis(150);
+/// What each connection adds to it, roughly: it is made, and ended.
+const OF_A_CONNECTION: Duration = Duration::from_micros(100);
 
 /// How long an experiment takes when its user does not say.
 const WHOLE: Duration = Duration::from_secs(120);
@@ -50,7 +52,15 @@ impl Plan {
     pub fn length(&self) -> Duration {
         let Design { warm_up_seconds, window_seconds, .. } = self.design;
         let load = Duration::from_secs_f64(warm_up_seconds + window_seconds);
-        (load + OVERHEAD).saturating_mul(u32::try_from(self.tried()).unwrap_or(u32::MAX))
+        let tried = cells(&self.design).into_iter().filter(|cell| {
+            !self.unavailable.contains_key(&(cell.architecture.clone(), cell.concurrency))
+        });
+        tried
+            .map(|cell| {
+                let connections = u32::try_from(cell.concurrency).unwrap_or(u32::MAX);
+                load + OVERHEAD + OF_A_CONNECTION.saturating_mul(connections)
+            })
+            .fold(Duration::ZERO, Duration::saturating_add)
     }
 
     /// How many cells it has.
