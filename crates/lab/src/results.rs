@@ -209,12 +209,12 @@ fn parse(path: &Path, text: &str) -> Result<(Experiment, Vec<Cell>), Error> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::plan::tests::design;
     use crate::record::Machine;
 
-    fn experiment() -> Experiment {
+    pub(crate) fn experiment() -> Experiment {
         Experiment {
             version: VERSION,
             duality: "0".into(),

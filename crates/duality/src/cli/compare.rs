@@ -1,6 +1,5 @@
 //! `duality compare` and `duality report`.
 
-use std::io::{self, Write};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -13,7 +12,7 @@ use duality_lab::store::Store;
 use duality_lab::summary::Summary;
 use duality_lab::{report as page, results, run as lab};
 
-use super::{Failure, Setup, Tuning, experiment, flag, load, plan};
+use super::{Failure, Setup, Tuning, experiment, flag, load, plan, print};
 use crate::catalogue::Catalogue;
 
 #[derive(clap::Args)]
@@ -201,12 +200,6 @@ pub(super) fn measure(
         .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
     print(&Summary::of(&finished.experiment, &finished.cells).render_text())?;
     Ok(finished)
-}
-
-/// Writes text to standard output, whose reader may have gone.
-pub(super) fn print(text: &str) -> Result<(), Failure> {
-    writeln!(io::stdout(), "{}", text.trim_end())
-        .map_err(|error| Failure::failed(format!("standard output: {error}")))
 }
 
 fn fresh_directory() -> PathBuf {

@@ -1,9 +1,11 @@
 //! `duality architectures` and `duality services`.
 
+use std::fmt::Write;
+
 use duality_architectures::{ALL, Needs};
 use serde_json::{Value, json};
 
-use super::Failure;
+use super::{Failure, print};
 use crate::catalogue::Catalogue;
 
 #[derive(clap::Args)]
@@ -29,9 +31,9 @@ pub(super) fn architectures(arguments: &Arguments) -> Result<(), Failure> {
                 })
             })
             .collect();
-        println!("{}", json!({ "version": 1, "architectures": list }));
-        return Ok(());
+        return print(&json!({ "version": 1, "architectures": list }).to_string());
     }
+    let mut text = String::new();
     for architecture in ALL {
         let gives = architecture.gives();
         let mut remarks = Vec::new();
@@ -44,10 +46,11 @@ pub(super) fn architectures(arguments: &Arguments) -> Result<(), Failure> {
         remarks.extend(architecture.unavailable().map(|why| format!("unavailable: {why}")));
         let remarks =
             if remarks.is_empty() { String::new() } else { format!(" [{}]", remarks.join("; ")) };
-        println!("{:<10} {}{remarks}", architecture.name(), architecture.summary());
-        println!("{:<10} from {}", "", architecture.source());
+        let (name, summary) = (architecture.name(), architecture.summary());
+        let _ = writeln!(text, "{name:<10} {summary}{remarks}");
+        let _ = writeln!(text, "{:<10} from {}", "", architecture.source());
     }
-    Ok(())
+    print(&text)
 }
 
 pub(super) fn services(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
@@ -65,9 +68,9 @@ pub(super) fn services(catalogue: &Catalogue, arguments: &Arguments) -> Result<(
                 })
             })
             .collect();
-        println!("{}", json!({ "version": 1, "services": list }));
-        return Ok(());
+        return print(&json!({ "version": 1, "services": list }).to_string());
     }
+    let mut text = String::new();
     for listed in list {
         let mut remarks = Vec::new();
         if listed.needs.shared_memory {
@@ -78,7 +81,7 @@ pub(super) fn services(catalogue: &Catalogue, arguments: &Arguments) -> Result<(
         }
         let remarks =
             if remarks.is_empty() { String::new() } else { format!(" [{}]", remarks.join("; ")) };
-        println!("{:<10} {}{remarks}", listed.name, listed.summary);
+        let _ = writeln!(text, "{:<10} {}{remarks}", listed.name, listed.summary);
     }
-    Ok(())
+    print(&text)
 }

@@ -6,12 +6,13 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
+use duality_lab::plan::settings::parse_duration;
 use duality_load::{
     Arrivals, Crowd, Error, Named, Observer, Options, Pattern, Probe, Slo, Sources, Stop, Target,
     peak_goodput,
 };
 
-use super::Failure;
+use super::{Failure, print};
 
 /// Where a search for a rate begins, in requests a second, if nobody says.
 const FIRST_RATE: f64 = 1_000.0;
@@ -125,8 +126,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             if arguments.json { serde_json::to_string(&found) } else { Ok(found.render_text()) }
         }
     };
-    println!("{}", text.expect("a report is plain data").trim_end());
-    Ok(())
+    print(&text.expect("a report is plain data"))
 }
 
 fn failure(error: Error) -> Failure {
@@ -251,28 +251,6 @@ fn parse_slo(text: &str) -> Result<Slo, String> {
 fn parse_range(text: &str) -> Result<(Duration, Duration), String> {
     let (shortest, longest) = text.split_once("..").ok_or("give a range such as 100us..2ms")?;
     Ok((parse_duration(shortest)?, parse_duration(longest)?))
-}
-
-/// A number with us, ms, s or m; without a unit, seconds.
-pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
-    let (number, scale) = if let Some(number) = text.strip_suffix("ms") {
-        (number, 1e-3)
-    } else if let Some(number) = text.strip_suffix("us").or_else(|| text.strip_suffix("µs")) {
-        (number, 1e-6)
-    } else if let Some(number) = text.strip_suffix('s') {
-        (number, 1.0)
-    } else if let Some(number) = text.strip_suffix('m') {
-        (number, 60.0)
-    } else {
-        (text, 1.0)
-    };
-    let seconds = number.parse::<f64>().ok().map(|number| number * scale);
-    match seconds {
-        Some(seconds) if (0.0..=86_400.0 * 7.0).contains(&seconds) => {
-            Ok(Duration::from_secs_f64(seconds))
-        }
-        _ => Err("give a duration such as 10s, 500ms or 2m".into()),
-    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod setup;
 mod tuning;
 
 use std::fmt;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -103,6 +104,16 @@ pub fn main(own: Option<Service>) -> ExitCode {
                 Failure::Failed(_) => 1,
             })
         }
+    }
+}
+
+/// Writes text to standard output. Its reader may have gone (`| head`): then nobody misses the rest.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    match writeln!(io::stdout(), "{}", text.trim_end()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::failed(format!("standard output: {error}")))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -13,7 +13,7 @@ use duality_lab::record::Origin;
 use duality_lab::report::index::{self, Index};
 use duality_lab::results::Results;
 
-use super::{Failure, Tuning, compare, experiment, flag, load};
+use super::{Failure, Tuning, compare, experiment, flag, load, print};
 use crate::catalogue::Catalogue;
 
 /// What the command line asks for: it overrides every experiment of the plan.
@@ -51,7 +51,7 @@ pub(super) fn run(
     let index_path = out.join("index.html");
     let mut index = Index::new(&file, plans.iter().map(|plan| &plan.design));
     for (experiment, plan) in file.experiments.iter().zip(&plans) {
-        compare::print(&index::heading(&experiment.name, &plan.design))?;
+        print(&index::heading(&experiment.name, &plan.design))?;
         compare::announce(plan);
         let finished = compare::measure(plan, &out.join(&experiment.name), resume, &interrupted)?;
         let complete = finished.complete;

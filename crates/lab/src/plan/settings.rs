@@ -243,17 +243,18 @@ impl TryFrom<String> for Waits {
 ///
 /// What to write instead.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let (number, scale) = if let Some(number) = text.strip_suffix("us") {
-        (number, 1e-6)
-    } else if let Some(number) = text.strip_suffix("ms") {
-        (number, 1e-3)
-    } else if let Some(number) = text.strip_suffix('s') {
-        (number, 1.0)
-    } else if let Some(number) = text.strip_suffix('m') {
-        (number, 60.0)
-    } else {
-        (text, 1.0)
-    };
+    let (number, scale) =
+        if let Some(number) = text.strip_suffix("us").or_else(|| text.strip_suffix("µs")) {
+            (number, 1e-6)
+        } else if let Some(number) = text.strip_suffix("ms") {
+            (number, 1e-3)
+        } else if let Some(number) = text.strip_suffix('s') {
+            (number, 1.0)
+        } else if let Some(number) = text.strip_suffix('m') {
+            (number, 60.0)
+        } else {
+            (text, 1.0)
+        };
     let seconds = number.parse::<f64>().ok().map(|number| number * scale);
     match seconds {
         Some(seconds) if (0.0..=86_400.0 * 7.0).contains(&seconds) => {

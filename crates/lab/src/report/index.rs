@@ -155,7 +155,8 @@ mod tests {
     use super::*;
     use crate::plan::file;
     use crate::plan::tests::design;
-    use crate::record::{Machine, Outcome, VERSION};
+    use crate::record::Outcome;
+    use crate::results::tests::experiment;
 
     #[test]
     fn each_experiment_has_its_place_whether_it_ended_or_not() {
@@ -164,15 +165,7 @@ mod tests {
         let plan = file::parse(plan).unwrap();
         let mut index = Index::new(&plan, [design(), design()].iter());
         assert_eq!(index.render().matches("not run yet").count(), 2);
-        let experiment = Experiment {
-            version: VERSION,
-            duality: "0".into(),
-            plan: None,
-            command: vec![],
-            started_at: String::new(),
-            design: design(),
-            machine: Machine::default(),
-        };
+        let experiment = experiment();
         let cell = Cell {
             architecture: "epoll".into(),
             concurrency: 10,
