@@ -86,7 +86,7 @@ pub(crate) fn run(workspace: &Workspace, request: &Request) -> Outcome {
     if let Err(problem) = build(workspace, &folder, &host, request.target.as_deref()) {
         return Failed(problem);
     }
-    let programs = folder.join(host).join("release");
+    let programs = folder.join(host).join("brief");
     let mut broken = Vec::new();
     for target in &targets {
         let place = Place {
@@ -146,7 +146,7 @@ fn build(
 ) -> Result<(), String> {
     let mut command = nightly("cargo");
     // With a target named, build scripts and macros are built without the flags.
-    command.args(["build", "--quiet", "--release", "--locked", "--target", host]);
+    command.args(["build", "--quiet", "--profile=brief", "--locked", "--target", host]);
     match target {
         Some(target) => command.args(["--bin", target]),
         None => command.arg("--bins"),
