@@ -13,7 +13,7 @@ use std::io;
 
 use crate::common::accept::accept_and_serve;
 use crate::common::pressure::Connections;
-use crate::{Architecture, Needs, Server};
+use crate::{Architecture, Needs, Options, Server};
 
 /// See the [module](self).
 pub struct Iterative;
@@ -33,6 +33,10 @@ impl Architecture for Iterative {
 
     fn gives(&self) -> Needs {
         Needs { shared_memory: true, concurrent_connections: false }
+    }
+
+    fn places(&self, _: &Options) -> Option<usize> {
+        Some(1)
     }
 
     fn serve(&self, server: Server) -> io::Result<()> {

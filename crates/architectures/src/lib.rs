@@ -64,6 +64,13 @@ pub trait Architecture: Sync {
         false
     }
 
+    /// How many connections it serves at a time at most, where that is decided before the first one comes;
+    /// the next wait until one ends.
+    fn places(&self, options: &Options) -> Option<usize> {
+        let _ = options;
+        None
+    }
+
     /// Why this machine cannot run it, if so.
     fn unavailable(&self) -> Option<String> {
         None

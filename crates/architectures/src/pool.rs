@@ -23,7 +23,7 @@ use duality_runtime::task::{self, thread};
 
 use crate::common::accept::accept_and_serve;
 use crate::common::pressure::{Active, Connections, Pressure};
-use crate::{Architecture, HandOver, Needs, Server, Service};
+use crate::{Architecture, HandOver, Needs, Options, Server, Service};
 
 /// See the [module](self).
 pub struct Pool;
@@ -43,6 +43,10 @@ impl Architecture for Pool {
 
     fn gives(&self) -> Needs {
         Needs { shared_memory: true, concurrent_connections: true }
+    }
+
+    fn places(&self, options: &Options) -> Option<usize> {
+        Some(options.workers)
     }
 
     fn serve(&self, server: Server) -> io::Result<()> {

@@ -20,7 +20,7 @@ use duality_runtime::{block_on, drain};
 use crate::common::accept::accept_and_serve;
 use crate::common::children::{Children, ROUND};
 use crate::common::pressure::{Connections, Pressure};
-use crate::{Architecture, Needs, Server};
+use crate::{Architecture, Needs, Options, Server};
 
 /// See the [module](self).
 pub struct Prefork;
@@ -40,6 +40,10 @@ impl Architecture for Prefork {
 
     fn gives(&self) -> Needs {
         Needs { shared_memory: false, concurrent_connections: true }
+    }
+
+    fn places(&self, options: &Options) -> Option<usize> {
+        Some(options.workers)
     }
 
     fn serve(&self, server: Server) -> io::Result<()> {

@@ -1,10 +1,12 @@
 //! The services that this program can serve: those that come with Duality, or one of the user's own.
 
 use duality_architectures::{Needs, Service as Served};
+use duality_lab::plan::settings::Misfit;
+use duality_services::store::Location;
 use duality_services::{ALL, Entry, chat, echo, find, game, guestbook, http, phone, quote, time};
 
 use crate::Service;
-use crate::cli::{Failure, Setup};
+use crate::cli::{Failure, Setup, flag};
 
 /// A service whose connections share a value, each with a clone of it.
 macro_rules! shared {
@@ -37,8 +39,12 @@ pub(crate) struct Listed {
     pub(crate) name: String,
     pub(crate) summary: String,
     pub(crate) needs: Needs,
+    /// Whether one connection can carry more than one request.
+    pub(crate) persistent: bool,
     /// Whether it keeps things in a store.
     pub(crate) store: bool,
+    /// The page that its clients ask for, if it has pages.
+    pub(crate) page: Option<&'static str>,
 }
 
 impl Catalogue {
@@ -58,14 +64,18 @@ impl Catalogue {
                     name: entry.name.to_owned(),
                     summary: entry.summary.to_owned(),
                     needs: needs(entry),
+                    persistent: entry.persistent,
                     store: entry.store,
+                    page: page(entry),
                 })
                 .collect(),
             Self::Own(service) => vec![Listed {
                 name: service.served.name().to_owned(),
                 summary: "this program's own service".to_owned(),
                 needs: service.served.needs(),
+                persistent: true,
                 store: false,
+                page: (service.served.name() == http::ENTRY.name).then_some("/"),
             }],
         }
     }
@@ -78,27 +88,40 @@ impl Catalogue {
         }
     }
 
-    /// The service of that name, which `setup` must suit; opens nothing.
-    pub(crate) fn look_up(&self, name: &str, setup: &Setup) -> Result<Listed, Failure> {
+    /// The service of that name, which `setup` must suit, and a store if `stores`; opens nothing.
+    pub(crate) fn look_up(
+        &self,
+        name: &str,
+        setup: &Setup,
+        stores: bool,
+    ) -> Result<Listed, Misfit> {
         let list = self.list();
         let names: Vec<String> = list.iter().map(|listed| listed.name.clone()).collect();
         let Some(listed) = list.into_iter().find(|listed| listed.name == name) else {
             let names = names.join(", ");
-            return Err(Failure::misuse(format!(
-                "there is no service `{name}`: choose one of {names}"
-            )));
+            let problem = format!("there is no service `{name}`: choose one of {names}");
+            return Err(Misfit::new("service", problem));
         };
         let entry = match self {
             Self::BuiltIn => find(name),
             Self::Own(_) => None,
         };
         setup.check(name, entry)?;
+        if stores && !listed.store {
+            let problem = format!("the service `{name}` keeps nothing: leave it out");
+            return Err(Misfit::new("store", problem));
+        }
         Ok(listed)
     }
 
-    /// Sets up the service of that name.
-    pub(crate) fn open(&self, name: &str, setup: &Setup) -> Result<Served, Failure> {
-        let needs = self.look_up(name, setup)?.needs;
+    /// Sets up the service of that name, which keeps what it is told at `location`.
+    pub(crate) fn open(
+        &self,
+        name: &str,
+        setup: &Setup,
+        location: Option<&Location>,
+    ) -> Result<Served, Failure> {
+        let needs = self.look_up(name, setup, location.is_some()).map_err(flag)?.needs;
         let entry = match self {
             Self::Own(service) => return Ok(service.served.clone()),
             Self::BuiltIn => find(name).expect("it has been looked up"),
@@ -107,11 +130,15 @@ impl Catalogue {
             echo::ENTRY => Served::new(name, needs, echo::serve),
             time::ENTRY => Served::new(name, needs, time::serve),
             quote::ENTRY => Served::new(name, needs, quote::serve),
-            phone::ENTRY => shared!(name, needs, phone::Phone::new(setup.open_store(name)?)),
+            phone::ENTRY => {
+                shared!(name, needs, phone::Phone::new(setup.open_store(name, location)?))
+            }
             game::ENTRY => shared!(name, needs, game::Game::default()),
             chat::ENTRY => shared!(name, needs, chat::Chat::new()),
             http::ENTRY => shared!(name, needs, open_http(setup)?, refuse),
-            guestbook::ENTRY => shared!(name, needs, open_guestbook(name, setup)?, refuse),
+            guestbook::ENTRY => {
+                shared!(name, needs, open_guestbook(name, setup, location)?, refuse)
+            }
             _ => unreachable!("each service of the registry has its line here"),
         })
     }
@@ -125,13 +152,23 @@ fn needs(entry: &Entry) -> Needs {
     }
 }
 
+/// The page that clients of a service ask for, if it has pages.
+fn page(entry: &Entry) -> Option<&'static str> {
+    let page = if *entry == guestbook::ENTRY { "/guestbook" } else { "/" };
+    entry.serves_files.then_some(page)
+}
+
 fn open_http(setup: &Setup) -> Result<http::Http, Failure> {
     // The error names the directory and the remedy.
     http::Http::new(setup.http()).map_err(|error| Failure::misuse(format!("--root: {error}")))
 }
 
-fn open_guestbook(name: &str, setup: &Setup) -> Result<guestbook::Guestbook, Failure> {
-    let store = setup.open_store(name)?;
+fn open_guestbook(
+    name: &str,
+    setup: &Setup,
+    location: Option<&Location>,
+) -> Result<guestbook::Guestbook, Failure> {
+    let store = setup.open_store(name, location)?;
     guestbook::Guestbook::new(setup.http(), setup.templates(), store)
         .map_err(|error| Failure::misuse(format!("--root or --templates: {error}")))
 }

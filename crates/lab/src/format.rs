@@ -1,5 +1,18 @@
 //! Numbers as people read them, with their units; shared by the terminal's tables and the report.
 
+use crate::statistics::Estimate;
+
+/// `61,234 ± 1.2%`: a rate, and half of its interval as a share of it.
+pub(crate) fn rate(rate: Estimate) -> String {
+    match rate.interval {
+        Some(interval) => {
+            let half = (interval.high - interval.low) / 2.0 / rate.value.max(1.0);
+            format!("{} ±{:4.1}%", grouped(rate.value), 100.0 * half)
+        }
+        None => grouped(rate.value),
+    }
+}
+
 /// 1234567.8 → `1,234,568`.
 pub(crate) fn grouped(value: f64) -> String {
     let digits = format!("{value:.0}");

@@ -15,4 +15,5 @@ pub mod results;
 pub mod run;
 mod server;
 pub mod statistics;
+pub mod store;
 pub mod summary;

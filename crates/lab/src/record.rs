@@ -5,9 +5,12 @@
 //! [`VERSION`] changes when one changes its meaning.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
-use duality_load::Latency;
+use duality_load::{Fate, Latency, OpenLoop};
 use serde::{Deserialize, Serialize};
+
+use crate::format::listed;
 
 /// The version of the format.
 pub const VERSION: u32 = 1;
@@ -29,6 +32,9 @@ pub struct Experiment {
     pub version: u32,
     /// The version of Duality.
     pub duality: String,
+    /// The plan that it is of; none when the command line alone asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<Origin>,
     /// The command line that began it.
     pub command: Vec<String>,
     /// When it began (RFC 3339, UTC).
@@ -37,6 +43,17 @@ pub struct Experiment {
     pub design: Design,
     /// The machine that it was measured on.
     pub machine: Machine,
+}
+
+/// The plan that an experiment is of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The plan's title: what it asks.
+    pub title: String,
+    /// Where the question comes from; may be empty.
+    pub source: String,
+    /// The name of the experiment in it.
+    pub experiment: String,
 }
 
 /// What was to be measured: all that a resumed experiment must share with the one it resumes.
@@ -48,6 +65,9 @@ pub struct Design {
     pub architectures: Vec<String>,
     /// The numbers of connections that are open at once.
     pub concurrency: Vec<usize>,
+    /// How clients behave.
+    #[serde(default)]
+    pub clients: Clients,
     /// Whether a connection carries request after request.
     pub keep_alive: bool,
     /// How often each cell is measured.
@@ -66,6 +86,66 @@ pub struct Design {
     pub server_arguments: Vec<String>,
     /// The path that an HTTP client asks for.
     pub path: String,
+    /// Where the servers keep what they are told; none for a service that keeps nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<String>,
+}
+
+/// How clients behave; in files that were written before there was a choice, the default.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Clients {
+    /// The name of the pattern.
+    pub pattern: String,
+    /// When the requests of an open loop arrive, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrivals: Option<String>,
+    /// Further connections that say nothing.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub idle: usize,
+    /// Further connections that take their replies slowly.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub slow_readers: usize,
+    /// Further connections that make their requests slowly.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub slow_senders: usize,
+    /// How many addresses all of them come from; none: as many as needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sources: Option<NonZeroU32>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+impl Clients {
+    /// Who is connected beside those that make the requests, in words; none if nobody is.
+    pub fn crowd(&self) -> Option<String> {
+        let kinds = [
+            (self.idle, "idle"),
+            (self.slow_readers, "slow readers"),
+            (self.slow_senders, "slow senders"),
+        ];
+        let told: Vec<String> = kinds
+            .into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, kind)| format!("{count} {kind}"))
+            .collect();
+        (!told.is_empty()).then(|| listed(&told))
+    }
+}
+
+impl Default for Clients {
+    fn default() -> Self {
+        Self {
+            pattern: "closed".to_owned(),
+            arrivals: None,
+            idle: 0,
+            slow_readers: 0,
+            slow_senders: 0,
+            sources: None,
+        }
+    }
 }
 
 /// The machine of an experiment.
@@ -155,8 +235,29 @@ pub struct Measured {
     pub listen_drops: u64,
     /// Failed requests by kind.
     pub errors: BTreeMap<String, u64>,
+    /// What became of the connections beside the measured ones, by kind.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub crowd: BTreeMap<String, Fate>,
+    /// What only an open loop measures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_loop: Option<OpenLoop>,
     /// What a reader of the figures must know.
     pub warnings: Vec<String>,
     /// All latencies: HDR V2 + deflate in base64, in nanoseconds.
     pub histogram: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As version 0.1.0 wrote it before there were plans, patterns and stores.
+    const OLD: &str = r#"{"kind":"experiment","version":1,"duality":"0.1.0","command":[],"started_at":"2026-11-21T03:40:00Z","design":{"service":"http","architectures":["epoll"],"concurrency":[1],"keep_alive":true,"repeats":3,"warm_up_seconds":0.2,"window_seconds":0.5,"seed":7,"server_cpus":[],"client_cpus":[],"server_arguments":[],"path":"/"},"machine":{"kernel":"","cpu":"","cpus":2,"memory_bytes":0,"settings":{}}}"#;
+
+    #[test]
+    fn what_was_written_before_can_be_read() {
+        let Ok(Line::Experiment(experiment)) = serde_json::from_str(OLD) else { panic!() };
+        assert_eq!((experiment.plan, experiment.design.store), (None, None));
+        assert_eq!(experiment.design.clients, Clients::default());
+    }
 }

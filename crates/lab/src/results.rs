@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::slice;
 
 use crate::plan::CellKey;
 use crate::record::{Cell, Design, Experiment, Line, Outcome, VERSION};
@@ -39,6 +40,9 @@ pub enum Error {
     Different(PathBuf),
 }
 
+/// The name of a results file in the directory of its experiment.
+const NAME: &str = "results.jsonl";
+
 /// An open results file.
 pub struct Results {
     file: File,
@@ -52,7 +56,7 @@ impl Results {
     ///
     /// [`Error::Exists`], [`Error::File`].
     pub fn create(out: &Path, experiment: &Experiment) -> Result<Self, Error> {
-        let path = out.join("results.jsonl");
+        let path = out.join(NAME);
         fs::create_dir_all(out).map_err(|source| Error::File { path: out.to_owned(), source })?;
         let file = OpenOptions::new().append(true).create_new(true).open(&path);
         let file = file.map_err(|source| match source.kind() {
@@ -64,6 +68,20 @@ impl Results {
         Ok(results)
     }
 
+    /// Whether an experiment has been begun in the directory `out`; it must have been this one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Different`], and those of [`read`].
+    pub fn begun(out: &Path, design: &Design) -> Result<bool, Error> {
+        let path = out.join(NAME);
+        if !path.exists() {
+            return Ok(false);
+        }
+        let (experiment, _) = read(slice::from_ref(&path))?;
+        if continues(design, &experiment.design) { Ok(true) } else { Err(Error::Different(path)) }
+    }
+
     /// Opens the results file of an experiment that was cut short, and returns what is in it. A last line
     /// that was cut short with it is removed.
     ///
@@ -71,19 +89,12 @@ impl Results {
     ///
     /// [`Error::Different`], and those of [`read`].
     pub fn resume(out: &Path, design: &Design) -> Result<(Self, Experiment, Vec<Cell>), Error> {
-        let path = out.join("results.jsonl");
+        let path = out.join(NAME);
         let problem = |source| Error::File { path: path.clone(), source };
         let text = fs::read_to_string(&path).map_err(problem)?;
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         let (experiment, cells) = parse(&path, &text[..whole])?;
-        // The seed and the timing are those that it began with.
-        let resumed = Design {
-            seed: experiment.design.seed,
-            warm_up_seconds: experiment.design.warm_up_seconds,
-            window_seconds: experiment.design.window_seconds,
-            ..design.clone()
-        };
-        if resumed != experiment.design {
+        if !continues(design, &experiment.design) {
             return Err(Error::Different(path));
         }
         let file = OpenOptions::new().append(true).open(&path).map_err(problem)?;
@@ -106,6 +117,18 @@ impl Results {
         let written = self.file.write_all(text.as_bytes());
         written.map_err(|source| Error::File { path: self.path.clone(), source })
     }
+}
+
+/// Whether an experiment of this design goes on with one that was `begun`: seed and timing are those that
+/// it was begun with.
+fn continues(design: &Design, begun: &Design) -> bool {
+    let resumed = Design {
+        seed: begun.seed,
+        warm_up_seconds: begun.warm_up_seconds,
+        window_seconds: begun.window_seconds,
+        ..design.clone()
+    };
+    resumed == *begun
 }
 
 /// Reads the results of one experiment from one or more files. Of a cell that was measured more than
@@ -195,6 +218,7 @@ mod tests {
         Experiment {
             version: VERSION,
             duality: "0".into(),
+            plan: None,
             command: vec![],
             started_at: String::new(),
             design: design(),

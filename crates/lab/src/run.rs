@@ -2,9 +2,8 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use duality_load::{Observer, Options, Report, Stop, Target};
+use duality_load::{Observer, Report};
 
 use crate::counters::Counters;
 use crate::display::Display;
@@ -13,6 +12,7 @@ use crate::plan::{self, CellKey, Plan};
 use crate::record::{Cell, Experiment, Measured, Outcome, VERSION};
 use crate::results::{self, Results};
 use crate::server::{NoServer, Server};
+use crate::store::OpenStore;
 
 /// What an experiment came to.
 #[derive(Debug)]
@@ -61,13 +61,20 @@ pub fn compare(
 }
 
 fn begin(plan: &Plan) -> Experiment {
+    let mut machine = machine::describe();
+    machine.settings.extend(
+        plan.store
+            .as_ref()
+            .map(|store| ("store".to_owned(), store.describe(&plan.design.client_cpus))),
+    );
     Experiment {
         version: VERSION,
         duality: env!("CARGO_PKG_VERSION").to_owned(),
         command: plan.command.clone(),
         started_at: now(),
         design: plan.design.clone(),
-        machine: machine::describe(),
+        plan: plan.origin.clone(),
+        machine,
     }
 }
 
@@ -92,7 +99,8 @@ fn run_cells(
             return Ok((results::latest(cells), false));
         }
         let started_at = now();
-        let outcome = match plan.unavailable.get(&key.architecture) {
+        let place = (key.architecture.clone(), key.concurrency);
+        let outcome = match plan.unavailable.get(&place) {
             Some(reason) => Some(Outcome::Unavailable { reason: reason.clone() }),
             None => executor.measure(&key),
         };
@@ -113,27 +121,34 @@ struct Processes<'a> {
 
 impl Executor for Processes<'_> {
     fn measure(&mut self, key: &CellKey) -> Option<Outcome> {
-        let mut server = match Server::start(self.plan, key) {
-            Ok(server) => server,
-            Err(NoServer::Unavailable(reason)) => return Some(Outcome::Unavailable { reason }),
-            Err(NoServer::Failed(reason)) => return Some(Outcome::Failed { reason }),
-        };
-        let options = match self.options(key, &server) {
-            Ok(options) => options,
-            Err(reason) => return Some(Outcome::Failed { reason }),
-        };
+        let outcome = self.try_measure(key).unwrap_or_else(|none| match none {
+            NoServer::Unavailable(reason) => Outcome::Unavailable { reason },
+            NoServer::Failed(reason) => Outcome::Failed { reason },
+        });
+        (!self.interrupted.load(Ordering::Relaxed)).then_some(outcome)
+    }
+}
+
+impl Processes<'_> {
+    fn try_measure(&self, key: &CellKey) -> Result<Outcome, NoServer> {
+        let design = &self.plan.design;
+        let store = self.plan.store.as_ref().map(|store| store.open(&design.client_cpus));
+        let mut store = store.transpose()?;
+        // It ends before its store does, for it is dropped first.
+        let mut server = Server::start(self.plan, key, store.as_ref())?;
+        let options = self.plan.load(server.address(), key).map_err(NoServer::Failed)?;
         let mut window = Window { server: &mut server, opened: None, closed: None, problem: None };
         let report = duality_load::run(&options, &mut window, self.interrupted);
         let Window { opened, closed, problem, .. } = window;
-        if self.interrupted.load(Ordering::Relaxed) {
-            return None;
+        if let Some(problem) = store.as_mut().and_then(OpenStore::problem) {
+            return Ok(Outcome::Failed { reason: problem });
         }
-        Some(match (report, opened, closed) {
+        Ok(match (report, opened, closed) {
             (Ok(report), ..) if report.requests == 0 => {
                 Outcome::Failed { reason: unanswered(&report) }
             }
             (Ok(report), Some(opened), Some(closed)) => {
-                let pinned = !self.plan.design.server_cpus.is_empty();
+                let pinned = !design.server_cpus.is_empty();
                 Outcome::Measured(Box::new(measured(report, opened, closed, pinned)))
             }
             (Err(error), ..) => Outcome::Failed { reason: error.to_string() },
@@ -144,37 +159,6 @@ impl Executor for Processes<'_> {
             }
         })
     }
-}
-
-impl Processes<'_> {
-    fn options(&self, key: &CellKey, server: &Server) -> Result<Options, String> {
-        let design = &self.plan.design;
-        let address = server.address();
-        let target = match (&self.plan.exchange, design.service.as_str()) {
-            (Some((request, reply)), _) => {
-                Target::Exchange { address, request: request.clone(), reply: reply.clone() }
-            }
-            (None, "http") => parse(&format!("http://{address}{}", design.path))?,
-            (None, "echo" | "time") => parse(&format!("{}://{address}", design.service))?,
-            (None, other) => {
-                return Err(format!(
-                    "no client for `{other}`: give the service an exchange(request, reply)"
-                ));
-            }
-        };
-        Ok(Options {
-            connections: key.concurrency,
-            stop: Stop::After(Duration::from_secs_f64(design.window_seconds)),
-            warm_up: Duration::from_secs_f64(design.warm_up_seconds),
-            keep_alive: design.keep_alive,
-            cpus: design.client_cpus.clone(),
-            ..Options::new(target)
-        })
-    }
-}
-
-fn parse(target: &str) -> Result<Target, String> {
-    target.parse().map_err(|error| format!("{target}: {error}"))
 }
 
 /// Reads the server's counters as the measured window opens and closes.
@@ -241,6 +225,8 @@ fn measured(report: Report, opened: Counters, closed: Counters, pinned: bool) ->
         listen_overflows: report.listen_overflows,
         listen_drops: report.listen_drops,
         errors: report.errors,
+        crowd: report.crowd,
+        open_loop: report.open_loop,
         warnings,
         histogram: report.histogram,
     }
@@ -252,6 +238,8 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
+    use crate::plan::clients;
+    use crate::plan::settings::Settings;
     use crate::plan::tests::design;
 
     struct Mock {
@@ -273,7 +261,12 @@ mod tests {
         Plan {
             design: design(),
             exchange: None,
-            unavailable: BTreeMap::from([("threads".to_owned(), "no threads".to_owned())]),
+            behaviour: clients::behaviour(&Settings::default()).unwrap(),
+            unavailable: [1, 10, 100]
+                .map(|many| (("threads".to_owned(), many), "no threads".to_owned()))
+                .into(),
+            store: None,
+            origin: None,
             program: PathBuf::new(),
             command: vec![],
         }

@@ -15,6 +15,7 @@ use serde::Deserialize;
 
 use crate::counters::{self, Counters};
 use crate::plan::{CellKey, Plan};
+use crate::store::OpenStore;
 
 /// How long a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -45,8 +46,12 @@ enum Message {
 }
 
 impl Server {
-    /// Starts the server of a cell and waits until it listens.
-    pub(crate) fn start(plan: &Plan, key: &CellKey) -> Result<Self, NoServer> {
+    /// Starts the server of a cell, which keeps what it is told in `store`, and waits until it listens.
+    pub(crate) fn start(
+        plan: &Plan,
+        key: &CellKey,
+        store: Option<&OpenStore>,
+    ) -> Result<Self, NoServer> {
         let failed =
             |error: io::Error| NoServer::Failed(format!("cannot start the server: {error}"));
         let (ours, theirs) = UnixStream::pair().map_err(failed)?;
@@ -56,6 +61,9 @@ impl Server {
         let mut command = Command::new(&plan.program);
         command.args(["serve", &design.service, "--architecture", &key.architecture, "--control"]);
         command.args(["--listen", "127.0.0.1:0"]).args(&design.server_arguments);
+        if let Some(store) = store {
+            command.arg(format!("--store={}", store.url()));
+        }
         if !design.server_cpus.is_empty() {
             let cpus: Vec<String> = design.server_cpus.iter().map(usize::to_string).collect();
             command.args(["--cpus", &cpus.join(",")]);

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::format::{bytes, connections, duration, grouped};
+use crate::format::{bytes, connections, duration, grouped, rate};
 use crate::recommendation;
 use crate::record::{Cell, Experiment, Measured, Outcome};
 use crate::statistics::{Estimate, estimate, median};
@@ -152,14 +152,7 @@ impl Summary {
             writeln!(text, "{partial}\n").expect("a String takes all");
         }
         self.grid(&mut text, "requests/s, median ± half of its 95 % interval", |medians| {
-            let rate = medians.requests_per_second;
-            match rate.interval {
-                Some(interval) => {
-                    let half = (interval.high - interval.low) / 2.0 / rate.value.max(1.0);
-                    format!("{} ±{:4.1}%", grouped(rate.value), 100.0 * half)
-                }
-                None => grouped(rate.value),
-            }
+            rate(medians.requests_per_second)
         });
         self.grid(&mut text, "p99 latency", |medians| duration(medians.p99_us));
         self.grid(&mut text, "server CPU per request", |medians| duration(medians.cpu_us));

@@ -1,5 +1,7 @@
 //! The load thread: probes the server, starts the connections, and minds the clock.
 
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 use std::pin::pin;
@@ -20,19 +22,28 @@ use crate::client::http::Http;
 use crate::client::phone::Phone;
 use crate::client::quote::Quote;
 use crate::client::time::Time;
+use crate::crowd::{self, Fate, Gathered, NotGathered};
 use crate::failure::Failure;
-use crate::pattern::{Load, closed, connect};
-use crate::recorder::{Edges, Measurement, Recorder};
+use crate::pattern::connection::Connection;
+use crate::pattern::open::pacer::{Clock, Pacer, StoppedClock};
+use crate::pattern::open::queue::Queue;
+use crate::pattern::{self, Arrivals, Load, Pattern, closed, connect, limited, open, serial};
+use crate::recorder::{Bell, Edges, Measurement, Recorder};
 use crate::{Error, Options, Stop, Target};
 
 /// How often progress is told and an interruption is looked for.
 const TICK: Duration = Duration::from_millis(100);
+
+/// How often it is looked whether all connections are open.
+const GLANCE: Duration = Duration::from_millis(1);
 
 /// What a load came to.
 pub(crate) struct Outcome {
     pub(crate) measurement: Measurement,
     /// It was interrupted before its end.
     pub(crate) interrupted: bool,
+    /// What has become of the crowd.
+    pub(crate) crowd: BTreeMap<String, Fate>,
 }
 
 /// Runs a load on this kernel thread.
@@ -45,7 +56,7 @@ pub(crate) fn run(
     let mut event_loop =
         opened.map_err(|error| Error::System { doing: "starting the load", error })?;
     event_loop.run(async move {
-        let engine = Engine { announcer, start: Instant::now(), options };
+        let engine = Engine { announcer, start: Instant::now(), options, crowd: OnceCell::new() };
         match &engine.options.target {
             Target::Http(target) => {
                 let client = Http::new(target, engine.options.keep_alive);
@@ -80,28 +91,84 @@ struct Engine {
     options: Options,
     announcer: Announcer,
     start: Instant,
+    crowd: OnceCell<Gathered>,
 }
 
 /// The caller asked for an end.
 struct Interrupted;
 
 impl Engine {
-    async fn load<C: Client>(&self, mut client: C, bell: EdgeAnnouncer) -> Result<Outcome, Error> {
+    async fn load<C: Client>(&self, mut client: C, edges: EdgeAnnouncer) -> Result<Outcome, Error> {
         self.probe(&mut client).await?;
-        let edges = match self.options.stop {
-            Stop::After(_) => Edges::ByTime,
-            Stop::Requests(total) => Edges::for_requests(total),
+        self.gather().await?;
+        match self.options.pattern {
+            Pattern::Closed => {
+                let load = self.shared(self.edges(), None, Box::new(edges));
+                load.recorder.ready();
+                closed::start(&client, self.options.connections, &load).map_err(not_started)?;
+                Ok(self.finish(&load.recorder).await)
+            }
+            Pattern::Serial => {
+                let (row, load) = self.row(&client, edges).await?;
+                task::spawn(serial::run(row, load.clone())).map_err(not_started)?;
+                Ok(self.finish(&load.recorder).await)
+            }
+            Pattern::Limited => {
+                let (row, load) = self.row(&client, edges).await?;
+                task::spawn(limited::run(row, load.clone())).map_err(not_started)?;
+                Ok(self.finish(&load.recorder).await)
+            }
+            Pattern::Open(arrivals) => self.open_loop(&client, arrivals, edges).await,
+        }
+    }
+
+    /// The connections of a pattern that uses them in order, once they are open.
+    async fn row<C: Client>(
+        &self,
+        client: &C,
+        edges: EdgeAnnouncer,
+    ) -> Result<(Vec<Connection<C>>, Arc<Load>), Error> {
+        let load = self.shared(self.edges(), None, Box::new(edges));
+        let row = self.attend(pattern::row(client, self.options.connections, &load)).await?;
+        load.recorder.ready();
+        Ok((row, load))
+    }
+
+    async fn open_loop<C: Client>(
+        &self,
+        client: &C,
+        arrivals: Arrivals,
+        edges: EdgeAnnouncer,
+    ) -> Result<Outcome, Error> {
+        let (clock, queue) = (Clock::new(), Arc::new(Queue::new()));
+        let bell = StoppedClock { clock: clock.clone(), bell: edges };
+        let load = self.shared(self.edges(), Some(queue.clone()), Box::new(bell));
+        let connections = self.options.connections;
+        open::start(client, connections, &queue, &load).map_err(not_started)?;
+        // A request that is due before there are connections would be late for no fault of the server's.
+        while queue.free() < connections {
+            let waited = self.wait(GLANCE, &load.recorder).await;
+            waited.map_err(|Interrupted| Error::Interrupted)?;
+        }
+        load.recorder.ready();
+        clock.restart();
+        let count = match self.options.stop {
+            Stop::After(_) => u64::MAX,
+            Stop::Requests(total) => total,
         };
-        let load = self.shared(edges, bell);
-        closed::start(&client, self.options.connections, &load).map_err(not_started)?;
-        Ok(self.finish(&load.recorder).await)
+        let schedule = arrivals.schedule(self.options.seed);
+        let pacer = Pacer::start(schedule, count, clock, queue)
+            .map_err(|error| Error::System { doing: "starting the pacer's thread", error })?;
+        let outcome = self.finish(&load.recorder).await;
+        drop(pacer);
+        Ok(outcome)
     }
 
     /// A load whose connections all have to do with each other.
     async fn chat(&self, lines: u32, bell: EdgeAnnouncer) -> Result<Outcome, Error> {
         let Options { connections, reply_timeout, .. } = self.options;
-        let address = self.options.target.address();
-        let joined = self.attend(chat::join(address, connections, reply_timeout)).await?;
+        let joined =
+            self.attend(chat::join(self.options.route(), connections, reply_timeout)).await?;
         let company = joined.map_err(|refused| self.not_let_in(&refused))?;
         let (edges, deliveries) = match self.options.stop {
             Stop::After(_) => (Edges::ByTime, None),
@@ -110,25 +177,35 @@ impl Engine {
                 (Edges::ByCount { open_after: 0, close_after: total, total }, Some(total))
             }
         };
-        let load = self.shared(edges, bell);
+        let load = self.shared(edges, None, Box::new(bell));
+        load.recorder.ready();
         let talking = chat::run(company, chat::Plan { lines, deliveries }, load.clone());
         task::spawn(talking).map_err(not_started)?;
         Ok(self.finish(&load.recorder).await)
     }
 
-    fn shared(&self, edges: Edges, bell: EdgeAnnouncer) -> Arc<Load> {
+    fn edges(&self) -> Edges {
+        match self.options.stop {
+            Stop::After(_) => Edges::ByTime,
+            Stop::Requests(total) => Edges::for_requests(total),
+        }
+    }
+
+    fn shared(&self, edges: Edges, queue: Option<Arc<Queue>>, bell: Box<dyn Bell>) -> Arc<Load> {
         Arc::new(Load {
-            address: self.options.target.address(),
-            keep_alive: self.options.keep_alive,
+            address: self.options.route(),
+            keep_alive: self.options.keeps_connections(),
             reply_timeout: self.options.reply_timeout,
-            recorder: Recorder::new(self.options.connections, edges, Box::new(bell)),
+            recorder: Recorder::new(self.options.connections, edges, queue, bell),
         })
     }
 
+    /// Lets a load that has been started run to its end.
     async fn finish(&self, recorder: &Recorder) -> Outcome {
         let interrupted = self.measure(recorder).await.is_err();
         recorder.close();
-        Outcome { measurement: recorder.measurement(), interrupted }
+        let crowd = self.crowd.get().map(Gathered::fates).unwrap_or_default();
+        Outcome { measurement: recorder.measurement(), interrupted, crowd }
     }
 
     /// Asks the server once, on a connection of its own.
@@ -149,6 +226,29 @@ impl Engine {
                 Ok(done) => return Ok(done),
                 Err(time::Elapsed) => self.tick(0).map_err(|Interrupted| Error::Interrupted)?,
             }
+        }
+    }
+
+    /// Has the crowd come in.
+    async fn gather(&self) -> Result<(), Error> {
+        let gathered = self.attend(crowd::gather(&self.options)).await?;
+        let gathered = gathered.map_err(|refused| self.not_gathered(&refused))?;
+        self.crowd.get_or_init(|| gathered);
+        Ok(())
+    }
+
+    fn not_gathered(&self, refused: &NotGathered) -> Error {
+        let NotGathered { entered, failure } = refused;
+        let idle = self.options.crowd.idle;
+        Error::Unanswered {
+            target: self.options.target.to_string(),
+            problem: match idle {
+                0 => failure.to_string(),
+                _ => format!("only {entered} of {idle} idle connections were served: {failure}"),
+            },
+            remedy: "a server that holds a worker for each connection needs more workers, and one without \
+                     keep-alive can have no crowd"
+                .to_owned(),
         }
     }
 
@@ -193,7 +293,7 @@ impl Engine {
         }
     }
 
-    /// Lets the load run to its end.
+    /// Waits for the end of the load.
     async fn measure(&self, recorder: &Recorder) -> Result<(), Interrupted> {
         match self.options.stop {
             Stop::After(duration) => {

@@ -1,16 +1,20 @@
 //! The load generator: `duality load`, and what the lab calls for each of its cells.
 //!
 //! Written with this project's own runtime, on its event world (suspend, epoll), so that one kernel
-//! thread drives any number of connections. [`run`] keeps exactly l connections busy in a closed loop,
-//! checks every answer (a wrong byte is an error, not a success) and returns a [`Report`].
+//! thread drives any number of connections. [`run`] makes requests in some [`Pattern`], checks every
+//! answer (a wrong byte is an error, not a success) and returns a [`Report`]; [`peak_goodput`] does so
+//! at one rate after the other, to find the highest that the server is equal to.
 //!
 //! ```text
 //!   run ── probe: ask once, learn the correct reply
 //!    │
-//!    └─ engine ── pattern/closed: one task for each connection ── client/{http, echo, time}: one request
+//!    └─ engine ── pattern/{closed, serial, limited, open}: when ── client/{http, echo, …}: one request
 //!                      │
 //!                      └── recorder: the window, latencies, failures ──▶ report
 //! ```
+//!
+//! Beside them there may be a `crowd` of connections that hardly do a thing; `sources` says from which
+//! addresses all of them come.
 //!
 //! A pattern decides when a request is made, a client what it is; neither knows the other.
 //!
@@ -29,15 +33,19 @@
 mod announce;
 mod client;
 mod counters;
+mod crowd;
 mod engine;
 mod failure;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
+mod goodput;
 mod limits;
 mod pattern;
+mod random;
 mod recorder;
 mod report;
+mod sources;
 mod target;
 
 use std::io;
@@ -45,17 +53,26 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-pub use report::{Latency, Report};
+pub use crowd::{Crowd, Fate, Spans};
+pub use goodput::{Goodput, Percentile, Probe, Slo, peak_goodput};
+pub use pattern::{Arrivals, Named, Pattern};
+pub use report::{Latency, OpenLoop, Report};
+pub use sources::Sources;
 pub use target::{HttpTarget, Target, TargetError};
 
 use counters::ListenCounters;
+use engine::Outcome;
+use sources::Route;
 
 /// What load to make.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The server, and what to ask of it.
     pub target: Target,
-    /// How many connections are open at once: the offered load l. At least 1.
+    /// How clients behave.
+    pub pattern: Pattern,
+    /// How many connections are open at once, at least 1: the offered load l of a closed loop, and the
+    /// most requests that are under way at a time in an open one, in which the others wait.
     pub connections: usize,
     /// When to stop.
     pub stop: Stop,
@@ -69,6 +86,12 @@ pub struct Options {
     pub cpus: Vec<usize>,
     /// The longest wait for a connection to open, and for the next bytes of a reply. Not zero.
     pub reply_timeout: Duration,
+    /// Of what chance decides: the same seed gives the same arrivals.
+    pub seed: u64,
+    /// How many addresses the connections come from.
+    pub sources: Sources,
+    /// Connections beside the measured ones; none unless told.
+    pub crowd: Crowd,
 }
 
 /// When a load stops.
@@ -84,27 +107,49 @@ pub enum Stop {
 }
 
 impl Options {
-    /// 100 connections for 10 s after a warm-up of 1 s, with keep-alive, anywhere on the machine, and
-    /// 30 s of patience.
+    /// A closed loop on 100 connections for 10 s after a warm-up of 1 s, with keep-alive, anywhere on the
+    /// machine, and 30 s of patience.
     pub fn new(target: Target) -> Self {
         Self {
             target,
+            pattern: Pattern::Closed,
             connections: 100,
             stop: Stop::After(Duration::from_secs(10)),
             warm_up: Duration::from_secs(1),
             keep_alive: true,
             cpus: Vec::new(),
             reply_timeout: Duration::from_secs(30),
+            seed: 1,
+            sources: Sources::Automatic,
+            crowd: Crowd::default(),
         }
     }
 
-    fn check(&self) -> Result<(), Error> {
+    /// Whether a connection carries more than one request.
+    fn keeps_connections(&self) -> bool {
+        self.keep_alive && !matches!(self.target, Target::Time { .. })
+    }
+
+    /// Finds what makes no sense, as [`run`] does before it starts.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Options`], [`Error::Target`].
+    pub fn check(&self) -> Result<(), Error> {
         let problem = if self.connections == 0 {
             "0 connections make no load: give at least 1"
         } else if matches!(self.stop, Stop::After(Duration::ZERO) | Stop::Requests(0)) {
             "a load of no length measures nothing: give it a duration or a number of requests"
         } else if self.reply_timeout.is_zero() {
             "no reply can come within 0 s: give a longer time limit"
+        } else if let Pattern::Open(arrivals) = self.pattern
+            && let Some(problem) = arrivals.problem()
+        {
+            problem
+        } else if let Some(problem) = self.sources.problem(self.target.address()) {
+            problem
+        } else if let Some(problem) = self.crowd.problem(&self.target) {
+            problem
         } else if let Some(problem) = self.misfit() {
             problem
         } else {
@@ -113,10 +158,27 @@ impl Options {
         Err(Error::Options(problem))
     }
 
+    /// The way to the server.
+    fn route(&self) -> Route {
+        let (address, connections) = (self.target.address(), self.connections_in_all());
+        Route::new(address, self.sources.count(address, connections, self.keep_alive))
+    }
+
+    /// The measured connections, and the crowd.
+    fn connections_in_all(&self) -> usize {
+        self.connections.saturating_add(self.crowd.total())
+    }
+
     /// What of these options the service cannot be asked with.
     fn misfit(&self) -> Option<&'static str> {
         let requests_odd = matches!(self.stop, Stop::Requests(number) if number % 2 == 1);
         match self.target {
+            Target::Game { .. } if self.pattern != Pattern::Closed => Some(
+                "in a game a request waits for the other player's: only --pattern closed can load it",
+            ),
+            Target::Chat { .. } if self.pattern != Pattern::Closed => Some(
+                "the members of a chat talk in rounds of their own: only --pattern closed can load it",
+            ),
             Target::Game { .. } if self.connections % 2 == 1 => {
                 Some("game needs an even number of connections, for they play in pairs")
             }
@@ -150,6 +212,11 @@ pub trait Observer {
     /// how long ago that was.
     fn progress(&mut self, requests: u64, elapsed: Duration) {
         let _ = (requests, elapsed);
+    }
+
+    /// A load of [`peak_goodput`] is over.
+    fn probed(&mut self, probe: &Probe) {
+        let _ = probe;
     }
 }
 
@@ -230,8 +297,18 @@ pub fn run(
     observer: &mut dyn Observer,
     interrupted: &AtomicBool,
 ) -> Result<Report, Error> {
+    let (outcome, listen) = measure(options, observer, interrupted)?;
+    Ok(Report::new(options, &outcome, listen))
+}
+
+/// Makes a load; what was measured, and what became of accept queues meanwhile.
+fn measure(
+    options: &Options,
+    observer: &mut dyn Observer,
+    interrupted: &AtomicBool,
+) -> Result<(Outcome, Option<ListenCounters>), Error> {
     options.check()?;
-    limits::provide_descriptors(options.connections)?;
+    limits::provide_descriptors(options.connections_in_all())?;
     limits::pin(&options.cpus)?;
     let before = ListenCounters::read();
     let (announcer, edges, announcements) = announce::announcements();
@@ -249,5 +326,5 @@ pub fn run(
     if outcome.interrupted && outcome.measurement.window.is_zero() {
         return Err(Error::Interrupted);
     }
-    Ok(Report::new(options, &outcome, listen))
+    Ok((outcome, listen))
 }

@@ -15,15 +15,20 @@
 //! halts the load for a moment at either edge, is in them. What was still unanswered at the end and
 //! had waited longer than any of them is counted apart: a closed loop hides it otherwise.
 //!
+//! In an open loop a request begins when it is *due*, whether or not there is a connection to send it
+//! on: that is where it belongs, and where its latency counts from. The *raw* latency counts from when
+//! it was sent.
+//!
 //! One recorder serves all connections of a load, under a mutex that nobody contends for.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
 use crate::failure::Failure;
+use crate::pattern::open::queue::Queue;
 
 /// Latencies are recorded in nanoseconds, up to an hour, to three digits.
 const LONGEST_LATENCY: Duration = Duration::from_secs(3600);
@@ -62,6 +67,25 @@ pub(crate) struct Moment {
     pub(crate) cpu: Duration,
 }
 
+/// How a request began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Start {
+    /// When it was to begin.
+    pub(crate) due: Instant,
+    /// When it did.
+    pub(crate) sent: Instant,
+    /// When its connection was free for it; what then passed until it was sent, with the request due, is
+    /// the generator's own fault.
+    pub(crate) free: Instant,
+}
+
+impl Start {
+    /// Of a request that begins when it may.
+    pub(crate) fn at(now: Instant) -> Self {
+        Self { due: now, sent: now, free: now }
+    }
+}
+
 /// The counters of one load.
 pub(crate) struct Recorder {
     state: Mutex<State>,
@@ -75,6 +99,8 @@ struct State {
     begun: u64,
     ended: u64,
     connections: Vec<Connection>,
+    /// What is due and was not sent yet, in an open loop.
+    queue: Option<Arc<Queue>>,
     counts: Measurement,
 }
 
@@ -86,7 +112,7 @@ enum Window {
 
 #[derive(Clone, Copy, Default)]
 struct Connection {
-    /// Since when its request is unanswered.
+    /// When its request was due that is unanswered.
     waiting_since: Option<Instant>,
     /// It got a reply within the window.
     served: bool,
@@ -103,6 +129,8 @@ pub(crate) struct Measurement {
     pub(crate) bytes: u64,
     /// Nanoseconds, of requests that began and ended in the window.
     pub(crate) latencies: Histogram<u64>,
+    /// What only an open loop has.
+    pub(crate) open_loop: Option<OpenCounts>,
     /// Connections made in the whole run.
     pub(crate) connections_opened: u64,
     /// Connections that got a reply in the window.
@@ -112,6 +140,23 @@ pub(crate) struct Measurement {
     /// Failures before the window opened or after it closed.
     pub(crate) failures_outside: u64,
     pub(crate) overdue: Overdue,
+}
+
+/// What was counted of an open loop; histograms are in nanoseconds.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenCounts {
+    /// Requests that were due in the window.
+    pub(crate) due: u64,
+    /// Those of them that had not been sent when it closed.
+    pub(crate) unsent: u64,
+    /// Latencies of the same requests as all others, but from when they were sent.
+    pub(crate) raw: Histogram<u64>,
+    /// From due to sent, for whatever reason.
+    pub(crate) send_lag: Histogram<u64>,
+    /// The part of that for which the generator is to blame: a connection was free.
+    pub(crate) generator_lag: Histogram<u64>,
+    /// How long what had not been answered, or not even been sent, had waited when the window closed.
+    pub(crate) unanswered: Histogram<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,15 +176,13 @@ pub(crate) struct Overdue {
 
 impl Default for Measurement {
     fn default() -> Self {
-        let longest = LONGEST_LATENCY.as_nanos() as u64;
-        let latencies = Histogram::new_with_bounds(1, longest, SIGNIFICANT_DIGITS)
-            .expect("the bounds and the digits are ones that a histogram can have");
         Self {
             window: Duration::ZERO,
             cpu: Duration::ZERO,
             requests: 0,
             bytes: 0,
-            latencies,
+            latencies: histogram(),
+            open_loop: None,
             connections_opened: 0,
             connections_served: 0,
             failures: BTreeMap::new(),
@@ -149,46 +192,84 @@ impl Default for Measurement {
     }
 }
 
+impl OpenCounts {
+    pub(crate) fn new() -> Self {
+        Self {
+            due: 0,
+            unsent: 0,
+            raw: histogram(),
+            send_lag: histogram(),
+            generator_lag: histogram(),
+            unanswered: histogram(),
+        }
+    }
+
+    fn sent(&mut self, start: Start) {
+        self.due += 1;
+        record(&mut self.send_lag, start.sent.saturating_duration_since(start.due));
+        let possible = start.due.max(start.free);
+        record(&mut self.generator_lag, start.sent.saturating_duration_since(possible));
+    }
+}
+
+fn histogram() -> Histogram<u64> {
+    let longest = LONGEST_LATENCY.as_nanos() as u64;
+    Histogram::new_with_bounds(1, longest, SIGNIFICANT_DIGITS)
+        .expect("the bounds and the digits are ones that a histogram can have")
+}
+
+fn record(histogram: &mut Histogram<u64>, duration: Duration) {
+    histogram.saturating_record(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
+}
+
 impl Recorder {
-    pub(crate) fn new(connections: usize, edges: Edges, bell: Box<dyn Bell>) -> Self {
-        let mut state = State {
+    /// For so many connections; with a `queue`, of an open loop.
+    pub(crate) fn new(
+        connections: usize,
+        edges: Edges,
+        queue: Option<Arc<Queue>>,
+        bell: Box<dyn Bell>,
+    ) -> Self {
+        let state = State {
             bell,
             edges,
             window: Window::Before,
             begun: 0,
             ended: 0,
             connections: vec![Connection::default(); connections],
-            counts: Measurement::default(),
+            counts: Measurement {
+                open_loop: queue.as_ref().map(|_| OpenCounts::new()),
+                ..Measurement::default()
+            },
+            queue,
         };
-        state.pass_edges();
         Self { state: Mutex::new(state) }
     }
 
-    /// Whether `connection` may make its first request, which begins `now`.
-    pub(crate) fn begin(&self, connection: usize, now: Instant) -> bool {
-        self.lock().begin(connection, now)
+    /// The first request may begin: a window that leaves nothing out opens now.
+    pub(crate) fn ready(&self) {
+        self.lock().pass_edges();
     }
 
-    /// A correct reply; returns whether the connection may make another request, which begins at
-    /// `end`.
+    /// Whether `connection` may make a request, which begins so.
     #[inline]
-    pub(crate) fn reply(
-        &self,
-        connection: usize,
-        start: Instant,
-        end: Instant,
-        bytes: u64,
-    ) -> bool {
+    pub(crate) fn begin(&self, connection: usize, start: Start) -> bool {
+        self.lock().begin(connection, start)
+    }
+
+    /// A correct reply to the request of a connection.
+    #[inline]
+    pub(crate) fn reply(&self, connection: usize, start: Start, end: Instant, bytes: u64) {
         let mut state = self.lock();
         state.count_reply(connection, start, end, bytes);
-        state.end_request(connection, end)
+        state.end_request(connection);
     }
 
-    /// A request that failed; returns as [`reply`](Recorder::reply) does.
-    pub(crate) fn failure(&self, connection: usize, end: Instant, failure: &Failure) -> bool {
+    /// The request of a connection failed.
+    pub(crate) fn failure(&self, connection: usize, failure: &Failure) {
         let mut state = self.lock();
         state.count_failures(failure, 1);
-        state.end_request(connection, end)
+        state.end_request(connection);
     }
 
     /// Correct replies on `connection` that were complete at `end`, one for each of `starts`, of `bytes` in
@@ -205,7 +286,7 @@ impl Recorder {
             if state.left() == Some(0) {
                 return;
             }
-            state.count_reply(connection, start, end, std::mem::take(&mut bytes));
+            state.count_reply(connection, Start::at(start), end, std::mem::take(&mut bytes));
             state.ended += 1;
             state.pass_edges();
         }
@@ -261,25 +342,31 @@ impl Recorder {
 }
 
 impl State {
-    fn begin(&mut self, connection: usize, now: Instant) -> bool {
+    fn begin(&mut self, connection: usize, start: Start) -> bool {
         if let Edges::ByCount { total, .. } = self.edges
             && self.begun == total
         {
-            self.connections[connection].waiting_since = None;
             return false;
         }
         self.begun += 1;
-        self.connections[connection].waiting_since = Some(now);
+        self.connections[connection].waiting_since = Some(start.due);
+        if let (Window::Open(opened), Some(counts)) = (&self.window, &mut self.counts.open_loop)
+            && start.due >= opened.instant
+        {
+            counts.sent(start);
+        }
         true
     }
 
-    fn count_reply(&mut self, connection: usize, start: Instant, end: Instant, bytes: u64) {
+    fn count_reply(&mut self, connection: usize, start: Start, end: Instant, bytes: u64) {
         let Window::Open(opened) = self.window else { return };
         self.counts.requests += 1;
         self.counts.bytes += bytes;
-        if start >= opened.instant {
-            let latency = end.saturating_duration_since(start).as_nanos();
-            self.counts.latencies.saturating_record(u64::try_from(latency).unwrap_or(u64::MAX));
+        if start.due >= opened.instant {
+            record(&mut self.counts.latencies, end.saturating_duration_since(start.due));
+            if let Some(counts) = &mut self.counts.open_loop {
+                record(&mut counts.raw, end.saturating_duration_since(start.sent));
+            }
         }
         let connection = &mut self.connections[connection];
         if !connection.served {
@@ -306,13 +393,12 @@ impl State {
         }
     }
 
-    /// Ends a request that has been counted, and begins the next one if there is to be one.
+    /// Ends a request that has been counted.
     #[inline]
-    fn end_request(&mut self, connection: usize, end: Instant) -> bool {
+    fn end_request(&mut self, connection: usize) {
         self.ended += 1;
-        let another = self.begin(connection, end);
+        self.connections[connection].waiting_since = None;
         self.pass_edges();
-        another
     }
 
     fn pass_edges(&mut self) {
@@ -338,14 +424,38 @@ impl State {
         self.window = Window::After;
         self.counts.window = closed.instant.saturating_duration_since(opened.instant);
         self.counts.cpu = closed.cpu.saturating_sub(opened.cpu);
-        let longest = Duration::from_nanos(self.counts.latencies.max());
-        let waiting = self.connections.iter().filter_map(|connection| connection.waiting_since);
-        let waits = waiting.map(|since| closed.instant.saturating_duration_since(since));
-        self.counts.overdue =
-            waits.filter(|wait| *wait > longest).fold(Overdue::default(), |all, wait| Overdue {
-                count: all.count + 1,
-                longest: all.longest.max(wait),
+        self.count_unanswered(opened.instant, closed.instant);
+    }
+
+    /// Counts what is under way, or due and not even sent, as the window closes.
+    fn count_unanswered(&mut self, opened: Instant, closed: Instant) {
+        let counts = &mut self.counts;
+        let longest = Duration::from_nanos(counts.latencies.max());
+        let mut open_loop = counts.open_loop.take();
+        let mut unanswered = |due: Instant| {
+            let wait = closed.saturating_duration_since(due);
+            if let Some(counts) = &mut open_loop {
+                record(&mut counts.unanswered, wait);
+            }
+            if wait > longest {
+                counts.overdue.count += 1;
+                counts.overdue.longest = counts.overdue.longest.max(wait);
+            }
+        };
+        let sent = self.connections.iter().filter_map(|connection| connection.waiting_since);
+        sent.for_each(&mut unanswered);
+        let mut unsent = 0;
+        if let Some(queue) = &self.queue {
+            queue.each(|due| {
+                unanswered(due);
+                unsent += u64::from((opened..=closed).contains(&due));
             });
+        }
+        if let Some(counts) = &mut open_loop {
+            counts.due += unsent;
+            counts.unsent = unsent;
+        }
+        self.counts.open_loop = open_loop;
     }
 }
 
@@ -372,6 +482,10 @@ mod tests {
             self.start + Duration::from_millis(milliseconds)
         }
 
+        fn start(&self, milliseconds: u64) -> Start {
+            Start::at(self.at(milliseconds))
+        }
+
         fn set(&self, milliseconds: u64) {
             self.now.store(milliseconds, Ordering::Relaxed);
         }
@@ -394,23 +508,25 @@ mod tests {
 
     fn recorder(connections: usize, edges: Edges) -> (Recorder, Clock) {
         let clock = Clock::new();
-        (Recorder::new(connections, edges, Box::new(clock.clone())), clock)
+        let recorder = Recorder::new(connections, edges, None, Box::new(clock.clone()));
+        recorder.ready();
+        (recorder, clock)
     }
 
     #[test]
     fn the_picture_at_the_top_is_right() {
         let (recorder, clock) = recorder(4, Edges::ByTime);
-        for connection in 0..4 {
-            assert!(recorder.begin(connection, clock.at(0)));
+        for (connection, start) in [0, 80, 150, 280].into_iter().enumerate() {
+            assert!(recorder.begin(connection, clock.start(start)));
         }
-        recorder.reply(0, clock.at(0), clock.at(50), 1); // a
+        recorder.reply(0, clock.start(0), clock.at(50), 1); // a
         clock.set(100);
         recorder.open();
-        recorder.reply(1, clock.at(80), clock.at(130), 10); // b
-        recorder.reply(2, clock.at(150), clock.at(170), 100); // c
+        recorder.reply(1, clock.start(80), clock.at(130), 10); // b
+        recorder.reply(2, clock.start(150), clock.at(170), 100); // c
         clock.set(300);
         recorder.close();
-        recorder.reply(3, clock.at(280), clock.at(320), 1000); // d
+        recorder.reply(3, clock.start(280), clock.at(320), 1000); // d
         let counted = recorder.measurement();
         assert_eq!((counted.requests, counted.bytes), (2, 110));
         assert_eq!(counted.latencies.len(), 1);
@@ -427,9 +543,9 @@ mod tests {
         clock.set(10);
         recorder.open();
         for connection in 0..3 {
-            recorder.begin(connection, clock.at(10 * connection as u64));
+            recorder.begin(connection, clock.start(10 * connection as u64));
         }
-        recorder.reply(2, clock.at(20), clock.at(100), 1);
+        recorder.reply(2, clock.start(20), clock.at(100), 1);
         clock.set(110);
         recorder.close();
         let overdue = recorder.measurement().overdue;
@@ -438,13 +554,13 @@ mod tests {
 
     #[test]
     fn failures_are_counted_by_kind() {
-        let (recorder, clock) = recorder(1, Edges::ByTime);
-        recorder.failure(0, clock.at(1), &Failure::TimedOut);
+        let (recorder, _) = recorder(1, Edges::ByTime);
+        recorder.failure(0, &Failure::TimedOut);
         recorder.open();
-        recorder.failure(0, clock.at(2), &Failure::WrongStatus(404));
-        recorder.failure(0, clock.at(3), &Failure::WrongStatus(500));
+        recorder.failure(0, &Failure::WrongStatus(404));
+        recorder.failure(0, &Failure::WrongStatus(500));
         recorder.close();
-        recorder.failure(0, clock.at(4), &Failure::TimedOut);
+        recorder.failure(0, &Failure::TimedOut);
         let counted = recorder.measurement();
         let example = Failure::WrongStatus(404).to_string();
         assert_eq!(
@@ -503,11 +619,13 @@ mod tests {
     #[test]
     fn a_few_requests_are_all_counted() {
         let (recorder, clock) = recorder(2, Edges::for_requests(3));
-        assert!(recorder.begin(0, clock.at(0)) && recorder.begin(1, clock.at(0)));
-        assert!(recorder.reply(0, clock.at(0), clock.at(5), 1));
-        assert!(!recorder.failure(1, clock.at(6), &Failure::TimedOut));
+        assert!(recorder.begin(0, clock.start(0)) && recorder.begin(1, clock.start(0)));
+        recorder.reply(0, clock.start(0), clock.at(5), 1);
+        assert!(recorder.begin(0, clock.start(5)));
+        recorder.failure(1, &Failure::TimedOut);
+        assert!(!recorder.begin(1, clock.start(6)));
         clock.set(8);
-        assert!(!recorder.reply(0, clock.at(5), clock.at(8), 1));
+        recorder.reply(0, clock.start(5), clock.at(8), 1);
         let counted = recorder.measurement();
         assert_eq!((counted.requests, counted.latencies.len()), (2, 2));
         assert_eq!(counted.failures["timed-out"].count, 1);
@@ -518,14 +636,50 @@ mod tests {
     #[test]
     fn the_first_and_last_thousand_of_many_are_left_out() {
         let (recorder, clock) = recorder(1, Edges::for_requests(10_000));
-        assert!(recorder.begin(0, clock.at(0)));
         for number in 1..=10_000 {
+            assert!(recorder.begin(0, clock.start(number - 1)));
             clock.set(number);
-            let another = recorder.reply(0, clock.at(number - 1), clock.at(number), 1);
-            assert_eq!(another, number < 10_000);
+            recorder.reply(0, clock.start(number - 1), clock.at(number), 1);
         }
+        assert!(!recorder.begin(0, clock.start(10_000)));
         let counted = recorder.measurement();
         assert_eq!((counted.requests, counted.latencies.len()), (8_000, 8_000));
         assert_eq!(counted.window, Duration::from_secs(8));
+    }
+
+    #[test]
+    fn in_an_open_loop_a_request_begins_when_it_is_due() {
+        let (clock, queue) = (Clock::new(), Arc::new(Queue::new()));
+        let bell = Box::new(clock.clone());
+        let recorder = Recorder::new(3, Edges::ByTime, Some(queue.clone()), bell);
+        let start = |due, free, sent| Start {
+            due: clock.at(due),
+            free: clock.at(free),
+            sent: clock.at(sent),
+        };
+        clock.set(100);
+        recorder.open();
+        // Due before the window; due in it and sent late by 10 ms, 6 of which its connection was free;
+        // due in it and not answered; due in it and not sent.
+        let (before, late, open) = (start(90, 0, 101), start(110, 114, 120), start(150, 0, 150));
+        for (connection, start) in [before, late, open].into_iter().enumerate() {
+            assert!(recorder.begin(connection, start));
+        }
+        recorder.reply(0, before, clock.at(105), 1);
+        recorder.reply(1, late, clock.at(140), 1);
+        assert!(queue.push(clock.at(180)));
+        clock.set(200);
+        recorder.close();
+        let counted = recorder.measurement();
+        let counts = counted.open_loop.unwrap();
+        let only = |histogram: &Histogram<u64>| {
+            assert_eq!(histogram.len(), 1);
+            (histogram.max() as f64 / 1e6).round()
+        };
+        assert_eq!((counted.requests, counts.due, counts.unsent), (2, 3, 1));
+        assert_eq!((only(&counted.latencies), only(&counts.raw)), (30.0, 20.0));
+        assert_eq!((counts.send_lag.len(), counts.send_lag.max() / 1_000_000), (2, 10));
+        assert_eq!((counts.generator_lag.len(), counts.generator_lag.max() / 1_000_000), (2, 6));
+        assert_eq!(counted.overdue, Overdue { count: 1, longest: Duration::from_millis(50) });
     }
 }

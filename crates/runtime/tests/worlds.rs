@@ -3,13 +3,13 @@
 
 use std::future::Future;
 use std::io;
-use std::net::{Shutdown, SocketAddr};
+use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use duality_poller::Kind;
 use duality_runtime::event_loop::{EventLoop, Waiting};
-use duality_runtime::net::{ListenOptions, TcpListener, TcpStream};
+use duality_runtime::net::{ConnectOptions, ListenOptions, TcpListener, TcpStream};
 use duality_runtime::sync::{Mutex, Notify, Semaphore, channel};
 use duality_runtime::time::{Duration, Elapsed, Instant, sleep, timeout};
 use duality_runtime::{block_on, fs, task};
@@ -57,12 +57,16 @@ in_every_world! {
     a_megabyte_comes_back
     vectored_writes_arrive_in_order
     a_read_gives_up_after_its_timeout
+    a_read_gives_up_after_its_timeout_within_a_longer_one
     a_timeout_drops_a_read
     timeouts_nest
     a_timeout_leaves_a_quick_future_alone
     sleep_is_never_short
     a_refused_connection_is_an_error
     a_connect_can_time_out
+    a_connection_comes_from_the_address_it_is_told
+    a_source_that_is_not_local_is_an_error
+    a_narrow_receiver_holds_up_its_peer
     half_closed_streams_still_receive
     a_clone_writes_while_the_other_reads
     addresses_agree
@@ -138,6 +142,13 @@ async fn a_read_gives_up_after_its_timeout() {
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
 }
 
+async fn a_read_gives_up_after_its_timeout_within_a_longer_one() {
+    let (_client, mut server) = pair().await;
+    server.set_read_timeout(Some(MOMENT)).unwrap();
+    let error = timeout(EVER, server.read(&mut [0; 8])).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+}
+
 async fn a_timeout_drops_a_read() {
     let (mut client, mut server) = pair().await;
     assert_eq!(timeout(MOMENT, server.read(&mut [0; 8])).await.unwrap_err(), Elapsed);
@@ -188,6 +199,53 @@ async fn a_connect_can_time_out() {
         }
         assert!(queued.len() < 100, "a queue of 0 took 100 connections");
     }
+}
+
+async fn a_connection_comes_from_the_address_it_is_told() {
+    let (mut listener, address) = listener();
+    for last in [1, 2, 77] {
+        let source = IpAddr::from([127, 0, 0, last]);
+        let mut client = TcpStream::connect_from(source, address).await.unwrap();
+        let (mut server, peer) = listener.accept().await.unwrap();
+        assert_eq!(peer.ip(), source);
+        assert_eq!(client.local_addr().unwrap(), peer);
+        client.write_all(b"from afar").await.unwrap();
+        let mut received = [0; 9];
+        server.read_exact(&mut received).await.unwrap();
+        assert_eq!(&received, b"from afar");
+    }
+}
+
+async fn a_source_that_is_not_local_is_an_error() {
+    let (_listener, address) = listener();
+    // One of the addresses that are for documentation (RFC 5737).
+    let source = IpAddr::from([192, 0, 2, 1]);
+    let error = TcpStream::connect_from(source, address).await.err().unwrap();
+    assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable);
+    let source = IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1]);
+    assert!(TcpStream::connect_from(source, address).await.is_err(), "IPv6 to IPv4");
+}
+
+async fn a_narrow_receiver_holds_up_its_peer() {
+    let (mut listener, address) = listener();
+    let narrow = ConnectOptions {
+        receive_buffer: Some(4096),
+        largest_segment: Some(536),
+        ..ConnectOptions::default()
+    };
+    let mut client = TcpStream::connect_with(address, &narrow).await.unwrap();
+    let (mut server, _) = listener.accept().await.unwrap();
+    let mut sent = 0;
+    while let Ok(written) = timeout(MOMENT, server.write(&[7; 1024])).await {
+        sent += written.unwrap();
+        // Ten times what fits; with the buffers and segments of a loopback device, megabytes do.
+        assert!(sent < 512 << 10, "nothing held it up");
+    }
+    drop(server);
+    let mut received = vec![0; sent];
+    client.read_exact(&mut received).await.unwrap();
+    assert!(received.iter().all(|byte| *byte == 7));
+    assert_eq!(client.read(&mut received).await.unwrap(), 0);
 }
 
 async fn half_closed_streams_still_receive() {

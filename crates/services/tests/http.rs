@@ -266,20 +266,6 @@ fn a_connection_carries_a_bounded_number_of_requests() {
 }
 
 #[test]
-fn slow_clients_are_let_go() {
-    let short = Duration::from_millis(20);
-    // Nothing at all: closed without a word.
-    let (_root, address) = serve_directory(Limits { idle_time: short, ..Limits::default() });
-    Client::connect(address).expect_end();
-    // A request that does not end, though bytes may still come.
-    let (_root, address) = serve_directory(Limits { head_time: short, ..Limits::default() });
-    let mut client = Client::connect(address);
-    client.send("GET / HTTP/1.1\r\nHost: h\r\nX: ");
-    assert_eq!(client.receive(false).code, 408);
-    client.expect_end();
-}
-
-#[test]
 fn a_connection_too_many_is_told_so() {
     let limits = Limits { linger_time: Duration::from_secs(60), ..Limits::default() };
     let http = Http::new(Config { root: None, limits }).unwrap();

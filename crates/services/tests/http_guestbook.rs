@@ -155,7 +155,6 @@ fn what_is_no_form_of_ours_is_refused() {
     for (request, code) in [
         (post_with("Content-Type: multipart/form-data; boundary=x", form), 415),
         (post_with("X: y", form), 415),
-        (post_with(&format!("{TYPE}\r\n{TYPE}"), form), 400),
         (typed("Sec-Fetch-Site: cross-site"), 403),
         (typed("Sec-Fetch-Site: same-site\r\nOrigin: http://here:80"), 403),
         (typed("Sec-Fetch-Site: none\r\nSec-Fetch-Site: none"), 400),
@@ -171,6 +170,7 @@ fn what_is_no_form_of_ours_is_refused() {
         let mut client = server.client();
         let reply = client.ask(&request);
         assert_eq!(reply.code, code, "{request:?}");
+        assert_eq!(reply.field("Accept").is_some(), code == 415, "{request:?}");
         // The body has been read, so the connection is still good.
         assert_eq!(client.ask(&get("/")).code, 200, "{request:?}");
     }

@@ -1,7 +1,8 @@
 //! A service bound to an address, ready for an architecture to serve.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use duality_runtime::net::{ListenOptions, TcpListener};
 
@@ -25,7 +26,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// Those of [`TcpListener::bind`].
+    /// Those of [`TcpListener::bind`]; an address that stays in use for a second.
     pub fn bind(
         architecture: &dyn Architecture,
         service: Service,
@@ -34,7 +35,7 @@ impl Server {
     ) -> io::Result<Self> {
         let cores = if architecture.replicates() { options.cores } else { 1 };
         let listen = ListenOptions { backlog: options.backlog, reuse_port: cores > 1 };
-        let first = TcpListener::bind(address, &listen)?;
+        let first = patiently(|| TcpListener::bind(address, &listen))?;
         let address = first.local_addr()?;
         let mut listeners = vec![first];
         for _ in 1..cores {
@@ -57,5 +58,19 @@ impl Server {
     /// The listeners, one for each core.
     pub fn into_listeners(self) -> Vec<TcpListener> {
         self.listeners
+    }
+}
+
+/// Repeats `bind` for a second while the address is in use: the processes of a server that was killed
+/// end a moment after it, and whoever starts it again at once must not find its port taken.
+fn patiently(bind: impl Fn() -> io::Result<TcpListener>) -> io::Result<TcpListener> {
+    let give_up = Instant::now() + Duration::from_secs(1);
+    loop {
+        match bind() {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < give_up => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            bound => return bound,
+        }
     }
 }

@@ -1,61 +1,93 @@
 //! `duality compare` and `duality report`.
 
-use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use duality_architectures::ALL;
-use duality_lab::record::Design;
+use duality_lab::plan::Plan;
+use duality_lab::plan::settings::{Settings, Waits, parse_duration};
+use duality_lab::run::Finished;
+use duality_lab::store::Store;
 use duality_lab::summary::Summary;
-use duality_lab::{machine, plan, report as page, results, run as lab};
+use duality_lab::{report as page, results, run as lab};
 
-use super::{Failure, Setup, load, serve};
+use super::{Failure, Setup, Tuning, experiment, flag, load, plan};
 use crate::catalogue::Catalogue;
-
-/// The numbers of connections that are compared by default, those of ZeroHTTPd's and Kerneis's plots.
-const CONCURRENCY: [usize; 4] = [1, 10, 100, 1000];
 
 #[derive(clap::Args)]
 pub(super) struct Arguments {
-    /// The service (see `duality services`)
-    service: Option<String>,
+    /// The service (see `duality services`), or a plan: a file called PLAN.toml, which flags override
+    #[arg(value_name = "SERVICE|PLAN.toml")]
+    subject: Option<String>,
+    /// How clients behave: closed, serial, limited, long, short or open [default: closed]
+    #[arg(long, value_name = "PATTERN")]
+    pattern: Option<String>,
+    /// Requests a second of --pattern open
+    #[arg(long, value_name = "N")]
+    rate: Option<f64>,
+    /// How the requests of --pattern open arrive: constant, poisson, uniform or sinusoidal [default: poisson]
+    #[arg(long, value_name = "PROCESS")]
+    arrivals: Option<String>,
+    /// Waits between uniform or sinusoidal arrivals, such as 100us..2ms, instead of a rate
+    #[arg(long, value_name = "MIN..MAX")]
+    wait: Option<Waits>,
+    /// How long sinusoidal waits take to swing to and fro once [default: 1s]
+    #[arg(long, value_parser = parse_duration)]
+    period: Option<Duration>,
+    /// Further connections that make one request and then rest in silence
+    #[arg(long, value_name = "N")]
+    idle: Option<usize>,
+    /// Further connections that make requests and take the replies 100 bytes a second
+    #[arg(long, value_name = "N")]
+    slow_readers: Option<usize>,
+    /// Further connections that send requests a byte a second
+    #[arg(long, value_name = "N")]
+    slow_senders: Option<usize>,
+    /// Addresses (127.0.0.1 and up) that all connections come from [default: as many as needed]
+    #[arg(long, value_name = "N")]
+    sources: Option<NonZeroU32>,
     /// Which architectures, such as threads,epoll; without it, all
     #[arg(short, long, value_delimiter = ',', value_name = "A,B,…")]
-    architectures: Vec<String>,
-    /// How many connections are open at once
-    #[arg(short, long, value_delimiter = ',', value_name = "N,…", default_values_t = CONCURRENCY)]
-    concurrency: Vec<usize>,
+    architectures: Option<Vec<String>>,
+    /// How many connections are open at once [default: 1,10,100,1000, or those that the service can do with]
+    #[arg(short, long, value_delimiter = ',', value_name = "N,…")]
+    concurrency: Option<Vec<usize>>,
     /// Each connection carries request after request (the default)
     #[arg(long, conflicts_with = "close")]
     keep_alive: bool,
     /// A new connection for each request
     #[arg(long)]
     close: bool,
-    /// How often each cell is measured, each time with a fresh server
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    repeats: u16,
+    /// How often each cell is measured, each time with a fresh server [default: 3]
+    #[arg(long)]
+    repeats: Option<usize>,
     /// How long each cell is measured; without it, chosen so that the whole takes about two minutes
-    #[arg(long, value_parser = load::parse_duration)]
+    #[arg(long, value_parser = parse_duration)]
     window: Option<Duration>,
     /// What is dropped before each measurement
-    #[arg(long, value_parser = load::parse_duration)]
+    #[arg(long, value_parser = parse_duration)]
     warm_up: Option<Duration>,
-    /// The path that the http client asks for
-    #[arg(long, default_value = "/")]
-    path: String,
+    /// The path that the client asks for [default: / of http, /guestbook of guestbook]
+    #[arg(long)]
+    path: Option<String>,
     #[command(flatten)]
     setup: Setup,
+    /// Where `guestbook` and `phone` keep what they are told: a new one for each cell (sqlite, redis), or one that is there (sqlite:PATH, redis://HOST:PORT) [default: sqlite]
+    #[arg(long, value_name = "STORE")]
+    store: Option<Store>,
     /// Decides the order of the cells; without it, the time
     #[arg(long)]
     seed: Option<u64>,
-    /// Where results.jsonl and report.html go; without it, a new directory duality-results-TIME
+    /// Where results.jsonl and report.html go, those of a plan each in a directory of the experiment's name; without it, a new directory duality-results-TIME
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Go on with what --out has begun
     #[arg(long, requires = "out")]
     resume: bool,
     #[command(flatten)]
-    tuning: serve::Tuning,
+    tuning: Tuning,
 }
 
 #[derive(clap::Args)]
@@ -68,37 +100,64 @@ pub(super) struct ReportArguments {
     out: PathBuf,
 }
 
-pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
-    let plan = make_plan(catalogue, arguments)?;
-    let out = arguments.out.clone().unwrap_or_else(fresh_directory);
-    let cells =
-        plan.design.architectures.len() * plan.design.concurrency.len() * plan.design.repeats;
-    let each =
-        plan.design.warm_up_seconds + plan.design.window_seconds + plan::OVERHEAD.as_secs_f64();
-    eprintln!(
-        "comparing {} architectures at {} connections, {} times each: {cells} cells, about {:.0} s; results in {}",
-        plan.design.architectures.len(),
-        join(&plan.design.concurrency),
-        plan.design.repeats,
-        each * cells as f64,
-        out.display(),
-    );
-    let interrupted = load::on_interrupt()?;
-    let finished = lab::compare(&plan, &out, arguments.resume, &interrupted)
-        .map_err(|error| Failure::failed(error.to_string()))?;
-    let page_path = out.join("report.html");
-    page::write(&page_path, &finished.experiment, &finished.cells)
-        .map_err(|error| Failure::failed(format!("{}: {error}", page_path.display())))?;
-    println!("{}", Summary::of(&finished.experiment, &finished.cells).render_text().trim_end());
-    eprintln!("report: {}", page_path.display());
-    if !finished.complete {
-        return Err(Failure::failed(format!(
-            "interrupted after {} of {cells} cells: go on with `compare … --out {} --resume`",
-            finished.cells.len(),
-            out.display()
-        )));
+impl Arguments {
+    /// What the flags ask for.
+    fn settings(&self) -> Settings {
+        let mut settings = Settings {
+            pattern: self.pattern.clone(),
+            rate: self.rate,
+            arrivals: self.arrivals.clone(),
+            wait: self.wait,
+            period: self.period,
+            idle: self.idle,
+            slow_readers: self.slow_readers,
+            slow_senders: self.slow_senders,
+            sources: self.sources,
+            architectures: self.architectures.clone(),
+            concurrency: self.concurrency.clone(),
+            close: (self.close || self.keep_alive).then_some(self.close),
+            repeats: self.repeats,
+            warm_up: self.warm_up,
+            window: self.window,
+            seed: self.seed,
+            path: self.path.clone(),
+            store: self.store.clone(),
+            ..Settings::default()
+        };
+        self.setup.put_into(&mut settings);
+        settings
     }
-    Ok(())
+
+    /// The plan file that is meant, if one is.
+    fn plan(&self) -> Option<&Path> {
+        let path = Path::new(self.subject.as_ref()?);
+        path.extension().is_some_and(|extension| extension == "toml").then_some(path)
+    }
+}
+
+pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
+    let out = arguments.out.clone().unwrap_or_else(fresh_directory);
+    let mut settings = arguments.settings();
+    if let Some(file) = arguments.plan() {
+        let flags = plan::Flags { settings, tuning: arguments.tuning };
+        return plan::run(catalogue, file, &flags, &out, arguments.resume);
+    }
+    settings.service.clone_from(&arguments.subject);
+    let plan = experiment::plan(catalogue, &settings, &arguments.tuning).map_err(flag)?;
+    announce(&plan);
+    eprintln!("results in {}", out.display());
+    let interrupted = load::on_interrupt()?;
+    let finished = measure(&plan, &out, arguments.resume, &interrupted)?;
+    eprintln!("report: {}", out.join("report.html").display());
+    if finished.complete {
+        return Ok(());
+    }
+    Err(Failure::failed(format!(
+        "interrupted after {} of {} cells: go on with `compare … --out {} --resume`",
+        finished.cells.len(),
+        plan.cells(),
+        out.display()
+    )))
 }
 
 pub(super) fn report(arguments: &ReportArguments) -> Result<(), Failure> {
@@ -106,84 +165,47 @@ pub(super) fn report(arguments: &ReportArguments) -> Result<(), Failure> {
         results::read(&arguments.results).map_err(|error| Failure::misuse(error.to_string()))?;
     page::write(&arguments.out, &experiment, &cells)
         .map_err(|error| Failure::failed(format!("{}: {error}", arguments.out.display())))?;
-    println!("{}", Summary::of(&experiment, &cells).render_text().trim_end());
+    print(&Summary::of(&experiment, &cells).render_text())?;
     eprintln!("report: {}", arguments.out.display());
     Ok(())
 }
 
-fn make_plan(catalogue: &Catalogue, arguments: &Arguments) -> Result<plan::Plan, Failure> {
-    let service = arguments.service.as_deref().unwrap_or(catalogue.default_name());
-    if Path::new(service).extension().is_some_and(|extension| extension == "toml") {
-        let problem = match Path::new(service).exists() {
-            true => "plans from files are not there yet: give the plan by flags",
-            false => "there is no such plan",
-        };
-        return Err(Failure::misuse(format!("{service}: {problem}")));
-    }
-    let needs = catalogue.look_up(service, &arguments.setup)?.needs;
-    if arguments.concurrency.contains(&0) {
-        return Err(Failure::misuse(
-            "--concurrency: 0 connections make no load: give numbers from 1 on",
-        ));
-    }
-    let architectures = match arguments.architectures.as_slice() {
-        [] => ALL.to_vec(),
-        names => names.iter().map(|name| serve::architecture(name)).collect::<Result<_, _>>()?,
-    };
-    let unavailable: BTreeMap<String, String> = architectures
-        .iter()
-        .filter_map(|architecture| {
-            let why = architecture
-                .unavailable()
-                .or_else(|| needs.missing_from(architecture.gives()).map(str::to_owned))?;
-            Some((architecture.name().to_owned(), why))
-        })
-        .collect();
-    let repeats = usize::from(arguments.repeats);
-    let cells = (architectures.len() - unavailable.len()) * arguments.concurrency.len() * repeats;
-    let (warm_up, window) = plan::default_timing(cells);
-    let (server_cpus, client_cpus) = machine::split_cpus();
-    let mut server_arguments = arguments.tuning.to_arguments();
-    server_arguments.extend(arguments.setup.to_arguments());
-    let program = std::env::current_exe().map_err(|error| {
-        Failure::failed(format!("cannot find this program to start servers: {error}"))
-    })?;
-    Ok(plan::Plan {
-        design: Design {
-            service: service.to_owned(),
-            architectures: architectures
-                .iter()
-                .map(|architecture| architecture.name().to_owned())
-                .collect(),
-            concurrency: arguments.concurrency.clone(),
-            keep_alive: arguments.keep_alive || !arguments.close,
-            repeats,
-            warm_up_seconds: arguments.warm_up.unwrap_or(warm_up).as_secs_f64(),
-            window_seconds: arguments.window.unwrap_or(window).as_secs_f64(),
-            seed: arguments.seed.unwrap_or_else(seed_of_the_moment),
-            server_cpus,
-            client_cpus,
-            server_arguments,
-            path: arguments.path.clone(),
-        },
-        exchange: catalogue.exchange(),
-        unavailable,
-        program,
-        command: std::env::args().collect(),
-    })
+/// Says what is going to be measured.
+pub(super) fn announce(plan: &Plan) {
+    let connections: Vec<String> = plan.design.concurrency.iter().map(usize::to_string).collect();
+    eprintln!(
+        "comparing {} architectures at {} connections, {} times each: {} cells, about {:.0} s",
+        plan.design.architectures.len(),
+        connections.join(", "),
+        plan.design.repeats,
+        plan.cells(),
+        plan.length().as_secs_f64(),
+    );
+}
+
+/// Measures what `out` does not have yet, writes the report there, and prints the tables.
+pub(super) fn measure(
+    plan: &Plan,
+    out: &Path,
+    resume: bool,
+    interrupted: &AtomicBool,
+) -> Result<Finished, Failure> {
+    let finished = lab::compare(plan, out, resume, interrupted)
+        .map_err(|error| Failure::failed(error.to_string()))?;
+    let path = out.join("report.html");
+    page::write(&path, &finished.experiment, &finished.cells)
+        .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
+    print(&Summary::of(&finished.experiment, &finished.cells).render_text())?;
+    Ok(finished)
+}
+
+/// Writes text to standard output, whose reader may have gone.
+pub(super) fn print(text: &str) -> Result<(), Failure> {
+    writeln!(io::stdout(), "{}", text.trim_end())
+        .map_err(|error| Failure::failed(format!("standard output: {error}")))
 }
 
 fn fresh_directory() -> PathBuf {
     let now = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
     PathBuf::from(format!("duality-results-{now}"))
-}
-
-fn seed_of_the_moment() -> u64 {
-    // Whole seconds: short enough to be typed again.
-    jiff::Timestamp::now().as_second().unsigned_abs()
-}
-
-fn join(numbers: &[usize]) -> String {
-    let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
-    numbers.join(", ")
 }

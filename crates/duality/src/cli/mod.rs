@@ -2,18 +2,23 @@
 //! code 2 is for misuse, 1 for failure.
 
 mod compare;
+mod experiment;
 mod list;
 mod load;
+mod plan;
 mod serve;
 mod setup;
+mod tuning;
 
 use std::fmt;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
+use duality_lab::plan::settings::Misfit;
 
 pub(crate) use setup::Setup;
+pub(crate) use tuning::Tuning;
 
 use crate::Service;
 use crate::catalogue::Catalogue;
@@ -101,6 +106,16 @@ pub fn main(own: Option<Service>) -> ExitCode {
     }
 }
 
+/// A misfit of what the command line asks for.
+pub(crate) fn flag(misfit: Misfit) -> Failure {
+    let Misfit { key, problem } = misfit;
+    Failure::misuse(match key {
+        // These are no flags: the service is an argument of its own, the whole is all of them.
+        "service" | Misfit::WHOLE => problem,
+        key => format!("--{key}: {problem}"),
+    })
+}
+
 /// Prints help where it was asked for, and otherwise one line that names the mistake.
 fn explain(error: &clap::Error) -> ExitCode {
     let asked = matches!(
@@ -113,8 +128,13 @@ fn explain(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
     }
+    eprintln!("duality: {} (see --help)", in_one_line(error));
+    ExitCode::from(2)
+}
+
+/// The mistake that clap found: the first paragraph; the second may be a hint; the rest is usage.
+fn in_one_line(error: &clap::Error) -> String {
     let text = error.to_string();
-    // The first paragraph is the mistake, the second may be a hint; the rest is usage.
     let told: Vec<&str> = text
         .split("\n\n")
         .filter(|paragraph| !paragraph.starts_with("Usage:") && !paragraph.starts_with("For more"))
@@ -122,6 +142,5 @@ fn explain(error: &clap::Error) -> ExitCode {
         .map(|line| line.trim().trim_start_matches("error: "))
         .filter(|line| !line.is_empty())
         .collect();
-    eprintln!("duality: {} (see --help)", told.join("; "));
-    ExitCode::from(2)
+    told.join("; ")
 }

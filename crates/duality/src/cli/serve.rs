@@ -3,12 +3,12 @@
 use std::io::Write;
 use std::net::SocketAddr;
 
-use clap::ValueEnum;
-use duality_architectures::{ALL, Architecture, HandOver, Options, Server, find, signals};
+use duality_architectures::{ALL, Architecture, Server, find, signals};
+use duality_services::store::Location;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use super::{Failure, Setup};
+use super::{Failure, Setup, Tuning};
 use crate::catalogue::Catalogue;
 use crate::control::Control;
 
@@ -24,6 +24,9 @@ pub(super) struct Arguments {
     listen: SocketAddr,
     #[command(flatten)]
     setup: Setup,
+    /// Where `guestbook` and `phone` keep what they are told: sqlite:PATH or redis://HOST:PORT [default: sqlite:SERVICE.sqlite]
+    #[arg(long, value_name = "STORE")]
+    store: Option<Location>,
     #[command(flatten)]
     tuning: Tuning,
     /// Processors to run on, such as 0 or 0,2
@@ -37,74 +40,10 @@ pub(super) struct Arguments {
     control: bool,
 }
 
-/// What can be chosen about an architecture; `compare` passes these on.
-#[derive(Clone, clap::Args)]
-pub(super) struct Tuning {
-    /// Processes of prefork, threads of pool
-    #[arg(long, default_value_t = Options::default().workers, value_parser = at_least_one)]
-    workers: usize,
-    /// Kernel threads of uthreads, select, poll and epoll, each with a listener and loop of its own
-    #[arg(long, default_value_t = 1, value_parser = at_least_one)]
-    cores: usize,
-    /// Connections that may wait to be accepted (the kernel caps it at net.core.somaxconn)
-    #[arg(long, default_value_t = Options::default().backlog, value_parser = clap::value_parser!(i32).range(1..))]
-    backlog: i32,
-    /// Connections served at a time; further ones are refused, http ones by 503 [default: no limit]
-    #[arg(long, value_parser = at_least_one, value_name = "N")]
-    max_connections: Option<usize>,
-    /// Stack of each thread, kernel or user-level, such as 64K or 1M
-    #[arg(long, default_value = "128K", value_parser = parse_size, value_name = "BYTES")]
-    stack_size: usize,
-    /// How the threads of pool come by connections
-    #[arg(long, value_enum, default_value_t = HandOverName::Accept)]
-    hand_over: HandOverName,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum HandOverName {
-    /// Each thread accepts for itself
-    Accept,
-    /// One thread accepts and hands over by a list
-    List,
-}
-
-impl Tuning {
-    fn options(&self) -> Options {
-        Options {
-            workers: self.workers,
-            cores: self.cores,
-            backlog: self.backlog,
-            max_connections: self.max_connections.unwrap_or(usize::MAX),
-            stack_size: self.stack_size,
-            hand_over: match self.hand_over {
-                HandOverName::Accept => HandOver::Accept,
-                HandOverName::List => HandOver::List,
-            },
-        }
-    }
-
-    /// The arguments that say the same again, to a server that is started as a child.
-    pub(super) fn to_arguments(&self) -> Vec<String> {
-        let hand_over = match self.hand_over {
-            HandOverName::Accept => "accept",
-            HandOverName::List => "list",
-        };
-        let mut arguments = vec![
-            format!("--workers={}", self.workers),
-            format!("--cores={}", self.cores),
-            format!("--backlog={}", self.backlog),
-            format!("--stack-size={}", self.stack_size),
-            format!("--hand-over={hand_over}"),
-        ];
-        arguments.extend(self.max_connections.map(|limit| format!("--max-connections={limit}")));
-        arguments
-    }
-}
-
 pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
     let architecture = architecture(&arguments.architecture)?;
     let name = arguments.service.as_deref().unwrap_or(catalogue.default_name());
-    let service = catalogue.open(name, &arguments.setup)?;
+    let service = catalogue.open(name, &arguments.setup, arguments.store.as_ref())?;
     let control = match arguments.control {
         true => Some(Control::on_standard_input().map_err(|error| {
             Failure::misuse(format!("--control: {error}: standard input must be a socket"))
@@ -176,26 +115,4 @@ fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Failure {
         _ => "",
     };
     Failure::failed(format!("cannot listen at {address}: {error}{remedy}"))
-}
-
-fn at_least_one(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) | Err(_) => Err("give a whole number from 1 on".into()),
-        Ok(number) => Ok(number),
-    }
-}
-
-/// Bytes, with an optional K, M or G.
-fn parse_size(text: &str) -> Result<usize, String> {
-    let (digits, unit) = match text.char_indices().next_back() {
-        Some((end, 'K' | 'k')) => (&text[..end], 1 << 10),
-        Some((end, 'M' | 'm')) => (&text[..end], 1 << 20),
-        Some((end, 'G' | 'g')) => (&text[..end], 1 << 30),
-        _ => (text, 1),
-    };
-    let bytes = digits.parse::<usize>().ok().and_then(|number| number.checked_mul(unit));
-    match bytes {
-        Some(bytes) if (16 << 10..=1 << 30).contains(&bytes) => Ok(bytes),
-        _ => Err("give a size from 16K to 1G".into()),
-    }
 }

@@ -1,9 +1,10 @@
-//! What a service is set up with: files, templates, a store. `serve` takes these flags, and `compare`
-//! hands them on to the servers that it starts.
+//! What a service is set up with: files, templates, how to talk to a store. `serve` takes these flags, and
+//! `compare` hands them on to the servers that it starts.
 
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use duality_lab::plan::settings::{Misfit, Settings};
 use duality_services::store::{Location, Options, RedisCalls, Store};
 use duality_services::{Entry, guestbook, http};
 
@@ -17,42 +18,59 @@ pub(crate) struct Setup {
     /// The directory of guestbook's templates: NAME.html is the page /NAME
     #[arg(long, value_name = "DIR")]
     templates: Option<PathBuf>,
-    /// Where `guestbook` and `phone` keep what they are told: sqlite:PATH or redis://HOST:PORT [default: sqlite:SERVICE.sqlite]
-    #[arg(long, value_name = "STORE")]
-    store: Option<Location>,
-    /// How `guestbook` talks to Redis
+    /// How `guestbook` talks to Redis [default: pipelined]
     #[arg(long, value_enum)]
     redis_calls: Option<RedisCallsName>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum RedisCallsName {
-    /// In one round trip (the default)
+    /// In one round trip
     Pipelined,
     /// Three calls, one after the other, as ZeroHTTPd makes them
     Separate,
 }
 
 impl Setup {
-    /// Refuses what means nothing to the service, whose `entry` is `None` for a program's own.
-    pub(crate) fn check(&self, name: &str, entry: Option<&Entry>) -> Result<(), Failure> {
+    /// What an experiment asks for.
+    ///
+    /// # Errors
+    ///
+    /// A [`Misfit`] when it asks for something that there is not.
+    pub(super) fn of(settings: &Settings) -> Result<Self, Misfit> {
+        let redis_calls = settings.redis_calls.as_deref().map(|name| {
+            RedisCallsName::from_str(name, false).map_err(|_| {
+                let problem = format!("there is no `{name}`: choose pipelined or separate");
+                Misfit::new("redis-calls", problem)
+            })
+        });
+        Ok(Self {
+            root: settings.root.clone(),
+            templates: settings.templates.clone(),
+            redis_calls: redis_calls.transpose()?,
+        })
+    }
+
+    /// Asks an experiment for what these flags say.
+    pub(super) fn put_into(&self, settings: &mut Settings) {
+        settings.root.clone_from(&self.root);
+        settings.templates.clone_from(&self.templates);
+        settings.redis_calls = self.redis_calls.map(|calls| calls.name().to_owned());
+    }
+
+    /// Refuses what means nothing to the service called `name`, whose `entry` is `None` for a program's own.
+    pub(crate) fn check(&self, name: &str, entry: Option<&Entry>) -> Result<(), Misfit> {
         let files = entry.is_some_and(|entry| entry.serves_files);
-        let store = entry.is_some_and(|entry| entry.store);
         let templates = name == guestbook::ENTRY.name;
         let senseless = [
-            ("--root", self.root.is_some() && !files, "serves no files"),
-            ("--store", self.store.is_some() && !store, "keeps nothing"),
-            ("--templates", self.templates.is_some() && !templates, "has no templates"),
-            (
-                "--redis-calls",
-                self.redis_calls.is_some() && !templates,
-                "does not choose its calls",
-            ),
+            ("root", self.root.is_some() && !files, "serves no files"),
+            ("templates", self.templates.is_some() && !templates, "has no templates"),
+            ("redis-calls", self.redis_calls.is_some() && !templates, "does not choose its calls"),
         ];
         match senseless.into_iter().find(|(_, senseless, _)| *senseless) {
             None => Ok(()),
-            Some((flag, _, why)) => {
-                Err(Failure::misuse(format!("{flag}: the service `{name}` {why}: leave it out")))
+            Some((key, _, why)) => {
+                Err(Misfit::new(key, format!("the service `{name}` {why}: leave it out")))
             }
         }
     }
@@ -63,13 +81,7 @@ impl Setup {
         let mut arguments = Vec::new();
         arguments.extend(self.root.iter().map(|root| path("root", root)));
         arguments.extend(self.templates.iter().map(|templates| path("templates", templates)));
-        arguments.extend(self.redis_calls.iter().map(|calls| {
-            let calls = match calls {
-                RedisCallsName::Pipelined => "pipelined",
-                RedisCallsName::Separate => "separate",
-            };
-            format!("--redis-calls={calls}")
-        }));
+        arguments.extend(self.redis_calls.map(|calls| format!("--redis-calls={}", calls.name())));
         arguments
     }
 
@@ -82,9 +94,13 @@ impl Setup {
         self.templates.as_deref()
     }
 
-    /// Sets up the store of the service called `name`.
-    pub(crate) fn open_store(&self, name: &str) -> Result<Store, Failure> {
-        let location = self.store.clone().unwrap_or_else(|| {
+    /// Sets up the store of the service called `name`: at `location`, or in a file of its own.
+    pub(crate) fn open_store(
+        &self,
+        name: &str,
+        location: Option<&Location>,
+    ) -> Result<Store, Failure> {
+        let location = location.cloned().unwrap_or_else(|| {
             let file = format!("{name}.sqlite");
             eprintln!("duality: keeping what {name} is told in ./{file} (--store says where else)");
             Location::sqlite(file)
@@ -95,5 +111,14 @@ impl Setup {
         };
         Store::new(&location, Options { redis_calls, ..Options::default() })
             .map_err(|error| Failure::failed(error.to_string()))
+    }
+}
+
+impl RedisCallsName {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Pipelined => "pipelined",
+            Self::Separate => "separate",
+        }
     }
 }

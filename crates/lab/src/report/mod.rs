@@ -2,9 +2,11 @@
 //!
 //! The page is `report.html.jinja`; `charts` makes the plots' data and `table` the rows; the library
 //! that draws them (plotly.js) comes from the crate `plotly` and is written into the page. A
-//! Content-Security-Policy in the page forbids it to load anything.
+//! Content-Security-Policy in the page forbids it to load anything. The reports of a plan have an
+//! [`index`], in the same style.
 
 mod charts;
+pub mod index;
 mod table;
 
 use std::path::Path;
@@ -31,30 +33,35 @@ pub fn render(experiment: &Experiment, cells: &[Cell]) -> String {
     let charts = charts::charts(&summary);
     let concurrency: Vec<(usize, String)> =
         summary.concurrency.iter().map(|&count| (count, format::connections(count))).collect();
+    page(
+        include_str!("report.html.jinja"),
+        context! {
+            experiment,
+            partial => summary.partial(),
+            crowd => experiment.design.clients.crowd(),
+            recommendation => recommendation::recommend(&summary).sentences,
+            legend => charts::legend(&summary.architectures),
+            charts => charts,
+            chart_data => script_data(&charts),
+            concurrency,
+            lines => table::lines(&summary),
+            rows => table::rows(&summary),
+            memory => format::bytes(experiment.machine.memory_bytes as f64),
+            command => table::command(&experiment.command),
+            plotly => Value::from_safe_string(plotly_source()),
+        },
+    )
+}
+
+/// A page from its template, in the one style that pages have.
+fn page(template: &str, values: Value) -> String {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment
-        .add_template("report", include_str!("report.html.jinja"))
-        .expect("the template is part of the program");
-    environment
-        .get_template("report")
-        .and_then(|template| {
-            template.render(context! {
-                experiment,
-                partial => summary.partial(),
-                recommendation => recommendation::recommend(&summary).sentences,
-                legend => charts::legend(&summary.architectures),
-                charts => charts,
-                chart_data => script_data(&charts),
-                concurrency,
-                lines => table::lines(&summary),
-                rows => table::rows(&summary),
-                memory => format::bytes(experiment.machine.memory_bytes as f64),
-                command => table::command(&experiment.command),
-                plotly => Value::from_safe_string(plotly_source()),
-            })
-        })
-        .expect("the template uses what it is given")
+        .add_template("style", include_str!("style.css"))
+        .and_then(|()| environment.add_template("page", template))
+        .and_then(|()| environment.get_template("page")?.render(values))
+        .expect("the templates are part of the program, and use what they are given")
 }
 
 /// Data for a `<script type="application/json">`: nothing in it can end the element.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use duality_runtime::net::TcpStream;
 
-use super::{Client, Reply, read_more};
+use super::{Client, Reply, read_more, send_all};
 use crate::failure::Failure;
 
 /// A longer reply is compared in pieces of this size.
@@ -27,8 +27,11 @@ impl Exchange {
 }
 
 impl Client for Exchange {
-    async fn exchange(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
-        stream.write_all(&self.request).await.map_err(|error| Failure::from_transfer(error, 0))?;
+    async fn send(&mut self, stream: &mut TcpStream) -> Result<(), Failure> {
+        send_all(stream, &self.request).await
+    }
+
+    async fn receive(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
         expect(stream, &mut self.buffer, &self.reply).await
     }
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use duality_runtime::net::TcpStream;
 
 use super::line::Lines;
-use super::{Client, Reply, decimal};
+use super::{Client, Reply, decimal, send_all};
 use crate::failure::Failure;
 use crate::pattern::connect;
 
@@ -117,10 +117,15 @@ impl Client for Game {
         self.lines.clear();
     }
 
-    async fn exchange(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
+    /// The first time only: what a player sends after that, it sends as it gets the ball.
+    async fn send(&mut self, stream: &mut TcpStream) -> Result<(), Failure> {
         if matches!(self.state, State::Waiting) {
             self.begin(stream).await?;
         }
+        Ok(())
+    }
+
+    async fn receive(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
         let bytes = self.play(stream).await?;
         Ok(Reply { bytes, open: true })
     }
@@ -138,6 +143,5 @@ impl Clone for Game {
 }
 
 async fn hit(stream: &mut TcpStream, ball: u64) -> Result<(), Failure> {
-    let sent = stream.write_all(format!("BALL {ball}\n").as_bytes()).await;
-    sent.map_err(|error| Failure::from_transfer(error, 0))
+    send_all(stream, format!("BALL {ball}\n").as_bytes()).await
 }

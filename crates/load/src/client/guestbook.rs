@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use duality_runtime::net::TcpStream;
 
 use super::http::{self, Head, header, read_reply};
-use super::{Client, Reply, decimal};
+use super::{Client, Reply, decimal, send_all};
 use crate::failure::Failure;
 use crate::target::HttpTarget;
 
@@ -62,8 +62,7 @@ impl Guestbook {
         }
     }
 
-    async fn visit(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
-        send(stream, &self.page.get).await?;
+    async fn visited(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
         let body = &mut self.body;
         body.clear();
         let collect = |data: &[u8]| {
@@ -83,9 +82,8 @@ impl Guestbook {
         Ok(reply)
     }
 
-    async fn post(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
+    async fn posted(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
         let page = self.page.clone();
-        send(stream, page.post(&self.remark()).as_bytes()).await?;
         let check = |head: &Head, bytes: &[u8]| {
             check_status(head, 303)?;
             let location = header(bytes, "location");
@@ -95,6 +93,12 @@ impl Guestbook {
             Ok(())
         };
         read_reply(stream, &mut self.buffer, 0, check, |_| Ok(())).await
+    }
+
+    /// Whether the request of this turn is a POST.
+    fn posts(&self) -> bool {
+        // There is no remainder by 0, and so never a POST.
+        self.turn.checked_rem(self.page.post_every) == Some(0)
     }
 
     /// A remark that nobody else makes, form-encoded.
@@ -108,17 +112,21 @@ impl Guestbook {
 
 impl Client for Guestbook {
     async fn learn(&mut self, stream: &mut TcpStream) -> Result<(), Failure> {
-        self.visit(stream).await.map(|_| ())
+        send_all(stream, &self.page.get).await?;
+        self.visited(stream).await.map(|_| ())
     }
 
-    async fn exchange(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
+    async fn send(&mut self, stream: &mut TcpStream) -> Result<(), Failure> {
         self.turn += 1;
-        // There is no remainder by 0, and so never a POST.
-        if self.turn.checked_rem(self.page.post_every) == Some(0) {
-            self.post(stream).await
+        if self.posts() {
+            send_all(stream, self.page.post(&self.remark()).as_bytes()).await
         } else {
-            self.visit(stream).await
+            send_all(stream, &self.page.get).await
         }
+    }
+
+    async fn receive(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
+        if self.posts() { self.posted(stream).await } else { self.visited(stream).await }
     }
 }
 
@@ -154,10 +162,6 @@ impl Page {
         let path = path.split('?').next().unwrap_or_default();
         location == path.as_bytes() || location == format!("http://{host}{path}").as_bytes()
     }
-}
-
-async fn send(stream: &mut TcpStream, request: &[u8]) -> Result<(), Failure> {
-    stream.write_all(request).await.map_err(|error| Failure::from_transfer(error, 0))
 }
 
 fn check_status(head: &Head, expected: u16) -> Result<(), Failure> {

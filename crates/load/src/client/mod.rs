@@ -1,4 +1,4 @@
-//! Clients, one for each service: how one request is made on a connection, and its reply checked.
+//! Clients, one for each service: how one request is sent on a connection, and its reply checked.
 //!
 //! A new client is a file here, a variant of [`Target`](crate::Target), and its line in `engine.rs`.
 //! A client opens no connection and counts nothing: that is the pattern's part. The members of a chat
@@ -30,17 +30,23 @@ pub(crate) trait Client: Clone + Send + 'static {
         &mut self,
         stream: &mut TcpStream,
     ) -> impl Future<Output = Result<(), Failure>> + Send {
-        async { self.exchange(stream).await.map(|_| ()) }
+        async {
+            self.send(stream).await?;
+            self.receive(stream).await.map(|_| ())
+        }
     }
 
     /// Hears that a new connection takes the place of the last one, or is the first: what the client knew
     /// of the last is void.
     fn connected(&mut self) {}
 
-    /// Makes one request on `stream`, reads the reply to its last byte, and checks it.
+    /// Sends one request on `stream`; it is short enough to be sent while nobody reads it.
+    fn send(&mut self, stream: &mut TcpStream) -> impl Future<Output = Result<(), Failure>> + Send;
+
+    /// Reads the reply to the request that was sent last, to its last byte, and checks it.
     ///
     /// Where the end of the connection is part of the reply, it is waited for.
-    fn exchange(
+    fn receive(
         &mut self,
         stream: &mut TcpStream,
     ) -> impl Future<Output = Result<Reply, Failure>> + Send;
@@ -55,9 +61,15 @@ pub(crate) struct Reply {
     pub(crate) open: bool,
 }
 
+/// Writes all of a request.
+#[inline]
+async fn send_all(stream: &mut TcpStream, request: &[u8]) -> Result<(), Failure> {
+    stream.write_all(request).await.map_err(|error| Failure::from_transfer(error, 0))
+}
+
 /// Reads more of a reply of which `received` bytes have come; that nothing comes any more is a failure.
 #[inline]
-async fn read_more(
+pub(crate) async fn read_more(
     stream: &mut TcpStream,
     buffer: &mut [u8],
     received: u64,

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use duality_runtime::net::TcpStream;
 
 use super::line::Lines;
-use super::{Client, Reply};
+use super::{Client, Reply, send_all};
 use crate::failure::Failure;
 
 /// A longer line is no reply; the protocol's longest is some 110 bytes.
@@ -30,6 +30,8 @@ pub(crate) struct Phone {
     count: u64,
     /// Whether the current entry was acknowledged, and is to be looked up.
     added: bool,
+    /// The reply that is due.
+    expected: String,
     lines: Lines,
 }
 
@@ -41,6 +43,7 @@ impl Phone {
             connections: Arc::new(AtomicU64::new(1)),
             count: 0,
             added: false,
+            expected: String::new(),
             lines: Lines::new(LONGEST_LINE),
         }
     }
@@ -59,20 +62,23 @@ impl Client for Phone {
         self.lines.clear();
     }
 
-    async fn exchange(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
+    async fn send(&mut self, stream: &mut TcpStream) -> Result<(), Failure> {
         let (name, number) = self.entry();
-        let (request, expected) = if self.added {
+        let request;
+        (request, self.expected) = if self.added {
             (format!("FIND {name}\n"), format!("FOUND {name} {number}"))
         } else {
             (format!("ADD {name} {number}\n"), format!("ADDED {name} {number}"))
         };
-        let sent = stream.write_all(request.as_bytes()).await;
-        sent.map_err(|error| Failure::from_transfer(error, 0))?;
+        send_all(stream, request.as_bytes()).await
+    }
+
+    async fn receive(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
         let line = self.lines.only(stream).await?;
         if line == STORE_UNAVAILABLE {
             return Err(Failure::StoreUnavailable);
         }
-        let right = line == expected.as_bytes();
+        let right = line == self.expected.as_bytes();
         let bytes = line.len() as u64 + 1;
         // The next request is about this entry only if it can still be found; a wrong answer is
         // counted once.
@@ -93,6 +99,7 @@ impl Clone for Phone {
             connections: self.connections.clone(),
             count: 0,
             added: false,
+            expected: String::new(),
             lines: self.lines.fresh(),
         }
     }

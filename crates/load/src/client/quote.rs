@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use duality_runtime::net::TcpStream;
 
 use super::exchange::expect;
-use super::{Client, Reply};
+use super::{Client, Reply, send_all};
 use crate::failure::Failure;
 
 /// What is asked for, in turn; from one letter to eight, so that replies differ in length.
 const SYMBOLS: [&str; 20] = [
-    "A", "AAPL", "BASF", "C", "DIGITAL", "ERICSSON", "F", "GE", "HP", "IBM", "INTEL", "K",
+    "A", "AAPL", "BMW", "C", "DIGITAL", "ERICSSON", "F", "GE", "HP", "IBM", "INTEL", "K",
     "MOTOROLA", "NCR", "ORCL", "PHILIPS", "SGI", "SIEMENS", "SUNW", "T",
 ];
 
@@ -22,8 +22,8 @@ const BUFFER_SIZE: usize = 64;
 /// The client on one connection.
 pub(crate) struct Quote {
     questions: Arc<[Question]>,
-    /// The index of the question to be asked next.
-    next: usize,
+    /// The index of the question that was asked last.
+    asked: usize,
     /// Where the client of the next connection begins: elsewhere, so that they do not ask in step.
     beginnings: Arc<AtomicUsize>,
     buffer: [u8; BUFFER_SIZE],
@@ -42,7 +42,7 @@ impl Quote {
         };
         Self {
             questions: SYMBOLS.into_iter().map(question).collect(),
-            next: 0,
+            asked: 0,
             beginnings: Arc::default(),
             buffer: [0; BUFFER_SIZE],
         }
@@ -50,12 +50,14 @@ impl Quote {
 }
 
 impl Client for Quote {
-    async fn exchange(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
-        let question = &self.questions[self.next];
-        self.next = (self.next + 1) % self.questions.len();
-        let sent = stream.write_all(question.request.as_bytes()).await;
-        sent.map_err(|error| Failure::from_transfer(error, 0))?;
-        expect(stream, &mut self.buffer, question.reply.as_bytes()).await
+    async fn send(&mut self, stream: &mut TcpStream) -> Result<(), Failure> {
+        self.asked = (self.asked + 1) % self.questions.len();
+        send_all(stream, self.questions[self.asked].request.as_bytes()).await
+    }
+
+    async fn receive(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
+        let reply = self.questions[self.asked].reply.as_bytes();
+        expect(stream, &mut self.buffer, reply).await
     }
 }
 
@@ -63,7 +65,7 @@ impl Clone for Quote {
     fn clone(&self) -> Self {
         Self {
             questions: self.questions.clone(),
-            next: self.beginnings.fetch_add(1, Ordering::Relaxed) % self.questions.len(),
+            asked: self.beginnings.fetch_add(1, Ordering::Relaxed) % self.questions.len(),
             beginnings: self.beginnings.clone(),
             buffer: [0; BUFFER_SIZE],
         }
@@ -111,7 +113,7 @@ mod tests {
     #[test]
     fn connections_begin_with_different_symbols() {
         let first = Quote::new();
-        let beginnings: Vec<_> = (0..SYMBOLS.len()).map(|_| first.clone().next).collect();
+        let beginnings: Vec<_> = (0..SYMBOLS.len()).map(|_| first.clone().asked).collect();
         assert!(beginnings.iter().is_sorted_by(|one, next| one < next), "{beginnings:?}");
     }
 }

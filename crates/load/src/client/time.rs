@@ -13,7 +13,12 @@ const LONGEST_LINE: usize = 128;
 pub(crate) struct Time;
 
 impl Client for Time {
-    async fn exchange(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
+    /// To connect is to ask.
+    async fn send(&mut self, _: &mut TcpStream) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    async fn receive(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
         let mut line = [0; LONGEST_LINE + 1];
         let mut filled = 0;
         loop {

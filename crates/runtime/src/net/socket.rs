@@ -97,7 +97,7 @@ impl Socket {
         attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<Moved<T>>,
     ) -> Poll<io::Result<Done<T>>> {
         world::with_loop(|core| match core {
-            None => self.poll_blocking(direction, attempt),
+            None => self.poll_blocking(direction, patience, attempt),
             Some(core) => self.poll_on_loop(core, direction, patience, attempt),
         })
     }
@@ -105,13 +105,15 @@ impl Socket {
     fn poll_blocking<T>(
         &mut self,
         direction: Direction,
+        patience: &mut Patience,
         mut attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<Moved<T>>,
     ) -> Poll<io::Result<Done<T>>> {
         self.make_blocking()?;
         if self.ends_at_drain && self.listed.is_none() {
             self.listed = Some(Listed::new(self.as_fd()));
         }
-        match block::wait_for_descriptor(self.as_fd(), direction) {
+        let own = |now| patience.deadline(now);
+        match block::wait_for_descriptor(self.as_fd(), direction, own)? {
             Waited::Pending => Poll::Pending,
             Waited::Again => {
                 let moved = block::retry(|| attempt(self.as_fd()));

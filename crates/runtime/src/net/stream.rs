@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::net::{Shutdown, SocketAddr};
+use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use rustix::net::{
 };
 
 use super::listener::internet_address;
+use super::options::ConnectOptions;
 use super::socket::{Done, Moved, Patience, Socket};
 use crate::{fs, world};
 
@@ -45,12 +46,34 @@ impl TcpStream {
     /// Those of `connect(2)`, and `TimedOut`, which is how a `time::timeout` around it ends it in the block
     /// world.
     pub async fn connect(address: SocketAddr) -> io::Result<Self> {
+        Self::connect_with(address, &ConnectOptions::default()).await
+    }
+
+    /// Opens a connection from `source`, one of this machine's addresses; see [`ConnectOptions::source`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`connect_with`](TcpStream::connect_with).
+    pub async fn connect_from(source: IpAddr, address: SocketAddr) -> io::Result<Self> {
+        let options = ConnectOptions { source: Some(source), ..ConnectOptions::default() };
+        Self::connect_with(address, &options).await
+    }
+
+    /// Opens a connection as `options` have it. `TCP_NODELAY` is set.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`connect`](TcpStream::connect) and of `setsockopt(2)`; `AddrNotAvailable` when the source is
+    /// not an address of this machine, or has no port left; an error of `bind(2)` when it is not of the
+    /// same family as `address`.
+    pub async fn connect_with(address: SocketAddr, options: &ConnectOptions) -> io::Result<Self> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let nonblocking = world::with_loop(|core| core.is_some());
         let mut flags = SocketFlags::CLOEXEC;
         flags.set(SocketFlags::NONBLOCK, nonblocking);
         let descriptor = socket_with(family, SocketType::STREAM, flags, None)?;
         sockopt::set_tcp_nodelay(&descriptor, true)?;
+        options.apply(descriptor.as_fd())?;
         // A kernel thread waits inside connect(2), where an ambient deadline does not reach it, but the
         // socket's own limit does.
         let limit = if nonblocking { None } else { world::ambient_deadline() };

@@ -60,21 +60,29 @@ pub(super) fn wait(deadline: Option<Instant>) -> Waited {
     if passed(ambient) { Waited::Pending } else { Waited::Again }
 }
 
-/// Waits for a descriptor under the ambient deadline, if there is one; `Pending` when it has passed.
-pub(crate) fn wait_for_descriptor(descriptor: BorrowedFd<'_>, direction: Direction) -> Waited {
-    let Some(deadline) = ambient_deadline() else { return Waited::Again };
+/// Waits for a descriptor under the ambient deadline, if there is one; `Pending` when it has passed, and
+/// an error of `TimedOut` when the operation's own deadline, which `own` tells, has passed before it.
+pub(crate) fn wait_for_descriptor(
+    descriptor: BorrowedFd<'_>,
+    direction: Direction,
+    own: impl FnOnce(Instant) -> Option<Instant>,
+) -> io::Result<Waited> {
+    let Some(ambient) = ambient_deadline() else { return Ok(Waited::Again) };
+    let own = own(Instant::now());
+    let deadline = own.map_or(ambient, |own| own.min(ambient));
     let flags = match direction {
         Direction::Read => PollFlags::IN,
         Direction::Write => PollFlags::OUT,
     };
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        let Ok(left) = Timespec::try_from(left) else { return Waited::Again };
+        let Ok(left) = Timespec::try_from(left) else { return Ok(Waited::Again) };
         match poll(&mut [PollFd::from_borrowed_fd(descriptor, flags)], Some(&left)) {
-            Ok(0) if passed(Some(deadline)) => return Waited::Pending,
+            Ok(0) if passed(Some(ambient)) => return Ok(Waited::Pending),
+            Ok(0) if passed(own) => return Err(io::ErrorKind::TimedOut.into()),
             Ok(0) | Err(rustix::io::Errno::INTR) => {}
             // Ready, or an error that the attempt will meet again and report.
-            _ => return Waited::Again,
+            _ => return Ok(Waited::Again),
         }
     }
 }

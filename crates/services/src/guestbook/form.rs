@@ -1,5 +1,8 @@
 //! Forms as browsers send them: `application/x-www-form-urlencoded` (the URL standard, section 5).
 
+/// The media type of such forms.
+pub(super) const TYPE: &str = "application/x-www-form-urlencoded";
+
 /// Why a body is not the form that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Malformed {
@@ -62,8 +65,7 @@ fn decode(raw: &[u8]) -> Result<String, Malformed> {
 /// Whether this is the media type of such a form, with whatever parameters.
 pub(super) fn is_form(content_type: &[u8]) -> bool {
     let essence = content_type.split(|&byte| byte == b';').next().unwrap_or_default();
-    String::from_utf8_lossy(essence.trim_ascii())
-        .eq_ignore_ascii_case("application/x-www-form-urlencoded")
+    essence.trim_ascii().eq_ignore_ascii_case(TYPE.as_bytes())
 }
 
 #[cfg(test)]

@@ -133,7 +133,8 @@ impl Pages for Guestpages {
         }
         match asked.field("Content-Type")? {
             Some(content_type) if form::is_form(content_type) => Ok(()),
-            _ => Err(Reply::explained(&status::UNSUPPORTED_MEDIA_TYPE)),
+            // RFC 9110, section 12.5.1: in a reply, the field says what may be sent.
+            _ => Err(Reply::explained(&status::UNSUPPORTED_MEDIA_TYPE).with("Accept", form::TYPE)),
         }
     }
 

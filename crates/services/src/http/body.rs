@@ -168,7 +168,7 @@ impl Chunks {
                 left => Part::Data { left },
             },
             Part::Trailer if line.is_empty() => return Err(Progress::Finished(0)),
-            Part::Trailer if is_field(line) => Part::Trailer,
+            Part::Trailer if is_trailer(line) => Part::Trailer,
             Part::DataEnd if line.is_empty() => Part::Size,
             _ => return Err(Progress::Malformed),
         };
@@ -232,12 +232,39 @@ fn skip_quoted(text: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Whether a line is a header field. What the trailer says is not heeded; but a decoder that takes
-/// anything for a trailer could be fed the next request as one.
-fn is_field(line: &[u8]) -> bool {
-    skip_token(line)
-        .and_then(|rest| rest.strip_prefix(b":"))
-        .is_some_and(|value| value.iter().copied().all(is_text))
+/// Names that no field of a trailer may have, since they say how the message is framed, who sends it,
+/// where it goes or what is in it (RFC 9110, section 6.5.1). An implementation that puts the trailer
+/// to the head would read another request than one that does not.
+const NOT_IN_TRAILERS: [&str; 16] = [
+    "authorization",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-range",
+    "content-type",
+    "cookie",
+    "expect",
+    "host",
+    "keep-alive",
+    "max-forwards",
+    "proxy-authorization",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Whether a line is a header field that may stand in a trailer. What the trailer says is not heeded;
+/// but a decoder that takes anything for a trailer could be fed the next request as one.
+fn is_trailer(line: &[u8]) -> bool {
+    let Some(rest) = skip_token(line) else {
+        return false;
+    };
+    let name = &line[..line.len() - rest.len()];
+    let is_allowed =
+        !NOT_IN_TRAILERS.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()));
+    let value = rest.strip_prefix(b":");
+    is_allowed && value.is_some_and(|value| value.iter().copied().all(is_text))
 }
 
 /// Whether RFC 9110 lets a byte stand in a field's value.

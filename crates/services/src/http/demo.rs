@@ -8,6 +8,7 @@ use super::{
     reply::Reply,
     status, target,
 };
+use crate::clock;
 
 /// The pages, by their path.
 pub(super) struct Demo {
@@ -75,7 +76,9 @@ impl Pages for Echo {
 fn page(path: &str, body: Cow<'static, [u8]>) -> Page {
     let tag = format!("\"{:016x}\"", fingerprint(&body));
     let length = body.len() as u64;
-    Page::new(mime::content_type(path), tag, LAST_MODIFIED, length, Content::Memory(body))
+    // RFC 9110, section 8.8.2.1: not after the date of the reply, whatever this machine's clock says.
+    let last_modified = LAST_MODIFIED.min(clock::seconds());
+    Page::new(mime::content_type(path), tag, last_modified, length, Content::Memory(body))
 }
 
 /// Numbered lines, so that a wrong or missing byte can be found.

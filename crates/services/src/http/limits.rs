@@ -31,8 +31,13 @@ pub struct Limits {
     /// Silence between two requests, or before the first (60 s). Then the connection is closed
     /// without a word.
     pub idle_time: Duration,
-    /// How long a client may take none of the bytes on their way to it (30 s).
+    /// How long a client may take none of the bytes on their way to it (30 s). Then the connection is
+    /// reset.
     pub write_time: Duration,
+    /// Bytes per second that a client must take of a reply, averaged over the whole of it and not
+    /// counting a first [`write_time`](Self::write_time) (1 KiB/s; 0 is no bound). Otherwise a client
+    /// that takes a byte now and then would be served for ever.
+    pub write_rate: u64,
     /// How long to listen on, after an error reply, to a client that is still sending (2 s).
     pub linger_time: Duration,
     /// Bytes in a file that is kept in memory (64 KiB); longer ones are sent by sendfile(2).
@@ -55,6 +60,7 @@ impl Default for Limits {
             body_time: Duration::from_secs(10),
             idle_time: Duration::from_secs(60),
             write_time: Duration::from_secs(30),
+            write_rate: 1 << 10,
             linger_time: Duration::from_secs(2),
             cached_file: 64 << 10,
             cache: 64 << 20,

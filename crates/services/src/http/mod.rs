@@ -132,11 +132,19 @@ impl Http {
     ///
     /// # Errors
     ///
-    /// The connection broke, or the client took nothing of a reply for too long. Errors in what
-    /// the client sends are answered, and are none here.
+    /// The connection broke, or the client took a reply too slowly. Errors in what the client sends
+    /// are answered, and are none here.
     pub async fn serve(&self, stream: TcpStream) -> io::Result<()> {
+        let mut wire = Wire::new(stream, &self.shared.limits)?;
+        let served = self.serve_requests(&mut wire).await;
+        if served.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
+            wire.reset();
+        }
+        served
+    }
+
+    async fn serve_requests(&self, wire: &mut Wire<'_>) -> io::Result<()> {
         let limits = &self.shared.limits;
-        let mut wire = Wire::new(stream, limits)?;
         let mut input = Input::new(limits.head);
         let mut memo = Memo::default();
         let mut requests_left = limits.requests;
@@ -145,12 +153,12 @@ impl Http {
             let request = loop {
                 match request::parse(input.unused()) {
                     Parsed::Complete(request) => break request,
-                    Parsed::Bad(status) => return wire.reject(status, &mut input, limits).await,
+                    Parsed::Bad(status) => return reject(status, wire, &mut input).await,
                     Parsed::Partial => {}
                 }
                 if input.is_full() {
                     let status = request::too_long(input.unused());
-                    return wire.reject(status, &mut input, limits).await;
+                    return reject(status, wire, &mut input).await;
                 }
                 // A connection may be idle for long; a request, once begun, may not.
                 let idle = input.is_empty();
@@ -162,7 +170,7 @@ impl Http {
                 match filled {
                     Filled::Some => {}
                     Filled::TimedOut if !idle => {
-                        return wire.reject(&status::REQUEST_TIMEOUT, &mut input, limits).await;
+                        return reject(&status::REQUEST_TIMEOUT, wire, &mut input).await;
                     }
                     Filled::End | Filled::TimedOut => return wire.flush().await,
                 }
@@ -172,14 +180,14 @@ impl Http {
             let last = requests_left == 0;
             let next = if request.body == Framing::NONE {
                 let persistence = if last { Persistence::Close } else { request.persistence };
-                self.answer(&request, &[], persistence, &mut memo, &mut wire).await?;
+                self.answer(&request, &[], persistence, &mut memo, wire).await?;
                 let length = request.head.len();
                 input.consume(length);
                 Next::after(persistence, !last && input.is_empty())
             } else {
                 let head = Box::from(request.head);
                 // In a box, so that connections without bodies have no room for it.
-                Box::pin(self.take_and_answer(head, last, &mut wire, &mut input)).await?
+                Box::pin(self.take_and_answer(head, last, wire, &mut input)).await?
             };
             match next {
                 Next::Request => {}
@@ -201,7 +209,7 @@ impl Http {
         let reply = Reply::from(&status::SERVICE_UNAVAILABLE).with("Retry-After", "1");
         let limit = limits.linger_time.min(REFUSAL_TIME);
         // The request is read only so that the reply is not lost.
-        wire.end_with(&reply, &mut Input::new(REFUSAL_ROOM), limit).await
+        wire.end_with(&reply, false, &mut Input::new(REFUSAL_ROOM), limit).await
     }
 
     /// Reads the body of a request, then answers the request.
@@ -212,7 +220,7 @@ impl Http {
         &self,
         head: Box<[u8]>,
         last: bool,
-        wire: &mut Wire,
+        wire: &mut Wire<'_>,
         input: &mut Input,
     ) -> io::Result<Next> {
         input.consume(head.len());
@@ -225,8 +233,9 @@ impl Http {
             _ => None,
         };
         let longest = room.map_or(limits.body, |room| limits.body.min(room as u64));
+        let is_head = request.method == Method::Head;
         if matches!(request.body, Framing::Length(length) if length > longest) {
-            wire.reject(&status::CONTENT_TOO_LARGE, input, limits).await?;
+            wire.reject(&status::CONTENT_TOO_LARGE, is_head, input).await?;
             return Ok(Next::End);
         }
         if request.expects_continue && room.is_none() {
@@ -242,7 +251,7 @@ impl Http {
         let body = match take_body(request.body, room, wire, input, limits).await? {
             Taken::Whole(body) => body,
             Taken::Bad(status) => {
-                wire.reject(status, input, limits).await?;
+                wire.reject(status, is_head, input).await?;
                 return Ok(Next::End);
             }
             Taken::End => return Ok(Next::End),
@@ -259,7 +268,7 @@ impl Http {
         body: &[u8],
         persistence: Persistence,
         memo: &mut Memo,
-        wire: &mut Wire,
+        wire: &mut Wire<'_>,
     ) -> io::Result<()> {
         wire.flush_if_much().await?;
         let now = clock::seconds();
@@ -274,6 +283,10 @@ impl Http {
                     return wire.reply(&reply, request, persistence, now).await;
                 }
                 if let Some(reply) = Reply::to_method(request.method, pages::FILES_ALLOW) {
+                    let reply = match target::resolve(request.target) {
+                        Err(refusal) if !request.has_its_own_target() => refusal.into(),
+                        _ => reply,
+                    };
                     return wire.reply(&reply, request, persistence, now).await;
                 }
                 match self.shared.site.find(request.target, now).await {
@@ -286,6 +299,12 @@ impl Http {
         memo.release_file();
         Ok(())
     }
+}
+
+/// Answers a head that is none, or not all of one, and ends the connection.
+async fn reject(status: &'static Status, wire: &mut Wire<'_>, input: &mut Input) -> io::Result<()> {
+    let is_head = request::is_head(input.unused());
+    wire.reject(status, is_head, input).await
 }
 
 /// How a connection goes on after a request.
@@ -323,7 +342,7 @@ enum Taken {
 async fn take_body(
     framing: Framing,
     room: Option<usize>,
-    wire: &mut Wire,
+    wire: &mut Wire<'_>,
     input: &mut Input,
     limits: &Limits,
 ) -> io::Result<Taken> {

@@ -60,7 +60,7 @@ impl Reply {
                 let reply = Reply::html(&status::NO_CONTENT, String::new());
                 Some(reply.with("Allow", allow))
             }
-            Method::Post | Method::Known => {
+            Method::Post | Method::Connect | Method::Known => {
                 Some(Reply::explained(&status::METHOD_NOT_ALLOWED).with("Allow", allow))
             }
             Method::Unknown => Some(Reply::explained(&status::NOT_IMPLEMENTED)),

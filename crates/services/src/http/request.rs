@@ -11,6 +11,7 @@ use super::{
     conditional::Conditions,
     limits::HEADER_FIELDS,
     status::{self, Status},
+    target,
 };
 
 /// What some bytes at the start of a request are.
@@ -38,6 +39,13 @@ pub(super) struct Request<'b> {
     pub(super) head: &'b [u8],
 }
 
+impl Request<'_> {
+    /// Whether the target is of a form that goes with this method only (RFC 9112, section 3.2).
+    pub(super) fn has_its_own_target(&self) -> bool {
+        matches!((self.method, self.target), (Method::Options, "*") | (Method::Connect, _))
+    }
+}
+
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
@@ -45,6 +53,8 @@ pub(super) enum Method {
     Head,
     Post,
     Options,
+    /// Nothing here offers it either, but its target has a form of its own.
+    Connect,
     /// Another method of RFC 9110 or RFC 5789; nothing here offers it.
     Known,
     Unknown,
@@ -97,7 +107,7 @@ pub(super) fn parse(bytes: &[u8]) -> Parsed<'_> {
     if !target.is_ascii() || has_bare_line_feed(&bytes[..head_length]) {
         return Parsed::Bad(&status::BAD_REQUEST);
     }
-    match Fields::read(raw.headers).and_then(|fields| fields.finish(minor_version)) {
+    match Fields::read(raw.headers).and_then(|fields| fields.finish(minor_version, target)) {
         Err(status) => Parsed::Bad(status),
         Ok(Finished { persistence, body, expects_continue, conditions }) => {
             Parsed::Complete(Request {
@@ -132,6 +142,11 @@ pub(super) fn field<'b>(head: &'b [u8], name: &str) -> Result<Option<&'b [u8]>, 
     }
 }
 
+/// Whether bytes at the start of a request, which may be a bad one, ask for a reply without a body.
+pub(super) fn is_head(bytes: &[u8]) -> bool {
+    bytes.trim_ascii_start().starts_with(b"HEAD ")
+}
+
 /// What to answer to a head that is still partial when it has filled all the room there is for it.
 pub(super) fn too_long(bytes: &[u8]) -> &'static Status {
     let line = bytes.trim_ascii_start();
@@ -158,7 +173,8 @@ fn method_of(name: &str) -> Method {
         "HEAD" => Method::Head,
         "POST" => Method::Post,
         "OPTIONS" => Method::Options,
-        "PUT" | "DELETE" | "PATCH" | "TRACE" | "CONNECT" => Method::Known,
+        "CONNECT" => Method::Connect,
+        "PUT" | "DELETE" | "PATCH" | "TRACE" => Method::Known,
         _ => Method::Unknown,
     }
 }
@@ -188,7 +204,8 @@ fn bad_version(bytes: &[u8]) -> Option<&'static Status> {
 /// The header fields that have a meaning here, as they are come upon.
 #[derive(Default)]
 struct Fields<'b> {
-    hosts: u32,
+    host: Option<&'b [u8]>,
+    has_content_type: bool,
     content_length: Option<u64>,
     transfer_encoding: Option<&'b [u8]>,
     close: bool,
@@ -220,8 +237,8 @@ impl<'b> Fields<'b> {
         // Most fields mean nothing here, and most of those are sorted out by their length.
         match name.len() {
             4 if is("host") => {
-                self.hosts += 1;
-                if !is_authority(value) {
+                let earlier = self.host.replace(value);
+                if earlier.is_some() || !is_authority(value) {
                     return Err(&status::BAD_REQUEST);
                 }
             }
@@ -231,6 +248,13 @@ impl<'b> Fields<'b> {
                 self.expects_other |= !is_continue;
             }
             10 if is("connection") => self.take_connection(value),
+            12 if is("content-type") => {
+                // Which of two counts is read differently by different frameworks.
+                let earlier = std::mem::replace(&mut self.has_content_type, true);
+                if earlier {
+                    return Err(&status::BAD_REQUEST);
+                }
+            }
             14 if is("content-length") => {
                 // The standard also allows to merge equal values; honest clients send one.
                 let length = content_length(value).ok_or(&status::BAD_REQUEST)?;
@@ -245,6 +269,10 @@ impl<'b> Fields<'b> {
                     return Err(&status::BAD_REQUEST);
                 }
             }
+            // Other names, but a gateway that makes environment variables of fields (RFC 3875,
+            // section 4.1.18) takes them for the framing.
+            14 if is("content_length") => return Err(&status::BAD_REQUEST),
+            17 if is("transfer_encoding") => return Err(&status::BAD_REQUEST),
             5 | 8 | 13 | 17 | 19 => self.conditions.take(name, value),
             _ => {}
         }
@@ -259,9 +287,16 @@ impl<'b> Fields<'b> {
         }
     }
 
-    fn finish(self, minor_version: u8) -> Result<Finished<'b>, &'static Status> {
-        let hosts_are_right = self.hosts == 1 || (self.hosts == 0 && minor_version == 0);
-        if !hosts_are_right {
+    fn finish(self, minor_version: u8, target: &str) -> Result<Finished<'b>, &'static Status> {
+        // RFC 9112, section 3.2.2: the host in a target counts, and the client has to repeat it in
+        // `Host`. Where the two differ, an implementation that looks at one of them only sees
+        // another request than one that looks at the other.
+        let host_is_right = match (self.host, target::authority(target)) {
+            (None, _) => minor_version == 0,
+            (Some(_), None) => true,
+            (Some(host), Some(authority)) => host.eq_ignore_ascii_case(authority.as_bytes()),
+        };
+        if !host_is_right {
             return Err(&status::BAD_REQUEST);
         }
         let body = match (self.transfer_encoding, self.content_length) {
@@ -310,8 +345,14 @@ fn framing(codings: &[u8]) -> Result<Framing, &'static Status> {
     }
 }
 
-/// Digits alone, for a number of 64 bits.
+/// The length that a field tells of. The standard allows zeros before the number; but no client
+/// writes them, and some implementations take what follows for octal.
 fn content_length(value: &[u8]) -> Option<u64> {
+    if matches!(value, [b'0', _, ..]) { None } else { number(value) }
+}
+
+/// Digits alone, for a number of 64 bits.
+fn number(value: &[u8]) -> Option<u64> {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return None;
     }
@@ -348,7 +389,7 @@ pub(super) fn is_authority(value: &[u8]) -> bool {
         [] => true,
         // RFC 3986 lets the digits be missing.
         [b':', digits @ ..] => {
-            digits.is_empty() || content_length(digits).is_some_and(|port| port <= 65_535)
+            digits.is_empty() || number(digits).is_some_and(|port| port <= 65_535)
         }
         _ => false,
     };
@@ -455,7 +496,10 @@ mod tests {
         for text in [
             "GET / HTTP/1.0\r\n\r\n",
             "\r\nGET / HTTP/1.1\r\nHost:h\r\n\r\n",
-            "GET http://h/ HTTP/1.1\r\nHost:   h  \r\n\r\n",
+            "GET http://h/ HTTP/1.1\r\nHost:   H  \r\n\r\n",
+            "GET http://h?http://i HTTP/1.1\r\nHost: h\r\n\r\n",
+            "GET http://h/ HTTP/1.0\r\n\r\n",
+            "GET /http://i HTTP/1.1\r\nHost: h:080\r\n\r\n",
             "GET / HTTP/1.1\r\nHost: [::1]:80\r\nX-Text: \u{e9}\r\n\r\n",
         ] {
             assert_eq!(code(text.as_bytes()), 0, "{text:?}");
@@ -472,6 +516,10 @@ mod tests {
             ("Content-Length: +5\r\n", 400),
             ("Content-Length: -5\r\n", 400),
             ("Content-Length: 0x5\r\n", 400),
+            ("Content-Length: 05\r\n", 400),
+            ("Content_Length: 5\r\n", 400),
+            ("Transfer_Encoding: chunked\r\n", 400),
+            ("Content-Type: a/b\r\nContent-Type: a/b\r\n", 400),
             ("Content-Length:\r\n", 400),
             ("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", 400),
             ("Content-Length: 18446744073709551616\r\n", 400),
@@ -503,6 +551,8 @@ mod tests {
             ("GET / HTTP/1.1\r\nHost: a b\r\n\r\n", 400),
             ("GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", 400),
             ("GET / HTTP/1.0\r\nHost: a\r\nHost: a\r\n\r\n", 400),
+            ("GET http://i/ HTTP/1.1\r\nHost: h\r\n\r\n", 400),
+            ("GET http://h:80/ HTTP/1.1\r\nHost: h\r\n\r\n", 400),
             ("GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
             ("GET  / HTTP/1.1\r\nHost: h\r\n\r\n", 400),
             ("GET / HTTP/1.1 \r\nHost: h\r\n\r\n", 400),

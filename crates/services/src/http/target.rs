@@ -80,18 +80,32 @@ pub(super) fn with_slash(path: &str, query: &str) -> String {
     location
 }
 
+/// The host, and perhaps the port, that a target in absolute form names.
+pub(super) fn authority(target: &str) -> Option<&str> {
+    if target.starts_with('/') {
+        return None;
+    }
+    split_absolute(target).map(|(_, authority, _)| authority)
+}
+
 /// The path and query of a target; an absolute form may leave out its path.
 fn without_origin(target: &str) -> Result<&str, &'static Status> {
     if target.starts_with('/') {
         return Ok(target);
     }
-    let (scheme, rest) = target.split_once("://").ok_or(&status::BAD_REQUEST)?;
-    let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let (scheme, authority, path) = split_absolute(target).ok_or(&status::BAD_REQUEST)?;
     let is_http = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
     if !is_http || !is_authority(authority.as_bytes()) {
         return Err(&status::BAD_REQUEST);
     }
     Ok(path)
+}
+
+/// The scheme, the authority, and all that follows.
+fn split_absolute(target: &str) -> Option<(&str, &str, &str)> {
+    let (scheme, rest) = target.split_once("://")?;
+    let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    Some((scheme, authority, path))
 }
 
 /// Undoes the percent escapes of one segment.

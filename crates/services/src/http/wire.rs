@@ -3,10 +3,14 @@
 use std::{
     io::{self, ErrorKind, IoSlice},
     net::Shutdown,
+    pin::Pin,
     time::{Duration, Instant},
 };
 
-use duality_runtime::net::TcpStream;
+use duality_runtime::{
+    net::TcpStream,
+    time::{Elapsed, timeout},
+};
 
 use super::{
     conditional::Verdict,
@@ -21,9 +25,10 @@ use super::{
 use crate::clock;
 
 /// A stream and the replies that wait to be sent on it.
-pub(super) struct Wire {
+pub(super) struct Wire<'l> {
     stream: TcpStream,
     output: Vec<u8>,
+    limits: &'l Limits,
 }
 
 /// What came of waiting for bytes.
@@ -42,10 +47,10 @@ const GATHERED: usize = 16 << 10;
 /// Bytes that are read of what a client still sends after it has got an error.
 const LINGERED: usize = 1 << 20;
 
-impl Wire {
-    pub(super) fn new(mut stream: TcpStream, limits: &Limits) -> io::Result<Self> {
+impl<'l> Wire<'l> {
+    pub(super) fn new(mut stream: TcpStream, limits: &'l Limits) -> io::Result<Self> {
         stream.set_write_timeout(Some(limits.write_time))?;
-        Ok(Wire { stream, output: Vec::new() })
+        Ok(Wire { stream, output: Vec::new(), limits })
     }
 
     /// Sends what has been gathered, then waits up to `limit` for more to read.
@@ -65,10 +70,15 @@ impl Wire {
 
     /// Sends what has been gathered.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
-        if !self.output.is_empty() {
-            self.stream.write_all(&self.output).await?;
-            self.output.clear();
+        if self.output.is_empty() {
+            return Ok(());
         }
+        let sent = self.stream.write(&self.output).await?;
+        if sent < self.output.len() {
+            let rest = &self.output[sent..];
+            patiently(self.limits, rest.len() as u64, self.stream.write_all(rest)).await??;
+        }
+        self.output.clear();
         Ok(())
     }
 
@@ -113,7 +123,8 @@ impl Wire {
             }
             Content::File(file) => {
                 self.flush().await?;
-                self.stream.send_file(file, part.offset, part.length).await
+                let Part { offset, length } = part;
+                patiently(self.limits, length, self.stream.send_file(file, offset, length)).await?
             }
         }
     }
@@ -143,25 +154,36 @@ impl Wire {
         if self.output.len() < GATHERED { Ok(()) } else { self.flush().await }
     }
 
-    /// Answers what is not a request, and ends the connection.
+    /// Answers what cannot be read to its end, by a page or, where `is_head`, by its head alone, and
+    /// ends the connection.
     pub(super) async fn reject(
         &mut self,
         status: &'static Status,
+        is_head: bool,
         input: &mut Input,
-        limits: &Limits,
     ) -> io::Result<()> {
-        self.end_with(&status.into(), input, limits.linger_time).await
+        self.end_with(&status.into(), is_head, input, self.limits.linger_time).await
     }
 
-    /// Answers something, and ends the connection.
+    /// Has the connection end with a reset. To close it would leave what the client has not taken to
+    /// the kernel, which would try to send it for minutes.
+    pub(super) fn reset(self) {
+        // What fails here has ended already.
+        let _ = self.stream.set_linger_reset();
+    }
+
+    /// Answers something, as [`reject`](Self::reject) does, and ends the connection.
     pub(super) async fn end_with(
         &mut self,
         reply: &Reply,
+        is_head: bool,
         input: &mut Input,
         linger: Duration,
     ) -> io::Result<()> {
         reply.write_head(&mut self.output, clock::seconds(), Persistence::Close);
-        self.output.extend_from_slice(&reply.body);
+        if !is_head {
+            self.output.extend_from_slice(&reply.body);
+        }
         self.linger(input, linger).await
     }
 
@@ -197,10 +219,34 @@ impl Wire {
             return Ok(());
         }
         let mut pieces = [IoSlice::new(&self.output), IoSlice::new(body)];
-        self.stream.write_all_vectored(&mut pieces).await?;
+        let sent = self.stream.write_vectored(&pieces).await?;
+        let mut rest = &mut pieces[..];
+        IoSlice::advance_slices(&mut rest, sent);
+        if !rest.is_empty() {
+            let length = self.output.len() + body.len() - sent;
+            patiently(self.limits, length as u64, self.stream.write_all_vectored(rest)).await??;
+        }
         self.output.clear();
         Ok(())
     }
+}
+
+/// Sends the many bytes of a reply that do not leave at once, in the time that their number gives
+/// them: a client that takes a byte now and then would never meet the limit of a single write.
+///
+/// In a box, so that connections whose clients keep up have no room for it.
+fn patiently<F: Future<Output = io::Result<()>>>(
+    limits: &Limits,
+    length: u64,
+    sending: F,
+) -> Pin<Box<impl Future<Output = Result<io::Result<()>, Elapsed>> + use<F>>> {
+    Box::pin(timeout(allowance(limits, length), sending))
+}
+
+/// How long so many bytes may take to send.
+fn allowance(limits: &Limits, length: u64) -> Duration {
+    let seconds = length.checked_div(limits.write_rate).unwrap_or(u64::MAX);
+    limits.write_time.saturating_add(Duration::from_secs(seconds))
 }
 
 /// A point in time that several waits share, fixed when the first of them begins.
@@ -226,6 +272,14 @@ impl Deadline {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_longer_a_reply_the_longer_it_may_take() {
+        let limits = Limits::default();
+        assert_eq!(allowance(&limits, 100), limits.write_time);
+        assert_eq!(allowance(&limits, 10 << 10), limits.write_time + Duration::from_secs(10));
+        assert_eq!(allowance(&Limits { write_rate: 0, ..limits }, 1), Duration::MAX);
+    }
 
     #[test]
     fn a_deadline_stands_from_its_first_use() {

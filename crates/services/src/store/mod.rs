@@ -71,7 +71,7 @@ pub struct Options {
     pub connect_limit: Duration,
     /// How long Redis may take to reply (2 s).
     pub reply_limit: Duration,
-    /// How long a call waits for its turn: for a connection to Redis, or for SQLite's lock (5 s).
+    /// How long a call waits for its turn: for a connection to Redis, or for SQLite's lock (20 s).
     pub turn_limit: Duration,
 }
 
@@ -209,7 +209,8 @@ impl Default for Options {
             redis_connections: 64,
             connect_limit: Duration::from_secs(1),
             reply_limit: Duration::from_secs(2),
-            turn_limit: Duration::from_secs(5),
+            // Fifteen thousand guests who come at once are served in less, by one Redis.
+            turn_limit: Duration::from_secs(20),
         }
     }
 }

@@ -8,8 +8,9 @@
 //!
 //! SQLite has one writer at a time, whatever we do. Within a process writers queue for the one turn, in
 //! order and without a helper thread each; between processes the lock of the file decides, which has no
-//! queue and has to be asked for again and again (see [`pause`]). A connection belongs to the process that opened it and must not be carried across
-//! fork(2) (<https://www.sqlite.org/howtocorrupt.html>, 2.7), so the first call of a process opens it.
+//! queue and has to be asked for again and again (see [`pause`]). A connection belongs to the process
+//! that opened it and must not be carried across fork(2)
+//! (<https://www.sqlite.org/howtocorrupt.html>, 2.7), so the first call of a process opens it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -186,7 +187,8 @@ impl Sqlite {
         let worked: rusqlite::Result<_> = task::offload(move || {
             let mut opened = sqlite.opened(idle)?;
             let result = sqlite.patiently(|| work(&mut opened.connection))?;
-            sqlite.bound_log(&opened.connection)?;
+            // What was done is done, whether or not the log could be emptied after it.
+            let _ = sqlite.bound_log(&opened.connection);
             Ok((result, opened))
         })
         .await;
@@ -203,7 +205,7 @@ impl Sqlite {
         match idle {
             Some(opened) if Some(opened.file) == file => Ok(opened),
             _ => {
-                let connection = self.open(OpenFlags::empty())?;
+                let connection = self.patiently(|| self.open(OpenFlags::empty()))?;
                 // That it could be opened and has gone since is for the next call to see.
                 Ok(Opened { connection, file: file.unwrap_or_default() })
             }
@@ -247,8 +249,8 @@ impl Sqlite {
         Ok(true)
     }
 
-    /// Repeats `work`, which is one transaction, while another process has the lock, for as long as the
-    /// limit allows.
+    /// Repeats `work`, which is one transaction or less, while another process has the lock, for as long
+    /// as the limit allows.
     fn patiently<T>(&self, mut work: impl FnMut() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
         let start = Instant::now();
         loop {
@@ -285,6 +287,7 @@ impl Sqlite {
 }
 
 fn is_busy(error: &rusqlite::Error) -> bool {
+    // Every variant of it: also that of the log's being recovered after a crash.
     error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
 }
 

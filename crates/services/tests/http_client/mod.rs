@@ -1,5 +1,4 @@
-//! A plain blocking HTTP client for the tests of this folder, and a server for it: connections in
-//! the block world, each on a thread.
+//! A plain blocking HTTP client for the tests of this folder, and a server for it, in any world.
 
 #![allow(dead_code, reason = "each test file uses what it needs")]
 #![expect(
@@ -15,19 +14,53 @@ use std::{
     time::Duration,
 };
 
-use duality_runtime::{block_on, net};
+use duality_poller::Kind;
+use duality_runtime::{
+    block_on,
+    event_loop::{EventLoop, Waiting},
+    net, task,
+};
 use duality_services::http::Http;
 
-/// Serves http on a free port for as long as the test process lives.
+/// Where connections are served.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum World {
+    /// Each on a kernel thread of its own.
+    Block,
+    /// Each on a user-level thread of one loop.
+    Park,
+    /// Each as a state machine of one loop.
+    Suspend,
+}
+
+impl World {
+    pub(crate) const ALL: [World; 3] = [World::Block, World::Park, World::Suspend];
+}
+
+/// Serves http on a free port for as long as the test process lives, in the block world.
 pub(crate) fn serve(http: Http) -> SocketAddr {
-    serve_connections(move |stream| {
+    serve_in(World::Block, http)
+}
+
+/// The same in any world.
+pub(crate) fn serve_in(world: World, http: Http) -> SocketAddr {
+    serve_connections_in(world, move |stream| {
         let http = http.clone();
         async move { http.serve(stream).await }
     })
 }
 
-/// Serves connections on a free port, each on a thread, for as long as the test process lives.
+/// Serves connections on a free port for as long as the test process lives, in the block world.
 pub(crate) fn serve_connections<S, F>(serve: S) -> SocketAddr
+where
+    S: Fn(net::TcpStream) -> F + Send + 'static,
+    F: Future<Output = io::Result<()>> + Send + 'static,
+{
+    serve_connections_in(World::Block, serve)
+}
+
+/// The same in any world.
+fn serve_connections_in<S, F>(world: World, serve: S) -> SocketAddr
 where
     S: Fn(net::TcpStream) -> F + Send + 'static,
     F: Future<Output = io::Result<()>> + Send + 'static,
@@ -36,12 +69,30 @@ where
         net::TcpListener::bind("127.0.0.1:0".parse().unwrap(), &net::ListenOptions::default())
             .unwrap();
     let address = listener.local_addr().unwrap();
-    thread::spawn(move || {
-        loop {
-            let (stream, _) = block_on(listener.accept()).unwrap();
-            let served = serve(stream);
-            thread::spawn(move || block_on(served));
+    let waiting = match world {
+        World::Block => {
+            thread::spawn(move || {
+                loop {
+                    let (stream, _) = block_on(listener.accept()).unwrap();
+                    let served = serve(stream);
+                    thread::spawn(move || block_on(served));
+                }
+            });
+            return address;
         }
+        World::Park => Waiting::Park { stack_size: 256 << 10 },
+        World::Suspend => Waiting::Suspend,
+    };
+    thread::spawn(move || {
+        let mut event_loop = EventLoop::new(Kind::Epoll.open().unwrap(), waiting).unwrap();
+        event_loop.run(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let served = serve(stream);
+                // How it ended is for the client to find out.
+                task::spawn(async move { drop(served.await) }).unwrap();
+            }
+        })
     });
     address
 }
@@ -104,6 +155,11 @@ impl Client {
     pub(crate) fn ask(&mut self, text: &str) -> Reply {
         self.send(text);
         self.receive(text.starts_with("HEAD"))
+    }
+
+    /// Whether anything more comes before the end.
+    pub(crate) fn has_more(&mut self) -> bool {
+        !self.received.is_empty() || self.read_more()
     }
 
     /// Waits for these bytes and no others.

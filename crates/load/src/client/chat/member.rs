@@ -171,9 +171,7 @@ impl Member {
         let recorder = &self.load.recorder;
         match (failure, self.last) {
             (None, Some((start, end))) => recorder.replies(self.index, &[start], end, 0),
-            (Some(failure), Some((_, end))) => {
-                recorder.failure(self.index, end, &failure);
-            }
+            (Some(failure), Some(_)) => recorder.failure(self.index, &failure),
             // Nothing was due to this member in the last round.
             (Some(failure), None) => recorder.break_off(&failure),
             (None, None) => {}

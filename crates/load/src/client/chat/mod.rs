@@ -20,7 +20,6 @@ mod hearing;
 mod member;
 mod room;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +34,7 @@ use super::decimal;
 use super::line::Lines;
 use crate::failure::Failure;
 use crate::pattern::{Load, connect};
+use crate::sources::Route;
 
 /// A longer line is no welcome.
 const LONGEST_WELCOME: usize = 128;
@@ -73,7 +73,7 @@ pub(crate) struct NotLetIn {
 
 /// Has `members` members join the chat at `address`, for which they have `limit`.
 pub(crate) async fn join(
-    address: SocketAddr,
+    address: Route,
     members: usize,
     limit: Duration,
 ) -> Result<Company, NotLetIn> {
@@ -150,7 +150,7 @@ async fn talk(company: Company, plan: Plan, load: &Arc<Load>) -> bool {
 
 /// One member joins; its connection, and its number.
 async fn enter(
-    address: SocketAddr,
+    address: Route,
     limit: Duration,
     door: Arc<Semaphore>,
 ) -> Result<(TcpStream, u64), Failure> {

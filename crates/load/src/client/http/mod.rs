@@ -24,7 +24,7 @@ use duality_runtime::net::TcpStream;
 use self::body::Body;
 use self::head::Framing;
 pub(super) use self::head::{Head, header};
-use super::{Client, Reply, expect_end, read_more};
+use super::{Client, Reply, expect_end, read_more, send_all};
 use crate::failure::Failure;
 use crate::target::HttpTarget;
 
@@ -62,10 +62,6 @@ impl Http {
             known: KnownReply::default(),
         }
     }
-
-    async fn send(&self, stream: &mut TcpStream) -> Result<(), Failure> {
-        stream.write_all(&self.request).await.map_err(|error| Failure::from_transfer(error, 0))
-    }
 }
 
 impl Client for Http {
@@ -89,8 +85,11 @@ impl Client for Http {
         Ok(())
     }
 
-    async fn exchange(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
-        self.send(stream).await?;
+    async fn send(&mut self, stream: &mut TcpStream) -> Result<(), Failure> {
+        send_all(stream, &self.request).await
+    }
+
+    async fn receive(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
         let filled = read_more(stream, &mut self.buffer, 0).await?;
         if let Some(body) = self.known.body_of(&self.buffer[..filled]) {
             if *body != *self.reference {
@@ -200,6 +199,16 @@ pub(super) async fn read_reply(
     finish(stream, head.closing, received).await
 }
 
+/// Reads a reply of status 200, and looks no closer.
+pub(crate) async fn take_page(stream: &mut TcpStream) -> Result<Reply, Failure> {
+    let mut buffer = vec![0; *BUFFER_SIZES.end()];
+    let check = |head: &Head, _: &[u8]| match head.status {
+        200 => Ok(()),
+        status => Err(Failure::WrongStatus(status)),
+    };
+    read_reply(stream, &mut buffer, 0, check, |_| Ok(())).await
+}
+
 /// Ends a reply that was correct: where the server closes the connection, that is its end.
 async fn finish(stream: &mut TcpStream, closing: bool, received: u64) -> Result<Reply, Failure> {
     if closing {
@@ -218,7 +227,7 @@ fn check_head(head: &Head, bytes: &[u8], known: &mut KnownReply) -> Result<(), F
 }
 
 /// The request for a page.
-pub(super) fn request(target: &HttpTarget, keep_alive: bool) -> Arc<[u8]> {
+pub(crate) fn request(target: &HttpTarget, keep_alive: bool) -> Arc<[u8]> {
     let HttpTarget { host, path, .. } = target;
     let connection = if keep_alive { "" } else { "Connection: close\r\n" };
     let text = format!(

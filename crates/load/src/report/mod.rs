@@ -1,5 +1,7 @@
 //! What a load measured: as data (`duality load --json`, the lab's cells) and in words.
 
+mod open_loop;
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
@@ -11,9 +13,12 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer}
 use serde::{Deserialize, Serialize};
 
 use crate::counters::ListenCounters;
+use crate::crowd::Fate;
 use crate::engine::Outcome;
 use crate::recorder::{Measurement, Overdue};
-use crate::{Options, Stop, Target};
+use crate::{Options, Pattern, Stop};
+
+pub use open_loop::OpenLoop;
 
 /// The version of the format that [`Report`] is serialised in.
 const VERSION: u32 = 1;
@@ -34,10 +39,14 @@ pub struct Report {
     pub version: u32,
     /// The target as its user writes it.
     pub target: String,
-    /// The connections open at once: the offered load l.
+    /// How clients behaved: `closed`, `serial`, `limited` or `open`.
+    pub pattern: String,
+    /// The connections open at once: the offered load l of a closed loop.
     pub connections: usize,
     /// Whether a connection carried more than one request.
     pub keep_alive: bool,
+    /// How many addresses the connections came from.
+    pub sources: u32,
     /// How long the window was open.
     pub window_seconds: f64,
     /// Correct replies.
@@ -46,15 +55,18 @@ pub struct Report {
     pub requests_per_second: f64,
     /// From the beginning of a request to the last byte of its reply, in microseconds. Without
     /// keep-alive, a request begins before its connection is made; where the server then ends the
-    /// connection, that end is the last of it.
+    /// connection, that end is the last of it. In an open loop it begins when it was due, and so these
+    /// are the corrected latencies.
     pub latency_us: Latency,
     /// n · t_r / t, for n requests of mean latency t_r in a window of t: how many requests were under
-    /// way on average (Kerneis and Chroboczek, *Are events fast?*, 2009). At most l; well below it,
-    /// something other than the server limited the load.
+    /// way on average (Kerneis and Chroboczek, *Are events fast?*, 2009). At most l, or 1 if requests
+    /// come one by one; well below it, something other than the server limited the load. In an open loop
+    /// t_r is the raw latency, and this is how many connections were in use.
     pub measured_load: f64,
     /// Failed requests by kind: `connect-refused`, `connect-timeout`, `connect-failed`, `no-ports`,
     /// `no-descriptors`, `reset`, `closed-early`, `timed-out`, `wrong-status`, `wrong-bytes`,
-    /// `malformed`, `io`. Kinds that did not occur are left out.
+    /// `malformed`, `store-unavailable`, `other-left`, `too-slow`, `server-full`, `io`. Kinds that did
+    /// not occur are left out.
     pub errors: BTreeMap<String, u64>,
     /// Bytes of the correct replies, with their heads.
     pub bytes_received: u64,
@@ -64,18 +76,25 @@ pub struct Report {
     pub connections_served: u64,
     /// CPU time of the load's kernel thread over the window's length: 1 is all of one core.
     pub client_cpu_share: f64,
-    /// The client used (nearly) all of its core, so the server may be able to do more than this.
+    /// The client used (nearly) all of its core, or what delayed the requests of an open loop was in the
+    /// main the client itself, so the server may be able to do more than this.
     pub client_was_limit: bool,
     /// How often an accept queue was full during the run. This and the next count all servers of the
     /// network namespace; 0 where the kernel does not tell.
     pub listen_overflows: u64,
     /// How many handshakes were dropped at a listener during the run.
     pub listen_drops: u64,
+    /// What became of the connections beside the measured ones, by kind: `idle`, `slow-readers`,
+    /// `slow-senders`. Kinds that there were none of are left out.
+    pub crowd: BTreeMap<String, Fate>,
     /// What a reader of the figures should know, in full sentences.
     pub warnings: Vec<String>,
     /// All latencies, in nanoseconds, to three digits: an HdrHistogram in V2 format, compressed, in
     /// base64. See [`Report::latencies`].
     pub histogram: String,
+    /// What only an open loop has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_loop: Option<OpenLoop>,
 }
 
 /// Latencies in microseconds; all zero when there is none.
@@ -118,6 +137,9 @@ impl Report {
         let latency = Latency::of(&measurement.latencies);
         let requests_per_second = per_second(measurement.requests as f64);
         let client_cpu_share = per_second(measurement.cpu.as_secs_f64());
+        let open_loop = OpenLoop::of(options, measurement);
+        let convicted = open_loop.as_ref().is_some_and(|open| open.generator_was_limit(&latency));
+        let in_use = open_loop.as_ref().map_or(latency.mean, |open| open.raw_latency_us.mean);
         let errors = measurement
             .failures
             .iter()
@@ -126,23 +148,27 @@ impl Report {
         let mut report = Self {
             version: VERSION,
             target: options.target.to_string(),
+            pattern: options.pattern.name().to_owned(),
             connections: options.connections,
-            keep_alive: options.keep_alive && !matches!(options.target, Target::Time { .. }),
+            keep_alive: options.keeps_connections(),
+            sources: options.route().sources(),
             window_seconds: window,
             requests: measurement.requests,
             requests_per_second,
             latency_us: latency,
-            measured_load: requests_per_second * latency.mean / 1e6,
+            measured_load: requests_per_second * in_use / 1e6,
             errors: errors.collect(),
             bytes_received: measurement.bytes,
             connections_opened: measurement.connections_opened,
             connections_served: measurement.connections_served,
             client_cpu_share,
-            client_was_limit: client_cpu_share > BUSY_CLIENT,
+            client_was_limit: client_cpu_share > BUSY_CLIENT || convicted,
             listen_overflows: listen.overflows,
             listen_drops: listen.drops,
+            crowd: outcome.crowd.clone(),
             warnings: Vec::new(),
             histogram: encode(&measurement.latencies),
+            open_loop,
         };
         report.warnings = report.warnings(options, outcome);
         report
@@ -177,12 +203,17 @@ impl Report {
             );
         }
         let starved = self.connections as u64 - self.connections_served;
-        // Of very few requests, some connections get none without being starved.
-        if starved > 0 && matches!(options.stop, Stop::After(_)) {
+        // Of very few requests, some connections get none without being starved; so they do where
+        // requests come one by one, or at a rate.
+        let all_ask = matches!(options.pattern, Pattern::Closed | Pattern::Limited);
+        if starved > 0 && all_ask && matches!(options.stop, Stop::After(_)) {
             warnings
                 .push(format!("{starved} of {} connections were never served.", self.connections));
         }
         warnings.extend(overdue_warning(measurement));
+        if let Some(open) = &self.open_loop {
+            warnings.extend(open.warning(self));
+        }
         for (kind, failures) in &measurement.failures {
             let times = if failures.count == 1 { "once" } else { "times, at first" };
             let count =
@@ -210,14 +241,22 @@ impl Report {
         let mut text = String::new();
         let connections = if self.connections == 1 { "connection" } else { "connections" };
         let kept = if self.keep_alive { "keep-alive" } else { "a connection for each request" };
+        let from = match self.sources {
+            1 => String::new(),
+            sources => format!(" from {sources} addresses"),
+        };
         let _ = writeln!(
             text,
-            "{}: closed loop, {} {connections}, {kept}, {:.2} s\n",
-            self.target, self.connections, self.window_seconds
+            "{}: {}, {} {connections}{from}, {kept}, {:.2} s\n",
+            self.target,
+            self.behaviour(),
+            self.connections,
+            self.window_seconds
         );
         for (name, value) in self.lines() {
             let _ = writeln!(text, "  {name:<16}{value}");
         }
+        text.push_str(&self.crowd_text());
         text.push('\n');
         for warning in &self.warnings {
             let _ = writeln!(text, "warning: {warning}");
@@ -226,8 +265,33 @@ impl Report {
         text
     }
 
+    fn behaviour(&self) -> String {
+        match (&self.open_loop, self.pattern.as_str()) {
+            (Some(open), _) => format!("open loop, {} arrivals", open.arrivals),
+            (None, "closed") => "closed loop".to_owned(),
+            (None, "limited") => "limited parallelism".to_owned(),
+            (None, other) => other.to_owned(),
+        }
+    }
+
+    /// The most requests that can be under way.
+    fn offered(&self) -> usize {
+        if self.pattern == Pattern::Serial.name() { 1 } else { self.connections }
+    }
+
+    /// The section of the crowd, if there was one.
+    fn crowd_text(&self) -> String {
+        let mut text = String::new();
+        for (kind, fate) in &self.crowd {
+            if text.is_empty() {
+                text.push_str("\nbeside the measured connections\n\n");
+            }
+            let _ = writeln!(text, "  {:<16}{fate}", kind.replace('-', " "));
+        }
+        text
+    }
+
     fn lines(&self) -> Vec<(&'static str, String)> {
-        let latency = &self.latency_us;
         let failed: u64 = self.errors.values().sum();
         let by_kind: Vec<_> =
             self.errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
@@ -237,29 +301,20 @@ impl Report {
         };
         let received = self.bytes_received as f64;
         let rate = if self.window_seconds > 0.0 { received / self.window_seconds } else { 0.0 };
-        vec![
-            ("requests/s", format!("{:.0}", self.requests_per_second)),
+        let intended = match &self.open_loop {
+            Some(open) => format!(" of {:.0} intended", open.intended_per_second),
+            None => String::new(),
+        };
+        let mut lines = vec![
+            ("requests/s", format!("{:.0}{intended}", self.requests_per_second)),
             ("requests", format!("{} correct, {failed}", self.requests)),
-            (
-                "latency",
-                format!(
-                    "mean {}   min {}   max {}",
-                    duration(latency.mean),
-                    duration(latency.min),
-                    duration(latency.max)
-                ),
-            ),
-            (
-                "",
-                format!(
-                    "50 % {}   90 % {}   99 % {}   99.9 % {}",
-                    duration(latency.p50),
-                    duration(latency.p90),
-                    duration(latency.p99),
-                    duration(latency.p99_9)
-                ),
-            ),
-            ("measured load", format!("{:.1} of {}", self.measured_load, self.connections)),
+        ];
+        match &self.open_loop {
+            Some(open) => lines.extend(open.lines(&self.latency_us)),
+            None => lines.extend(self.latency_us.lines()),
+        }
+        lines.extend([
+            ("measured load", format!("{:.1} of {}", self.measured_load, self.offered())),
             (
                 "connections",
                 format!(
@@ -273,7 +328,8 @@ impl Report {
                 "accept queues",
                 format!("{} overflows, {} drops", self.listen_overflows, self.listen_drops),
             ),
-        ]
+        ]);
+        lines
     }
 
     /// What limited the run, in one sentence.
@@ -281,16 +337,19 @@ impl Report {
         let share = 100.0 * self.client_cpu_share;
         if self.requests == 0 {
             "Nothing was measured: no correct reply came within the window.".to_owned()
+        } else if let Some(open) = &self.open_loop {
+            open.verdict(self)
         } else if self.client_was_limit {
             format!(
                 "The client was the limit: it used {share:.0} % of its core, and the server may well be able \
                  to do more than this."
             )
-        } else if self.measured_load < UNUSED_LOAD * self.connections as f64 {
+        } else if self.measured_load < UNUSED_LOAD * self.offered() as f64 {
             format!(
                 "Only {:.1} of {} connections were being served on average: something other than the server's \
                  speed limited this run.",
-                self.measured_load, self.connections
+                self.measured_load,
+                self.offered()
             )
         } else {
             format!("The client was not the limit: it used {share:.0} % of its core.")
@@ -314,6 +373,23 @@ impl Latency {
             p99_9: percentile(99.9),
             max: microseconds(nanoseconds.max()),
         }
+    }
+
+    fn lines(&self) -> [(&'static str, String); 2] {
+        let mean = format!(
+            "mean {}   min {}   max {}",
+            duration(self.mean),
+            duration(self.min),
+            duration(self.max)
+        );
+        let percentiles = format!(
+            "50 % {}   90 % {}   99 % {}   99.9 % {}",
+            duration(self.p50),
+            duration(self.p90),
+            duration(self.p99),
+            duration(self.p99_9)
+        );
+        [("latency", mean), ("", percentiles)]
     }
 }
 
@@ -344,7 +420,7 @@ fn overdue_warning(measurement: &Measurement) -> Option<String> {
 fn remedy(kind: &str) -> &'static str {
     match kind {
         "no-ports" => {
-            "; keep connections alive, or widen the range with \
+            "; give more --sources, keep connections alive, or widen the range with \
              `sysctl -w net.ipv4.ip_local_port_range='1024 65535'`"
         }
         "no-descriptors" => "; raise the limit with `ulimit -n`",
@@ -354,7 +430,7 @@ fn remedy(kind: &str) -> &'static str {
 }
 
 /// Microseconds to three digits, in the unit in which they are easiest to read.
-fn duration(microseconds: f64) -> String {
+pub(crate) fn duration(microseconds: f64) -> String {
     let (value, unit) = match microseconds {
         value if value < 999.5 => (value, "µs"),
         value if value < 999.5e3 => (value / 1e3, "ms"),
@@ -384,22 +460,24 @@ fn three_digits(value: f64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn histogram(microseconds: impl IntoIterator<Item = u64>) -> Histogram<u64> {
+    pub(crate) fn histogram(microseconds: impl IntoIterator<Item = u64>) -> Histogram<u64> {
         let mut histogram = Histogram::new_with_bounds(1, 3_600_000_000_000, 3).unwrap();
         microseconds.into_iter().for_each(|value| histogram.record(1000 * value).unwrap());
         histogram
     }
 
-    fn report() -> Report {
+    pub(crate) fn report() -> Report {
         let latencies = histogram(1..=1000);
         Report {
             version: VERSION,
             target: "http://127.0.0.1:8080/".to_owned(),
+            pattern: "closed".to_owned(),
             connections: 100,
             keep_alive: true,
+            sources: 1,
             window_seconds: 10.0,
             requests: 500_000,
             requests_per_second: 50_000.0,
@@ -413,8 +491,10 @@ mod tests {
             client_was_limit: false,
             listen_overflows: 0,
             listen_drops: 0,
+            crowd: BTreeMap::new(),
             warnings: Vec::new(),
             histogram: encode(&latencies),
+            open_loop: None,
         }
     }
 
@@ -496,6 +576,8 @@ The client was not the limit: it used 63 % of its core.
         let busy = Report { client_cpu_share: 0.99, client_was_limit: true, ..report() };
         let starved = Report { measured_load: 7.0, ..report() };
         let nothing = Report { requests: 0, ..report() };
+        let serial = Report { pattern: "serial".to_owned(), measured_load: 0.99, ..report() };
+        assert!(serial.verdict().starts_with("The client was not the limit"));
         assert!(busy.verdict().starts_with("The client was the limit"));
         assert!(starved.verdict().starts_with("Only 7.0 of 100 connections"));
         assert!(nothing.verdict().starts_with("Nothing was measured"));

@@ -1,14 +1,25 @@
-//! A plan: which cells to measure, in which order, for how long.
+//! A plan: which cells to measure, in which order, for how long. [`file`](mod@file) reads plans from TOML,
+//! [`settings`] is what a plan file and the command line can ask for.
+
+pub mod clients;
+pub mod file;
+pub mod settings;
 
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use duality_load::{Options, Stop, Target, TargetError};
+
+use clients::Behaviour;
+
 use crate::random::SplitMix64;
-use crate::record::Design;
+use crate::record::{Design, Origin};
+use crate::store::Store;
 
 /// What a cell costs beside warm-up and window: starting a server, draining it.
-pub const OVERHEAD: Duration = Duration::from_millis(150);
+const OVERHEAD: Duration = Duration::from_millis(150);
 
 /// How long an experiment takes when its user does not say.
 const WHOLE: Duration = Duration::from_secs(120);
@@ -20,12 +31,85 @@ pub struct Plan {
     pub design: Design,
     /// What to send to a service of the user's own, and the reply to expect.
     pub exchange: Option<(Vec<u8>, Vec<u8>)>,
-    /// Architectures that cannot carry the service, and why.
-    pub unavailable: BTreeMap<String, String>,
+    /// How clients behave.
+    pub behaviour: Behaviour,
+    /// What an architecture cannot carry at so many connections, and why.
+    pub unavailable: BTreeMap<(String, usize), String>,
+    /// Where the servers keep what they are told.
+    pub store: Option<Store>,
+    /// The plan file that it is of.
+    pub origin: Option<Origin>,
     /// The program whose `serve` command is started for each cell.
     pub program: PathBuf,
     /// The command line that asked for it.
     pub command: Vec<String>,
+}
+
+impl Plan {
+    /// How long it takes, about: what is unavailable takes no time.
+    pub fn length(&self) -> Duration {
+        let Design { warm_up_seconds, window_seconds, .. } = self.design;
+        let load = Duration::from_secs_f64(warm_up_seconds + window_seconds);
+        (load + OVERHEAD).saturating_mul(u32::try_from(self.tried()).unwrap_or(u32::MAX))
+    }
+
+    /// How many cells it has.
+    pub fn cells(&self) -> usize {
+        let Design { architectures, concurrency, repeats, .. } = &self.design;
+        architectures.len() * concurrency.len() * repeats
+    }
+
+    /// How many of them are not unavailable from the start.
+    pub fn tried(&self) -> usize {
+        self.cells() - self.unavailable.len() * self.design.repeats
+    }
+
+    /// The load of a cell whose server listens at `address`.
+    ///
+    /// # Errors
+    ///
+    /// When there is no client for the service, in one line.
+    pub(crate) fn load(&self, address: SocketAddr, cell: &CellKey) -> Result<Options, String> {
+        let design = &self.design;
+        Ok(Options {
+            pattern: self.behaviour.pattern,
+            crowd: self.behaviour.crowd,
+            sources: self.behaviour.sources,
+            connections: cell.concurrency,
+            stop: Stop::After(Duration::from_secs_f64(design.window_seconds)),
+            warm_up: Duration::from_secs_f64(design.warm_up_seconds),
+            keep_alive: design.keep_alive,
+            cpus: design.client_cpus.clone(),
+            // The same arrivals for all architectures, and others in each repeat.
+            seed: design.seed.wrapping_add(cell.repeat as u64),
+            ..Options::new(self.target(address)?)
+        })
+    }
+
+    /// What is asked of the service at `address`.
+    fn target(&self, address: SocketAddr) -> Result<Target, String> {
+        if let Some((request, reply)) = self.exchange.clone() {
+            return Ok(Target::Exchange { address, request, reply });
+        }
+        let service = self.design.service.as_str();
+        let path = match service {
+            "http" | "guestbook" => &self.design.path,
+            _ => "",
+        };
+        let target = format!("{service}://{address}{path}");
+        target.parse().map_err(|error: TargetError| error.to_string())
+    }
+
+    /// Why no client can load the service with `connections` connections, if so: what is found before
+    /// anything starts.
+    pub fn misfit(&self, connections: usize) -> Option<String> {
+        let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        let cell = CellKey { repeat: 0, architecture: String::new(), concurrency: connections };
+        match self.load(nowhere, &cell) {
+            Ok(load) => load.check().err().map(|error| error.to_string()),
+            Err(problem) => Some(problem),
+        }
+    }
 }
 
 /// Names a cell.
@@ -77,6 +161,7 @@ fn shuffle<T>(items: &mut [T], random: &mut SplitMix64) {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::record::Clients;
 
     /// A small design for tests.
     pub(crate) fn design() -> Design {
@@ -84,6 +169,7 @@ pub(crate) mod tests {
             service: "http".into(),
             architectures: vec!["threads".into(), "epoll".into()],
             concurrency: vec![1, 10, 100],
+            clients: Clients::default(),
             keep_alive: true,
             repeats: 3,
             warm_up_seconds: 0.2,
@@ -93,6 +179,7 @@ pub(crate) mod tests {
             client_cpus: vec![],
             server_arguments: vec![],
             path: "/".into(),
+            store: None,
         }
     }
 

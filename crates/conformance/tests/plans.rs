@@ -1,0 +1,153 @@
+//! `duality compare PLAN.toml`: real servers, real loads, small windows.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use duality_lab::record::{Cell, Experiment, Outcome};
+use duality_lab::results;
+use tempfile::TempDir;
+
+/// Two experiments, one of which needs a store.
+const PLAN: &str = "title = 'Two questions'
+source = 'a test'
+[defaults]
+architectures = ['fork', 'epoll']
+concurrency = [2]
+repeats = 2
+warm-up = '0s'
+window = '300ms'
+[[experiment]]
+name = 'talk'
+service = 'echo'
+[[experiment]]
+name = 'book'
+service = 'guestbook'
+close = true
+";
+
+/// A directory with a plan in it, and the results beside it.
+struct Lab {
+    directory: TempDir,
+}
+
+impl Lab {
+    fn new(plan: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("plan.toml"), plan).unwrap();
+        Self { directory }
+    }
+
+    fn compare(&self, flags: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
+        command.current_dir(self.directory.path());
+        command.args(["compare", "plan.toml", "--out", "out"]).args(flags).output().unwrap()
+    }
+
+    /// As [`compare`](Self::compare), which must succeed; returns standard output.
+    fn compared(&self, flags: &[&str]) -> String {
+        let output = self.compare(flags);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn results(&self, experiment: &str) -> (Experiment, Vec<Cell>) {
+        let path = self.directory.path().join("out").join(experiment).join("results.jsonl");
+        results::read(&[path]).unwrap()
+    }
+
+    fn read(&self, path: impl AsRef<Path>) -> String {
+        fs::read_to_string(self.directory.path().join(path)).unwrap()
+    }
+}
+
+#[test]
+fn every_experiment_is_measured_and_has_its_place_in_the_index() {
+    let lab = Lab::new(PLAN);
+    let said = lab.compared(&[]);
+    let index = lab.read("out/index.html");
+    assert!(index.contains("Two questions") && index.contains("From a test"));
+    for (name, service, keep_alive) in [("talk", "echo", true), ("book", "guestbook", false)] {
+        assert!(said.contains(&format!("{name}: {service}")), "{said}");
+        assert!(index.contains(&format!("href=\"{name}/report.html\"")));
+        assert!(lab.read(format!("out/{name}/report.html")).contains("Two questions"));
+        let (experiment, cells) = lab.results(name);
+        assert_eq!(experiment.plan.unwrap().experiment, name);
+        assert_eq!((&*experiment.design.service, cells.len()), (service, 4));
+        assert_eq!(experiment.design.keep_alive, keep_alive);
+        cells.iter().for_each(served_well);
+    }
+    assert_eq!(lab.results("book").0.design.store.as_deref(), Some("sqlite"));
+}
+
+#[test]
+fn resuming_measures_only_what_is_missing() {
+    let lab = Lab::new(PLAN);
+    lab.compared(&["--repeats=1"]);
+    assert_eq!(lab.compare(&["--repeats=1"]).status.code(), Some(2));
+    let path = lab.directory.path().join("out/book/results.jsonl");
+    let whole = lab.read(&path);
+    let lines: Vec<&str> = whole.lines().collect();
+    // As a crash leaves it: the last cell is torn.
+    fs::write(&path, format!("{}\n{}\n{{\"kind\":\"ce", lines[0], lines[1])).unwrap();
+    let talk = lab.read("out/talk/results.jsonl");
+    lab.compared(&["--repeats=1", "--resume"]);
+    assert_eq!(lab.read("out/talk/results.jsonl"), talk);
+    let resumed = lab.read(&path);
+    let resumed: Vec<&str> = resumed.lines().collect();
+    assert_eq!((resumed.len(), &resumed[..2]), (3, &lines[..2]));
+    assert_ne!(resumed[2], lines[2]);
+    // Another question is not resumed, and nothing starts.
+    let output = lab.compare(&["--repeats=2", "--resume"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("another experiment"));
+}
+
+#[test]
+fn redis_is_started_for_each_cell_or_missed_by_name() {
+    let lab = Lab::new(
+        "title = 'a'\n[[experiment]]\nname = 'b'\nservice = 'guestbook'\nstore = 'redis'\n\
+         redis-calls = 'separate'\narchitectures = ['threads']\nconcurrency = [2]\nrepeats = 1\n\
+         window = '300ms'\nwarm-up = '0s'",
+    );
+    lab.compared(&[]);
+    let (experiment, cells) = lab.results("b");
+    assert!(experiment.machine.settings["store"].contains("a new redis-server for each cell"));
+    assert!(experiment.design.server_arguments.contains(&"--redis-calls=separate".to_owned()));
+    cells.iter().for_each(served_well);
+
+    fs::remove_dir_all(lab.directory.path().join("out")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
+    command.current_dir(lab.directory.path()).env("PATH", "/nonexistent");
+    assert!(command.args(["compare", "plan.toml", "--out=out"]).status().unwrap().success());
+    let reason = "needs redis-server: apt-get install redis-server".to_owned();
+    assert_eq!(lab.results("b").1[0].outcome, Outcome::Unavailable { reason });
+}
+
+#[test]
+fn a_plan_that_is_wrong_starts_nothing() {
+    for (plan, told) in [
+        ("title = 'a'", "plan.toml:1:12: there is nothing to measure"),
+        (&format!("{PLAN}store = 'mysql'"), "plan.toml:16:9: no store is called `mysql`"),
+        (&format!("{PLAN}architectures = ['magic']"), "plan.toml:16:17: architectures: "),
+    ] {
+        let lab = Lab::new(plan);
+        let output = lab.compare(&[]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.starts_with(&format!("duality: {told}")), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(!lab.directory.path().join("out").exists());
+    }
+}
+
+/// A cell that has figures, and no wrong answer in them.
+fn served_well(cell: &Cell) {
+    match &cell.outcome {
+        Outcome::Measured(figures) => {
+            assert!(figures.requests > 0, "{cell:?}");
+            assert!(figures.errors.is_empty(), "{cell:?}");
+        }
+        other => panic!("{} at {}: {other:?}", cell.architecture, cell.concurrency),
+    }
+}

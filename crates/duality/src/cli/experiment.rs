@@ -1,0 +1,210 @@
+//! From what an experiment asks for, by flags or in a plan, to what the lab measures.
+
+use std::collections::BTreeMap;
+
+use duality_architectures::{ALL, Architecture, Options};
+use duality_lab::machine;
+use duality_lab::plan::settings::{Misfit, Settings};
+use duality_lab::plan::{self, Plan, clients};
+use duality_lab::record::Design;
+use duality_lab::store::Store;
+use duality_load::Pattern;
+use duality_services::store::Location;
+
+use super::{Setup, Tuning, serve};
+use crate::catalogue::{Catalogue, Listed};
+
+/// The numbers of connections that are compared by default, those of ZeroHTTPd's and Kerneis's plots.
+const CONCURRENCY: [usize; 4] = [1, 10, 100, 1000];
+/// How often each cell is measured by default.
+const REPEATS: usize = 3;
+
+/// What `settings` and `tuning` ask for; what neither says has its default. The tuning goes before the
+/// settings' own arguments of servers.
+///
+/// # Errors
+///
+/// What makes no sense, or what there is not.
+pub(super) fn plan(
+    catalogue: &Catalogue,
+    settings: &Settings,
+    tuning: &Tuning,
+) -> Result<Plan, Misfit> {
+    settings.check()?;
+    let tuning = match &settings.server_arguments {
+        None => *tuning,
+        Some(arguments) => tuning
+            .or(Tuning::parse(arguments)
+                .map_err(|problem| Misfit::new("server-arguments", problem))?),
+    };
+    let setup = Setup::of(settings)?;
+    let name = settings.service.as_deref().unwrap_or(catalogue.default_name());
+    let service = catalogue.look_up(name, &setup, settings.store.is_some())?;
+    let architectures = architectures(settings)?;
+    let store = store(&service, settings)?;
+    let behaviour = clients::behaviour(settings)?;
+    let (server_cpus, client_cpus) = machine::split_cpus();
+    let mut server_arguments = tuning.to_arguments();
+    server_arguments.extend(setup.to_arguments());
+    let mut plan = Plan {
+        design: Design {
+            service: name.to_owned(),
+            architectures: architectures.iter().map(|one| one.name().to_owned()).collect(),
+            concurrency: Vec::new(),
+            clients: behaviour.record(),
+            keep_alive: behaviour.keep_alive && service.persistent,
+            repeats: settings.repeats.unwrap_or(REPEATS),
+            // The timing depends on the number of cells, see below.
+            warm_up_seconds: 1.0,
+            window_seconds: 1.0,
+            seed: settings.seed.unwrap_or_else(seed_of_the_moment),
+            server_cpus,
+            client_cpus,
+            server_arguments,
+            path: path(&service, settings)?,
+            store: store.as_ref().map(Store::to_string),
+        },
+        exchange: catalogue.exchange(),
+        behaviour,
+        unavailable: BTreeMap::new(),
+        store,
+        origin: None,
+        program: std::env::current_exe().map_err(|error| {
+            Misfit::new(Misfit::WHOLE, format!("cannot find this program to start it: {error}"))
+        })?,
+        command: command(settings),
+    };
+    plan.design.concurrency = concurrency(catalogue, &plan, settings)?;
+    plan.unavailable = unavailable(&plan, &service, &architectures, &tuning.options());
+    let (warm_up, window) = plan::default_timing(plan.tried());
+    plan.design.warm_up_seconds = settings.warm_up.unwrap_or(warm_up).as_secs_f64();
+    plan.design.window_seconds = settings.window.unwrap_or(window).as_secs_f64();
+    Ok(plan)
+}
+
+fn architectures(settings: &Settings) -> Result<Vec<&'static dyn Architecture>, Misfit> {
+    match &settings.architectures {
+        None => Ok(ALL.to_vec()),
+        Some(names) => names
+            .iter()
+            .map(|name| {
+                serve::architecture(name)
+                    .map_err(|failure| Misfit::new("architectures", failure.to_string()))
+            })
+            .collect(),
+    }
+}
+
+/// A new file for each cell, unless there is another wish.
+fn store(service: &Listed, settings: &Settings) -> Result<Option<Store>, Misfit> {
+    if let Some(Store::At(url)) = &settings.store {
+        let location: Result<Location, _> = url.parse();
+        location.map_err(|error| Misfit::new("store", error.to_string()))?;
+    }
+    Ok(service.store.then(|| settings.store.clone().unwrap_or(Store::Sqlite)))
+}
+
+fn path(service: &Listed, settings: &Settings) -> Result<String, Misfit> {
+    match &settings.path {
+        Some(_) if service.page.is_none() => {
+            let problem = format!("the service `{}` has no pages: leave it out", service.name);
+            Err(Misfit::new("path", problem))
+        }
+        Some(path) if !path.starts_with('/') => {
+            Err(Misfit::new("path", format!("a path begins with a slash: write /{path}")))
+        }
+        Some(path) => Ok(path.clone()),
+        None => Ok(service.page.unwrap_or("/").to_owned()),
+    }
+}
+
+/// The numbers of connections that were asked for, or else those of the usual ones that make sense.
+fn concurrency(
+    catalogue: &Catalogue,
+    plan: &Plan,
+    settings: &Settings,
+) -> Result<Vec<usize>, Misfit> {
+    let told = |problem: String| match catalogue {
+        Catalogue::Own(_) if plan.exchange.is_none() => Misfit::new(
+            Misfit::WHOLE,
+            format!("{problem}; give a service of your own an exchange(request, reply)"),
+        ),
+        _ => Misfit::new(Misfit::WHOLE, problem),
+    };
+    if let Some(asked) = &settings.concurrency {
+        let problem = asked.iter().find_map(|&connections| plan.misfit(connections));
+        return problem.map_or_else(|| Ok(asked.clone()), |problem| Err(told(problem)));
+    }
+    let problems = CONCURRENCY.map(|connections| (connections, plan.misfit(connections)));
+    let usual: Vec<usize> = problems
+        .iter()
+        .filter(|(_, problem)| problem.is_none())
+        .map(|(connections, _)| *connections)
+        .collect();
+    match problems.into_iter().find_map(|(_, problem)| problem) {
+        Some(problem) if usual.is_empty() => Err(told(problem)),
+        _ => Ok(usual),
+    }
+}
+
+/// What cannot be carried, and why; found before anything starts, so that it costs no time.
+fn unavailable(
+    plan: &Plan,
+    service: &Listed,
+    architectures: &[&'static dyn Architecture],
+    options: &Options,
+) -> BTreeMap<(String, usize), String> {
+    let design = &plan.design;
+    let in_turn = matches!(plan.behaviour.pattern, Pattern::Serial | Pattern::Limited);
+    let all_at_once = (in_turn && design.keep_alive) || service.needs.concurrent_connections;
+    let mut unavailable = BTreeMap::new();
+    for architecture in architectures {
+        let never = architecture
+            .unavailable()
+            .or_else(|| service.needs.missing_from(architecture.gives()).map(str::to_owned));
+        for &connections in &design.concurrency {
+            let why = never.clone().or_else(|| match all_at_once {
+                true => crowded(*architecture, options, plan.behaviour.connections(connections)),
+                false => None,
+            });
+            let cell = (architecture.name().to_owned(), connections);
+            unavailable.extend(why.map(|why| (cell, why)));
+        }
+    }
+    unavailable
+}
+
+/// Why so many connections, none of which may wait for another's end, are too many.
+fn crowded(
+    architecture: &dyn Architecture,
+    options: &Options,
+    connections: usize,
+) -> Option<String> {
+    let Options { max_connections, .. } = *options;
+    match architecture.places(options) {
+        Some(1) if connections > 1 => {
+            Some(format!("holds 1 of {connections} connections at a time"))
+        }
+        Some(workers) if connections > workers => Some(format!(
+            "{workers} workers hold at most {workers} of {connections} connections at once (--workers)"
+        )),
+        _ if connections > max_connections => Some(format!(
+            "--max-connections admits at most {max_connections} of {connections} connections at once"
+        )),
+        _ => None,
+    }
+}
+
+fn seed_of_the_moment() -> u64 {
+    // Whole seconds: short enough to be typed again.
+    jiff::Timestamp::now().as_second().unsigned_abs()
+}
+
+/// The command line as it may be shown: without a store's password.
+fn command(settings: &Settings) -> Vec<String> {
+    let shown = |argument: String| match &settings.store {
+        Some(store @ Store::At(url)) => argument.replace(url, &store.to_string()),
+        _ => argument,
+    };
+    std::env::args().map(shown).collect()
+}

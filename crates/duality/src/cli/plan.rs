@@ -1,0 +1,222 @@
+//! `duality compare PLAN.toml`: the experiments of a plan, one after the other. docs/plans.md says what a
+//! plan can ask for.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::time::Duration;
+
+use duality_lab::plan::Plan;
+use duality_lab::plan::file::{self, Experiment, PlanFile};
+use duality_lab::plan::settings::{Misfit, Settings};
+use duality_lab::record::Origin;
+use duality_lab::report::index::{self, Index};
+use duality_lab::results::Results;
+
+use super::{Failure, Tuning, compare, experiment, flag, load};
+use crate::catalogue::Catalogue;
+
+/// What the command line asks for: it overrides every experiment of the plan.
+pub(super) struct Flags {
+    pub(super) settings: Settings,
+    pub(super) tuning: Tuning,
+}
+
+pub(super) fn run(
+    catalogue: &Catalogue,
+    path: &Path,
+    flags: &Flags,
+    out: &Path,
+    resume: bool,
+) -> Result<(), Failure> {
+    let (file, plans) = read(catalogue, path, flags)?;
+    for (experiment, plan) in file.experiments.iter().zip(&plans) {
+        let begun = Results::begun(&out.join(&experiment.name), &plan.design)
+            .map_err(|error| Failure::misuse(error.to_string()))?;
+        if begun && !resume {
+            let problem = "holds results already: go on by --resume, or choose another --out";
+            return Err(Failure::misuse(format!("{} {problem}", out.display())));
+        }
+    }
+    let length: Duration = plans.iter().map(Plan::length).sum();
+    eprintln!(
+        "{}: {} experiments, about {:.0} s; results in {}",
+        file.title,
+        plans.len(),
+        length.as_secs_f64(),
+        out.display(),
+    );
+    let interrupted = load::on_interrupt()?;
+    let index_path = out.join("index.html");
+    let mut index = Index::new(&file, plans.iter().map(|plan| &plan.design));
+    for (experiment, plan) in file.experiments.iter().zip(&plans) {
+        compare::print(&index::heading(&experiment.name, &plan.design))?;
+        compare::announce(plan);
+        let finished = compare::measure(plan, &out.join(&experiment.name), resume, &interrupted)?;
+        let complete = finished.complete;
+        index.add(&experiment.name, &finished.experiment, &finished.cells);
+        index
+            .write(&index_path)
+            .map_err(|error| Failure::failed(format!("{}: {error}", index_path.display())))?;
+        if !complete {
+            return Err(Failure::failed(format!(
+                "interrupted in the experiment {}: go on with `compare {} --out {} --resume`",
+                experiment.name,
+                path.display(),
+                out.display(),
+            )));
+        }
+    }
+    eprintln!("index of the reports: {}", index_path.display());
+    Ok(())
+}
+
+/// Reads a plan and checks all of it.
+fn read(
+    catalogue: &Catalogue,
+    path: &Path,
+    flags: &Flags,
+) -> Result<(PlanFile, Vec<Plan>), Failure> {
+    let told = |problem: String| Failure::misuse(format!("{}: {problem}", path.display()));
+    let mut text = String::new();
+    // One byte more than a plan may have tells the parser that it is too long.
+    File::open(path)
+        .and_then(|opened| opened.take(file::LARGEST as u64 + 1).read_to_string(&mut text))
+        .map_err(|error| told(error.to_string()))?;
+    let file = file::parse(&text)
+        .map_err(|problem| Failure::misuse(format!("{}:{problem}", path.display())))?;
+    let directory = path.parent().unwrap_or(Path::new(""));
+    let mut plans = Vec::new();
+    for experiment in &file.experiments {
+        plans.push(make(catalogue, &file, experiment, directory, flags).map_err(|misfit| {
+            if flags.settings.says(misfit.key) {
+                let Misfit { key, problem } = misfit;
+                let problem = format!("{problem} (experiment {})", experiment.name);
+                return flag(Misfit { key, problem });
+            }
+            let problem = experiment.problem(&misfit);
+            Failure::misuse(format!("{}:{problem}", path.display()))
+        })?);
+    }
+    Ok((file, plans))
+}
+
+/// What the lab is to measure for an experiment of a plan that lies in `directory`.
+fn make(
+    catalogue: &Catalogue,
+    file: &PlanFile,
+    experiment: &Experiment,
+    directory: &Path,
+    flags: &Flags,
+) -> Result<Plan, Misfit> {
+    let mut written = experiment.settings.clone();
+    for path in [&mut written.root, &mut written.templates].into_iter().flatten() {
+        *path = directory.join(&*path);
+    }
+    let settings = flags.settings.clone().or(written);
+    let plan = experiment::plan(catalogue, &settings, &flags.tuning)?;
+    let origin = Origin {
+        title: file.title.clone(),
+        source: file.source.clone(),
+        experiment: experiment.name.clone(),
+    };
+    Ok(Plan { origin: Some(origin), ..plan })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn flags() -> Flags {
+        Flags { settings: Settings::default(), tuning: Tuning::default() }
+    }
+
+    fn refused(text: &str, flags: &Flags) -> String {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("plan.toml");
+        fs::write(&path, text).unwrap();
+        let failure = read(&Catalogue::BuiltIn, &path, flags).err().unwrap().to_string();
+        assert!(!failure.contains('\n'), "{failure}");
+        failure.replace(&format!("{}:", path.display()), "")
+    }
+
+    #[test]
+    fn the_plans_that_ship_are_right_and_short() {
+        let directory = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans"));
+        let mut count = 0;
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let (_, plans) = read(&Catalogue::BuiltIn, &path, &flags()).unwrap();
+            let length: Duration = plans.iter().map(Plan::length).sum();
+            let limit = Duration::from_secs(12 * 60);
+            assert!(length < limit, "{}: {length:?}", path.display());
+            count += 1;
+        }
+        assert!(count >= 4);
+    }
+
+    #[test]
+    fn a_misfit_is_told_where_it_was_written() {
+        let chat = "title = 'a'\n[[experiment]]\nname = 'b'\nservice = 'chat'\n";
+        for (key, told) in [
+            ("service = 'gopher'", "3:11: service: there is no service `gopher`"),
+            ("store = 'sqlite'", "3:9: store: the service `http` keeps nothing"),
+            ("templates = 'x'", "3:13: templates: the service `http` has no templates"),
+            ("path = 'x'", "3:8: path: a path begins with a slash"),
+            ("architectures = ['magic']", "3:17: architectures: there is no architecture `magic`"),
+            ("redis-calls = 'few'", "3:15: redis-calls: there is no `few`"),
+            ("server-arguments = ['--listen=x']", "3:20: server-arguments: unexpected"),
+            ("server-arguments = ['--workers=0']", "3:20: server-arguments: invalid"),
+        ] {
+            let text = format!("title = 'a'\n[defaults]\n{key}\n[[experiment]]\nname = 'b'");
+            let failure = refused(&text, &flags());
+            assert!(failure.starts_with(told), "{failure}");
+        }
+        let failure = refused(&format!("{chat}concurrency = [1]"), &flags());
+        assert!(failure.starts_with("2:1: chat needs at least 2"), "{failure}");
+    }
+
+    #[test]
+    fn flags_override_the_plan_and_are_told_as_flags() {
+        let flags = Flags {
+            settings: Settings { path: Some("/x".into()), ..Settings::default() },
+            ..flags()
+        };
+        let text = "title = 'a'\n[[experiment]]\nname = 'b'\nservice = 'echo'";
+        let failure = refused(text, &flags);
+        assert!(failure.starts_with("--path: the service `echo` has no pages"), "{failure}");
+        assert!(failure.ends_with("(experiment b)"), "{failure}");
+
+        let text = "title = 'a'\n[[experiment]]\nname = 'b'\npath = '/y'\nroot = 'z'\n\
+                    server-arguments = ['--workers=3', '--cores=2']";
+        let file = file::parse(text).unwrap();
+        let flags = Flags { tuning: Tuning::parse(&["--workers=4".into()]).unwrap(), ..flags };
+        let directory = Path::new("/plans");
+        let plan =
+            make(&Catalogue::BuiltIn, &file, &file.experiments[0], directory, &flags).unwrap();
+        assert_eq!(plan.design.path, "/x");
+        for argument in ["--workers=4", "--cores=2", "--root=/plans/z"] {
+            assert!(plan.design.server_arguments.contains(&argument.to_owned()), "{argument}");
+        }
+        assert_eq!(plan.origin.unwrap().experiment, "b");
+    }
+
+    #[test]
+    fn what_cannot_be_carried_is_known_before_anything_starts() {
+        let text = "title = 'a'\n[[experiment]]\nname = 'b'\nservice = 'game'\n\
+                    architectures = ['fork', 'pool', 'epoll']\nserver-arguments = ['--workers=50']";
+        let file = file::parse(text).unwrap();
+        let directory = Path::new("");
+        let plan =
+            make(&Catalogue::BuiltIn, &file, &file.experiments[0], directory, &flags()).unwrap();
+        assert_eq!(plan.design.concurrency, [10, 100, 1000]);
+        let why = |name: &str, count| plan.unavailable.get(&(name.to_owned(), count));
+        assert_eq!(why("epoll", 1000), None);
+        assert_eq!(why("pool", 10), None);
+        assert!(why("pool", 100).unwrap().contains("50 workers hold at most 50 of 100"));
+        assert!(why("fork", 10).unwrap().contains("shared memory"));
+        assert_eq!(plan.tried(), 3 + 3 + 3 + 3);
+    }
+}

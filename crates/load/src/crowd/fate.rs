@@ -1,0 +1,198 @@
+//! What becomes of the crowd.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
+
+/// What has become of the connections of one kind, by the end of the load.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Fate {
+    /// How many there were to be at a time.
+    pub members: usize,
+    /// How many were open at the end.
+    pub open: usize,
+    /// How many connections were opened in all. More than `members` were opened in place of others.
+    pub opened: u64,
+    /// Requests, beside those with which idle connections begin, to which the whole of the reply came. Of slow
+    /// readers, it is the bytes of the replies that are counted, and divided.
+    pub answered: u64,
+    /// Connections that the server ended.
+    pub cut: u64,
+    /// How long it had let them be, unless there are none: idle ones since their reply, slow senders since the
+    /// request began, slow readers since they were connected.
+    pub cut_after_seconds: Option<Spans>,
+    /// Connections that could not be opened, or were sent away because the server was full.
+    pub refused: u64,
+    /// Connections given up because the server left a complete request unanswered, or answered it wrongly.
+    pub unanswered: u64,
+}
+
+/// Lengths of time, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spans {
+    /// The arithmetic mean.
+    pub mean: f64,
+    /// The shortest.
+    pub min: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+impl fmt::Display for Fate {
+    /// What a person reads, in one line.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} of {} open at the end", self.open, self.members)?;
+        if let Some(Spans { mean, min, max }) = self.cut_after_seconds {
+            let cut = self.cut;
+            write!(
+                formatter,
+                ", {cut} cut by the server after {mean:.1} s ({min:.1} to {max:.1})"
+            )?;
+        }
+        for (count, what) in [
+            (self.opened.saturating_sub(self.members as u64), "reopened"),
+            (self.refused, "refused"),
+            (self.answered, "requests answered"),
+            (self.unanswered, "requests not answered"),
+        ] {
+            if count > 0 {
+                write!(formatter, ", {count} {what}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gone {
+    /// The server ended it after so long.
+    Cut(Duration),
+    Refused,
+    Unanswered,
+}
+
+impl Gone {
+    /// What a failure means for a connection that the server has borne `since` then.
+    pub(super) fn by(failure: &Failure, since: Instant) -> Self {
+        match failure {
+            Failure::ServerFull | Failure::WrongStatus(503) => Gone::Refused,
+            failure if failure.is_connect() => Gone::Refused,
+            // Such as 408, before the request was complete.
+            Failure::Reset { .. } | Failure::ClosedEarly { .. } | Failure::WrongStatus(_) => {
+                Gone::Cut(since.elapsed())
+            }
+            _ => Gone::Unanswered,
+        }
+    }
+}
+
+/// Keeps count of one kind.
+pub(super) struct Ledger {
+    fate: Mutex<Fate>,
+}
+
+impl Ledger {
+    pub(super) fn new(members: usize) -> Self {
+        Self { fate: Mutex::new(Fate { members, ..Fate::default() }) }
+    }
+
+    pub(super) fn fate(&self) -> Fate {
+        self.lock().clone()
+    }
+
+    /// A member has come in.
+    pub(super) fn opened(&self) {
+        let mut fate = self.lock();
+        fate.opened += 1;
+        fate.open += 1;
+    }
+
+    /// One could not.
+    pub(super) fn refused(&self) {
+        self.lock().refused += 1;
+    }
+
+    /// So many more replies are complete.
+    pub(super) fn answered(&self, count: u64) {
+        self.lock().answered += count;
+    }
+
+    /// The connection of a member who had come in has ended.
+    pub(super) fn ended(&self, gone: Gone) {
+        let mut fate = self.lock();
+        fate.open -= 1;
+        match gone {
+            Gone::Cut(after) => fate.cut_after(after.as_secs_f64()),
+            Gone::Refused => fate.refused += 1,
+            Gone::Unanswered => fate.unanswered += 1,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Fate> {
+        self.fate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Fate {
+    fn cut_after(&mut self, seconds: f64) {
+        self.cut += 1;
+        let spans = self.cut_after_seconds.get_or_insert(Spans {
+            mean: seconds,
+            min: seconds,
+            max: seconds,
+        });
+        spans.mean += (seconds - spans.mean) / self.cut as f64;
+        spans.min = spans.min.min(seconds);
+        spans.max = spans.max.max(seconds);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fate_is_told_in_one_line() {
+        let ledger = Ledger::new(3);
+        for _ in 0..4 {
+            ledger.opened();
+        }
+        ledger.ended(Gone::Cut(Duration::from_secs(10)));
+        ledger.ended(Gone::Cut(Duration::from_secs(12)));
+        ledger.refused();
+        let fate = ledger.fate();
+        assert_eq!(fate.cut_after_seconds, Some(Spans { mean: 11.0, min: 10.0, max: 12.0 }));
+        assert_eq!(
+            fate.to_string(),
+            "2 of 3 open at the end, 2 cut by the server after 11.0 s (10.0 to 12.0), 1 reopened, 1 refused"
+        );
+    }
+
+    #[test]
+    fn those_who_are_let_be_are_told_briefly() {
+        let ledger = Ledger::new(1);
+        ledger.opened();
+        assert_eq!(ledger.fate().to_string(), "1 of 1 open at the end");
+        ledger.answered(2);
+        ledger.ended(Gone::Unanswered);
+        let told = "0 of 1 open at the end, 2 requests answered, 1 requests not answered";
+        assert_eq!(ledger.fate().to_string(), told);
+    }
+
+    #[test]
+    fn a_server_that_is_full_refuses_and_an_impatient_one_cuts() {
+        let now = Instant::now();
+        for failure in [Failure::ServerFull, Failure::WrongStatus(503), Failure::ConnectRefused] {
+            assert_eq!(Gone::by(&failure, now), Gone::Refused, "{failure}");
+        }
+        for failure in [Failure::WrongStatus(408), Failure::Reset { received: 0 }] {
+            assert!(matches!(Gone::by(&failure, now), Gone::Cut(_)), "{failure}");
+        }
+        assert_eq!(Gone::by(&Failure::TimedOut, now), Gone::Unanswered);
+    }
+}

@@ -1,0 +1,27 @@
+//! Idle connections: one request, and then silence.
+
+use std::time::Instant;
+
+use duality_runtime::net::TcpStream;
+
+use super::Place;
+use super::fate::Gone;
+use crate::failure::Failure;
+
+pub(super) async fn enter(place: &Place) -> Result<TcpStream, Failure> {
+    let mut stream = place.route.connect(place.limit).await?;
+    // In a box of its own, so that the task that rests does not keep its room.
+    let reply = Box::pin(place.question.ask(&mut stream)).await?;
+    if !reply.open {
+        return Err(Failure::ClosedEarly { received: reply.bytes });
+    }
+    stream.set_read_timeout(None).map_err(Failure::Io)?;
+    Ok(stream)
+}
+
+pub(super) async fn stay(mut stream: TcpStream) -> Gone {
+    let since = Instant::now();
+    // Whatever the server has to say to somebody who has asked nothing, it is the last word.
+    let _ = stream.read(&mut [0]).await;
+    Gone::Cut(since.elapsed())
+}

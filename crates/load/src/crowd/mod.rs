@@ -1,0 +1,263 @@
+//! The crowd: connections beside the measured ones, which are open and hardly do a thing.
+//!
+//! ```text
+//!   idle          ├ request, reply ┤ silence ···············································
+//!   slow reader   ├ many requests ┤  100 bytes of replies   rest   100 bytes   rest   100 …
+//!   slow sender   r   rest   e   rest   q   rest   u   rest   …   t ├ reply ┤  r   rest   e …
+//!
+//!   measured      ├ request, reply ┤├ request, reply ┤├ request, reply ┤ …
+//! ```
+//!
+//! On the open internet most connections are like this, some by nature, some by malice: slow senders hold
+//! a server up before a request is complete (slowloris), slow readers when its output blocks. Two questions
+//! are asked: what becomes of them, which is the [`Fate`] of each kind, and whether the measured clients
+//! suffer, which is the rest of the report.
+//!
+//! Every kind is a file here: how it comes in, and how it stays until the server ends it. One that has been
+//! ended is replaced after a rest. All of them come in before the load begins. A kind knows nothing of the
+//! service but its [`Question`].
+
+mod fate;
+mod idle;
+mod question;
+mod slow_reader;
+mod slow_sender;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use duality_runtime::net::TcpStream;
+use duality_runtime::sync::{Semaphore, channel};
+use duality_runtime::{task, time};
+
+pub use self::fate::{Fate, Spans};
+use self::fate::{Gone, Ledger};
+use self::question::Question;
+use crate::failure::Failure;
+use crate::sources::Route;
+use crate::{Options, Target};
+
+/// How many come in at a time, lest they overflow the server's accept queue.
+const DOOR: usize = 64;
+
+/// Connections beside the measured ones, how many of each kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crowd {
+    /// Those that have made one request and then rest in silence, for as long as the server lets them. It was
+    /// made because servers soon cut connections that have never said a thing.
+    pub idle: usize,
+    /// Those that make requests faster than they take the replies, 100 bytes at a time. Their buffers are
+    /// small, so that replies pile up in the server until its output blocks.
+    pub slow_readers: usize,
+    /// Those that send their requests a byte at a time.
+    pub slow_senders: usize,
+    /// How long the slow ones rest from one piece to the next, and all of them before they take the place of one
+    /// that the server has ended. 1 s unless told.
+    pub rest: Duration,
+}
+
+impl Default for Crowd {
+    /// Nobody.
+    fn default() -> Self {
+        Self { idle: 0, slow_readers: 0, slow_senders: 0, rest: Duration::from_secs(1) }
+    }
+}
+
+impl Crowd {
+    /// How many there are in all.
+    pub(crate) fn total(&self) -> usize {
+        [self.slow_readers, self.slow_senders].into_iter().fold(self.idle, usize::saturating_add)
+    }
+
+    /// What is wrong with it for a `target`.
+    pub(crate) fn problem(&self, target: &Target) -> Option<&'static str> {
+        if self.total() == 0 {
+            None
+        } else if self.rest.is_zero() {
+            Some("slow clients that rest for 0 s are not slow: give a longer rest")
+        } else if Question::of(target).is_none() {
+            Some(
+                "no crowd can be added to chat and game, where everyone is in company, or to time, which ends \
+                 each connection itself: leave out --idle, --slow-readers and --slow-senders",
+            )
+        } else {
+            None
+        }
+    }
+}
+
+/// How the members of one kind behave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Idle,
+    SlowReader,
+    SlowSender,
+}
+
+impl Kind {
+    const ALL: [Kind; 3] = [Kind::Idle, Kind::SlowReader, Kind::SlowSender];
+
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Idle => "idle",
+            Kind::SlowReader => "slow-readers",
+            Kind::SlowSender => "slow-senders",
+        }
+    }
+
+    fn members(self, crowd: &Crowd) -> usize {
+        match self {
+            Kind::Idle => crowd.idle,
+            Kind::SlowReader => crowd.slow_readers,
+            Kind::SlowSender => crowd.slow_senders,
+        }
+    }
+
+    /// Opens a connection, as far as it must be for the load to begin.
+    async fn enter(self, place: &Place) -> Result<TcpStream, Failure> {
+        match self {
+            Kind::Idle => idle::enter(place).await,
+            Kind::SlowReader => slow_reader::enter(place).await,
+            Kind::SlowSender => slow_sender::enter(place).await,
+        }
+    }
+
+    /// Behaves in its way until the connection has come to an end.
+    async fn stay(self, stream: TcpStream, place: &Place) -> Gone {
+        match self {
+            Kind::Idle => idle::stay(stream).await,
+            Kind::SlowReader => slow_reader::stay(stream, place).await,
+            Kind::SlowSender => slow_sender::stay(stream, place).await,
+        }
+    }
+}
+
+/// What the members of one kind share.
+struct Place {
+    route: Route,
+    question: Question,
+    /// The bytes of a reply.
+    reply_length: u64,
+    /// The longest wait for a reply.
+    limit: Duration,
+    rest: Duration,
+    door: Arc<Semaphore>,
+    ledger: Ledger,
+}
+
+/// A crowd that has come in.
+#[derive(Default)]
+pub(crate) struct Gathered {
+    places: Vec<(Kind, Arc<Place>)>,
+}
+
+impl Gathered {
+    /// What has become of it so far, by the names of the kinds; those without members are left out.
+    pub(crate) fn fates(&self) -> BTreeMap<String, Fate> {
+        self.places
+            .iter()
+            .map(|(kind, place)| (kind.name().to_owned(), place.ledger.fate()))
+            .collect()
+    }
+}
+
+/// Not all of the idle connections could be opened.
+pub(crate) struct NotGathered {
+    pub(crate) entered: usize,
+    pub(crate) failure: Failure,
+}
+
+/// Has the crowd of `options` come in; of the slow ones, who are there to be refused, not all need be let in.
+pub(crate) async fn gather(options: &Options) -> Result<Gathered, NotGathered> {
+    let mut gathered = Gathered::default();
+    let Some(question) = Question::of(&options.target) else { return Ok(gathered) };
+    if options.crowd.total() == 0 {
+        return Ok(gathered);
+    }
+    let (route, limit) = (options.route(), options.reply_timeout);
+    let reply_length = probe(&question, &route, limit)
+        .await
+        .map_err(|failure| NotGathered { entered: 0, failure })?;
+    let door = Arc::new(Semaphore::new(DOOR));
+    for kind in Kind::ALL {
+        let members = kind.members(&options.crowd);
+        if members == 0 {
+            continue;
+        }
+        let place = Arc::new(Place {
+            route,
+            question: question.clone(),
+            reply_length,
+            limit,
+            rest: options.crowd.rest,
+            door: door.clone(),
+            ledger: Ledger::new(members),
+        });
+        come_in(kind, members, &place).await?;
+        gathered.places.push((kind, place));
+    }
+    Ok(gathered)
+}
+
+/// Asks once: how long is a reply? A server that ends the connection with it cannot have a crowd.
+async fn probe(question: &Question, route: &Route, limit: Duration) -> Result<u64, Failure> {
+    let mut stream = route.connect(limit).await?;
+    let reply = question.ask(&mut stream).await?;
+    if reply.open { Ok(reply.bytes) } else { Err(Failure::ClosedEarly { received: reply.bytes }) }
+}
+
+/// Has the members of one kind come in.
+async fn come_in(kind: Kind, members: usize, place: &Arc<Place>) -> Result<(), NotGathered> {
+    let (tell, mut told) = channel::bounded(DOOR);
+    for _ in 0..members {
+        let started = task::spawn(member(kind, place.clone(), tell.clone()));
+        started.map_err(|error| NotGathered { entered: 0, failure: Failure::Io(error) })?;
+    }
+    drop(tell);
+    let mut entered = 0;
+    while let Some(result) = told.recv().await {
+        match result {
+            Err(failure) if kind == Kind::Idle => return Err(NotGathered { entered, failure }),
+            Err(_) => {}
+            Ok(()) => entered += 1,
+        }
+    }
+    Ok(())
+}
+
+/// One member, to the end of the load.
+async fn member(
+    kind: Kind,
+    place: Arc<Place>,
+    tell: channel::Sender<Result<(), Failure>>,
+) -> io::Result<()> {
+    let entered = enter(kind, &place).await;
+    let (mut stream, told) = match entered {
+        Ok(stream) => (Some(stream), Ok(())),
+        Err(failure) => (None, Err(failure)),
+    };
+    // Nobody listens any more once one has failed.
+    let _ = tell.send(told).await;
+    drop(tell);
+    loop {
+        if let Some(stream) = stream.take() {
+            let gone = kind.stay(stream, &place).await;
+            place.ledger.ended(gone);
+        }
+        time::sleep(place.rest).await;
+        stream = enter(kind, &place).await.ok();
+    }
+}
+
+/// One member comes in by the door.
+async fn enter(kind: Kind, place: &Place) -> Result<TcpStream, Failure> {
+    let _inside = place.door.acquire().await;
+    let entered = kind.enter(place).await;
+    match &entered {
+        Ok(_) => place.ledger.opened(),
+        Err(_) => place.ledger.refused(),
+    }
+    entered
+}

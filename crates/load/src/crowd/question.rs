@@ -1,0 +1,169 @@
+//! What the crowd asks a service: one request, always the same, of which the server keeps nothing.
+
+use std::sync::Arc;
+
+use duality_runtime::net::TcpStream;
+
+use crate::Target;
+use crate::client::{Reply, http, read_more};
+use crate::failure::Failure;
+
+/// A line that is no shorter is no reply.
+const LONGEST_LINE: usize = 512;
+
+/// A request, and how the end of its reply is known.
+#[derive(Clone)]
+pub(super) struct Question {
+    pub(super) request: Arc<[u8]>,
+    end: End,
+}
+
+#[derive(Clone)]
+enum End {
+    /// It is a line.
+    Line,
+    /// It is known.
+    Bytes(Arc<[u8]>),
+    /// It is a page.
+    Page,
+}
+
+impl Question {
+    /// The question to a service; `None` where nobody can ask one by himself, and be asked to stay.
+    pub(super) fn of(target: &Target) -> Option<Self> {
+        let (request, end) = match target {
+            Target::Http(page) | Target::Guestbook { page, .. } => {
+                (http::request(page, true), End::Page)
+            }
+            Target::Echo { message, .. } => {
+                (message.as_slice().into(), End::Bytes(message.as_slice().into()))
+            }
+            Target::Exchange { request, reply, .. } => {
+                (request.as_slice().into(), End::Bytes(reply.as_slice().into()))
+            }
+            Target::Quote { .. } => (b"DUALITY\n".as_slice().into(), End::Line),
+            Target::Phone { .. } => (b"FIND Nobody\n".as_slice().into(), End::Line),
+            Target::Time { .. } | Target::Game { .. } | Target::Chat { .. } => return None,
+        };
+        Some(Self { request, end })
+    }
+
+    /// Makes the request and takes the reply, without delay.
+    pub(super) async fn ask(&self, stream: &mut TcpStream) -> Result<Reply, Failure> {
+        let sent = stream.write_all(&self.request).await;
+        sent.map_err(|error| Failure::from_transfer(error, 0))?;
+        self.hear(stream, Vec::new()).await
+    }
+
+    /// What it means that the server has said `words` before the request was complete: an echo comes byte
+    /// for byte, but nobody else can have an answer yet.
+    pub(super) fn hear_early(&self, words: &[u8]) -> Result<(), Failure> {
+        match &self.end {
+            End::Bytes(reply) if !words.is_empty() && reply.starts_with(words) => Ok(()),
+            _ => Err(parting(words)),
+        }
+    }
+
+    /// Takes the reply to a request that has been made, but for what was heard of it before.
+    pub(super) async fn hear(
+        &self,
+        stream: &mut TcpStream,
+        heard: Vec<u8>,
+    ) -> Result<Reply, Failure> {
+        match &self.end {
+            End::Page => http::take_page(stream).await,
+            End::Bytes(expected) => {
+                let all = |reply: &[u8]| reply.len() == expected.len();
+                let reply = take(stream, heard, expected.len(), all).await?;
+                if *reply != **expected {
+                    return Err(Failure::WrongBytes("it is not what was expected"));
+                }
+                Ok(Reply { bytes: reply.len() as u64, open: true })
+            }
+            End::Line => {
+                let ended = |line: &[u8]| line.ends_with(b"\n");
+                let line = take(stream, heard, LONGEST_LINE, ended).await?;
+                if says_full(&line) {
+                    return Err(Failure::ServerFull);
+                }
+                Ok(Reply { bytes: line.len() as u64, open: true })
+            }
+        }
+    }
+}
+
+/// Why a server parts with a client, by its last words.
+fn parting(words: &[u8]) -> Failure {
+    match says_full(words) {
+        true => Failure::ServerFull,
+        false => Failure::ClosedEarly { received: words.len() as u64 },
+    }
+}
+
+/// Whether `words` are those of a server that has no room for the client.
+pub(super) fn says_full(words: &[u8]) -> bool {
+    let status = words.strip_prefix(b"HTTP/1.").and_then(|rest| rest.get(2..5));
+    words.starts_with(b"* the server is full") || status == Some(b"503")
+}
+
+/// Reads on from the first `bytes`, up to `most` in all, until they are `complete`.
+async fn take(
+    stream: &mut TcpStream,
+    mut bytes: Vec<u8>,
+    most: usize,
+    complete: impl Fn(&[u8]) -> bool,
+) -> Result<Vec<u8>, Failure> {
+    let mut received = bytes.len();
+    bytes.resize(most.max(received), 0);
+    while !complete(&bytes[..received]) {
+        if received == bytes.len() {
+            return Err(Failure::Malformed("it is too long"));
+        }
+        received += read_more(stream, &mut bytes[received..], received as u64).await?;
+    }
+    bytes.truncate(received);
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_is_full_says_so() {
+        for words in ["HTTP/1.1 503 Service Unavailable\r\n", "* the server is full\n"] {
+            assert!(says_full(words.as_bytes()), "{words}");
+        }
+        for words in ["HTTP/1.1 408 Request Timeout\r\n", "HTTP/1.1", "", "ERROR\n"] {
+            assert!(!says_full(words.as_bytes()), "{words}");
+        }
+    }
+
+    #[test]
+    fn only_an_echo_may_come_early() {
+        let early = |target: &str, words: &[u8]| {
+            Question::of(&target.parse().unwrap()).unwrap().hear_early(words)
+        };
+        assert!(early("echo://127.0.0.1:80", b"0123").is_ok());
+        for words in [&b""[..], b"0124"] {
+            assert!(early("echo://127.0.0.1:80", words).is_err());
+        }
+        assert!(early("quote://127.0.0.1:80", b"DUALITY").is_err());
+    }
+
+    #[test]
+    fn who_needs_company_is_asked_nothing() {
+        for (target, asked) in [
+            ("http://127.0.0.1:80/", true),
+            ("guestbook://127.0.0.1:80", true),
+            ("echo://127.0.0.1:80", true),
+            ("quote://127.0.0.1:80", true),
+            ("phone://127.0.0.1:80", true),
+            ("chat://127.0.0.1:80", false),
+            ("game://127.0.0.1:80", false),
+            ("time://127.0.0.1:80", false),
+        ] {
+            assert_eq!(Question::of(&target.parse().unwrap()).is_some(), asked, "{target}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Slow readers: many requests at once, and the replies in small pieces.
+
+use std::time::Instant;
+
+use duality_runtime::net::{ConnectOptions, TcpStream};
+use duality_runtime::time;
+use rustix::net::sockopt;
+
+use super::Place;
+use super::fate::Gone;
+use super::question::says_full;
+use crate::client::read_more;
+use crate::failure::Failure;
+
+/// How much is read at a time.
+const PIECE: usize = 100;
+
+/// How much of the replies is asked for ahead of what has been read. It must be more than the kernels on both
+/// sides keep, which, with what is set here, is some 50 KiB; or the server's output would never block.
+const PILE: u64 = 256 * 1024;
+
+/// The smallest that a kernel allows is half of it.
+const RECEIVE_BUFFER: u32 = 4 * 1024;
+
+/// What every host on the internet takes (RFC 9293, section 3.7.1).
+const SEGMENT: u16 = 536;
+
+/// How much of the requests is written at a time.
+const CHUNK: usize = 4 * 1024;
+
+pub(super) async fn enter(place: &Place) -> Result<TcpStream, Failure> {
+    let narrow = ConnectOptions {
+        receive_buffer: Some(RECEIVE_BUFFER),
+        largest_segment: Some(SEGMENT),
+        ..ConnectOptions::default()
+    };
+    place.route.connect_with(place.limit, narrow).await
+}
+
+pub(super) async fn stay(stream: TcpStream, place: &Place) -> Gone {
+    let since = Instant::now();
+    let request = &place.question.request;
+    let repeated = request.repeat(CHUNK.div_ceil(request.len().max(1)));
+    let mut reader = SlowReader { stream, chunk: repeated, written: 0, received: 0 };
+    loop {
+        let next = Instant::now() + place.rest;
+        if let Err(failure) = reader.take_turn(place).await {
+            return Gone::by(&failure, since);
+        }
+        time::sleep_until(next).await;
+    }
+}
+
+struct SlowReader {
+    stream: TcpStream,
+    /// The request, a number of times.
+    chunk: Vec<u8>,
+    /// Bytes of requests and of replies.
+    written: u64,
+    received: u64,
+}
+
+impl SlowReader {
+    /// Asks for more, and takes one piece of what has come.
+    async fn take_turn(&mut self, place: &Place) -> Result<(), Failure> {
+        // While the server's output is blocked it takes no requests either.
+        match time::timeout(place.rest, self.ask(place)).await {
+            Err(time::Elapsed) => {}
+            Ok(asked) => asked?,
+        }
+        let mut piece = [0; PIECE];
+        let count = read_more(&mut self.stream, &mut piece, self.received).await?;
+        if self.received == 0 && says_full(&piece[..count]) {
+            return Err(Failure::ServerFull);
+        }
+        let before = self.received / place.reply_length;
+        self.received += count as u64;
+        place.ledger.answered(self.received / place.reply_length - before);
+        // A reset is there at once, what came before it must first be read.
+        match sockopt::socket_error(&self.stream) {
+            Ok(Err(error)) => Err(Failure::from_transfer(error.into(), self.received)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes requests until enough of their replies are due. It may be dropped where it waits.
+    async fn ask(&mut self, place: &Place) -> Result<(), Failure> {
+        let requests = (self.received + PILE).div_ceil(place.reply_length);
+        let wanted = requests.saturating_mul(place.question.request.len() as u64);
+        while self.written < wanted {
+            let from = (self.written % self.chunk.len() as u64) as usize;
+            let rest = &self.chunk[from..];
+            let most = usize::try_from(wanted - self.written).unwrap_or(usize::MAX);
+            let some = &rest[..rest.len().min(most)];
+            let count = self.stream.write(some).await;
+            let count = count.map_err(|error| Failure::from_transfer(error, self.received))?;
+            self.written += count as u64;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,69 @@
+//! Slow senders: requests a byte at a time, as slowloris does, but whole ones.
+
+use std::io;
+use std::time::Instant;
+
+use duality_runtime::net::TcpStream;
+use duality_runtime::time;
+
+use super::Place;
+use super::fate::Gone;
+use crate::failure::Failure;
+
+pub(super) async fn enter(place: &Place) -> Result<TcpStream, Failure> {
+    place.route.connect(place.limit).await
+}
+
+pub(super) async fn stay(mut stream: TcpStream, place: &Place) -> Gone {
+    loop {
+        let since = Instant::now();
+        let answered = async {
+            let heard = send(&mut stream, place).await?;
+            Box::pin(place.question.hear(&mut stream, heard)).await
+        };
+        match answered.await {
+            Ok(reply) => {
+                place.ledger.answered(1);
+                if !reply.open {
+                    return Gone::Cut(since.elapsed());
+                }
+            }
+            Err(failure) => return Gone::by(&failure, since),
+        }
+    }
+}
+
+/// Sends one request slowly, and listens meanwhile; what was heard of the reply.
+async fn send(stream: &mut TcpStream, place: &Place) -> Result<Vec<u8>, Failure> {
+    let mut heard = Vec::new();
+    for (index, byte) in place.question.request.iter().enumerate() {
+        if index > 0 {
+            match time::timeout(place.rest, listen(stream, place, &mut heard)).await {
+                Err(time::Elapsed) => {}
+                Ok(failure) => return Err(failure),
+            }
+        }
+        let sent = stream.write_all(&[*byte]).await;
+        sent.map_err(|error| Failure::from_transfer(error, 0))?;
+    }
+    Ok(heard)
+}
+
+/// Listens until the server has broken off.
+async fn listen(stream: &mut TcpStream, place: &Place, heard: &mut Vec<u8>) -> Failure {
+    let mut words = [0; 64];
+    loop {
+        match stream.read(&mut words).await {
+            // A rest may be longer than the wait for a reply.
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
+            Err(error) => return Failure::from_transfer(error, heard.len() as u64),
+            Ok(count) => {
+                heard.extend_from_slice(&words[..count]);
+                let heard = if count == 0 { &[] } else { heard.as_slice() };
+                if let Err(failure) = place.question.hear_early(heard) {
+                    return failure;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! The peak goodput: the highest rate of an open loop at which a percentile of the latencies stays
+//! within a limit and nothing fails.
+//!
+//! Each probe is a load of its own, on connections of its own; a short one takes a fifth of the time of
+//! the long one by which the result is confirmed.
+
+mod search;
+mod slo;
+
+use std::fmt::Write;
+use std::sync::atomic::AtomicBool;
+
+use serde::{Deserialize, Serialize};
+
+use self::search::{Length, Range};
+use crate::recorder::Measurement;
+use crate::report::{Report, duration};
+use crate::{Error, Observer, Options, Pattern, Stop, measure};
+
+pub use slo::{Percentile, Slo};
+
+/// The version of the format that [`Goodput`] is serialised in.
+const VERSION: u32 = 1;
+
+/// Rates are searched for between these, in requests a second, and to within this ratio. Below 10 a
+/// short probe would be too few requests to tell anything.
+const LOWEST: f64 = 10.0;
+const HIGHEST: f64 = 1e6;
+const PRECISION: f64 = 1.03;
+
+/// How much shorter short probes are.
+const SHORTER: u32 = 5;
+
+/// Of the requests that are due, so many must be answered, give or take one on each connection: or else
+/// the others pile up, however short the window is.
+const KEPT_UP: f64 = 0.98;
+
+/// What a search for the peak goodput has found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Goodput {
+    /// The version of this format: 1.
+    pub version: u32,
+    /// The target as its user writes it.
+    pub target: String,
+    /// The most requests that were under way at a time.
+    pub connections: usize,
+    /// The process by which requests came.
+    pub arrivals: String,
+    /// What had to be kept, as in `p99=10ms`.
+    pub slo: String,
+    /// The highest rate at which it was, in requests a second; `None` when there was none.
+    pub peak_per_second: Option<f64>,
+    /// What the load at that rate measured.
+    pub report: Option<Report>,
+    /// All probes, in the order in which they were made.
+    pub probes: Vec<Probe>,
+    /// What a reader should know, in full sentences.
+    pub warnings: Vec<String>,
+}
+
+/// One load of the search.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Probe {
+    /// Requests a second that were due.
+    pub rate: f64,
+    /// How long the window was open.
+    pub window_seconds: f64,
+    /// Correct replies in a second.
+    pub goodput_per_second: f64,
+    /// The percentile in question, in microseconds from when a request was due; `None` when nothing was
+    /// answered, and nothing late.
+    pub latency_us: Option<f64>,
+    /// Requests that failed, warm-up included.
+    pub failed: u64,
+    /// Whether all was as it should be.
+    pub met: bool,
+    /// What was wrong, in a few words, if it was not.
+    pub problem: Option<String>,
+    /// The generator was the limit, and not the server.
+    pub client_was_limit: bool,
+}
+
+/// Searches for the highest rate at which the server at `options.target` keeps `slo`, beginning with that
+/// of `options.pattern`, which is an open loop. The load that confirms the result is as long as
+/// [`Stop::After`] in `options` says. Blocks until that is found, or `interrupted`; the result then says
+/// that it was.
+///
+/// # Errors
+///
+/// As [`run`](crate::run), and when `options` are not for an open loop of a certain time.
+///
+/// # Panics
+///
+/// As [`run`](crate::run).
+pub fn peak_goodput(
+    options: &Options,
+    slo: &Slo,
+    observer: &mut dyn Observer,
+    interrupted: &AtomicBool,
+) -> Result<Goodput, Error> {
+    options.check()?;
+    let (Pattern::Open(arrivals), Stop::After(window)) = (options.pattern, options.stop) else {
+        return Err(Error::Options(
+            "a search for a rate needs an open loop, and windows of a certain length",
+        ));
+    };
+    if slo.limit.is_zero() {
+        return Err(Error::Options("no reply can come within 0 s: give a longer latency"));
+    }
+    let first = arrivals.rate().min(HIGHEST);
+    let range = Range { first, lowest: first.min(LOWEST), highest: HIGHEST, precision: PRECISION };
+    let mut goodput = Goodput {
+        version: VERSION,
+        target: options.target.to_string(),
+        connections: options.connections,
+        arrivals: arrivals.name().to_owned(),
+        slo: slo.to_string(),
+        peak_per_second: None,
+        report: None,
+        probes: Vec::new(),
+        warnings: Vec::new(),
+    };
+    let found = search::highest(range, |rate, length| {
+        let divisor = if length == Length::Short { SHORTER } else { 1 };
+        let options = Options {
+            pattern: Pattern::Open(arrivals.at_rate(rate)),
+            stop: Stop::After(window / divisor),
+            warm_up: options.warm_up / divisor,
+            ..options.clone()
+        };
+        let (outcome, listen) = measure(&options, observer, interrupted)?;
+        if outcome.interrupted {
+            return Err(Error::Interrupted);
+        }
+        let report = Report::new(&options, &outcome, listen);
+        let probe = Probe::new(rate, slo, &outcome.measurement, &report);
+        observer.probed(&probe);
+        let met = probe.met;
+        goodput.probes.push(probe);
+        if met && length == Length::Long {
+            goodput.report = Some(report);
+        }
+        Ok(met)
+    });
+    match found {
+        Ok(peak) => goodput.peak_per_second = peak,
+        // What was found so far is worth telling.
+        Err(Error::Interrupted) if !goodput.probes.is_empty() => {
+            goodput.warnings.push("Interrupted before a rate was confirmed.".to_owned());
+        }
+        Err(error) => return Err(error),
+    }
+    goodput.warnings.extend(goodput.warning());
+    Ok(goodput)
+}
+
+impl Probe {
+    fn new(rate: f64, slo: &Slo, measurement: &Measurement, report: &Report) -> Self {
+        let latency = slo.latency(measurement);
+        let failed = report.errors.values().sum::<u64>() + measurement.failures_outside;
+        let due = report.open_loop.as_ref().map_or(0, |open| open.due);
+        let slack = ((1.0 - KEPT_UP) * due as f64).max(report.connections as f64);
+        let name = slo.percentile.name();
+        let problem = match latency {
+            _ if failed > 0 => Some(format!("{failed} failed")),
+            None => Some("no reply".to_owned()),
+            Some(latency) if latency > slo.limit => Some(format!("{name} too long")),
+            Some(_) if report.requests as f64 + slack < due as f64 => {
+                Some("falls behind".to_owned())
+            }
+            Some(_) => None,
+        };
+        Self {
+            rate,
+            window_seconds: report.window_seconds,
+            goodput_per_second: report.requests_per_second,
+            latency_us: latency.map(|latency| latency.as_secs_f64() * 1e6),
+            failed,
+            met: problem.is_none(),
+            problem,
+            client_was_limit: report.client_was_limit,
+        }
+    }
+
+    fn latency(&self) -> String {
+        self.latency_us.map_or_else(|| "-".to_owned(), duration)
+    }
+
+    fn result(&self) -> &str {
+        self.problem.as_deref().unwrap_or("met")
+    }
+
+    /// What happened, in a line.
+    pub fn render_line(&self) -> String {
+        format!(
+            "{:.0}/s for {:.1} s: {:.0}/s correct, {}: {}",
+            self.rate,
+            self.window_seconds,
+            self.goodput_per_second,
+            self.latency(),
+            self.result()
+        )
+    }
+}
+
+impl Goodput {
+    /// What a person reads: the probes, then warnings, then the result. Ends with a line end.
+    pub fn render_text(&self) -> String {
+        let mut text = String::new();
+        let _ = writeln!(
+            text,
+            "{}: the highest rate with {}, {} arrivals, up to {} connections\n",
+            self.target, self.slo, self.arrivals, self.connections
+        );
+        let percentile = self.slo.split('=').next().unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "  {:>10}{:>10}{:>13}{percentile:>10}   result",
+            "rate/s", "window", "correct/s"
+        );
+        for probe in &self.probes {
+            let _ = writeln!(
+                text,
+                "  {:>10.0}{:>10}{:>13.0}{:>10}   {}",
+                probe.rate,
+                duration(probe.window_seconds * 1e6),
+                probe.goodput_per_second,
+                probe.latency(),
+                probe.result()
+            );
+        }
+        text.push('\n');
+        for warning in &self.warnings {
+            let _ = writeln!(text, "warning: {warning}");
+        }
+        let _ = writeln!(text, "{}", self.verdict());
+        text
+    }
+
+    /// The result in a sentence.
+    fn verdict(&self) -> String {
+        let lowest = self.probes.iter().min_by(|one, other| one.rate.total_cmp(&other.rate));
+        match (self.peak_per_second, &self.report, lowest) {
+            (Some(rate), Some(report), _) => format!(
+                "Peak goodput: {:.0} correct replies/s with {}, at a rate of {rate:.0}/s over {:.1} s.",
+                report.requests_per_second, self.slo, report.window_seconds
+            ),
+            (_, _, Some(lowest)) if !lowest.met => format!(
+                "No peak: even at {:.0}/s {} was not kept ({}, {}). Allow a longer latency, or find out what \
+                 delays single requests with `duality load -R {:.0}`.",
+                lowest.rate,
+                self.slo,
+                lowest.result(),
+                lowest.latency(),
+                lowest.rate
+            ),
+            _ => "No peak was found.".to_owned(),
+        }
+    }
+
+    /// Whose limit it was, if it was not the server's.
+    fn warning(&self) -> Option<String> {
+        let peak = self.peak_per_second?;
+        let missed = self.probes.iter().filter(|probe| !probe.met && probe.rate > peak);
+        let nearest = missed.min_by(|one, other| one.rate.total_cmp(&other.rate))?;
+        let report = self.report.as_ref()?;
+        (nearest.client_was_limit || report.client_was_limit).then(|| {
+            format!(
+                "The generator was the limit at {:.0}/s, so the server may be able to do more. Give it a \
+                 processor of its own (--cpus).",
+                if report.client_was_limit { peak } else { nearest.rate }
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn probe(rate: f64, problem: Option<&str>) -> Probe {
+        Probe {
+            rate,
+            window_seconds: 2.0,
+            goodput_per_second: rate - 1.0,
+            latency_us: Some(1234.0),
+            failed: 0,
+            met: problem.is_none(),
+            problem: problem.map(str::to_owned),
+            client_was_limit: false,
+        }
+    }
+
+    fn goodput(peak: Option<f64>, probes: Vec<Probe>) -> Goodput {
+        Goodput {
+            version: VERSION,
+            target: "http://127.0.0.1:8080/".to_owned(),
+            connections: 100,
+            arrivals: "constant".to_owned(),
+            slo: "p99=10ms".to_owned(),
+            peak_per_second: peak,
+            report: peak.map(|rate| Report {
+                requests_per_second: rate - 1.0,
+                ..crate::report::tests::report()
+            }),
+            probes,
+            warnings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_text_is_the_golden_one() {
+        let long = Probe { window_seconds: 10.0, ..probe(1000.0, None) };
+        let behind = Probe { latency_us: None, ..probe(2000.0, Some("falls behind")) };
+        let expected = "\
+http://127.0.0.1:8080/: the highest rate with p99=10ms, constant arrivals, up to 100 connections
+
+      rate/s    window    correct/s       p99   result
+        1000    2.00 s          999   1.23 ms   met
+        2000    2.00 s         1999         -   falls behind
+        1000    10.0 s          999   1.23 ms   met
+
+Peak goodput: 999 correct replies/s with p99=10ms, at a rate of 1000/s over 10.0 s.
+";
+        let goodput = goodput(Some(1000.0), vec![probe(1000.0, None), behind, long]);
+        assert_eq!(goodput.render_text(), expected);
+        assert_eq!(
+            goodput.probes[1].render_line(),
+            "2000/s for 2.0 s: 1999/s correct, -: falls behind"
+        );
+    }
+
+    #[test]
+    fn json_keeps_everything() {
+        let goodput =
+            goodput(Some(1000.0), vec![probe(1000.0, None), probe(2000.0, Some("3 failed"))]);
+        let text = serde_json::to_string(&goodput).unwrap();
+        assert_eq!(serde_json::from_str::<Goodput>(&text).unwrap(), goodput);
+    }
+
+    #[test]
+    fn that_even_the_lowest_rate_misses_is_told() {
+        let missed = goodput(None, vec![probe(20.0, Some("x")), probe(10.0, Some("p99 too long"))]);
+        let text = missed.render_text();
+        assert!(
+            text.contains("even at 10/s p99=10ms was not kept (p99 too long, 1.23 ms)"),
+            "{text}"
+        );
+        assert!(missed.warning().is_none());
+    }
+
+    #[test]
+    fn a_generator_that_was_the_limit_is_told() {
+        let late = Probe { client_was_limit: true, ..probe(1030.0, Some("p99 too long")) };
+        let met = goodput(Some(1000.0), vec![probe(1000.0, None), late, probe(2000.0, Some("x"))]);
+        assert!(met.warning().unwrap().contains("at 1030/s"));
+        let fine = goodput(Some(1000.0), vec![probe(1000.0, None), probe(1030.0, Some("x"))]);
+        assert_eq!(fine.warning(), None);
+    }
+}

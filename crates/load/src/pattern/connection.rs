@@ -1,0 +1,121 @@
+//! One connection of a load: what all patterns do with it.
+
+use std::time::{Duration, Instant};
+
+use duality_runtime::net::TcpStream;
+use duality_runtime::time;
+
+use super::{Load, connect};
+use crate::client::{Client, Reply};
+use crate::failure::Failure;
+use crate::recorder::Start;
+
+/// How long a connection that could not be opened waits before the next attempt: this at first, twice
+/// as long each time it fails again, and no longer than a second.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A connection, open or not, and its client.
+pub(crate) struct Connection<C> {
+    /// Which of the load's connections it is.
+    pub(crate) number: usize,
+    client: C,
+    stream: Option<TcpStream>,
+    /// It was opened for the request that is under way; if not, the server may have closed it since it was
+    /// last used, which is its right.
+    fresh: bool,
+    /// How long to wait before the next attempt if it cannot be opened.
+    pause: Duration,
+}
+
+impl<C: Client> Connection<C> {
+    /// One that is not open yet.
+    pub(crate) fn new(number: usize, client: C) -> Self {
+        Self { number, client, stream: None, fresh: false, pause: FIRST_PAUSE }
+    }
+
+    /// Opens it, in place of the last one if there was one.
+    pub(crate) async fn open(&mut self, load: &Load) -> Result<(), Failure> {
+        self.stream = None;
+        self.stream = Some(connect(load.address, load.reply_timeout).await?);
+        load.recorder.connected();
+        self.client.connected();
+        Ok(())
+    }
+
+    /// Makes one request.
+    #[inline]
+    pub(super) async fn request(&mut self, load: &Load) -> Result<Reply, Failure> {
+        self.send(load).await?;
+        self.receive(load).await
+    }
+
+    /// Sends one request, on a new connection if it is not open or turns out to have been closed since it
+    /// was last used.
+    #[inline]
+    pub(super) async fn send(&mut self, load: &Load) -> Result<(), Failure> {
+        self.fresh = false;
+        if let Some(stream) = &mut self.stream {
+            match self.client.send(stream).await {
+                Err(failure) if failure.is_before_reply() => {}
+                other => return other,
+            }
+        }
+        self.send_anew(load).await
+    }
+
+    /// Reads the reply to the request that was sent last. A connection that turns out to have been closed
+    /// before that request is replaced, and the request made again: that is no failure.
+    #[inline]
+    pub(super) async fn receive(&mut self, load: &Load) -> Result<Reply, Failure> {
+        if let Some(stream) = &mut self.stream {
+            match self.client.receive(stream).await {
+                Err(failure) if failure.is_before_reply() && !self.fresh => {}
+                other => return other,
+            }
+        }
+        self.send_anew(load).await?;
+        let stream = self.stream.as_mut().expect("a request was sent on it");
+        self.client.receive(stream).await
+    }
+
+    async fn send_anew(&mut self, load: &Load) -> Result<(), Failure> {
+        self.open(load).await?;
+        self.fresh = true;
+        let stream = self.stream.as_mut().expect("it was opened");
+        self.client.send(stream).await
+    }
+
+    /// Tells the recorder how the request ended that began at `start`, and leaves the connection open only
+    /// if it may carry another. Returns when the next request may begin: after a pause if there was no
+    /// connection, so that a server that cannot be reached is not asked in a busy loop.
+    #[inline]
+    pub(super) async fn end(
+        &mut self,
+        load: &Load,
+        start: Start,
+        outcome: Result<Reply, Failure>,
+    ) -> Instant {
+        let end = Instant::now();
+        match outcome {
+            Ok(reply) => {
+                load.recorder.reply(self.number, start, end, reply.bytes);
+                self.pause = FIRST_PAUSE;
+                if load.keep_alive && reply.open {
+                    return end;
+                }
+                self.stream = None;
+            }
+            Err(failure) => {
+                load.recorder.failure(self.number, &failure);
+                self.stream = None;
+                if failure.is_connect() {
+                    time::sleep(self.pause).await;
+                    self.pause = (2 * self.pause).min(LONGEST_PAUSE);
+                }
+            }
+        }
+        // The close belongs to neither request.
+        Instant::now()
+    }
+}

@@ -1,0 +1,48 @@
+//! Limited parallelism: a request is under way on every connection, but one client deals with them in
+//! order.
+//!
+//! ```text
+//!                  send on each      then, again and again: read the reply, and send on each
+//!   connection 1   ├──────────────────────┤├──────────────────────────┤├────── …
+//!   connection 2     ├──────────────────────┤├──────────────────────────┤├──── …
+//!        ⋮              ⋱                      ⋱
+//!   connection l          ├──────────────────────┤├──────────────────────────┤ …
+//! ```
+//!
+//! The server has up to l requests to do at a time, but gets the next one from a connection only when
+//! the client has come round to it: one slow reply holds all others up. From Demsky's measurements
+//! (MIT 2001). A latency is that which the client sees, until it reads the reply in its turn.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::Load;
+use super::connection::Connection;
+use crate::client::Client;
+use crate::recorder::Start;
+
+/// Goes round `row` for as long as the recorder grants requests, and until the last is answered.
+pub(crate) async fn run<C: Client>(mut row: Vec<Connection<C>>, load: Arc<Load>) {
+    let mut under_way: Vec<Option<Start>> = vec![None; row.len()];
+    let mut granted = true;
+    while granted || under_way.iter().any(Option::is_some) {
+        for (connection, under_way) in row.iter_mut().zip(&mut under_way) {
+            let mut now = None;
+            if let Some(start) = under_way.take() {
+                let outcome = connection.receive(&load).await;
+                now = Some(connection.end(&load, start, outcome).await);
+            }
+            let start = Start::at(now.unwrap_or_else(Instant::now));
+            granted = granted && load.recorder.begin(connection.number, start);
+            if granted {
+                match connection.send(&load).await {
+                    Ok(()) => *under_way = Some(start),
+                    // It is tried again in the next round.
+                    Err(failure) => {
+                        connection.end(&load, start, Err(failure)).await;
+                    }
+                }
+            }
+        }
+    }
+}

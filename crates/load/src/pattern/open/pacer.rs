@@ -1,0 +1,179 @@
+//! The pacer: a kernel thread that puts each request into the queue when it is due.
+//!
+//! The load's own loop keeps time to a millisecond, in which a thousand requests may be due at a
+//! million a second; they would all begin at once. A thread that does nothing but sleep until the next
+//! one, with a timer slack of a nanosecond, is late by some tens of microseconds. Whatever it oversleeps,
+//! it catches up with: no arrival is left out, and each keeps the time at which it was due.
+
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::arrivals::Schedule;
+use super::queue::Queue;
+use crate::recorder::{Bell, Moment};
+
+/// How soon a full queue is tried again, which is much sooner than it can have emptied.
+const FULL: Duration = Duration::from_millis(1);
+
+/// The time that a schedule runs on: it stands still while the load does.
+#[derive(Clone)]
+pub(crate) struct Clock {
+    /// When the schedule began; moved forward by each halt.
+    start: Arc<Mutex<Instant>>,
+}
+
+impl Clock {
+    pub(crate) fn new() -> Self {
+        Self { start: Arc::new(Mutex::new(Instant::now())) }
+    }
+
+    /// Lets the schedule begin now, and not when the clock was made.
+    pub(crate) fn restart(&self) {
+        self.hold(|start| *start = Instant::now());
+    }
+
+    /// Stops the clock while `halt` runs.
+    fn stopped<T>(&self, halt: impl FnOnce() -> T) -> T {
+        self.hold(|start| {
+            let before = Instant::now();
+            let value = halt();
+            *start += before.elapsed();
+            value
+        })
+    }
+
+    fn hold<T>(&self, use_start: impl FnOnce(&mut Instant) -> T) -> T {
+        // A panic during a halt ends the load anyway.
+        use_start(&mut self.start.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Rings a bell with the clock stopped: what the observer does at the window's edges delays no request.
+pub(crate) struct StoppedClock<B> {
+    pub(crate) clock: Clock,
+    pub(crate) bell: B,
+}
+
+impl<B: Bell> Bell for StoppedClock<B> {
+    fn opened(&mut self) -> Moment {
+        self.clock.stopped(|| self.bell.opened())
+    }
+
+    fn closed(&mut self) -> Moment {
+        self.clock.stopped(|| self.bell.closed())
+    }
+}
+
+/// The thread; it ends when this is dropped.
+pub(crate) struct Pacer {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Pacer {
+    /// Starts to fill `queue` with the first `count` arrivals of `schedule`.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel gives no thread.
+    pub(crate) fn start(
+        schedule: Schedule,
+        count: u64,
+        clock: Clock,
+        queue: Arc<Queue>,
+    ) -> std::io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = thread::Builder::new().name("pacer".to_owned()).spawn(move || {
+            // Where the kernel refuses, sleeps are its usual 50 µs less precise.
+            let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+            pace(schedule, count, &clock, &queue, &stopped);
+        })?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Pacer {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // A panic in it has been reported.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn pace(schedule: Schedule, count: u64, clock: &Clock, queue: &Queue, stop: &AtomicBool) {
+    let mut arrivals = schedule.zip(0..count).map(|(offset, _)| offset);
+    let Some(mut offset) = arrivals.next() else { return };
+    while !stop.load(Ordering::Relaxed) {
+        // Under the clock's lock, so that nothing becomes due while the load stands still.
+        let pause = clock.hold(|start| {
+            let Some(due) = start.checked_add(offset) else { return Some(Duration::MAX) };
+            let early = due.saturating_duration_since(Instant::now());
+            if !early.is_zero() {
+                return Some(early);
+            }
+            (!queue.push(due)).then_some(FULL)
+        });
+        match pause {
+            Some(pause) => thread::park_timeout(pause),
+            None => match arrivals.next() {
+                Some(next) => offset = next,
+                None => return,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::arrivals::Arrivals;
+    use super::*;
+
+    fn waiting(queue: &Queue) -> Vec<Instant> {
+        let mut waiting = Vec::new();
+        queue.each(|due| waiting.push(due));
+        waiting
+    }
+
+    #[test]
+    fn every_arrival_comes_at_its_time_and_none_before_it() {
+        let queue = Arc::new(Queue::new());
+        let clock = Clock::new();
+        let start = *clock.start.lock().unwrap();
+        let schedule = Arrivals::Poisson { rate: 10_000.0 }.schedule(1);
+        let mut pacer = Pacer::start(schedule.clone(), 200, clock, queue.clone()).unwrap();
+        // It ends by itself after the last one.
+        pacer.thread.take().unwrap().join().unwrap();
+        let expected: Vec<_> = schedule.take(200).map(|offset| start + offset).collect();
+        assert!(*expected.last().unwrap() <= Instant::now());
+        assert_eq!(waiting(&queue), expected);
+    }
+
+    #[test]
+    fn a_pacer_that_is_dropped_ends_however_long_it_would_sleep() {
+        let arrivals = Arrivals::Constant { rate: 0.001 };
+        let (queue, clock) = (Arc::new(Queue::new()), Clock::new());
+        drop(Pacer::start(arrivals.schedule(1), u64::MAX, clock, queue.clone()).unwrap());
+        assert!(waiting(&queue).len() <= 1);
+    }
+
+    #[test]
+    fn a_halt_moves_what_is_to_come() {
+        let clock = Clock::new();
+        let before = *clock.start.lock().unwrap();
+        let halt = clock.stopped(|| {
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_millis(2) {
+                std::hint::spin_loop();
+            }
+            begun.elapsed()
+        });
+        assert!(*clock.start.lock().unwrap() - before >= halt);
+    }
+}

@@ -1,0 +1,129 @@
+//! Between the pacer and the connections: requests that are due wait for a connection, or connections
+//! for a request that is due.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use duality_runtime::sync::channel::{Receiver, Sender, bounded};
+
+/// How many requests wait at most, 16 MB of them; the others keep their time outside, see
+/// [`Queue::push`].
+const CAPACITY: usize = 1 << 20;
+
+/// Requests that are due, by the time at which they were.
+pub(crate) struct Queue {
+    state: Mutex<State>,
+}
+
+struct State {
+    due: VecDeque<Instant>,
+    /// Those with nothing to do; who has waited longest comes first, so that all are used in turn.
+    free: VecDeque<Sender<Instant>>,
+}
+
+/// A connection's place at the queue.
+pub(crate) struct Place {
+    give: Sender<Instant>,
+    take: Receiver<Instant>,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        let (give, take) = bounded(1);
+        Self { give, take }
+    }
+}
+
+impl Queue {
+    pub(crate) fn new() -> Self {
+        Self { state: Mutex::new(State { due: VecDeque::new(), free: VecDeque::new() }) }
+    }
+
+    /// Hands a request that was due at `due` to a free connection, or has it wait for one; false when
+    /// too many wait already.
+    pub(crate) fn push(&self, due: Instant) -> bool {
+        let mut state = self.lock();
+        if state.due.len() == CAPACITY {
+            return false;
+        }
+        let due = match state.free.pop_front() {
+            // A place that is free has room for one.
+            Some(free) => free.try_send(due).err().map(|refused| refused.0),
+            None => Some(due),
+        };
+        state.due.extend(due);
+        true
+    }
+
+    /// Waits until there is a request for `place`, and returns when it was due.
+    pub(crate) async fn next(&self, place: &mut Place) -> Instant {
+        {
+            let mut state = self.lock();
+            if let Some(due) = state.due.pop_front() {
+                return due;
+            }
+            state.free.push_back(place.give.clone());
+        }
+        place.take.recv().await.expect("the place has a sender of its own")
+    }
+
+    /// How many connections wait for a request.
+    pub(crate) fn free(&self) -> usize {
+        self.lock().free.len()
+    }
+
+    /// Calls `visit` with the time of each request that waits.
+    pub(crate) fn each(&self, visit: impl FnMut(Instant)) {
+        self.lock().due.iter().copied().for_each(visit);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Each change is one push or one pop, so a panic elsewhere leaves the queue whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use duality_runtime::block_on;
+
+    use super::*;
+
+    #[test]
+    fn requests_wait_for_connections_in_order() {
+        let queue = Queue::new();
+        let start = Instant::now();
+        let times: Vec<Instant> =
+            (0..3).map(|index| start + Duration::from_millis(index)).collect();
+        assert!(times.iter().all(|due| queue.push(*due)));
+        let mut waiting = Vec::new();
+        queue.each(|due| waiting.push(due));
+        assert_eq!(waiting, times);
+        let mut place = Place::new();
+        let taken: Vec<_> = times.iter().map(|_| block_on(queue.next(&mut place))).collect();
+        assert_eq!(taken, times);
+    }
+
+    #[test]
+    fn connections_wait_for_requests_in_order() {
+        let queue = std::sync::Arc::new(Queue::new());
+        let (done, ended) = std::sync::mpsc::channel();
+        let start = Instant::now();
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let (queue, done) = (queue.clone(), done.clone());
+                std::thread::spawn(move || {
+                    done.send(block_on(queue.next(&mut Place::new()))).unwrap();
+                })
+            })
+            .collect();
+        assert!(queue.push(start) && queue.push(start));
+        for _ in 0..2 {
+            assert_eq!(ended.recv_timeout(Duration::from_secs(20)).unwrap(), start);
+        }
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+}

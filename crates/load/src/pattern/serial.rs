@@ -1,0 +1,34 @@
+//! Serial: many connections are open, and one of them at a time is in use, in turn.
+//!
+//! ```text
+//!   connection 1   ├ request ┤                                    ├ request ┤
+//!   connection 2              ├ request ┤                                    …
+//!        ⋮                               ⋱
+//!   connection l                            ├ request ┤
+//! ```
+//!
+//! The server never has more than one request to do, so it shows what one costs when a poller watches
+//! l connections for the sake of one: there is nothing to share the price of its round with. In Demsky's
+//! measurements (MIT 2001) this is where events lose to threads. Without keep-alive a connection is
+//! open for its own request only.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::Load;
+use super::connection::Connection;
+use crate::client::Client;
+use crate::recorder::Start;
+
+/// Uses the connections of `row` in turn for as long as the recorder grants requests.
+pub(crate) async fn run<C: Client>(mut row: Vec<Connection<C>>, load: Arc<Load>) {
+    let mut start = Start::at(Instant::now());
+    for index in (0..row.len()).cycle() {
+        let connection = &mut row[index];
+        if !load.recorder.begin(connection.number, start) {
+            return;
+        }
+        let outcome = connection.request(&load).await;
+        start = Start::at(connection.end(&load, start, outcome).await);
+    }
+}

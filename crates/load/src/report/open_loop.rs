@@ -1,0 +1,229 @@
+//! What an open loop reports besides: raw and corrected latencies side by side, and how late the
+//! generator was.
+
+use serde::{Deserialize, Serialize};
+
+use super::{BUSY_CLIENT, Latency, Report, duration, encode};
+use crate::recorder::Measurement;
+use crate::{Options, Pattern};
+
+/// A server that answers a smaller share of what is due does not keep up.
+const KEPT_UP: f64 = 0.98;
+
+/// A generator whose own lag is a larger share of the latencies measures itself.
+const OWN_SHARE: f64 = 0.5;
+
+/// What only an open loop measures, in which requests are due at times that no reply changes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OpenLoop {
+    /// The process by which requests came: `constant`, `poisson`, `uniform` or `sinusoidal`.
+    pub arrivals: String,
+    /// How many requests a second it makes on average.
+    pub intended_per_second: f64,
+    /// Requests that were due in the window.
+    pub due: u64,
+    /// Those of them that had not been sent when it closed.
+    pub unsent: u64,
+    /// From when a request was sent to the last byte of its reply, in microseconds: what a client measures
+    /// that does not ask how long its requests had to wait before. Of the same requests as
+    /// [`Report::latency_us`].
+    pub raw_latency_us: Latency,
+    /// From when a request was due until it was sent, in microseconds, for whatever reason.
+    pub send_lag_us: Latency,
+    /// The part of it for which the generator is to blame: the request was due, and a connection free.
+    pub generator_lag_us: Latency,
+    /// The raw latencies in the format of [`Report::histogram`].
+    pub raw_histogram: String,
+}
+
+impl OpenLoop {
+    pub(super) fn of(options: &Options, measurement: &Measurement) -> Option<Self> {
+        let (Pattern::Open(arrivals), Some(counts)) = (options.pattern, &measurement.open_loop)
+        else {
+            return None;
+        };
+        Some(Self {
+            arrivals: arrivals.name().to_owned(),
+            intended_per_second: arrivals.rate(),
+            due: counts.due,
+            unsent: counts.unsent,
+            raw_latency_us: Latency::of(&counts.raw),
+            send_lag_us: Latency::of(&counts.send_lag),
+            generator_lag_us: Latency::of(&counts.generator_lag),
+            raw_histogram: encode(&counts.raw),
+        })
+    }
+
+    /// Whether the corrected latencies are in the main the generator's own lag.
+    pub(super) fn generator_was_limit(&self, corrected: &Latency) -> bool {
+        self.generator_lag_us.p99 > OWN_SHARE * corrected.p99
+    }
+
+    /// Latencies and lags under each other.
+    pub(super) fn lines(&self, corrected: &Latency) -> Vec<(&'static str, String)> {
+        let heads = ["mean", "50 %", "90 %", "99 %", "99.9 %", "max"];
+        let head: String = heads.map(|head| format!("{head:>9}")).concat();
+        let row = |latency: &Latency, meaning: &str| {
+            let Latency { mean, p50, p90, p99, p99_9, max, .. } = *latency;
+            let values = [mean, p50, p90, p99, p99_9, max];
+            let cells = values.map(|value| format!("{:>9}", duration(value))).concat();
+            format!("{cells}   {meaning}")
+        };
+        vec![
+            ("", format!("{} were due, of which {} were not sent in time", self.due, self.unsent)),
+            ("latency", head),
+            ("  corrected", row(corrected, "from when it was due")),
+            ("  raw", row(&self.raw_latency_us, "from when it was sent")),
+            ("send lag", row(&self.send_lag_us, "from due to sent")),
+            ("  generator's", row(&self.generator_lag_us, "though a connection was free")),
+        ]
+    }
+
+    /// Why the figures are not the server's alone, if they are not.
+    pub(super) fn warning(&self, report: &Report) -> Option<String> {
+        let corrected = &report.latency_us;
+        if self.generator_was_limit(corrected) {
+            return Some(format!(
+                "The generator itself was late: one request in a hundred was sent {} or more after it could \
+                 have been, of a corrected 99 % of {}. Give it a processor of its own (--cpus), or a lower \
+                 rate.",
+                duration(self.generator_lag_us.p99),
+                duration(corrected.p99)
+            ));
+        }
+        // The rest of the lag is the wait for a connection.
+        let waited = self.send_lag_us.p99 - self.generator_lag_us.p99;
+        (waited > OWN_SHARE * corrected.p99).then(|| {
+            format!(
+                "All {} connections were busy: one request in a hundred waited {} or more for one. If the \
+                 server can carry more of them, try more (-c).",
+                report.connections,
+                duration(self.send_lag_us.p99)
+            )
+        })
+    }
+
+    /// Who was the limit, in one sentence.
+    pub(super) fn verdict(&self, report: &Report) -> String {
+        let share = 100.0 * report.client_cpu_share;
+        let answered = report.requests + report.errors.values().sum::<u64>();
+        if report.client_was_limit && report.client_cpu_share > BUSY_CLIENT {
+            format!(
+                "The generator was the limit: it used {share:.0} % of its core, and the server may well be \
+                 able to do more than this."
+            )
+        } else if report.client_was_limit {
+            "The generator was the limit: most of what was measured is its own lag, and the server may well \
+             be faster than this."
+                .to_owned()
+        } else if (answered as f64) < KEPT_UP * self.due as f64 {
+            format!(
+                "The server did not keep up: of {} requests that were due, {answered} were answered in the \
+                 window.",
+                self.due
+            )
+        } else {
+            format!(
+                "The server kept up, and the generator was not the limit: it used {share:.0} % of its core."
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{histogram, report};
+    use super::*;
+
+    /// A stall of 100 ms in ten seconds at 5,000 a second, as both ways of counting see it.
+    fn open_report() -> Report {
+        let ordinary = || std::iter::repeat_n(200, 49_500);
+        let corrected = histogram(ordinary().chain((1..=500).map(|index| 200 * index)));
+        let raw = histogram(ordinary().chain((1..=500).map(|_| 210)));
+        let lag = histogram(std::iter::repeat_n(20, 50_000));
+        let send_lag = histogram(std::iter::repeat_n(20, 49_500).chain((1..=500).map(|n| 200 * n)));
+        let open_loop = OpenLoop {
+            arrivals: "poisson".to_owned(),
+            intended_per_second: 5_000.0,
+            due: 50_000,
+            unsent: 2,
+            raw_latency_us: Latency::of(&raw),
+            send_lag_us: Latency::of(&send_lag),
+            generator_lag_us: Latency::of(&lag),
+            raw_histogram: encode(&raw),
+        };
+        Report {
+            pattern: "open".to_owned(),
+            requests: 49_990,
+            requests_per_second: 4_999.0,
+            measured_load: 1.0,
+            client_cpu_share: 0.25,
+            latency_us: Latency::of(&corrected),
+            histogram: encode(&corrected),
+            open_loop: Some(open_loop),
+            ..report()
+        }
+    }
+
+    #[test]
+    fn the_text_is_the_golden_one() {
+        let expected = "\
+http://127.0.0.1:8080/: open loop, poisson arrivals, 100 connections, keep-alive, 10.00 s
+
+  requests/s      4999 of 5000 intended
+  requests        49990 correct, none failed
+                  50000 were due, of which 2 were not sent in time
+  latency              mean     50 %     90 %     99 %   99.9 %      max
+    corrected        699 µs   200 µs   200 µs   200 µs  90.2 ms   100 ms   from when it was due
+    raw              200 µs   200 µs   200 µs   200 µs   210 µs   210 µs   from when it was sent
+  send lag           521 µs  20.0 µs  20.0 µs  20.0 µs  90.2 ms   100 ms   from due to sent
+    generator's     20.0 µs  20.0 µs  20.0 µs  20.0 µs  20.0 µs  20.0 µs   though a connection was free
+  measured load   1.0 of 100
+  connections     100 of 100 served, 100 opened
+  received        152 MB (15.2 MB/s)
+  client CPU      25 % of one core
+  accept queues   0 overflows, 0 drops
+
+The server kept up, and the generator was not the limit: it used 25 % of its core.
+";
+        assert_eq!(open_report().render_text(), expected);
+    }
+
+    #[test]
+    fn json_keeps_everything() {
+        let report = open_report();
+        let text = serde_json::to_string(&report).unwrap();
+        assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report);
+    }
+
+    #[test]
+    fn a_generator_that_is_late_convicts_itself() {
+        let report = open_report();
+        let mut open = report.open_loop.clone().unwrap();
+        assert_eq!(open.warning(&report), None);
+        open.generator_lag_us.p99 = 150.0;
+        assert!(open.generator_was_limit(&report.latency_us));
+        let warning = open.warning(&report).unwrap();
+        assert!(warning.starts_with("The generator itself was late"), "{warning}");
+        assert!(warning.contains("150 µs") && warning.contains("200 µs"), "{warning}");
+        let late = Report { client_was_limit: true, ..report.clone() };
+        assert!(open.verdict(&late).contains("its own lag"));
+        let busy = Report { client_cpu_share: 0.99, ..late };
+        assert!(open.verdict(&busy).contains("99 % of its core"));
+    }
+
+    #[test]
+    fn too_few_connections_are_no_fault_of_the_generator() {
+        let report = open_report();
+        let mut open = report.open_loop.clone().unwrap();
+        open.send_lag_us.p99 = 190.0;
+        assert!(!open.generator_was_limit(&report.latency_us));
+        assert!(open.warning(&report).unwrap().starts_with("All 100 connections were busy"));
+    }
+
+    #[test]
+    fn a_server_that_does_not_keep_up_is_told() {
+        let report = Report { requests: 40_000, ..open_report() };
+        assert!(report.verdict().starts_with("The server did not keep up: of 50000"));
+    }
+}

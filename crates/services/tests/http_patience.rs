@@ -1,0 +1,183 @@
+//! How long the http service waits, in every world: for a head, a body and silence, and for a client
+//! to take what it asked for. Limits are small, and a client never sleeps: it waits on its socket.
+
+#![expect(clippy::disallowed_types, reason = "the client is a plain blocking program")]
+
+mod http_client;
+
+use std::{
+    fs,
+    io::{ErrorKind, Read, Write},
+    net::SocketAddr,
+    time::Duration,
+};
+
+use duality_services::http::{Config, Http, Limits};
+use tempfile::TempDir;
+
+use http_client::{Client, World, get, serve_in};
+
+/// Longer than any of these tests lasts, on whatever machine.
+const EVER: Duration = Duration::from_secs(600);
+
+/// Long enough for many small steps of a client, and short enough to wait for.
+const SHORT: Duration = Duration::from_millis(150);
+
+/// How long a client that trickles waits between two bytes.
+const MOMENT: Duration = Duration::from_millis(1);
+
+/// All the time that a client may want, so that each test cuts short what it is about.
+fn patient() -> Limits {
+    let (head_time, body_time, idle_time) = (EVER, EVER, EVER);
+    let (write_time, linger_time) = (EVER, EVER);
+    Limits { head_time, body_time, idle_time, write_time, linger_time, ..Limits::default() }
+}
+
+fn demo(world: World, limits: Limits) -> SocketAddr {
+    serve_in(world, Http::new(Config { root: None, limits }).unwrap())
+}
+
+/// A directory with a file of so many zero bytes, which take no room on the disk.
+fn serve_zeros(world: World, length: u64, limits: Limits) -> (TempDir, SocketAddr) {
+    let root = TempDir::new().unwrap();
+    fs::File::create(root.path().join("zeros")).unwrap().set_len(length).unwrap();
+    let config = Config { root: Some(root.path().to_owned()), limits };
+    let address = serve_in(world, Http::new(config).unwrap());
+    (root, address)
+}
+
+/// Sends a byte at a time, at least [`MOMENT`] apart, until an answer comes.
+fn trickle(client: &mut Client, byte: u8) -> u16 {
+    let patience = client.stream.read_timeout().unwrap();
+    client.stream.set_read_timeout(Some(MOMENT)).unwrap();
+    while matches!(client.stream.peek(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+    {
+        client.send([byte]);
+    }
+    client.stream.set_read_timeout(patience).unwrap();
+    client.receive(false).code
+}
+
+/// Reads on until the end, and says how many bytes came, and whether a reset ended them.
+fn drain(client: &mut Client) -> (u64, bool) {
+    let (mut length, mut buffer) = (0, [0; 4096]);
+    loop {
+        match client.stream.read(&mut buffer) {
+            Ok(0) => return (length, false),
+            Ok(count) => length += count as u64,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+                return (length, true);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_head_that_trickles_is_cut_short_as_a_whole() {
+    for world in World::ALL {
+        let address = demo(world, Limits { head_time: SHORT, ..patient() });
+        for start in ["", "\r\n", "GET /", "GET / HTTP/1.1\r\nHost: h\r\nX: "] {
+            let mut client = Client::connect(address);
+            client.send(start);
+            assert_eq!(trickle(&mut client, b'a'), 408, "{world:?}: {start:?}");
+            client.expect_end();
+        }
+        // The time is the head's own, not the connection's.
+        let mut client = Client::connect(address);
+        for _ in 0..3 {
+            assert_eq!(client.ask(&get("/")).code, 200);
+        }
+        client.send("GET /");
+        assert_eq!(trickle(&mut client, b'a'), 408, "{world:?}");
+    }
+}
+
+#[test]
+fn a_body_that_trickles_is_cut_short_as_a_whole() {
+    for world in World::ALL {
+        let address = demo(world, Limits { body_time: SHORT, ..patient() });
+        for framing in
+            ["Content-Length: 60000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\neeee\r\n"]
+        {
+            // Where the body is taken, and where it is only passed over.
+            for target in ["/", "/hello.txt"] {
+                let mut client = Client::connect(address);
+                client.send(format!("POST {target} HTTP/1.1\r\nHost: h\r\n{framing}"));
+                assert_eq!(trickle(&mut client, b'a'), 408, "{world:?}: {target} {framing:?}");
+                client.expect_end();
+            }
+        }
+    }
+}
+
+#[test]
+fn silence_ends_a_connection_without_a_word() {
+    for world in World::ALL {
+        let address = demo(world, Limits { idle_time: SHORT, ..patient() });
+        Client::connect(address).expect_end();
+        // After a request it is the same; but a test that is held up finds the connection closed
+        // before it has asked.
+        let mut client = loop {
+            let mut client = Client::connect(address);
+            let asked = client.stream.write_all(get("/").as_bytes());
+            if asked.is_ok() && client.stream.peek(&mut [0]).is_ok_and(|count| count > 0) {
+                break client;
+            }
+        };
+        assert_eq!(client.receive(false).code, 200);
+        client.expect_end();
+    }
+}
+
+#[test]
+fn a_client_that_goes_on_sending_after_an_error_is_not_listened_to_for_long() {
+    for world in World::ALL {
+        let limits = Limits { linger_time: SHORT, ..patient() };
+        let mut client = Client::connect(demo(world, limits));
+        client.send("NONSENSE\r\n\r\n");
+        assert_eq!(client.receive(false).code, 400);
+        client.expect_end();
+        // It has been told, and its bytes are dropped; then the connection is gone.
+        send_until_reset(&mut client, b"a");
+    }
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_reset() {
+    for world in World::ALL {
+        let limits = Limits { write_time: SHORT, ..patient() };
+        // More than the sockets' buffers hold, from a file and from memory.
+        let (_root, files) = serve_zeros(world, 1 << 30, limits.clone());
+        for (address, target) in [(files, "/zeros"), (demo(world, limits), "/large.txt")] {
+            let requests = get(target).repeat(100);
+            send_until_reset(&mut Client::connect(address), requests.as_bytes());
+        }
+    }
+}
+
+/// Sends and takes nothing, until the connection is gone. The server does not read while it waits to
+/// write, and so the client waits too before long.
+fn send_until_reset(client: &mut Client, bytes: &[u8]) {
+    client.stream.set_write_timeout(Some(Duration::from_secs(30))).unwrap();
+    let error = loop {
+        if let Err(error) = client.stream.write_all(bytes) {
+            break error.kind();
+        }
+    };
+    assert!(matches!(error, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{error:?}");
+}
+
+#[test]
+fn a_client_that_takes_a_reply_too_slowly_is_reset() {
+    // So much that it cannot be taken within the time, though no write waits for as long.
+    const LENGTH: u64 = 16 << 30;
+    for world in World::ALL {
+        let limits = Limits { write_time: SHORT, write_rate: u64::MAX, ..patient() };
+        let (_root, address) = serve_zeros(world, LENGTH, limits);
+        let mut client = Client::connect(address);
+        client.send(get("/zeros"));
+        let (length, was_reset) = drain(&mut client);
+        assert!(was_reset && length < LENGTH, "{world:?}: {length} bytes");
+    }
+}
