@@ -181,7 +181,7 @@ impl Place<'_> {
         command.arg(format!("-max_total_time={seconds}"));
         command.arg(format!("-artifact_prefix={}/", crashes.display()));
         // In seconds for one input, in MiB, and in bytes.
-        command.args(["-timeout=10", "-rss_limit_mb=2048", "-max_len=2048"]);
+        command.args(["-timeout=10", "-rss_limit_mb=2048", "-max_len=4096"]);
         command.args(["-print_final_stats=1"]).stderr(log);
         let status = command.status().map_err(|error| format!("cannot be run: {error}"))?;
         let said = fs::read(&log_path).unwrap_or_default();
