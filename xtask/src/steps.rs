@@ -173,7 +173,7 @@ fn deny(workspace: &Workspace) -> Outcome {
             // The fuzz targets are a workspace of their own.
             let check = |manifest: &str| {
                 let mut command = Command::new(&deny);
-                command.args(["--manifest-path", manifest, "check", "--config", "deny.toml"]);
+                command.args(["--manifest-path", manifest, "check"]);
                 command.args(["licenses", "bans", "sources"]).current_dir(&workspace.root);
                 execute(&mut command)
             };
