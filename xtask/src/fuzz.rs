@@ -86,7 +86,7 @@ pub(crate) fn run(workspace: &Workspace, request: &Request) -> Outcome {
     if let Err(problem) = build(workspace, &folder, &host, request.target.as_deref()) {
         return Failed(problem);
     }
-    let programs = folder.join(host).join("release");
+    let programs = folder.join(host).join("brief");
     let mut broken = Vec::new();
     for target in &targets {
         let place = Place {
@@ -146,7 +146,7 @@ fn build(
 ) -> Result<(), String> {
     let mut command = nightly("cargo");
     // With a target named, build scripts and macros are built without the flags.
-    command.args(["build", "--quiet", "--release", "--locked", "--target", host]);
+    command.args(["build", "--quiet", "--profile=brief", "--locked", "--target", host]);
     match target {
         Some(target) => command.args(["--bin", target]),
         None => command.arg("--bins"),
@@ -181,7 +181,7 @@ impl Place<'_> {
         command.arg(format!("-max_total_time={seconds}"));
         command.arg(format!("-artifact_prefix={}/", crashes.display()));
         // In seconds for one input, in MiB, and in bytes.
-        command.args(["-timeout=10", "-rss_limit_mb=2048", "-max_len=2048"]);
+        command.args(["-timeout=10", "-rss_limit_mb=2048", "-max_len=4096"]);
         command.args(["-print_final_stats=1"]).stderr(log);
         let status = command.status().map_err(|error| format!("cannot be run: {error}"))?;
         let said = fs::read(&log_path).unwrap_or_default();

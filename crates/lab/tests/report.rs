@@ -29,6 +29,21 @@ fn reasons_and_warnings_stand_beside_their_cells() {
     assert!(!markup.contains("partial:"));
 }
 
+/// Found by the fuzz target results: anybody may have written the file.
+#[test]
+fn numbers_beyond_all_bounds_are_no_obstacle() {
+    let (mut experiment, mut cells) = fixtures::comparison();
+    experiment.design.repeats = usize::MAX;
+    for cell in &mut cells {
+        if let Outcome::Measured(measured) = &mut cell.outcome {
+            measured.errors = [("io", u64::MAX), ("reset", u64::MAX)]
+                .map(|(kind, count)| (kind.to_owned(), count))
+                .into();
+        }
+    }
+    assert!(report::render(&experiment, &cells).contains("partial: 108 of"));
+}
+
 #[test]
 fn a_partial_experiment_says_so() {
     let (experiment, cells) = fixtures::comparison();

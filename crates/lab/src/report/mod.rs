@@ -29,6 +29,11 @@ pub fn write(path: &Path, experiment: &Experiment, cells: &[Cell]) -> io::Result
 
 /// The report as HTML. `cells` may be fewer than were planned; the page says so then.
 pub fn render(experiment: &Experiment, cells: &[Cell]) -> String {
+    render_with(experiment, cells, plotly_source())
+}
+
+/// The same with the elements of script `plotly`, of which a fuzz target does not need 4 MB.
+pub(crate) fn render_with(experiment: &Experiment, cells: &[Cell], plotly: String) -> String {
     let summary = Summary::of(experiment, cells);
     let charts = charts::charts(&summary);
     let concurrency: Vec<(usize, String)> =
@@ -48,7 +53,7 @@ pub fn render(experiment: &Experiment, cells: &[Cell]) -> String {
             rows => table::rows(&summary),
             memory => format::bytes(experiment.machine.memory_bytes as f64),
             command => table::command(&experiment.command),
-            plotly => Value::from_safe_string(plotly_source()),
+            plotly => Value::from_safe_string(plotly),
         },
     )
 }

@@ -1,0 +1,20 @@
+//! Thin functions over the private parts, for the fuzz targets in `fuzz/`. They are there only under
+//! `cfg(fuzzing)`, and nothing else is different then.
+
+use std::path::Path;
+
+use crate::record::{Cell, Experiment};
+use crate::{report, results};
+
+/// What is in a results file with this text, if it is one.
+#[must_use]
+pub fn results(text: &str) -> Option<(Experiment, Vec<Cell>)> {
+    let (experiment, cells) = results::parse(Path::new("results.jsonl"), text).ok()?;
+    Some((experiment, results::latest(cells)))
+}
+
+/// The report, but for the library that draws its plots.
+#[must_use]
+pub fn report(experiment: &Experiment, cells: &[Cell]) -> String {
+    report::render_with(experiment, cells, String::new())
+}

@@ -1,0 +1,31 @@
+//! Results files, which may come from anybody, up to the report.
+//!
+//! Whatever the figures are, there is a report; and no text in the file brings a script into it.
+
+#![no_main]
+
+use std::sync::LazyLock;
+
+use duality_lab::fuzzing::{report, results};
+use duality_lab::summary::Summary;
+use libfuzzer_sys::fuzz_target;
+
+/// An experiment of which nothing has been measured.
+const PLAIN: &str = include_str!("../corpus/results/begun");
+
+static SCRIPTS: LazyLock<usize> = LazyLock::new(|| {
+    let (experiment, cells) = results(PLAIN).expect("the seed is a results file");
+    scripts(&report(&experiment, &cells))
+});
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Some((experiment, cells)) = results(text) else { return };
+    let shown = Summary::of(&experiment, &cells).render_text();
+    assert!(!shown.is_empty());
+    assert_eq!(scripts(&report(&experiment, &cells)), *SCRIPTS);
+});
+
+fn scripts(page: &str) -> usize {
+    page.to_ascii_lowercase().matches("<script").count()
+}
