@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::sync::OnceLock;
 
 use rustix::process::{Resource, getrlimit};
 use rustix::system::uname;
@@ -58,10 +59,15 @@ pub fn split_cpus() -> (Vec<usize>, Vec<usize>) {
     if client.is_empty() { (Vec::new(), Vec::new()) } else { (vec![server], client) }
 }
 
+/// The processors that this process might use when it was first asked: the load is pinned later.
 fn allowed() -> BTreeSet<usize> {
-    sched_getaffinity(None)
-        .map(|set| (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
-        .unwrap_or_default()
+    static ALLOWED: OnceLock<BTreeSet<usize>> = OnceLock::new();
+    let look = || {
+        sched_getaffinity(None)
+            .map(|set| (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
+            .unwrap_or_default()
+    };
+    ALLOWED.get_or_init(look).clone()
 }
 
 /// Reads a list such as `0-3,8`.

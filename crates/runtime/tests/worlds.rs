@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use duality_poller::Kind;
-use duality_runtime::event_loop::{EventLoop, Waiting};
+use duality_runtime::event_loop::{EventLoop, Waiting, is_alone, resting};
 use duality_runtime::net::{ConnectOptions, ListenOptions, TcpListener, TcpStream};
 use duality_runtime::sync::{Mutex, Notify, Semaphore, channel};
 use duality_runtime::time::{Duration, Elapsed, Instant, sleep, timeout};
@@ -83,6 +83,49 @@ in_every_world! {
     offload_returns_and_panics
     files_stay_beneath_their_root
     send_file_sends_it_all
+}
+
+#[test]
+fn a_connection_rests_while_its_client_is_waited_for() {
+    World::Park.run(connections_rest());
+    World::Suspend(Kind::Epoll).run(connections_rest());
+}
+
+async fn connections_rest() {
+    let (mut client, mut server) = pair().await;
+    assert_eq!(resting(), 0);
+    let reader = task::spawn(async move {
+        server.read_exact(&mut [0; 2]).await.unwrap();
+        server.set_read_timeout(Some(MOMENT)).unwrap();
+        server.read(&mut [0]).await.unwrap_err().kind()
+    })
+    .unwrap();
+    assert!(!is_alone(), "the reader can run");
+    while resting() == 0 {
+        task::yield_now().await;
+    }
+    // Then nobody but this task has anything to do.
+    while !is_alone() {
+        task::yield_now().await;
+    }
+    // A byte ends the rest, and the next one that is missing begins another.
+    client.write_all(b"a").await.unwrap();
+    while resting() == 1 {
+        task::yield_now().await;
+    }
+    client.write_all(b"b").await.unwrap();
+    // Who gives up, and who closes, rests no longer.
+    assert_eq!(reader.await, Ok(io::ErrorKind::TimedOut));
+    assert_eq!(resting(), 0);
+    // What is waited for from a server of one's own choice is no rest.
+    let (mut client, server) = pair().await;
+    let waiting = task::spawn(async move { client.read(&mut [0]).await.unwrap() }).unwrap();
+    while !is_alone() {
+        task::yield_now().await;
+    }
+    assert_eq!(resting(), 0);
+    drop(server);
+    assert_eq!(waiting.await, Ok(0));
 }
 
 fn listener() -> (TcpListener, SocketAddr) {

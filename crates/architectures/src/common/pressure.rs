@@ -41,6 +41,11 @@ impl Connections {
         Active { number: others + before + 1, shared: self.shared.clone() }
     }
 
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.shared.active.load(Ordering::Relaxed)
+    }
+
     /// Waits until none is left.
     pub async fn all_ended(&self) {
         while self.shared.active.load(Ordering::Acquire) > 0 {

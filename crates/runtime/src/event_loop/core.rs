@@ -40,6 +40,8 @@ pub(crate) struct Core {
     running: Cell<Option<TaskId>>,
     budget: Cell<u32>,
     draining: Cell<bool>,
+    /// How many tasks this round runs.
+    round: Cell<usize>,
 }
 
 /// Room for one task: its stack, where tasks have one.
@@ -68,7 +70,7 @@ impl Core {
     pub(crate) fn new(mut poller: Box<dyn Poller>, waiting: Waiting) -> io::Result<Self> {
         let lane = remote::claim()?;
         let mut sources = Sources::default();
-        let bell = sources.insert();
+        let bell = sources.insert(false);
         poller.arm(lane.bell(), bell, Direction::Read)?;
         let now = Instant::now();
         let stack_size = match waiting {
@@ -88,6 +90,7 @@ impl Core {
             running: Cell::new(None),
             budget: Cell::new(0),
             draining: Cell::new(false),
+            round: Cell::new(0),
         })
     }
 
@@ -134,9 +137,17 @@ impl Core {
         self.sources.borrow_mut().exhaust(token, direction);
     }
 
-    /// Begins to watch a descriptor.
-    pub(crate) fn watch(&self) -> Token {
-        self.sources.borrow_mut().insert()
+    /// Begins to watch a descriptor: a client's, or another.
+    pub(crate) fn watch(&self, client: bool) -> Token {
+        self.sources.borrow_mut().insert(client)
+    }
+
+    pub(crate) fn resting(&self) -> usize {
+        self.sources.borrow().resting()
+    }
+
+    pub(crate) fn is_alone(&self) -> bool {
+        self.round.get() == 1 && self.tasks.borrow().ready() == 0
     }
 
     /// Has the running task woken by the next event of `descriptor`. The caller has attempted since
@@ -293,6 +304,7 @@ impl Core {
     #[inline]
     fn run_ready(&self) {
         let ready = self.tasks.borrow().ready();
+        self.round.set(ready);
         for _ in 0..ready {
             let next = self.tasks.borrow_mut().next();
             let Some((id, body)) = next else { break };

@@ -98,3 +98,24 @@ impl EventLoop {
 pub fn reserve() -> io::Result<Place> {
     world::with_loop(|core| core.expect("reserve is for tasks of an event loop").reserve())
 }
+
+/// How many accepted connections of this kernel thread's loop rest: a task waits to read from them, so
+/// that it is their clients' turn.
+///
+/// # Panics
+///
+/// In the block world, which has no loop.
+#[must_use]
+pub fn resting() -> usize {
+    world::with_loop(|core| core.expect("resting is for tasks of an event loop").resting())
+}
+
+/// Whether the running task is the only one that this kernel thread's loop can run now.
+///
+/// # Panics
+///
+/// In the block world, which has no loop.
+#[must_use]
+pub fn is_alone() -> bool {
+    world::with_loop(|core| core.expect("is_alone is for tasks of an event loop").is_alone())
+}

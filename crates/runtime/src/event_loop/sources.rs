@@ -12,6 +12,8 @@ struct Source {
     writer: Side,
     /// The peer has closed, or the descriptor has failed: no edge may follow.
     hangup: bool,
+    /// What waits to read from it waits for a client.
+    client: bool,
 }
 
 /// One direction of a descriptor.
@@ -35,15 +37,23 @@ impl Source {
 #[derive(Default)]
 pub(crate) struct Sources {
     slab: Slab<Source>,
+    /// How many are clients' and waited for.
+    resting: usize,
 }
 
 impl Sources {
-    pub(crate) fn insert(&mut self) -> Token {
-        Token(self.slab.insert(Source::default()) as u32)
+    /// Adds a descriptor; that of a `client` counts as resting while a task waits to read from it.
+    pub(crate) fn insert(&mut self, client: bool) -> Token {
+        Token(self.slab.insert(Source { client, ..Source::default() }) as u32)
     }
 
     pub(crate) fn remove(&mut self, token: Token) {
-        self.slab.remove(token.0 as usize);
+        let source = self.slab.remove(token.0 as usize);
+        self.resting -= usize::from(source.client && source.reader.waiter.is_some());
+    }
+
+    pub(crate) fn resting(&self) -> usize {
+        self.resting
     }
 
     #[inline]
@@ -64,7 +74,11 @@ impl Sources {
 
     #[inline]
     pub(crate) fn wait(&mut self, token: Token, direction: Direction, task: TaskId) {
-        self.slab[token.0 as usize].side(direction).waiter = Some(task);
+        let source = &mut self.slab[token.0 as usize];
+        let before = source.side(direction).waiter.replace(task);
+        // Whoever gave up at a deadline is still noted, and counted.
+        let begins = source.client && direction == Direction::Read && before.is_none();
+        self.resting += usize::from(begins);
     }
 
     /// Notes an event and returns the tasks to wake.
@@ -77,6 +91,7 @@ impl Sources {
         if event.readable {
             source.reader.exhausted = false;
             woken[0] = source.reader.waiter.take();
+            self.resting -= usize::from(source.client && woken[0].is_some());
         }
         if event.writable {
             source.writer.exhausted = false;
@@ -87,6 +102,7 @@ impl Sources {
 
     /// Every task that waits to read, for the drain.
     pub(crate) fn take_readers(&mut self) -> Vec<TaskId> {
+        self.resting = 0;
         self.slab.iter_mut().filter_map(|(_, source)| source.reader.waiter.take()).collect()
     }
 }

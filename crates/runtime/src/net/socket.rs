@@ -210,7 +210,8 @@ impl Socket {
 
     #[inline]
     fn watch(&mut self, core: &Core) -> Token {
-        self.watched.get_or_insert_with(|| (core.lane(), core.watch())).1
+        let client = self.ends_at_drain;
+        self.watched.get_or_insert_with(|| (core.lane(), core.watch(client))).1
     }
 }
 
