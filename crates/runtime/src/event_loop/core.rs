@@ -40,8 +40,8 @@ pub(crate) struct Core {
     running: Cell<Option<TaskId>>,
     budget: Cell<u32>,
     draining: Cell<bool>,
-    /// How many tasks this round runs.
-    round: Cell<usize>,
+    /// How long the poller has waited in all while no task was ready.
+    idle: Cell<Duration>,
 }
 
 /// Room for one task: its stack, where tasks have one.
@@ -90,7 +90,7 @@ impl Core {
             running: Cell::new(None),
             budget: Cell::new(0),
             draining: Cell::new(false),
-            round: Cell::new(0),
+            idle: Cell::new(Duration::ZERO),
         })
     }
 
@@ -146,8 +146,8 @@ impl Core {
         self.sources.borrow().resting()
     }
 
-    pub(crate) fn is_alone(&self) -> bool {
-        self.round.get() == 1 && self.tasks.borrow().ready() == 0
+    pub(crate) fn idle(&self) -> Duration {
+        self.idle.get()
     }
 
     /// Has the running task woken by the next event of `descriptor`. The caller has attempted since
@@ -304,7 +304,6 @@ impl Core {
     #[inline]
     fn run_ready(&self) {
         let ready = self.tasks.borrow().ready();
-        self.round.set(ready);
         for _ in 0..ready {
             let next = self.tasks.borrow_mut().next();
             let Some((id, body)) = next else { break };
@@ -313,15 +312,21 @@ impl Core {
     }
 
     fn await_events(&self, events: &mut Vec<Event>) {
-        let timeout = if self.tasks.borrow().ready() > 0 {
-            Some(Duration::ZERO)
-        } else {
-            let expiry = self.timers.borrow_mut().next_expiry();
-            expiry.map(|expiry| expiry.saturating_duration_since(Instant::now()))
+        let idle_from = (self.tasks.borrow().ready() == 0).then(Instant::now);
+        let timeout = match idle_from {
+            None => Some(Duration::ZERO),
+            Some(from) => {
+                let expiry = self.timers.borrow_mut().next_expiry();
+                expiry.map(|expiry| expiry.saturating_duration_since(from))
+            }
         };
         let waited = self.poller.borrow_mut().wait(timeout, events);
         waited.expect("a poller fails only when it is used wrongly");
-        self.now.set(Instant::now());
+        let now = Instant::now();
+        self.now.set(now);
+        if let Some(from) = idle_from {
+            self.idle.set(self.idle.get() + (now - from));
+        }
     }
 
     #[inline]

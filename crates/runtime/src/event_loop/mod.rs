@@ -27,6 +27,7 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::io;
 use std::rc::Rc;
+use std::time::Duration;
 
 use duality_poller::Poller;
 
@@ -99,8 +100,8 @@ pub fn reserve() -> io::Result<Place> {
     world::with_loop(|core| core.expect("reserve is for tasks of an event loop").reserve())
 }
 
-/// How many accepted connections of this kernel thread's loop rest: a task waits to read from them, so
-/// that it is their clients' turn.
+/// How many accepted connections of this kernel thread's loop rest: a task waits to read from them, or
+/// to write to them, so that it is their clients' turn. One that is waited for in both ways counts twice.
 ///
 /// # Panics
 ///
@@ -110,12 +111,12 @@ pub fn resting() -> usize {
     world::with_loop(|core| core.expect("resting is for tasks of an event loop").resting())
 }
 
-/// Whether the running task is the only one that this kernel thread's loop can run now.
+/// How long this kernel thread's loop has had nothing to do, in all.
 ///
 /// # Panics
 ///
 /// In the block world, which has no loop.
 #[must_use]
-pub fn is_alone() -> bool {
-    world::with_loop(|core| core.expect("is_alone is for tasks of an event loop").is_alone())
+pub fn idle() -> Duration {
+    world::with_loop(|core| core.expect("idle is for tasks of an event loop").idle())
 }

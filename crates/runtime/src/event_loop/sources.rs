@@ -12,7 +12,7 @@ struct Source {
     writer: Side,
     /// The peer has closed, or the descriptor has failed: no edge may follow.
     hangup: bool,
-    /// What waits to read from it waits for a client.
+    /// Who waits for it waits for a client.
     client: bool,
 }
 
@@ -37,19 +37,22 @@ impl Source {
 #[derive(Default)]
 pub(crate) struct Sources {
     slab: Slab<Source>,
-    /// How many are clients' and waited for.
+    /// How many waits are for clients.
     resting: usize,
 }
 
 impl Sources {
-    /// Adds a descriptor; that of a `client` counts as resting while a task waits to read from it.
+    /// Adds a descriptor; that of a `client` rests while a task waits for it.
     pub(crate) fn insert(&mut self, client: bool) -> Token {
         Token(self.slab.insert(Source { client, ..Source::default() }) as u32)
     }
 
     pub(crate) fn remove(&mut self, token: Token) {
         let source = self.slab.remove(token.0 as usize);
-        self.resting -= usize::from(source.client && source.reader.waiter.is_some());
+        if source.client {
+            let waiters = [source.reader.waiter, source.writer.waiter];
+            self.resting -= waiters.iter().flatten().count();
+        }
     }
 
     pub(crate) fn resting(&self) -> usize {
@@ -77,8 +80,7 @@ impl Sources {
         let source = &mut self.slab[token.0 as usize];
         let before = source.side(direction).waiter.replace(task);
         // Whoever gave up at a deadline is still noted, and counted.
-        let begins = source.client && direction == Direction::Read && before.is_none();
-        self.resting += usize::from(begins);
+        self.resting += usize::from(source.client && before.is_none());
     }
 
     /// Notes an event and returns the tasks to wake.
@@ -91,18 +93,26 @@ impl Sources {
         if event.readable {
             source.reader.exhausted = false;
             woken[0] = source.reader.waiter.take();
-            self.resting -= usize::from(source.client && woken[0].is_some());
         }
         if event.writable {
             source.writer.exhausted = false;
             woken[1] = source.writer.waiter.take();
+        }
+        if source.client {
+            self.resting -= woken.iter().flatten().count();
         }
         woken
     }
 
     /// Every task that waits to read, for the drain.
     pub(crate) fn take_readers(&mut self) -> Vec<TaskId> {
-        self.resting = 0;
-        self.slab.iter_mut().filter_map(|(_, source)| source.reader.waiter.take()).collect()
+        let mut readers = Vec::new();
+        for (_, source) in &mut self.slab {
+            if let Some(reader) = source.reader.waiter.take() {
+                self.resting -= usize::from(source.client);
+                readers.push(reader);
+            }
+        }
+        readers
     }
 }
