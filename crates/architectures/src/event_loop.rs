@@ -20,12 +20,12 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier};
 
 use duality_poller::Kind;
-use duality_runtime::event_loop::{self, EventLoop, Waiting};
+use duality_runtime::event_loop::{EventLoop, Waiting};
 use duality_runtime::net::TcpListener;
 use duality_runtime::task::thread;
-use duality_runtime::time::{self, Duration, Instant};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use crate::common::lobby::{self, Lobby, room};
 use crate::common::pressure::{Connections, Pressure};
 use crate::{Architecture, Needs, Server, Service};
 
@@ -124,63 +124,43 @@ fn open_loop(poller: Kind, waiting: Waiting) -> io::Result<EventLoop> {
     EventLoop::new(poller.open()?, waiting)
 }
 
-/// How many connections may be under way on a loop before it serves first: a connection is under way
-/// unless it rests, which is to wait for its client, be it to send or to take.
-///
-/// A loop that accepts all that come, however many it has yet to answer, comes back to each so late
-/// that nothing of it is in a cache any more: at 15,000 connections every request cost a sixth more.
-/// What waits in the accept queue costs nothing yet.
-const UNDER_WAY: usize = 1024;
-
-/// How often a loop with so many looks whether it is busy: it is unless a quarter of the time was idle.
-const GLANCE: Duration = Duration::from_millis(1);
-
-/// How many connections it then accepts if it is not.
-const CREDIT: u32 = 64;
-
-/// The loop's first task: accepts, and spawns a task for each connection.
+/// The loop's first task: accepts, and spawns a task for each connection; when the loop is full, the
+/// connection waits in the lobby.
 async fn accept_and_spawn(mut listener: TcpListener, service: Service) {
     let connections = Connections::default();
     let mut pressure = Pressure::new(&connections);
-    let mut credit = 0;
+    let lobby = Arc::new(Lobby::default());
+    let usher = {
+        let (lobby, service, connections) = (lobby.clone(), service.clone(), connections.clone());
+        async move { lobby.usher(&service, &connections).await }
+    };
+    let ushering = Connections::default();
+    let present = ushering.enter();
+    room(&mut pressure).await.spawn(Box::pin(async move {
+        usher.await;
+        drop(present);
+    }));
+    // Room first: a connection that is accepted can be served.
+    let mut place = room(&mut pressure).await;
     loop {
-        serve_first(&connections, &mut credit).await;
-        // Room first: a connection that is accepted can be served.
-        let place = match event_loop::reserve() {
-            Ok(place) => place,
-            Err(error) => {
-                pressure.wait_out("stack", &error).await;
-                continue;
-            }
-        };
         match listener.accept_until_drain().await {
             Ok(Some((stream, _))) => {
                 pressure.relieved();
-                place.spawn(service.begin(stream, connections.enter()));
+                if lobby.is_empty() && !lobby::is_full(&connections) {
+                    place.spawn(service.begin(stream, connections.enter()));
+                    place = room(&mut pressure).await;
+                } else {
+                    lobby.enter(stream);
+                }
             }
             Ok(None) => break,
             Err(error) => pressure.wait_out("accept", &error).await,
         }
     }
     drop(listener);
+    lobby.close();
+    ushering.all_ended().await;
     connections.all_ended().await;
-}
-
-/// Waits while many connections are under way and the loop is busy with them. If it is not, they all
-/// wait for something else than this processor, and more of them do no harm: `credit` are accepted
-/// before it is asked again.
-async fn serve_first(connections: &Connections, credit: &mut u32) {
-    while connections.count().saturating_sub(event_loop::resting()) >= UNDER_WAY {
-        if let Some(left) = credit.checked_sub(1) {
-            *credit = left;
-            return;
-        }
-        let (start, idle) = (Instant::now(), event_loop::idle());
-        time::sleep(GLANCE).await;
-        if 4 * (event_loop::idle() - idle) > start.elapsed() {
-            *credit = CREDIT;
-        }
-    }
 }
 
 fn allowed_cpus() -> io::Result<Vec<usize>> {
@@ -202,6 +182,7 @@ mod tests {
     use std::pin::pin;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Poll;
+    use std::time::Duration;
 
     use duality_runtime::net::ListenOptions;
     use duality_runtime::sync::Notify;
@@ -217,9 +198,10 @@ mod tests {
         }
     }
 
+    /// More than a full loop has, and none can go on before all are there.
     #[test]
     fn connections_that_wait_for_one_another_are_all_accepted() {
-        const ALL: usize = UNDER_WAY + 100;
+        const ALL: usize = 1200;
         let meeting = Arc::new((AtomicUsize::new(0), Notify::new()));
         let service = Service::new("meeting", Needs::default(), move |mut stream| {
             let meeting = meeting.clone();

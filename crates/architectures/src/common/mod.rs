@@ -2,6 +2,7 @@
 
 pub mod accept;
 pub mod children;
+pub mod lobby;
 pub mod options;
 pub mod pressure;
 pub mod server;
