@@ -298,16 +298,30 @@ fn log(title: &str) -> Value {
     log
 }
 
-/// Marks just the concurrencies that were measured.
+/// Marks just the concurrencies that were measured, and names as many of them as there is room for.
 fn concurrency_axis(summary: &Summary) -> Value {
+    /// How many names fit side by side.
+    const NAMES: f64 = 7.0;
     let mut marked = log("open connections");
     marked["tickmode"] = json!("array");
     marked["tickvals"] = json!(summary.concurrency);
-    let text = summary
-        .concurrency
-        .iter()
-        .map(|&count| connections(count).split(' ').next().unwrap_or_default().to_owned());
-    marked["ticktext"] = text.collect();
+    let place = |count: usize| (count as f64).log10();
+    let (least, most) = (summary.concurrency.iter().min(), summary.concurrency.iter().max());
+    let room = least.zip(most).map_or(0.0, |(&least, &most)| (place(most) - place(least)) / NAMES);
+    // From the largest down, for what happens there is what one looks for.
+    let mut named_last = f64::INFINITY;
+    let mut names: Vec<String> = Vec::new();
+    for &count in summary.concurrency.iter().rev() {
+        let is_clear = named_last - place(count) >= room;
+        names.push(if is_clear {
+            named_last = place(count);
+            connections(count).split(' ').next().unwrap_or_default().to_owned()
+        } else {
+            String::new()
+        });
+    }
+    names.reverse();
+    marked["ticktext"] = json!(names);
     marked
 }
 
