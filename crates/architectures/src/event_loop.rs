@@ -4,7 +4,7 @@
 //!   accept queue ▶▶  one kernel thread (one for each of --cores)
 //!                    ┌─────────────────────────────────────────────┐
 //!                    │ loop: select│poll│epoll ─▶ poll a task ─▶   │
-//!                    │   tasks: accept │ conn 1 │ conn 2 │ …       │
+//!                    │   tasks: accept, lobby │ conn 1 │ conn 2 …  │
 //!                    └─────────────────────────────────────────────┘
 //! ```
 //!
@@ -22,7 +22,7 @@ use std::sync::{Arc, Barrier};
 use duality_poller::Kind;
 use duality_runtime::event_loop::{EventLoop, Waiting};
 use duality_runtime::net::TcpListener;
-use duality_runtime::task::thread;
+use duality_runtime::task::{self, thread};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::common::lobby::{self, Lobby, room};
@@ -132,14 +132,9 @@ async fn accept_and_spawn(mut listener: TcpListener, service: Service) {
     let lobby = Arc::new(Lobby::default());
     let usher = {
         let (lobby, service, connections) = (lobby.clone(), service.clone(), connections.clone());
-        async move { lobby.usher(&service, &connections).await }
+        task::spawn(async move { lobby.usher(&service, &connections).await })
     };
-    let ushering = Connections::default();
-    let present = ushering.enter();
-    room(&mut pressure).await.spawn(Box::pin(async move {
-        usher.await;
-        drop(present);
-    }));
+    let usher = usher.expect("a loop without connections has room for a task");
     // Room first: a connection that is accepted can be served.
     let mut place = room(&mut pressure).await;
     loop {
@@ -159,7 +154,7 @@ async fn accept_and_spawn(mut listener: TcpListener, service: Service) {
     }
     drop(listener);
     lobby.close();
-    ushering.all_ended().await;
+    let _ = usher.await;
     connections.all_ended().await;
 }
 
