@@ -1,18 +1,17 @@
 //! `duality compare` and `duality report`.
 
-use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use duality_lab::plan::Plan;
-use duality_lab::plan::settings::{Settings, Waits, parse_duration};
+use duality_lab::plan::settings::{Settings, parse_duration};
 use duality_lab::run::Finished;
 use duality_lab::store::Store;
 use duality_lab::summary::Summary;
 use duality_lab::{report as page, results, run as lab};
 
-use super::{Failure, Setup, Tuning, experiment, flag, load, plan, print};
+use super::{ClientFlags, Failure, Setup, Tuning, experiment, flag, load, plan, print};
 use crate::catalogue::Catalogue;
 
 #[derive(clap::Args)]
@@ -20,33 +19,8 @@ pub(super) struct Arguments {
     /// The service (see `duality services`), or a plan: a file called PLAN.toml, which flags override
     #[arg(value_name = "SERVICE|PLAN.toml")]
     subject: Option<String>,
-    /// How clients behave: closed, serial, limited, long, short or open [default: closed]
-    #[arg(long, value_name = "PATTERN")]
-    pattern: Option<String>,
-    /// Requests a second of --pattern open
-    #[arg(long, value_name = "N")]
-    rate: Option<f64>,
-    /// How the requests of --pattern open arrive: constant, poisson, uniform or sinusoidal [default: poisson]
-    #[arg(long, value_name = "PROCESS")]
-    arrivals: Option<String>,
-    /// Waits between uniform or sinusoidal arrivals, such as 100us..2ms, instead of a rate
-    #[arg(long, value_name = "MIN..MAX")]
-    wait: Option<Waits>,
-    /// How long sinusoidal waits take to swing to and fro once [default: 1s]
-    #[arg(long, value_parser = parse_duration)]
-    period: Option<Duration>,
-    /// Further connections that make one request and then rest in silence
-    #[arg(long, value_name = "N")]
-    idle: Option<usize>,
-    /// Further connections that make requests and take the replies 100 bytes a second
-    #[arg(long, value_name = "N")]
-    slow_readers: Option<usize>,
-    /// Further connections that send requests a byte a second
-    #[arg(long, value_name = "N")]
-    slow_senders: Option<usize>,
-    /// Addresses (127.0.0.1 and up) that all connections come from [default: as many as needed]
-    #[arg(long, value_name = "N")]
-    sources: Option<NonZeroU32>,
+    #[command(flatten)]
+    clients: ClientFlags,
     /// Which architectures, such as threads,epoll; without it, all
     #[arg(short, long, value_delimiter = ',', value_name = "A,B,…")]
     architectures: Option<Vec<String>>,
@@ -56,9 +30,6 @@ pub(super) struct Arguments {
     /// Each connection carries request after request (the default)
     #[arg(long, conflicts_with = "close")]
     keep_alive: bool,
-    /// A new connection for each request
-    #[arg(long)]
-    close: bool,
     /// How often each cell is measured, each time with a fresh server [default: 3]
     #[arg(long)]
     repeats: Option<usize>,
@@ -102,26 +73,18 @@ pub(super) struct ReportArguments {
 impl Arguments {
     /// What the flags ask for.
     fn settings(&self) -> Settings {
+        let clients = self.clients.settings();
         let mut settings = Settings {
-            pattern: self.pattern.clone(),
-            rate: self.rate,
-            arrivals: self.arrivals.clone(),
-            wait: self.wait,
-            period: self.period,
-            idle: self.idle,
-            slow_readers: self.slow_readers,
-            slow_senders: self.slow_senders,
-            sources: self.sources,
+            close: clients.close.or(self.keep_alive.then_some(false)),
             architectures: self.architectures.clone(),
             concurrency: self.concurrency.clone(),
-            close: (self.close || self.keep_alive).then_some(self.close),
             repeats: self.repeats,
             warm_up: self.warm_up,
             window: self.window,
             seed: self.seed,
             path: self.path.clone(),
             store: self.store.clone(),
-            ..Settings::default()
+            ..clients
         };
         self.setup.put_into(&mut settings);
         settings

@@ -1,24 +1,17 @@
 //! `duality load`.
 
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use clap::builder::{PossibleValue, PossibleValuesParser};
+use duality_lab::plan::clients::{self, Behaviour};
 use duality_lab::plan::settings::parse_duration;
-use duality_load::{
-    Arrivals, Crowd, Error, Named, Observer, Options, Pattern, Probe, Slo, Sources, Stop, Target,
-    peak_goodput,
-};
+use duality_load::{Error, Observer, Options, Probe, Slo, Stop, Target, peak_goodput};
 
-use super::{Failure, print};
+use super::{ClientFlags, Failure, flag, print};
 
 /// Where a search for a rate begins, in requests a second, if nobody says.
 const FIRST_RATE: f64 = 1_000.0;
-
-/// The period of sinusoidal waits, if nobody says.
-const PERIOD: Duration = Duration::from_secs(1);
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -54,31 +47,8 @@ pub(super) struct Arguments {
     /// How long to run before measuring
     #[arg(long, default_value = "1s", value_parser = parse_duration)]
     warm_up: Duration,
-    /// A new connection for each request
-    #[arg(long)]
-    close: bool,
-    /// How clients behave; closed, or open if there is a rate
-    #[arg(long, value_parser = patterns())]
-    pattern: Option<String>,
-    /// Make so many requests a second, whether or not the server keeps up
-    #[arg(short = 'R', long, value_name = "PER_SECOND")]
-    rate: Option<f64>,
-    /// How requests come in an open loop; constant if nobody says
-    ///
-    /// constant is the kindest to a server, poisson what many users make who do not know of each other.
-    #[arg(long, value_parser = ["constant", "poisson", "uniform", "sinusoidal"])]
-    arrivals: Option<String>,
-    /// Shortest and longest wait between uniform or sinusoidal arrivals, such as 100us..2ms
-    ///
-    /// Instead of a rate. With one, uniform waits go from 0 to twice the mean, and the rate of sinusoidal
-    /// ones swings between half and twice of it.
-    #[arg(long, value_name = "MIN..MAX", value_parser = parse_range, conflicts_with = "rate")]
-    wait: Option<(Duration, Duration)>,
-    /// How long sinusoidal waits take to swing to and fro once; 1s if nobody says
-    ///
-    /// A window should be several of it.
-    #[arg(long, value_parser = parse_duration)]
-    period: Option<Duration>,
+    #[command(flatten)]
+    clients: ClientFlags,
     /// Search for the highest rate that keeps this, such as p99=10ms
     ///
     /// One of p50, p90, p99, p99.9, p99.99 and max, counted from when a request was due; and nothing may
@@ -92,18 +62,6 @@ pub(super) struct Arguments {
     /// The longest wait for a reply
     #[arg(long, default_value = "30s", value_parser = parse_duration)]
     timeout: Duration,
-    /// Addresses (127.0.0.1 and up) to connect from [default: as many as a server on the loopback needs]
-    #[arg(long, value_name = "N")]
-    sources: Option<NonZeroU32>,
-    /// Further connections that make one request and then rest in silence
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
-    idle: usize,
-    /// Further connections that make requests and take the replies 100 bytes a second
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
-    slow_readers: usize,
-    /// Further connections that send requests a byte a second
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
-    slow_senders: usize,
     /// Processors to run on, such as 1 or 1,3
     #[arg(long, value_delimiter = ',', value_name = "CPU,…")]
     cpus: Vec<usize>,
@@ -113,7 +71,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let options = arguments.options().map_err(Failure::misuse)?;
+    let options = arguments.options()?;
     let interrupted = on_interrupt()?;
     let text = match &arguments.slo {
         None => {
@@ -147,87 +105,35 @@ impl Observer for Progress {
 }
 
 impl Arguments {
-    fn options(&self) -> Result<Options, String> {
-        let named = self.named();
-        if named.keep_alive == Some(true) && self.close {
-            return Err(
-                "--pattern long keeps its connections: leave out --close, or say --pattern short"
-                    .into(),
-            );
-        }
-        let pattern = match named.pattern {
-            Some(_) if self.says_open() => {
-                return Err(format!(
-                    "a rate, its arrivals and --slo are for an open loop: leave out --pattern {}",
-                    named.name
-                ));
+    fn options(&self) -> Result<Options, Failure> {
+        let mut settings = self.clients.settings();
+        if self.slo.is_some() {
+            let named = settings.pattern.get_or_insert_with(|| "open".to_owned());
+            if named != "open" {
+                return Err(Failure::misuse(format!(
+                    "--slo searches for a rate, which only an open loop has: leave out --pattern {named}"
+                )));
             }
-            Some(pattern) => pattern,
-            None => Pattern::Open(self.arrivals()?),
-        };
+            if settings.wait.is_none() {
+                settings.rate.get_or_insert(FIRST_RATE);
+            }
+        }
+        let Behaviour { pattern, keep_alive, crowd, sources } =
+            clients::behaviour(&settings).map_err(flag)?;
         Ok(Options {
             pattern,
             connections: self.connections,
             stop: self.requests.map_or(Stop::After(self.duration), Stop::Requests),
             warm_up: self.warm_up,
-            keep_alive: named.keep_alive.unwrap_or(!self.close),
+            keep_alive,
             cpus: self.cpus.clone(),
             reply_timeout: self.timeout,
             seed: self.seed,
-            sources: self.sources.map_or(Sources::Automatic, Sources::Count),
-            crowd: Crowd {
-                idle: self.idle,
-                slow_readers: self.slow_readers,
-                slow_senders: self.slow_senders,
-                ..Crowd::default()
-            },
+            sources,
+            crowd,
             ..Options::new(self.target.clone())
         })
     }
-
-    /// The pattern that is asked for, by its name or by what only an open loop has.
-    fn named(&self) -> &'static Named {
-        let implied = if self.says_open() { "open" } else { "closed" };
-        let name = self.pattern.as_deref().unwrap_or(implied);
-        Pattern::named(name).expect("the command line takes no other names")
-    }
-
-    fn says_open(&self) -> bool {
-        let Self { rate, arrivals, wait, period, slo, .. } = self;
-        let rated = rate.is_some() || wait.is_some() || slo.is_some();
-        rated || arrivals.is_some() || period.is_some()
-    }
-
-    fn arrivals(&self) -> Result<Arrivals, String> {
-        let name = self.arrivals.as_deref().unwrap_or("constant");
-        if self.period.is_some() && name != "sinusoidal" {
-            return Err("--period needs --arrivals sinusoidal".to_owned());
-        }
-        let period = self.period.unwrap_or(PERIOD);
-        let rate = self.rate.or(self.slo.map(|_| FIRST_RATE));
-        match (name, self.wait, rate) {
-            ("uniform", Some((shortest, longest)), _) => {
-                Ok(Arrivals::Uniform { shortest, longest })
-            }
-            ("sinusoidal", Some((shortest, longest)), _) => {
-                Ok(Arrivals::Sinusoidal { shortest, longest, period })
-            }
-            (_, Some(_), _) => {
-                Err("--wait needs --arrivals uniform or --arrivals sinusoidal".to_owned())
-            }
-            (_, None, None) => Err("an open loop needs a rate, as in --rate 1000".to_owned()),
-            ("poisson", None, Some(rate)) => Ok(Arrivals::Poisson { rate }),
-            ("uniform", None, Some(rate)) => Ok(Arrivals::uniform(rate)),
-            ("sinusoidal", None, Some(rate)) => Ok(Arrivals::sinusoidal(rate, period)),
-            (_, None, Some(rate)) => Ok(Arrivals::Constant { rate }),
-        }
-    }
-}
-
-fn patterns() -> PossibleValuesParser {
-    let values =
-        Pattern::NAMED.iter().map(|named| PossibleValue::new(named.name).help(named.about));
-    values.collect::<Vec<_>>().into()
 }
 
 /// A flag that the first Ctrl-C or SIGTERM sets; the second ends the process.
@@ -247,15 +153,10 @@ fn parse_slo(text: &str) -> Result<Slo, String> {
     Ok(Slo { percentile: percentile.parse()?, limit: parse_duration(limit)? })
 }
 
-/// Two durations, as in `100us..2ms`.
-fn parse_range(text: &str) -> Result<(Duration, Duration), String> {
-    let (shortest, longest) = text.split_once("..").ok_or("give a range such as 100us..2ms")?;
-    Ok((parse_duration(shortest)?, parse_duration(longest)?))
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use duality_load::{Arrivals, Pattern};
 
     use super::*;
 
@@ -269,7 +170,7 @@ mod tests {
     fn options(line: &str) -> Result<Options, String> {
         let words = "load echo://127.0.0.1:7".split(' ').chain(line.split_whitespace());
         let parsed = CommandLine::try_parse_from(words).map_err(|error| error.to_string())?;
-        parsed.arguments.options()
+        parsed.arguments.options().map_err(|failure| failure.to_string())
     }
 
     #[test]
@@ -315,14 +216,14 @@ mod tests {
     #[test]
     fn what_does_not_go_together_is_told() {
         for (line, remedy) in [
-            ("--pattern long --close", "--pattern short"),
-            ("--pattern serial -R 10", "leave out --pattern serial"),
+            ("--pattern long --close", "--close: the pattern long"),
+            ("--pattern serial -R 10", "--rate: only the pattern open"),
             ("--pattern closed --slo p99=1ms", "leave out --pattern closed"),
-            ("--pattern open", "--rate 1000"),
-            ("--arrivals poisson", "--rate 1000"),
-            ("--pattern serial --arrivals poisson", "leave out --pattern serial"),
-            ("-R 10 --period 2s", "--arrivals sinusoidal"),
-            ("--wait 1ms..2ms", "--arrivals uniform"),
+            ("--pattern open", "--rate: the pattern open"),
+            ("--arrivals poisson", "--rate: the pattern open"),
+            ("--pattern serial --arrivals poisson", "--arrivals: only the pattern open"),
+            ("-R 10 --period 2s", "--period: only sinusoidal"),
+            ("--wait 1ms..2ms", "uniform or sinusoidal"),
             ("--wait 1ms..2ms --arrivals uniform -R 10", "--rate"),
             ("--pattern random", "limited"),
             ("--arrivals random", "poisson"),

@@ -1,6 +1,7 @@
 //! The command line. Standard output carries results, standard error progress and complaints; exit
 //! code 2 is for misuse, 1 for failure.
 
+mod clients;
 mod compare;
 mod experiment;
 mod list;
@@ -18,6 +19,7 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use duality_lab::plan::settings::Misfit;
 
+use clients::ClientFlags;
 pub(crate) use setup::Setup;
 pub(crate) use tuning::Tuning;
 

@@ -7,10 +7,10 @@ use duality_load::{Arrivals, Crowd, Pattern, Sources};
 use super::settings::{Misfit, Settings};
 use crate::record::Clients;
 
-/// The pattern when nothing is said: each client asks again as soon as it has its reply.
-const CLOSED: &str = "closed";
+/// What only an open loop has.
+const OPEN: [&str; 4] = ["rate", "arrivals", "wait", "period"];
 /// The process by which requests arrive in an open loop when nothing is said.
-const POISSON: &str = "poisson";
+const ARRIVALS: &str = "constant";
 /// How long sinusoidal waits take to swing to and fro once when nothing is said.
 const PERIOD: Duration = Duration::from_secs(1);
 
@@ -64,7 +64,9 @@ pub(super) fn keep_alive(pattern: &str) -> Option<bool> {
 ///
 /// What they say that contradicts the rest, or is missing.
 pub fn behaviour(settings: &Settings) -> Result<Behaviour, Misfit> {
-    let name = settings.pattern.as_deref().unwrap_or(CLOSED);
+    let said = OPEN.into_iter().find(|key| settings.says(key));
+    let implied = if said.is_some() { "open" } else { "closed" };
+    let name = settings.pattern.as_deref().unwrap_or(implied);
     let Some(named) = Pattern::named(name) else {
         let names = Pattern::NAMED.map(|named| named.name).join(", ");
         let problem = format!("there is no pattern `{name}`: choose one of {names}");
@@ -79,8 +81,7 @@ pub fn behaviour(settings: &Settings) -> Result<Behaviour, Misfit> {
     }
     let pattern = match named.pattern {
         Some(pattern) => {
-            let open = ["rate", "arrivals", "wait", "period"];
-            if let Some(key) = open.into_iter().find(|key| settings.says(key)) {
+            if let Some(key) = said {
                 let problem = format!("only the pattern open has it, and this is {name}");
                 return Err(Misfit::new(key, problem));
             }
@@ -116,7 +117,7 @@ fn describe(arrivals: Arrivals) -> String {
 }
 
 fn arrivals(settings: &Settings) -> Result<Arrivals, Misfit> {
-    let name = settings.arrivals.as_deref().unwrap_or(POISSON);
+    let name = settings.arrivals.as_deref().unwrap_or(ARRIVALS);
     let rate = || {
         let problem = "the pattern open needs one, in requests a second";
         settings.rate.ok_or_else(|| Misfit::new("rate", problem))
@@ -141,7 +142,8 @@ fn arrivals(settings: &Settings) -> Result<Arrivals, Misfit> {
             Arrivals::Sinusoidal { shortest: wait.shortest, longest: wait.longest, period }
         }
         ("constant" | "poisson", Some(_)) => {
-            let problem = format!("{name} arrivals have a rate instead");
+            let problem =
+                format!("{name} arrivals have a rate instead: choose uniform or sinusoidal ones");
             return Err(Misfit::new("wait", problem));
         }
         ("constant", None) => Arrivals::Constant { rate: rate()? },
@@ -177,6 +179,7 @@ mod tests {
         assert_eq!(told("pattern = 'short'\nclose = true"), ("closed", false));
         assert_eq!(told("pattern = 'serial'"), ("serial", true));
         assert_eq!(told("pattern = 'limited'\nclose = true"), ("limited", false));
+        assert_eq!(told("rate = 10"), ("open", true));
     }
 
     #[test]
@@ -185,8 +188,8 @@ mod tests {
         let waits = (Duration::from_micros(100), Duration::from_millis(2));
         let (shortest, longest) = waits;
         for (lines, arrivals) in [
-            ("rate = 10.0", Arrivals::Poisson { rate: 10.0 }),
-            ("rate = 10\narrivals = 'constant'", Arrivals::Constant { rate: 10.0 }),
+            ("rate = 10.0", Arrivals::Constant { rate: 10.0 }),
+            ("rate = 10\narrivals = 'poisson'", Arrivals::Poisson { rate: 10.0 }),
             ("rate = 10.0\narrivals = 'uniform'", Arrivals::uniform(10.0)),
             ("rate = 10.0\narrivals = 'sinusoidal'", Arrivals::sinusoidal(10.0, PERIOD)),
             ("wait = '100us..2ms'\narrivals = 'uniform'", Arrivals::Uniform { shortest, longest }),
@@ -205,10 +208,10 @@ mod tests {
             ("pattern = 'wild'", "pattern: there is no pattern `wild`: choose one of closed"),
             ("pattern = 'long'\nclose = true", "close: the pattern long"),
             ("pattern = 'short'\nclose = false", "close: the pattern short"),
-            ("rate = 10.0", "rate: only the pattern open"),
+            ("rate = 10.0\npattern = 'closed'", "rate: only the pattern open"),
             ("pattern = 'serial'\nwait = '1ms..2ms'", "wait: only the pattern open"),
             ("pattern = 'open'", "rate: the pattern open needs one"),
-            ("pattern = 'open'\nwait = '1ms..2ms'", "wait: poisson arrivals have a rate"),
+            ("pattern = 'open'\nwait = '1ms..2ms'", "wait: constant arrivals have a rate"),
             ("pattern = 'open'\nrate = 1.0\nperiod = '1s'", "period: only sinusoidal"),
             ("pattern = 'open'\nrate = 1.0\narrivals = 'odd'", "arrivals: there are no `odd`"),
             (

@@ -1,0 +1,74 @@
+//! The flags that say how clients behave: those of `load` and of `compare`, as a plan has them too.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use duality_lab::plan::settings::{Settings, Waits, parse_duration};
+use duality_load::Pattern;
+
+#[derive(clap::Args)]
+pub(super) struct ClientFlags {
+    /// How clients behave [default: closed, or open if there is a rate]
+    #[arg(long, value_parser = patterns())]
+    pattern: Option<String>,
+    /// Make so many requests a second, whether or not the server keeps up
+    #[arg(short = 'R', long, value_name = "PER_SECOND")]
+    rate: Option<f64>,
+    /// How requests come in an open loop: constant, poisson, uniform or sinusoidal [default: constant]
+    ///
+    /// constant is the kindest to a server, poisson what many users make who do not know of each other.
+    #[arg(long)]
+    arrivals: Option<String>,
+    /// Shortest and longest wait between uniform or sinusoidal arrivals, such as 100us..2ms
+    ///
+    /// Instead of a rate. With one, uniform waits go from 0 to twice the mean, and the rate of sinusoidal
+    /// ones swings between half and twice of it.
+    #[arg(long, value_name = "MIN..MAX")]
+    wait: Option<Waits>,
+    /// How long sinusoidal waits take to swing to and fro once [default: 1s]
+    ///
+    /// A window should be several of it.
+    #[arg(long, value_parser = parse_duration)]
+    period: Option<Duration>,
+    /// A new connection for each request
+    #[arg(long)]
+    close: bool,
+    /// Further connections that make one request and then rest in silence
+    #[arg(long, value_name = "N")]
+    idle: Option<usize>,
+    /// Further connections that make requests and take the replies 100 bytes a second
+    #[arg(long, value_name = "N")]
+    slow_readers: Option<usize>,
+    /// Further connections that send requests a byte a second
+    #[arg(long, value_name = "N")]
+    slow_senders: Option<usize>,
+    /// Addresses (127.0.0.1 and up) that all connections come from [default: as many as needed]
+    #[arg(long, value_name = "N")]
+    sources: Option<NonZeroU32>,
+}
+
+impl ClientFlags {
+    /// What these flags ask for; they say nothing else.
+    pub(super) fn settings(&self) -> Settings {
+        Settings {
+            pattern: self.pattern.clone(),
+            rate: self.rate,
+            arrivals: self.arrivals.clone(),
+            wait: self.wait,
+            period: self.period,
+            close: self.close.then_some(true),
+            idle: self.idle,
+            slow_readers: self.slow_readers,
+            slow_senders: self.slow_senders,
+            sources: self.sources,
+            ..Settings::default()
+        }
+    }
+}
+
+fn patterns() -> PossibleValuesParser {
+    let values =
+        Pattern::NAMED.iter().map(|named| PossibleValue::new(named.name).help(named.about));
+    values.collect::<Vec<_>>().into()
+}
