@@ -1,16 +1,18 @@
 //! `pool`: N kernel threads, made at the start.
 //!
 //! ```text
-//!   --hand-over accept                       --hand-over list
-//!                  ┌─▶ ( thread 1: accept,   accept ▶ [ main thread: ] ▶ list ─┬─▶ ( thread 1: serve )
-//!   accept queue ▶─┼─▶ ( thread 2:  serve )  queue    [ accept, put  ]   of N  ├─▶ ( thread 2: serve )
-//!                  └─▶ ( thread N … )                                          └─▶ ( thread N … )
+//!   --hand-over list                                               --hand-over accept
+//!   accept ▶ [ main thread: ] ▶ list ─┬─▶ ( thread 1: serve )                     ┌─▶ ( thread 1: accept,
+//!   queue    [ accept, put  ]         ├─▶ ( thread 2: serve )      accept queue ▶─┼─▶ ( thread 2:  serve )
+//!                                     └─▶ ( thread N … )                          └─▶ ( thread N … )
 //! ```
 //!
-//! Who waits: each thread, for a connection (in accept, or for the list) and then for its client.
+//! Who waits: each thread, for a connection (from the list, or in accept) and then for its client.
 //! Cost of a connection: nothing but its descriptor; the threads are there. What breaks first: the
-//! number of workers, which is the number of connections served at a time.
-//! Source: ZeroHTTPd, `05_prethreaded` (each accepts); Demsky 2001 (the list); Apache's worker in
+//! number of workers, which is the number of connections served at a time. The others wait: in the list,
+//! as many as there are descriptors for; where each thread accepts, in the kernel's accept queue, which
+//! drops what it has no room for.
+//! Source: Demsky 2001 (the list); ZeroHTTPd, `05_prethreaded` (each accepts); Apache's worker in
 //! Kerneis & Chroboczek 2009.
 
 use std::collections::VecDeque;
@@ -60,8 +62,8 @@ impl Architecture for Pool {
         let hand_over = server.options.hand_over;
         let listener = server.into_listener();
         match hand_over {
-            HandOver::Accept => each_accepts(&crew, &listener, &service),
             HandOver::List => by_a_list(&crew, listener, &service),
+            HandOver::Accept => each_accepts(&crew, &listener, &service),
         }
     }
 }
@@ -110,7 +112,7 @@ fn each_accepts(crew: &Crew, listener: &TcpListener, service: &Service) -> io::R
 }
 
 fn by_a_list(crew: &Crew, mut listener: TcpListener, service: &Service) -> io::Result<()> {
-    let list = Arc::new(List::new(crew.workers));
+    let list = Arc::new(List::default());
     crew.start(|present| {
         let (list, service) = (list.clone(), service.clone());
         let connections = crew.connections.clone();
@@ -141,56 +143,48 @@ fn by_a_list(crew: &Crew, mut listener: TcpListener, service: &Service) -> io::R
     Ok(())
 }
 
-/// Accepted connections that no thread has taken yet; at most as many as there are threads, so that the
-/// rest wait in the accept queue.
+/// Accepted connections that no thread has taken yet. It takes all that come: what overflows the kernel's
+/// accept queue is not heard of again for a second, or several, in which threads may have nothing to do.
+#[derive(Default)]
 struct List {
     inner: Mutex<Inner>,
+    /// There is a connection, or there will be none.
     changed: Condvar,
-    room: usize,
 }
 
+#[derive(Default)]
 struct Inner {
     streams: VecDeque<TcpStream>,
-    open: bool,
+    /// Threads that wait for a connection.
+    waiting: usize,
+    closed: bool,
 }
 
 impl List {
-    fn new(room: usize) -> Self {
-        let inner = Inner { streams: VecDeque::with_capacity(room), open: true };
-        Self { inner: Mutex::new(inner), changed: Condvar::new(), room }
-    }
-
     fn put(&self, stream: TcpStream) {
         let mut inner = self.lock();
-        while inner.streams.len() >= self.room {
-            inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
-        }
         inner.streams.push_back(stream);
+        let is_waited_for = inner.waiting > 0;
         drop(inner);
-        self.changed.notify_one();
+        if is_waited_for {
+            self.changed.notify_one();
+        }
     }
 
+    /// The connection that has waited longest, as soon as there is one; `None` when there will be none.
     fn take(&self) -> Option<TcpStream> {
         let mut inner = self.lock();
-        loop {
-            if let Some(stream) = inner.streams.pop_front() {
-                let was_full = inner.streams.len() + 1 == self.room;
-                drop(inner);
-                if was_full {
-                    // The one that puts may wait among those that take.
-                    self.changed.notify_all();
-                }
-                return Some(stream);
-            }
-            if !inner.open {
-                return None;
-            }
-            inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
-        }
+        inner.waiting += 1;
+        let mut inner = self
+            .changed
+            .wait_while(inner, |inner| inner.streams.is_empty() && !inner.closed)
+            .unwrap_or_else(PoisonError::into_inner);
+        inner.waiting -= 1;
+        inner.streams.pop_front()
     }
 
     fn close(&self) {
-        self.lock().open = false;
+        self.lock().closed = true;
         self.changed.notify_all();
     }
 

@@ -3,11 +3,11 @@
 /// How a pool's threads come by their connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HandOver {
-    /// Each thread accepts for itself (ZeroHTTPd's prethreaded server).
-    #[default]
-    Accept,
     /// One thread accepts and hands over by a shared list (Demsky's thread pool).
+    #[default]
     List,
+    /// Each thread accepts for itself (ZeroHTTPd's prethreaded server).
+    Accept,
 }
 
 /// What can be chosen about an architecture; each uses what concerns it.

@@ -22,17 +22,17 @@ pub(crate) struct Tuning {
     /// Stack of each thread, kernel or user-level, such as 64K or 1M [default: 128K]
     #[arg(long, value_parser = parse_size, value_name = "BYTES")]
     stack_size: Option<usize>,
-    /// How the threads of pool come by connections [default: accept]
+    /// How the threads of pool come by connections [default: list]
     #[arg(long, value_enum)]
     hand_over: Option<HandOverName>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum HandOverName {
-    /// Each thread accepts for itself
-    Accept,
     /// One thread accepts and hands over by a list
     List,
+    /// Each thread accepts for itself
+    Accept,
 }
 
 impl Tuning {
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn what_is_said_to_a_child_says_the_same() {
-        let tuning = parse(&["--workers=7", "--stack-size", "64K", "--hand-over=list"]).unwrap();
+        let tuning = parse(&["--workers=7", "--stack-size", "64K", "--hand-over=accept"]).unwrap();
         let again = Tuning::parse(&tuning.to_arguments()).unwrap();
         assert_eq!(again.options(), tuning.options());
         assert_eq!((again.options().workers, again.options().stack_size), (7, 64 * 1024));
