@@ -1,9 +1,9 @@
-//! `select`, `poll`, `epoll`: an event loop; each connection is the state machine of its service.
+//! `select`, `poll`, `epoll`, `uring`: an event loop; each connection is the state machine of its service.
 //!
 //! ```text
 //!   accept queue ▶▶  one kernel thread (one for each of --cores)
 //!                    ┌─────────────────────────────────────────────┐
-//!                    │ loop: select│poll│epoll ─▶ poll a task ─▶   │
+//!                    │ loop: select│poll│epoll│uring ─▶ a task ─▶  │
 //!                    │   tasks: accept, lobby │ conn 1 │ conn 2 …  │
 //!                    └─────────────────────────────────────────────┘
 //! ```
@@ -13,7 +13,7 @@
 //! them, under `select` and `poll`, the time to look at every descriptor in every round.
 //! Source: CPC in Kerneis & Chroboczek 2009; Demsky 2001; ZeroHTTPd, `06_poll` and `07_epoll`.
 //!
-//! The architectures differ in their poller alone; `uthreads` differs in how a task waits alone.
+//! The architectures differ in their poller alone (with `uring` it also accepts, receives and sends); `uthreads` differs in how a task waits alone.
 
 use std::io;
 use std::sync::mpsc::channel;
@@ -35,6 +35,8 @@ pub static SELECT: EventDriven = EventDriven { poller: Kind::Select };
 pub static POLL: EventDriven = EventDriven { poller: Kind::Poll };
 /// The event loop on `epoll(7)`.
 pub static EPOLL: EventDriven = EventDriven { poller: Kind::Epoll };
+/// The event loop on `io_uring(7)`.
+pub static URING: EventDriven = EventDriven { poller: Kind::Uring };
 
 /// See the [module](self).
 pub struct EventDriven {
@@ -51,11 +53,15 @@ impl Architecture for EventDriven {
             Kind::Select => "an event loop on select(2) (--cores)",
             Kind::Poll => "an event loop on poll(2) (--cores)",
             Kind::Epoll => "an event loop on edge-triggered epoll(7) (--cores)",
+            Kind::Uring => "an event loop on io_uring(7), completions for readiness (--cores)",
         }
     }
 
     fn source(&self) -> &'static str {
-        "Kerneis & Chroboczek, Demsky, ZeroHTTPd"
+        match self.poller {
+            Kind::Uring => "Axboe 2019; the successor of epoll in ZeroHTTPd's line",
+            _ => "Kerneis & Chroboczek, Demsky, ZeroHTTPd",
+        }
     }
 
     fn gives(&self) -> Needs {
@@ -121,7 +127,10 @@ pub(crate) fn run_loops(server: Server, poller: Kind, waiting: Waiting) -> io::R
 }
 
 fn open_loop(poller: Kind, waiting: Waiting) -> io::Result<EventLoop> {
-    EventLoop::new(poller.open()?, waiting)
+    match poller.unavailable() {
+        None => EventLoop::new(poller.open()?, waiting),
+        Some(reason) => Err(io::Error::other(reason)),
+    }
 }
 
 /// The loop's first task: accepts, and spawns a task for each connection; when the loop is full, the
@@ -139,7 +148,7 @@ async fn accept_and_spawn(mut listener: TcpListener, service: Service) {
     let mut place = room(&mut pressure).await;
     loop {
         match listener.accept_until_drain().await {
-            Ok(Some((stream, _))) => {
+            Ok(Some(stream)) => {
                 pressure.relieved();
                 if lobby.is_empty() && !lobby::is_full(&connections) {
                     place.spawn(service.begin(stream, connections.enter()));

@@ -59,7 +59,7 @@ impl Architecture for Fork {
                     },
                 };
                 let stream = match accepted {
-                    Ok(Some((stream, _))) => stream,
+                    Ok(Some(stream)) => stream,
                     Ok(None) => break,
                     Err(error) => {
                         pressure.wait_out("accept", &error).await;

@@ -11,7 +11,7 @@
 //! | [`threads`] | a kernel thread | its thread |
 //! | [`pool`] | the guest of one of N kernel threads | that thread |
 //! | [`uthreads`] | a user-level thread | the loop, its stack put aside |
-//! | [`event_loop`] | a state machine (select, poll, epoll) | the loop |
+//! | [`event_loop`] | a state machine (select, poll, epoll, uring) | the loop |
 //!
 //! A new architecture is a file with a type that implements [`Architecture`], and a line in [`ALL`];
 //! help, comparison, tests and report take it from there.
@@ -43,6 +43,7 @@ pub static ALL: &[&dyn Architecture] = &[
     &event_loop::SELECT,
     &event_loop::POLL,
     &event_loop::EPOLL,
+    &event_loop::URING,
 ];
 
 /// A way to map tasks onto processes, kernel threads, user-level threads or events.

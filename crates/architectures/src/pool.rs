@@ -128,7 +128,7 @@ fn by_a_list(crew: &Crew, mut listener: TcpListener, service: &Service) -> io::R
     block_on(async {
         loop {
             match listener.accept_until_drain().await {
-                Ok(Some((stream, _))) => {
+                Ok(Some(stream)) => {
                     pressure.relieved();
                     list.put(stream);
                 }

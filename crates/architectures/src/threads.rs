@@ -49,7 +49,7 @@ impl Architecture for Threads {
         block_on(async {
             loop {
                 let stream = match listener.accept_until_drain().await {
-                    Ok(Some((stream, _))) => stream,
+                    Ok(Some(stream)) => stream,
                     Ok(None) => break,
                     Err(error) => {
                         pressure.wait_out("accept", &error).await;

@@ -8,14 +8,13 @@
 //!                    └─────────────────────────────────────────────┘
 //! ```
 //!
-//! Who waits: the kernel thread, in epoll, for all; a connection's stack lies parked meanwhile.
+//! Who waits: the kernel thread, in epoll (or another, `--poller`), for all; a connection's stack lies parked meanwhile.
 //! Cost of a connection: a stack (the pages it touches), no kernel thread. What breaks first: mappings
 //! (`vm.max_map_count`, two for each stack), then descriptors.
 //! Source: State Threads and Pth in Kerneis & Chroboczek 2009; Demsky 2001; von Behren et al. 2003.
 
 use std::io;
 
-use duality_poller::Kind;
 use duality_runtime::event_loop::Waiting;
 
 use crate::event_loop::run_loops;
@@ -30,7 +29,7 @@ impl Architecture for Uthreads {
     }
 
     fn summary(&self) -> &'static str {
-        "a user-level thread for each connection (--stack-size, --cores)"
+        "a user-level thread for each connection (--stack-size, --poller, --cores)"
     }
 
     fn source(&self) -> &'static str {
@@ -47,6 +46,7 @@ impl Architecture for Uthreads {
 
     fn serve(&self, server: Server) -> io::Result<()> {
         let waiting = Waiting::Park { stack_size: server.options.stack_size };
-        run_loops(server, Kind::Epoll, waiting)
+        let poller = server.options.poller;
+        run_loops(server, poller, waiting)
     }
 }

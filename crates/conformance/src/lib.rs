@@ -190,5 +190,8 @@ macro_rules! for_every_architecture {
         $body! { poll ["poll"] }
         $body! { epoll ["epoll"] }
         $body! { epoll_two_cores ["epoll", "--cores=2"] }
+        $body! { uring ["uring"] }
+        $body! { uring_two_cores ["uring", "--cores=2"] }
+        $body! { uthreads_on_a_ring ["uthreads", "--poller=uring"] }
     };
 }

@@ -45,8 +45,10 @@ mod epoll;
 mod poll;
 mod select;
 mod timers;
+mod uring;
 
 pub use timers::Timers;
+pub use uring::Ring;
 
 use std::fmt;
 use std::io;
@@ -119,6 +121,11 @@ pub trait Poller {
     /// The kernel's: ENOMEM, EINVAL from poll(2) with more descriptors than RLIMIT_NOFILE, or
     /// EBADF from select(2) when a descriptor was closed without [`forget`](Poller::forget).
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()>;
+
+    /// The ring that this poller is, if it also performs operations.
+    fn ring(&mut self) -> Option<&mut Ring> {
+        None
+    }
 }
 
 /// Which way the bytes go that a task waits for.
@@ -166,11 +173,13 @@ pub enum Kind {
     Poll,
     /// epoll(7), edge-triggered.
     Epoll,
+    /// io_uring(7).
+    Uring,
 }
 
 impl Kind {
     /// Every poller, oldest first.
-    pub const ALL: &'static [Kind] = &[Kind::Select, Kind::Poll, Kind::Epoll];
+    pub const ALL: &'static [Kind] = &[Kind::Select, Kind::Poll, Kind::Epoll, Kind::Uring];
 
     /// The name that the command line knows it by.
     pub fn name(self) -> &'static str {
@@ -215,6 +224,11 @@ impl Kind {
                 name: "epoll",
                 summary: epoll::SUMMARY,
                 open: || Ok(Box::new(epoll::Epoll::new()?)),
+            },
+            Kind::Uring => Row {
+                name: "uring",
+                summary: uring::SUMMARY,
+                open: || Ok(Box::new(uring::Ring::new()?)),
             },
         }
     }

@@ -23,11 +23,12 @@ macro_rules! every_poller {
         every_poller!(@module select, Kind::Select, $($test),*);
         every_poller!(@module poll, Kind::Poll, $($test),*);
         every_poller!(@module epoll, Kind::Epoll, $($test),*);
+        every_poller!(@module uring, Kind::Uring, $($test),*);
 
         /// A poller that is added to the registry must be added above, too.
         #[test]
         fn every_kind_is_tested() {
-            assert_eq!(Kind::ALL, [Kind::Select, Kind::Poll, Kind::Epoll]);
+            assert_eq!(Kind::ALL, [Kind::Select, Kind::Poll, Kind::Epoll, Kind::Uring]);
         }
     };
     (@module $module:ident, $kind:expr, $($test:ident),*) => {
@@ -343,7 +344,8 @@ fn names_are_parsed_and_printed() {
         assert!(!kind.summary().contains('\n'));
     }
     let error = "kqueue".parse::<Kind>().unwrap_err();
-    assert_eq!(error.to_string(), "no poller is called 'kqueue'; there are select, poll, epoll");
+    let problem = "no poller is called 'kqueue'; there are select, poll, epoll, uring";
+    assert_eq!(error.to_string(), problem);
 }
 
 /// What is ready now.

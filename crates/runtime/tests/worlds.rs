@@ -44,6 +44,7 @@ macro_rules! in_every_world {
         in_every_world!(@ suspend_select World::Suspend(Kind::Select), $($body)*);
         in_every_world!(@ suspend_poll World::Suspend(Kind::Poll), $($body)*);
         in_every_world!(@ suspend_epoll World::Suspend(Kind::Epoll), $($body)*);
+        in_every_world!(@ suspend_uring World::Suspend(Kind::Uring), $($body)*);
     };
     (@ $name:ident $world:expr, $($body:ident)*) => {
         mod $name {
@@ -288,7 +289,7 @@ async fn a_narrow_receiver_holds_up_its_peer() {
 
 async fn half_closed_streams_still_receive() {
     let (mut client, mut server) = pair().await;
-    client.shutdown(Shutdown::Write).unwrap();
+    client.shutdown(Shutdown::Write).await.unwrap();
     assert_eq!(server.read(&mut [0; 8]).await.unwrap(), 0);
     server.write_all(b"bye").await.unwrap();
     drop(server);

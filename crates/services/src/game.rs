@@ -211,7 +211,7 @@ impl Output {
         let last = self.0.lock().await.take();
         if let Some(mut stream) = last {
             let _ = stream.write_all(word).await;
-            let _ = stream.shutdown(Shutdown::Write);
+            let _ = stream.shutdown(Shutdown::Write).await;
         }
     }
 }
@@ -222,7 +222,7 @@ async fn write(output: &mut Option<TcpStream>, bytes: &[u8]) -> bool {
     let written = stream.write_all(bytes).await.is_ok();
     if !written {
         // Its own task, which waits for its input, is to see that this is the end.
-        let _ = stream.shutdown(Shutdown::Both);
+        let _ = stream.shutdown(Shutdown::Both).await;
         *output = None;
     }
     written
@@ -267,7 +267,7 @@ async fn part(
     };
     if word.is_none() {
         // The other may be writing to this client, which takes nothing more: it gives up at once.
-        let _ = stream.shutdown(Shutdown::Both);
+        let _ = stream.shutdown(Shutdown::Both).await;
     }
     output.end(word.unwrap_or_default()).await;
     if let Some(other) = other {

@@ -136,11 +136,11 @@ impl Lines {
 /// last word before the client has read it. So only our side is closed, and what still comes is
 /// read and dropped, for a bounded time and up to a bounded amount.
 pub(crate) async fn linger(stream: &mut TcpStream) {
-    if stream.shutdown(Shutdown::Write).is_err() {
-        return;
-    }
     let mut dropped = [0; 1 << 10];
     let drain = async {
+        if stream.shutdown(Shutdown::Write).await.is_err() {
+            return;
+        }
         for _ in 0..LINGER_READS {
             // The last word is out; what goes wrong from here on concerns nobody.
             if !stream.read(&mut dropped).await.is_ok_and(|count| count > 0) {

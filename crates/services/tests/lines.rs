@@ -148,7 +148,7 @@ async fn quotes_are_as_specified() {
     client.send("AC").await;
     client.send("ME\nACME").await;
     client.expect("ACME 21.23\n").await;
-    client.stream.shutdown(Shutdown::Write).unwrap();
+    client.stream.shutdown(Shutdown::Write).await.unwrap();
     client.expect_end().await;
 }
 
@@ -266,7 +266,7 @@ async fn one_who_leaves_takes_the_other_along() {
         let [mut leaver, mut other] = pair;
         leaver.send("last move\n").await;
         if closes_one_side {
-            leaver.stream.shutdown(Shutdown::Write).unwrap();
+            leaver.stream.shutdown(Shutdown::Write).await.unwrap();
             leaver.expect_end().await;
         } else {
             drop(leaver);
@@ -279,7 +279,7 @@ async fn one_who_leaves_takes_the_other_along() {
     let [mut first, mut second] = players(address).await;
     for player in [&mut first, &mut second] {
         player.send("last move\n").await;
-        player.stream.shutdown(Shutdown::Write).unwrap();
+        player.stream.shutdown(Shutdown::Write).await.unwrap();
     }
     for player in [&mut first, &mut second] {
         while !player.line().await.is_empty() {}
@@ -290,7 +290,7 @@ async fn one_who_leaves_early_is_paired_with_nobody() {
     let address = game();
     for _ in 0..3 {
         let mut leaver = Client::connect(address).await;
-        leaver.stream.shutdown(Shutdown::Write).unwrap();
+        leaver.stream.shutdown(Shutdown::Write).await.unwrap();
         leaver.expect_end().await;
     }
     let [mut first, mut second] = players(address).await;
@@ -423,7 +423,7 @@ async fn who_closes_its_side_still_hears_what_was_said_before() {
         members[1].expect(&format!("1> {line}")).await;
     }
     members[2].send("and from me\nno line").await;
-    members[2].stream.shutdown(Shutdown::Write).unwrap();
+    members[2].stream.shutdown(Shutdown::Write).await.unwrap();
     for line in &lines {
         members[2].expect(&format!("1> {line}")).await;
     }
@@ -439,7 +439,7 @@ async fn a_long_line_is_not_said() {
     members[0].expect("ERROR a line is at most 1024 bytes\n").await;
     members[0].expect_end().await;
     members[1].expect("1> short\n").await;
-    members[1].stream.shutdown(Shutdown::Write).unwrap();
+    members[1].stream.shutdown(Shutdown::Write).await.unwrap();
     members[1].expect_end().await;
 }
 

@@ -18,7 +18,7 @@ pub(crate) fn accept_and_serve(
     block_on(async {
         loop {
             match listener.accept_until_drain().await {
-                Ok(Some((stream, _))) => {
+                Ok(Some(stream)) => {
                     pressure.relieved();
                     let task = service.begin(stream, connections.enter());
                     task::contain(|| block_on(task));

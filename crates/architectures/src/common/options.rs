@@ -1,5 +1,7 @@
 //! What can be chosen about an architecture.
 
+use duality_poller::Kind;
+
 /// How a pool's threads come by their connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HandOver {
@@ -27,11 +29,13 @@ pub struct Options {
     pub stack_size: usize,
     /// How `pool` hands over connections.
     pub hand_over: HandOver,
+    /// How the loop beneath `uthreads` learns what is ready; the event loops are named after theirs.
+    pub poller: Kind,
 }
 
 impl Default for Options {
     /// 100 workers (as ZeroHTTPd has them), one core, a backlog of 4,096, any number of connections,
-    /// stacks of 128 KiB.
+    /// stacks of 128 KiB, epoll.
     fn default() -> Self {
         Self {
             workers: 100,
@@ -40,6 +44,7 @@ impl Default for Options {
             max_connections: usize::MAX,
             stack_size: 128 * 1024,
             hand_over: HandOver::default(),
+            poller: Kind::Epoll,
         }
     }
 }

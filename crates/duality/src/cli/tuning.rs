@@ -3,6 +3,7 @@
 
 use clap::{Args, Command, FromArgMatches, ValueEnum};
 use duality_architectures::{HandOver, Options};
+use duality_poller::Kind;
 
 /// What was chosen; what was not has its default.
 #[derive(Clone, Copy, Default, Args)]
@@ -25,6 +26,9 @@ pub(crate) struct Tuning {
     /// How the threads of pool come by connections [default: list]
     #[arg(long, value_enum)]
     hand_over: Option<HandOverName>,
+    /// How the loop beneath uthreads learns what is ready: select, poll, epoll or uring [default: epoll]
+    #[arg(long)]
+    poller: Option<Kind>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -59,6 +63,7 @@ impl Tuning {
             max_connections: self.max_connections.or(other.max_connections),
             stack_size: self.stack_size.or(other.stack_size),
             hand_over: self.hand_over.or(other.hand_over),
+            poller: self.poller.or(other.poller),
         }
     }
 
@@ -75,6 +80,7 @@ impl Tuning {
                 Some(HandOverName::Accept) => HandOver::Accept,
                 Some(HandOverName::List) => HandOver::List,
             },
+            poller: self.poller.unwrap_or(default.poller),
         }
     }
 
@@ -91,6 +97,7 @@ impl Tuning {
             format!("--backlog={}", options.backlog),
             format!("--stack-size={}", options.stack_size),
             format!("--hand-over={hand_over}"),
+            format!("--poller={}", options.poller),
         ];
         arguments.extend(self.max_connections.map(|limit| format!("--max-connections={limit}")));
         arguments

@@ -6,14 +6,14 @@
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use duality_fiber::{Stack, StackPool};
-use duality_poller::{Direction, Event, Poller, Timers, Token};
+use duality_poller::{Direction, Event, Poller, Ring, Timers, Token};
 
 use super::Waiting;
 use super::remote::{self, Message};
@@ -32,6 +32,8 @@ pub(crate) struct Core {
     lane: remote::Claim,
     bell: Token,
     poller: RefCell<Box<dyn Poller>>,
+    /// Whether the poller is a ring, which sockets then operate through.
+    has_ring: bool,
     sources: RefCell<Sources>,
     tasks: RefCell<Tasks>,
     timers: RefCell<Timers>,
@@ -70,6 +72,7 @@ impl Core {
     pub(crate) fn new(mut poller: Box<dyn Poller>, waiting: Waiting) -> io::Result<Self> {
         let lane = remote::claim()?;
         let mut sources = Sources::default();
+        let has_ring = poller.ring().is_some();
         let bell = sources.insert(false);
         poller.arm(lane.bell(), bell, Direction::Read)?;
         let now = Instant::now();
@@ -82,6 +85,7 @@ impl Core {
             lane,
             bell,
             poller: RefCell::new(poller),
+            has_ring,
             sources: RefCell::new(sources),
             tasks: RefCell::default(),
             timers: RefCell::new(Timers::new(now)),
@@ -137,6 +141,19 @@ impl Core {
         self.sources.borrow_mut().exhaust(token, direction);
     }
 
+    /// Whether sockets of this loop operate through its ring.
+    #[inline]
+    pub(crate) fn has_ring(&self) -> bool {
+        self.has_ring
+    }
+
+    /// Operates through the ring.
+    #[inline]
+    pub(crate) fn with_ring<R>(&self, operation: impl FnOnce(&mut Ring) -> R) -> R {
+        let mut poller = self.poller.borrow_mut();
+        operation(poller.ring().expect("only what knows of a ring operates through it"))
+    }
+
     /// Begins to watch a descriptor: a client's, or another.
     pub(crate) fn watch(&self, client: bool) -> Token {
         self.sources.borrow_mut().insert(client)
@@ -163,15 +180,18 @@ impl Core {
         self.poller.borrow_mut().arm(descriptor, token, direction)
     }
 
-    /// Ends the watch of a descriptor, which the caller closes next.
-    pub(crate) fn forget(&self, descriptor: BorrowedFd<'_>, token: Token) {
-        self.poller.borrow_mut().forget(descriptor, token);
-        self.sources.borrow_mut().remove(token);
-    }
-
-    /// The same for a descriptor that has, or may have, duplicates.
-    pub(crate) fn forget_duplicate(&self, descriptor: BorrowedFd<'_>, token: Token) {
-        self.poller.borrow_mut().forget_duplicate(descriptor, token);
+    /// Ends the watch of a descriptor and closes it; it has, or may have, duplicates, or has none.
+    pub(crate) fn close(&self, descriptor: OwnedFd, token: Token, duplicated: bool) {
+        {
+            let mut poller = self.poller.borrow_mut();
+            if let Some(ring) = poller.ring() {
+                ring.close(descriptor, token);
+            } else if duplicated {
+                poller.forget_duplicate(descriptor.as_fd(), token);
+            } else {
+                poller.forget(descriptor.as_fd(), token);
+            }
+        }
         self.sources.borrow_mut().remove(token);
     }
 
@@ -347,7 +367,7 @@ impl Core {
             match message {
                 Message::Wake(name) => self.wake(name.task),
                 Message::Close(token, descriptor) => {
-                    self.forget_duplicate(descriptor.as_fd(), token);
+                    self.close(descriptor, token, true);
                 }
             }
         }

@@ -8,13 +8,13 @@ use std::os::fd::AsFd;
 use duality_poller::Direction;
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, SocketAddrAny, SocketFlags, SocketType, acceptfrom_with, bind, getsockname,
-    listen, socket_with, sockopt,
+    AddressFamily, SocketAddrAny, SocketFlags, SocketType, bind, getsockname, listen, socket_with,
+    sockopt,
 };
 
 use super::TcpStream;
-use super::socket::{Done, Moved, Patience, Socket};
-use crate::{drain, world};
+use super::socket::{Done, Patience, Socket, nonblocking_here};
+use crate::drain;
 
 /// How a listener is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,10 @@ impl TcpListener {
     /// Those of `accept(2)`, such as `EMFILE`; `NotConnected` once the process drains.
     pub async fn accept(&mut self) -> io::Result<(TcpStream, SocketAddr)> {
         let accepted = self.accept_until_drain().await?;
-        accepted.ok_or_else(|| io::Error::new(io::ErrorKind::NotConnected, "the server drains"))
+        let drains = || io::Error::new(io::ErrorKind::NotConnected, "the server drains");
+        let stream = accepted.ok_or_else(drains)?;
+        let peer = stream.peer_addr()?;
+        Ok((stream, peer))
     }
 
     /// Accepts a connection, or returns `None` once the process drains.
@@ -83,23 +86,17 @@ impl TcpListener {
     /// # Errors
     ///
     /// Those of `accept(2)`, such as `EMFILE`.
-    pub async fn accept_until_drain(&mut self) -> io::Result<Option<(TcpStream, SocketAddr)>> {
-        let nonblocking = world::with_loop(|core| core.is_some());
+    pub async fn accept_until_drain(&mut self) -> io::Result<Option<TcpStream>> {
+        let nonblocking = nonblocking_here();
         let mut flags = SocketFlags::CLOEXEC;
         flags.set(SocketFlags::NONBLOCK, nonblocking);
         let mut patience = Patience::new(None);
         let accepted = poll_fn(|_| {
-            self.socket.poll(Direction::Read, &mut patience, |listener| {
-                let (descriptor, peer) = acceptfrom_with(listener, flags)?;
-                Ok(Moved { value: (descriptor, peer), short: false })
-            })
+            self.socket.poll(Direction::Read, &mut patience, |listener| listener.accept(flags))
         })
         .await;
         match accepted {
-            Ok(Done::Moved((descriptor, peer))) => {
-                let stream = TcpStream::accepted(descriptor, nonblocking);
-                Ok(Some((stream, internet_address(peer)?)))
-            }
+            Ok(Done::Moved(descriptor)) => Ok(Some(TcpStream::accepted(descriptor, nonblocking))),
             Ok(Done::Drained) => Ok(None),
             Err(error) if shut_down(&error) => Ok(None),
             Err(error) => Err(error),

@@ -1,12 +1,16 @@
 //! A socket in whichever world uses it: attempt, register, wait (see [`world`](crate::world)).
+//!
+//! An attempt goes through [`Access`], which makes the system call, or on a loop with a ring takes from the
+//! ring's queues and adds to them; the shape is the same.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use duality_poller::{Direction, Token};
 use rustix::io::ioctl_fionbio;
+use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, recv, send};
 
 use crate::drain::Listed;
 use crate::event_loop::core::Core;
@@ -22,6 +26,8 @@ pub(crate) struct Socket {
     duplicated: bool,
     /// Where it is watched: the loop's lane, and its token there.
     watched: Option<(u16, Token)>,
+    /// Whether it is watched by a ring.
+    on_ring: bool,
     /// Whether its input ends when the process drains.
     ends_at_drain: bool,
     listed: Option<Listed>,
@@ -32,6 +38,77 @@ pub(crate) struct Moved<T> {
     pub(crate) value: T,
     /// It moved less than it could have, so that another attempt would block.
     pub(crate) short: bool,
+}
+
+/// A socket in the hands of an attempt.
+pub(crate) struct Access<'s> {
+    descriptor: BorrowedFd<'s>,
+    ring: Option<(&'s Core, Token)>,
+}
+
+impl Access<'_> {
+    /// Receives bytes.
+    #[inline]
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Moved<usize>> {
+        let Some((core, token)) = self.ring else {
+            let room = buffer.len();
+            let (count, _) = recv(self.descriptor, buffer, RecvFlags::empty())?;
+            // The end of input is no shortage: it is there again at the next attempt.
+            return Ok(Moved { value: count, short: count != 0 && count < room });
+        };
+        core.with_ring(|ring| ring.receive(self.descriptor, token, buffer)).map(Moved::all)
+    }
+
+    /// Sends some of `bytes`.
+    #[inline]
+    pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<Moved<usize>> {
+        if self.ring.is_some() {
+            return self.send_vectored(&[IoSlice::new(bytes)]);
+        }
+        let count = send(self.descriptor, bytes, SendFlags::NOSIGNAL)?;
+        Ok(Moved { value: count, short: count < bytes.len() })
+    }
+
+    /// Sends some of the bytes of `buffers`.
+    #[inline]
+    pub(crate) fn send_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<Moved<usize>> {
+        let Some((core, token)) = self.ring else {
+            let offered: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+            let count = rustix::io::writev(self.descriptor, buffers)?;
+            return Ok(Moved { value: count, short: count < offered });
+        };
+        core.with_ring(|ring| ring.send(self.descriptor, token, buffers)).map(Moved::all)
+    }
+
+    /// Accepts a connection.
+    pub(crate) fn accept(&self, flags: SocketFlags) -> io::Result<Moved<OwnedFd>> {
+        let descriptor = match self.ring {
+            None => accept_with(self.descriptor, flags)?,
+            Some((core, token)) => core.with_ring(|ring| ring.accept(self.descriptor, token))?,
+        };
+        Ok(Moved::all(descriptor))
+    }
+
+    /// Does what only a system call does, after all that was sent before, without blocking on a loop.
+    pub(crate) fn call<T>(
+        &self,
+        mut call: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<T>,
+    ) -> io::Result<Moved<T>> {
+        let Some((core, token)) = self.ring else { return Ok(Moved::all(call(self.descriptor)?)) };
+        core.with_ring(|ring| ring.all_sent(token))?;
+        // What a ring operates on is in blocking mode.
+        ioctl_fionbio(self.descriptor, true)?;
+        let outcome = call(self.descriptor);
+        ioctl_fionbio(self.descriptor, false)?;
+        Ok(Moved::all(outcome?))
+    }
+}
+
+impl<T> Moved<T> {
+    /// Whether another attempt would block, it will tell.
+    const fn all(value: T) -> Self {
+        Self { value, short: false }
+    }
 }
 
 /// How long one operation may wait; kept across the polls of that operation.
@@ -68,6 +145,7 @@ impl Socket {
             nonblocking,
             duplicated: false,
             watched: None,
+            on_ring: false,
             ends_at_drain: false,
             listed: None,
         }
@@ -94,7 +172,7 @@ impl Socket {
         &mut self,
         direction: Direction,
         patience: &mut Patience,
-        attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<Moved<T>>,
+        attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
     ) -> Poll<io::Result<Done<T>>> {
         world::with_loop(|core| match core {
             None => self.poll_blocking(direction, patience, attempt),
@@ -106,7 +184,7 @@ impl Socket {
         &mut self,
         direction: Direction,
         patience: &mut Patience,
-        mut attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<Moved<T>>,
+        mut attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
     ) -> Poll<io::Result<Done<T>>> {
         self.make_blocking()?;
         if self.ends_at_drain && self.listed.is_none() {
@@ -116,7 +194,8 @@ impl Socket {
         match block::wait_for_descriptor(self.as_fd(), direction, own)? {
             Waited::Pending => Poll::Pending,
             Waited::Again => {
-                let moved = block::retry(|| attempt(self.as_fd()));
+                let moved =
+                    block::retry(|| attempt(Access { descriptor: self.as_fd(), ring: None }));
                 Poll::Ready(moved.map(|moved| Done::Moved(moved.value)))
             }
         }
@@ -128,9 +207,12 @@ impl Socket {
         core: &Core,
         direction: Direction,
         patience: &mut Patience,
-        mut attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<Moved<T>>,
+        mut attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
     ) -> Poll<io::Result<Done<T>>> {
         self.join_loop(core)?;
+        if core.has_ring() {
+            self.watch(core);
+        }
         loop {
             let token = self.watched.map(|(_, token)| token);
             let worth_it = token.is_none_or(|token| !core.exhausted(token, direction));
@@ -141,7 +223,8 @@ impl Socket {
                         Waited::Pending => return Poll::Pending,
                     }
                 }
-                match attempt(self.as_fd()) {
+                let ring = token.filter(|_| self.on_ring).map(|token| (core, token));
+                match attempt(Access { descriptor: self.as_fd(), ring }) {
                     Ok(moved) => {
                         if moved.short
                             && let Some(token) = token
@@ -174,11 +257,12 @@ impl Socket {
     /// Makes the socket one of this loop's, whatever world it comes from.
     #[inline]
     fn join_loop(&mut self, core: &Core) -> io::Result<()> {
-        if !self.nonblocking {
-            ioctl_fionbio(self.as_fd(), true)?;
-            self.nonblocking = true;
-            self.listed = None;
+        // A ring waits by itself, where to a socket that must not block it would report as much.
+        if self.nonblocking == core.has_ring() {
+            ioctl_fionbio(self.as_fd(), !self.nonblocking)?;
+            self.nonblocking = !self.nonblocking;
         }
+        self.listed = None;
         if let Some((lane, _)) = self.watched
             && lane != core.lane()
         {
@@ -188,8 +272,8 @@ impl Socket {
     }
 
     fn make_blocking(&mut self) -> io::Result<()> {
+        self.leave_loop()?;
         if self.nonblocking {
-            self.leave_loop()?;
             ioctl_fionbio(self.as_fd(), false)?;
             self.nonblocking = false;
         }
@@ -197,8 +281,12 @@ impl Socket {
     }
 
     /// Ends the watch by another loop: it keeps the old descriptor until it has forgotten it, and this
-    /// socket goes on under a duplicate.
+    /// socket goes on under a duplicate. What a ring has received for it would be lost.
     fn leave_loop(&mut self) -> io::Result<()> {
+        if self.on_ring {
+            let problem = "a socket that is used through a ring stays on its loop";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, problem));
+        }
         if let Some((lane, token)) = self.watched.take() {
             let duplicate = rustix::io::fcntl_dupfd_cloexec(self.as_fd(), 0)?;
             let old = self.descriptor.replace(duplicate);
@@ -211,8 +299,14 @@ impl Socket {
     #[inline]
     fn watch(&mut self, core: &Core) -> Token {
         let client = self.ends_at_drain;
+        self.on_ring = core.has_ring();
         self.watched.get_or_insert_with(|| (core.lane(), core.watch(client))).1
     }
+}
+
+/// Whether new sockets of this kernel thread are to be in non-blocking mode.
+pub(crate) fn nonblocking_here() -> bool {
+    world::with_loop(|core| core.is_some_and(|core| !core.has_ring()))
 }
 
 impl AsFd for Socket {
@@ -227,16 +321,10 @@ impl Drop for Socket {
         // Off the list before the number can mean something else.
         self.listed = None;
         let Some((lane, token)) = self.watched else { return };
-        let here = world::with_loop(|core| {
-            core.filter(|core| core.lane() == lane)
-                .map(|core| match self.duplicated {
-                    true => core.forget_duplicate(self.as_fd(), token),
-                    false => core.forget(self.as_fd(), token),
-                })
-                .is_some()
+        let Some(descriptor) = self.descriptor.take() else { return };
+        world::with_loop(|core| match core.filter(|core| core.lane() == lane) {
+            Some(core) => core.close(descriptor, token, self.duplicated),
+            None => remote::send(lane, Message::Close(token, descriptor)),
         });
-        if !here && let Some(descriptor) = self.descriptor.take() {
-            remote::send(lane, Message::Close(token, descriptor));
-        }
     }
 }

@@ -11,13 +11,12 @@ use rustix::fs::sendfile;
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, getpeername,
-    getsockname, recv, send, socket_with,
+    AddressFamily, SocketFlags, SocketType, connect, getpeername, getsockname, socket_with,
 };
 
 use super::listener::internet_address;
 use super::options::ConnectOptions;
-use super::socket::{Done, Moved, Patience, Socket};
+use super::socket::{Access, Done, Moved, Patience, Socket, nonblocking_here};
 use crate::{fs, world};
 
 /// The most that one `sendfile(2)` is asked for, so that a large file shares the loop.
@@ -68,7 +67,7 @@ impl TcpStream {
     /// same family as `address`.
     pub async fn connect_with(address: SocketAddr, options: &ConnectOptions) -> io::Result<Self> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        let nonblocking = world::with_loop(|core| core.is_some());
+        let nonblocking = nonblocking_here();
         let mut flags = SocketFlags::CLOEXEC;
         flags.set(SocketFlags::NONBLOCK, nonblocking);
         let descriptor = socket_with(family, SocketType::STREAM, flags, None)?;
@@ -76,7 +75,7 @@ impl TcpStream {
         options.apply(descriptor.as_fd())?;
         // A kernel thread waits inside connect(2), where an ambient deadline does not reach it, but the
         // socket's own limit does.
-        let limit = if nonblocking { None } else { world::ambient_deadline() };
+        let limit = world::with_loop(|core| core.is_none()).then(world::ambient_deadline).flatten();
         if let Some(deadline) = limit {
             let left = deadline.saturating_duration_since(Instant::now());
             sockopt::set_socket_timeout(
@@ -87,24 +86,23 @@ impl TcpStream {
         }
         let mut stream = Self::from_socket(Socket::new(descriptor, nonblocking));
         let mut started = false;
-        stream
-            .operate(Direction::Write, |descriptor| {
-                // A connect that would block is under way; the second attempt asks what came of it.
-                if started {
-                    sockopt::socket_error(descriptor)??;
-                    // Ready for writing by error or by success, or woken in vain.
-                    return match getpeername(descriptor) {
-                        Err(Errno::NOTCONN) => Err(io::ErrorKind::WouldBlock.into()),
-                        _ => Ok(Moved { value: (), short: false }),
-                    };
-                }
-                started = true;
-                match connect(descriptor, &address) {
-                    Err(Errno::INPROGRESS | Errno::INTR) => Err(io::ErrorKind::WouldBlock.into()),
-                    other => Ok(Moved { value: other?, short: false }),
-                }
-            })
-            .await?;
+        let mut attempt = |descriptor: BorrowedFd<'_>| {
+            // A connect that would block is under way; the second attempt asks what came of it.
+            if started {
+                sockopt::socket_error(descriptor)??;
+                // Ready for writing by error or by success, or woken in vain.
+                return match getpeername(descriptor) {
+                    Err(Errno::NOTCONN) => Err(Errno::WOULDBLOCK),
+                    _ => Ok(()),
+                };
+            }
+            started = true;
+            match connect(descriptor, &address) {
+                Err(Errno::INPROGRESS | Errno::INTR) => Err(Errno::WOULDBLOCK),
+                other => other,
+            }
+        };
+        stream.operate(Direction::Write, |socket| socket.call(&mut attempt)).await?;
         if limit.is_some() {
             sockopt::set_socket_timeout(&stream, Timeout::Send, None)?;
         }
@@ -118,12 +116,7 @@ impl TcpStream {
     /// Those of `recv(2)`, and `TimedOut`.
     #[inline]
     pub async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.operate(Direction::Read, |descriptor| {
-            let (count, _) = recv(descriptor, &mut *buffer, RecvFlags::empty())?;
-            // The end of input is no shortage: it is there again at the next attempt.
-            Ok(Moved { value: count, short: count != 0 && count < buffer.len() })
-        })
-        .await
+        self.operate(Direction::Read, |socket| socket.receive(buffer)).await
     }
 
     /// Fills `buffer`.
@@ -149,11 +142,7 @@ impl TcpStream {
     /// Those of `send(2)`, and `TimedOut`.
     #[inline]
     pub async fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.operate(Direction::Write, |descriptor| {
-            let count = send(descriptor, bytes, SendFlags::NOSIGNAL)?;
-            Ok(Moved { value: count, short: count < bytes.len() })
-        })
-        .await
+        self.operate(Direction::Write, |socket| socket.send(bytes)).await
     }
 
     /// Writes all of `bytes`.
@@ -176,12 +165,7 @@ impl TcpStream {
     ///
     /// Those of `writev(2)`, and `TimedOut`.
     pub async fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        let offered: usize = buffers.iter().map(|buffer| buffer.len()).sum();
-        self.operate(Direction::Write, |descriptor| {
-            let count = rustix::io::writev(descriptor, buffers)?;
-            Ok(Moved { value: count, short: count < offered })
-        })
-        .await
+        self.operate(Direction::Write, |socket| socket.send_vectored(buffers)).await
     }
 
     /// Writes all the bytes of `buffers`, in order.
@@ -211,9 +195,8 @@ impl TcpStream {
             let chunk = (end - position).min(SEND_FILE_CHUNK) as usize;
             let count = self
                 .operate(Direction::Write, |socket| {
-                    let count = sendfile(socket, file, Some(&mut position), chunk)?;
                     // Short of the chunk may be short of file or of room; the next attempt tells.
-                    Ok(Moved { value: count, short: false })
+                    socket.call(|descriptor| sendfile(descriptor, file, Some(&mut position), chunk))
                 })
                 .await?;
             if count == 0 {
@@ -223,16 +206,21 @@ impl TcpStream {
         Ok(())
     }
 
-    /// Shuts down reading, writing or both (`shutdown(2)`).
+    /// Shuts down reading, writing or both (`shutdown(2)`). Writing ends after what has been written; both
+    /// end at once.
     ///
     /// # Errors
     ///
-    /// `NotConnected` when the peer has reset the connection.
-    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+    /// `NotConnected` when the peer has reset the connection, and `TimedOut`.
+    pub async fn shutdown(&mut self, how: Shutdown) -> io::Result<()> {
         let how = match how {
             Shutdown::Read => rustix::net::Shutdown::Read,
-            Shutdown::Write => rustix::net::Shutdown::Write,
             Shutdown::Both => rustix::net::Shutdown::Both,
+            Shutdown::Write => {
+                let how = rustix::net::Shutdown::Write;
+                let end = |descriptor: BorrowedFd<'_>| rustix::net::shutdown(descriptor, how);
+                return self.operate(Direction::Write, |socket| socket.call(end)).await;
+            }
         };
         Ok(rustix::net::shutdown(self.as_fd(), how)?)
     }
@@ -339,7 +327,7 @@ impl TcpStream {
     async fn operate<T: Default>(
         &mut self,
         direction: Direction,
-        mut attempt: impl FnMut(BorrowedFd<'_>) -> io::Result<Moved<T>>,
+        mut attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
     ) -> io::Result<T> {
         let mut patience = Patience::new(match direction {
             Direction::Read => self.read_timeout,

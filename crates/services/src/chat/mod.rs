@@ -162,7 +162,7 @@ async fn write(room: Arc<Room>, member: Arc<Member>, mut output: TcpStream) -> i
     member.writer_ended();
     if !matches!(parting, Ok(Parting::Even)) {
         // So the member's reader, which may be waiting, ends as well.
-        let _ = output.shutdown(Shutdown::Read);
+        let _ = output.shutdown(Shutdown::Read).await;
     }
     parting
 }

@@ -194,7 +194,7 @@ impl<'l> Wire<'l> {
     /// is read and dropped, for at most `limit` and up to a bounded amount (RFC 9112, section 9.6).
     pub(super) async fn linger(&mut self, input: &mut Input, limit: Duration) -> io::Result<()> {
         self.flush().await?;
-        if self.stream.shutdown(Shutdown::Write).is_err() {
+        if self.stream.shutdown(Shutdown::Write).await.is_err() {
             return Ok(());
         }
         let mut deadline = Deadline::new(limit);

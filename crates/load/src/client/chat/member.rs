@@ -182,7 +182,7 @@ impl Member {
     async fn part(&mut self) -> Result<u64, Failure> {
         let mut received = 0;
         // A connection that the server has reset has ended.
-        if self.stream.shutdown(Shutdown::Write).is_err() {
+        if self.stream.shutdown(Shutdown::Write).await.is_err() {
             return Ok(received);
         }
         loop {

@@ -1,0 +1,472 @@
+//! io_uring(7): operations are asked for in one shared queue, and done ones reported in another.
+//!
+//! ```text
+//!   tasks                     Ring                              the kernel
+//!   ─────                     ────                              ──────────
+//!   accept() ◀── descriptors ◀─┐        multishot accept ◀───── a connection
+//!   receive() ◀── bytes ◀──────┼─ completions ◀─ multishot receive ◀── bytes, in provided buffers
+//!   send(bytes) ──▶ copied ────┼─ requests ────▶ send
+//!   arm(descriptor) ───────────┴───────────────▶ poll, for all that is not of these three
+//!                         wait() = one io_uring_enter(2) for all of it
+//! ```
+//!
+//! A [`Ring`] is a [`Poller`], and it performs what is asked of sockets all the time. [`receive`](Ring::receive),
+//! [`send`](Ring::send) and [`accept`](Ring::accept) have the shape of system calls that do not block, so
+//! that a loop attempts, arms and waits as it does elsewhere; but they only move bytes to and from queues,
+//! and no system call is made before [`wait`](Poller::wait), which makes one for all. A connection that is
+//! accepted once and received from once is asked for nothing more: the kernel goes on by itself.
+//!
+//! Descriptors that the ring operates on are in blocking mode (the ring never blocks): to a
+//! non-blocking one io_uring reports "would block" where it should wait.
+//!
+//! Source: Jens Axboe, Linux 5.1, 2019; io_uring_enter(2), io_uring_setup(2), io_uring_register(2). What is used of it
+//! needs Linux 6.1: multishot accept and receive, provided buffers in a ring, task work that is deferred.
+
+mod buffers;
+mod queue;
+mod sends;
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+
+use self::buffers::Chain;
+use self::queue::{Completion, Queue};
+use self::sends::{Flight, Owner};
+use crate::{Direction, Event, Poller, Token};
+
+pub(crate) const SUMMARY: &str =
+    "operations in shared queues; a round is one system call for all of them (Linux, 2019)";
+
+const READ: PollFlags = PollFlags::IN.union(PollFlags::RDHUP);
+const WRITE: PollFlags = PollFlags::OUT;
+const FAILED: PollFlags = PollFlags::HUP.union(PollFlags::ERR);
+
+/// Buffers that wait for one reader at most, before the ring stops receiving for it.
+const WAITING: u16 = 16;
+/// How long the kernel may go on sending what was written before a close.
+const LINGER: Duration = Duration::from_secs(30);
+/// How long it may at the end of the ring.
+const LAST_LINGER: Duration = Duration::from_secs(2);
+
+/// What a request is for. Its name is this, the generation of its source, and the source's token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Purpose {
+    /// A close or a cancellation, of which nobody waits to hear.
+    Nothing = 0,
+    Accept,
+    Receive,
+    /// The token is the flight's number.
+    Send,
+    PollRead,
+    PollWrite,
+}
+
+/// A poller that also performs operations; see the [module](self).
+pub struct Ring {
+    queue: Queue,
+    sources: Vec<Source>,
+    /// Flights whose sockets have been closed, and when they are given up, the oldest first.
+    lingering: VecDeque<(Flight, u32, Instant)>,
+}
+
+/// What is known of one descriptor.
+#[derive(Default)]
+struct Source {
+    /// Tells this descriptor from those that had the token before.
+    generation: u32,
+    reading: Reading,
+    /// What has been received and not read.
+    received: Chain,
+    /// What there is to read after that.
+    ended: Option<Result<(), Errno>>,
+    /// The kernel had no buffer for it.
+    starved: bool,
+    /// A listener's connections that nobody has taken.
+    accepted: Option<Box<VecDeque<OwnedFd>>>,
+    sending: Option<Flight>,
+    /// How the last flight failed, for the next write to tell.
+    failed: Option<Errno>,
+    /// Whether the kernel polls for it, for reading and for writing.
+    polled: [bool; 2],
+}
+
+/// Whether the kernel accepts or receives by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Reading {
+    #[default]
+    Not,
+    Goes,
+    /// It has been told to stop.
+    Stops,
+}
+
+// What is asked of sockets all the time.
+
+impl Ring {
+    /// Sets up a ring for this kernel thread, the only one that can use it.
+    ///
+    /// # Errors
+    ///
+    /// ENOSYS or EPERM where io_uring is forbidden (a container's filter, `kernel.io_uring_disabled`),
+    /// EINVAL before Linux 6.1, ENOMEM, EMFILE.
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self { queue: Queue::new()?, sources: Vec::new(), lingering: VecDeque::new() })
+    }
+
+    /// Accepts a connection; its socket is in blocking mode.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` when there is none yet; those of `accept(2)`.
+    pub fn accept(&mut self, listener: BorrowedFd<'_>, token: Token) -> io::Result<OwnedFd> {
+        let source = find(&mut self.sources, token);
+        if let Some(descriptor) = source.accepted.get_or_insert_default().pop_front() {
+            return Ok(descriptor);
+        }
+        if let Some(Err(error)) = source.ended.take() {
+            return Err(error.into());
+        }
+        if source.reading == Reading::Not {
+            source.reading = Reading::Goes;
+            self.queue.accept(listener, name(Purpose::Accept, source.generation, token));
+        }
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    /// Takes bytes that have come; 0 is the end.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` when there are none yet; those of `recv(2)`.
+    pub fn receive(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        token: Token,
+        buffer: &mut [u8],
+    ) -> io::Result<usize> {
+        let source = find(&mut self.sources, token);
+        if source.received.count() > 0 {
+            return Ok(self.queue.buffers.read(&mut source.received, buffer));
+        }
+        if let Some(ended) = source.ended {
+            // An error is told once, and is the end.
+            source.ended = Some(Ok(()));
+            return ended.map(|()| 0).map_err(io::Error::from);
+        }
+        if source.reading != Reading::Not {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        // The first bytes of a connection are often there already, and may be the only ones.
+        let attempt = recv(socket, buffer, RecvFlags::DONTWAIT).map(|(count, _)| count);
+        source.starved &= !self.queue.buffers.any_left();
+        if attempt == Err(Errno::AGAIN) && !source.starved {
+            source.reading = Reading::Goes;
+            self.queue.receive(socket, name(Purpose::Receive, source.generation, token));
+        }
+        Ok(attempt?)
+    }
+
+    /// Takes some of the bytes of `buffers` to be sent, and says how many. What fails later is told by the
+    /// next call.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` while what was taken before has not been sent; those of `send(2)`.
+    pub fn send(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        token: Token,
+        buffers: &[IoSlice<'_>],
+    ) -> io::Result<usize> {
+        self.all_sent(token)?;
+        if buffers.iter().all(|buffer| buffer.is_empty()) {
+            return Ok(0);
+        }
+        let source = find(&mut self.sources, token);
+        let owner = Owner { token, generation: source.generation };
+        let (flight, count) = self.queue.sends.load(buffers, owner);
+        source.sending = Some(flight);
+        self.queue.send(socket, flight, name(Purpose::Send, 0, Token(flight.0)));
+        Ok(count)
+    }
+
+    /// Whether all that was taken has been sent.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` if not, and then [`arm`](Poller::arm) for writing tells when; those of `send(2)`.
+    pub fn all_sent(&mut self, token: Token) -> io::Result<()> {
+        let source = find(&mut self.sources, token);
+        if source.sending.is_some() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        source.failed.take().map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// Ends the watch over `descriptor` and closes it, after all that was taken has been sent; what has not
+    /// been half a minute later is lost.
+    pub fn close(&mut self, descriptor: OwnedFd, token: Token) {
+        let busy = self.leave(token);
+        if busy { self.queue.close(descriptor) } else { drop(descriptor) }
+    }
+}
+
+// Readiness, for all that the kernel does not do by itself.
+
+impl Poller for Ring {
+    fn arm(
+        &mut self,
+        descriptor: BorrowedFd<'_>,
+        token: Token,
+        direction: Direction,
+    ) -> io::Result<()> {
+        let source = find(&mut self.sources, token);
+        let (is_coming, purpose, flags) = match direction {
+            Direction::Read => (source.reading != Reading::Not, Purpose::PollRead, READ),
+            Direction::Write => (source.sending.is_some(), Purpose::PollWrite, WRITE),
+        };
+        if !is_coming && !std::mem::replace(&mut source.polled[direction as usize], true) {
+            self.queue.poll(descriptor, flags, name(purpose, source.generation, token));
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, _descriptor: BorrowedFd<'_>, token: Token) {
+        if self.leave(token) {
+            // Before its number means another file.
+            self.queue.submit();
+        }
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
+        events.clear();
+        let mut left = timeout;
+        let start = timeout.filter(|timeout| !timeout.is_zero()).map(|_| Instant::now());
+        loop {
+            self.queue.submit_and_wait(left)?;
+            let mut any = false;
+            while let Some(completion) = self.queue.next() {
+                any = true;
+                events.extend(self.complete(completion));
+            }
+            // What concerns nobody any more cuts no wait short.
+            if !any || !events.is_empty() || left.is_some_and(|left| left.is_zero()) {
+                break;
+            }
+            left =
+                start.zip(timeout).map(|(start, timeout)| timeout.saturating_sub(start.elapsed()));
+        }
+        self.give_up_lingering();
+        Ok(())
+    }
+
+    fn ring(&mut self) -> Option<&mut Ring> {
+        Some(self)
+    }
+}
+
+// Completions.
+
+impl Ring {
+    /// Notes what has been done: whom it concerns.
+    fn complete(&mut self, completion: Completion) -> Option<Event> {
+        let (purpose, generation, token) = parts(completion.name);
+        if purpose != Purpose::Nothing && !completion.more {
+            self.queue.ended();
+        }
+        let source = match purpose {
+            Purpose::Nothing => return None,
+            Purpose::Send => return self.landed(Flight(token.0), completion.result),
+            _ => find(&mut self.sources, token),
+        };
+        if source.generation != generation {
+            self.return_what_comes_late(purpose, completion);
+            return None;
+        }
+        match purpose {
+            Purpose::PollRead => return Some(polled(source, token, Direction::Read, &completion)),
+            Purpose::PollWrite => {
+                return Some(polled(source, token, Direction::Write, &completion));
+            }
+            Purpose::Accept => accepted(source, completion),
+            _ => self.received(token, &completion),
+        }
+        Some(Event { token, readable: true, writable: false, hangup: false })
+    }
+
+    fn received(&mut self, token: Token, completion: &Completion) {
+        let source = find(&mut self.sources, token);
+        if let (Some(number), Ok(length)) = (completion.buffer, completion.result) {
+            self.queue.buffers.append(&mut source.received, number, length);
+        }
+        if completion.more {
+            if source.reading == Reading::Goes && source.received.count() >= WAITING {
+                source.reading = Reading::Stops;
+                self.queue.cancel(name(Purpose::Receive, source.generation, token));
+            }
+            return;
+        }
+        source.reading = Reading::Not;
+        match completion.result {
+            Ok(0) => source.ended = Some(Ok(())),
+            Ok(_) | Err(Errno::CANCELED) => {}
+            Err(Errno::NOBUFS) => {
+                source.starved = true;
+                self.queue.buffers.grow();
+            }
+            Err(error) => source.ended = Some(Err(error)),
+        }
+    }
+
+    fn landed(&mut self, flight: Flight, result: Result<u32, Errno>) -> Option<Event> {
+        let length = self.queue.sends.length(flight);
+        let owner = self.queue.sends.land(flight);
+        let source = find(&mut self.sources, owner.token);
+        if source.generation != owner.generation {
+            return None;
+        }
+        source.sending = None;
+        source.failed = match result {
+            Ok(count) if count as usize == length => None,
+            // The kernel stops short of all only when the connection has failed.
+            Ok(_) => Some(Errno::PIPE),
+            Err(error) => Some(error),
+        };
+        Some(Event { token: owner.token, readable: false, writable: true, hangup: false })
+    }
+
+    /// The descriptor, or the bytes, of a source that is gone.
+    fn return_what_comes_late(&mut self, purpose: Purpose, completion: Completion) {
+        if let Some(number) = completion.buffer {
+            let mut nobodys = Chain::default();
+            self.queue.buffers.append(&mut nobodys, number, completion.result.unwrap_or(0));
+            self.queue.buffers.clear(&mut nobodys);
+        }
+        if purpose == Purpose::Accept {
+            drop(completion.into_descriptor());
+        }
+    }
+
+    /// Ends the watch over a source: whether a request, passed to the kernel or not, has its descriptor.
+    fn leave(&mut self, token: Token) -> bool {
+        let Some(source) = self.sources.get_mut(token.0 as usize) else { return false };
+        let next = Source {
+            generation: source.generation.wrapping_add(1) & GENERATIONS,
+            ..Source::default()
+        };
+        let mut source = std::mem::replace(source, next);
+        self.queue.buffers.clear(&mut source.received);
+        let requests = [
+            (source.reading == Reading::Goes && source.accepted.is_none(), Purpose::Receive),
+            (source.reading == Reading::Goes && source.accepted.is_some(), Purpose::Accept),
+            (source.polled[0], Purpose::PollRead),
+            (source.polled[1], Purpose::PollWrite),
+        ];
+        let mut busy = source.reading == Reading::Stops;
+        for (_, purpose) in requests.into_iter().filter(|(goes, _)| *goes) {
+            busy = true;
+            self.queue.cancel(name(purpose, source.generation, token));
+        }
+        if let Some(flight) = source.sending {
+            busy = true;
+            let generation = self.queue.sends.generation(flight);
+            self.lingering.push_back((flight, generation, Instant::now() + LINGER));
+        }
+        busy
+    }
+
+    fn give_up_lingering(&mut self) {
+        while let Some(&(flight, generation, end)) = self.lingering.front() {
+            if self.queue.sends.generation(flight) == generation {
+                if Instant::now() < end {
+                    break;
+                }
+                self.queue.cancel(name(Purpose::Send, 0, Token(flight.0)));
+            }
+            self.lingering.pop_front();
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        let end = Instant::now() + LAST_LINGER;
+        self.queue.submit();
+        while self.queue.sends.count() > 0 && Instant::now() < end {
+            let left = end.saturating_duration_since(Instant::now());
+            if self.wait(Some(left), &mut Vec::new()).is_err() {
+                break;
+            }
+        }
+        self.queue.cancel_all();
+        while self.queue.is_under_way() {
+            if self.wait(None, &mut Vec::new()).is_err() {
+                break;
+            }
+        }
+    }
+}
+
+fn accepted(source: &mut Source, completion: Completion) {
+    if !completion.more {
+        source.reading = Reading::Not;
+    }
+    match completion.into_descriptor() {
+        Ok(descriptor) => source.accepted.get_or_insert_default().push_back(descriptor),
+        Err(Errno::CANCELED) => {}
+        Err(error) => source.ended = Some(Err(error)),
+    }
+}
+
+fn polled(
+    source: &mut Source,
+    token: Token,
+    direction: Direction,
+    completion: &Completion,
+) -> Event {
+    source.polled[direction as usize] = false;
+    // A poll that failed is a report as well: the attempt that follows meets the error.
+    let bits = completion.result.unwrap_or(u32::from(FAILED.bits()));
+    let flags = PollFlags::from_bits_retain(bits as u16);
+    Event {
+        token,
+        readable: flags.intersects(READ | FAILED),
+        writable: flags.intersects(WRITE | FAILED),
+        hangup: flags.intersects(FAILED | PollFlags::RDHUP),
+    }
+}
+
+/// The source of a token, which may be its first use.
+#[inline]
+fn find(sources: &mut Vec<Source>, token: Token) -> &mut Source {
+    let index = token.0 as usize;
+    if index >= sources.len() {
+        sources.resize_with(index + 1, Source::default);
+    }
+    &mut sources[index]
+}
+
+const GENERATIONS: u32 = (1 << 28) - 1;
+
+fn name(purpose: Purpose, generation: u32, token: Token) -> u64 {
+    (purpose as u64) << 60 | u64::from(generation) << 32 | u64::from(token.0)
+}
+
+fn parts(name: u64) -> (Purpose, u32, Token) {
+    let purpose = match name >> 60 {
+        1 => Purpose::Accept,
+        2 => Purpose::Receive,
+        3 => Purpose::Send,
+        4 => Purpose::PollRead,
+        5 => Purpose::PollWrite,
+        _ => Purpose::Nothing,
+    };
+    (purpose, (name >> 32) as u32 & GENERATIONS, Token(name as u32))
+}

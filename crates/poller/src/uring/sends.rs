@@ -1,0 +1,121 @@
+//! Bytes on their way: what tasks have written, copied, until the kernel has sent it.
+//!
+//! A write is done when its bytes are here, as it is elsewhere when they are in the socket's buffer; the
+//! kernel reads them at any time before the completion. So each has memory of its own, which is used
+//! again, the last first, because that is still in the caches.
+
+use std::io::IoSlice;
+
+use crate::Token;
+
+/// The most that one flight carries; a longer write goes in several.
+const MOST: usize = 64 * 1024;
+/// Memory of more than this is not kept for the next flight.
+const KEPT: usize = 16 * 1024;
+
+/// What one request sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Flight(pub(super) u32);
+
+#[derive(Default)]
+pub(super) struct Sends {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+struct Slot {
+    /// The kernel's until the flight has landed.
+    bytes: Vec<u8>,
+    /// Who hears of its end.
+    owner: Owner,
+    /// Flights that have landed here: the generation of this one.
+    landed: u32,
+}
+
+/// The source whose bytes they are, for as long as it has this generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Owner {
+    pub(super) token: Token,
+    pub(super) generation: u32,
+}
+
+impl Sends {
+    /// Copies as much of `buffers` as one flight carries: the flight and how much that is.
+    pub(super) fn load(&mut self, buffers: &[IoSlice<'_>], owner: Owner) -> (Flight, usize) {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { bytes: Vec::new(), owner, landed: 0 });
+            u32::try_from(self.slots.len() - 1).expect("descriptors run out before")
+        });
+        let slot = &mut self.slots[index as usize];
+        slot.owner = owner;
+        let bytes = &mut slot.bytes;
+        for buffer in buffers {
+            let room = MOST - bytes.len();
+            bytes.extend_from_slice(&buffer[..buffer.len().min(room)]);
+        }
+        (Flight(index), bytes.len())
+    }
+
+    /// Where the bytes are, for the kernel to read until the flight lands.
+    pub(super) fn memory(&self, flight: Flight) -> (*const u8, u32) {
+        let bytes = &self.slots[flight.0 as usize].bytes;
+        (bytes.as_ptr(), bytes.len() as u32)
+    }
+
+    /// The request has completed: its memory is free. Returns whose it was.
+    pub(super) fn land(&mut self, flight: Flight) -> Owner {
+        let slot = &mut self.slots[flight.0 as usize];
+        slot.bytes.clear();
+        if slot.bytes.capacity() > KEPT {
+            slot.bytes = Vec::new();
+        }
+        slot.landed = slot.landed.wrapping_add(1);
+        self.free.push(flight.0);
+        slot.owner
+    }
+
+    /// How many bytes it carries.
+    pub(super) fn length(&self, flight: Flight) -> usize {
+        self.slots[flight.0 as usize].bytes.len()
+    }
+
+    /// Tells this flight from later ones in the same memory.
+    pub(super) fn generation(&self, flight: Flight) -> u32 {
+        self.slots[flight.0 as usize].landed
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWNER: Owner = Owner { token: Token(7), generation: 1 };
+
+    #[test]
+    fn memory_is_used_again_and_never_shared() {
+        let mut sends = Sends::default();
+        let (first, count) = sends.load(&[IoSlice::new(b"ab"), IoSlice::new(b"c")], OWNER);
+        assert_eq!((count, sends.length(first)), (3, 3));
+        let (second, _) = sends.load(&[IoSlice::new(b"d")], OWNER);
+        assert_ne!(first, second);
+        let before = sends.generation(first);
+        assert_eq!(sends.land(first), OWNER);
+        let (third, _) = sends.load(&[IoSlice::new(b"e")], OWNER);
+        assert_eq!(third, first);
+        assert_ne!(sends.generation(third), before);
+        assert_eq!(sends.count(), 2);
+    }
+
+    #[test]
+    fn a_long_write_goes_in_pieces() {
+        let mut sends = Sends::default();
+        let long = vec![1; MOST];
+        let (flight, count) = sends.load(&[IoSlice::new(b"ab"), IoSlice::new(&long)], OWNER);
+        assert_eq!((count, sends.length(flight)), (MOST, MOST));
+    }
+}
