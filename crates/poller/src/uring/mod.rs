@@ -316,7 +316,8 @@ impl Ring {
         source.reading = Reading::Not;
         match completion.result {
             Ok(0) => source.ended = Some(Ok(())),
-            Ok(_) | Err(Errno::CANCELED) => {}
+            // AGAIN: a call in between needed the socket in non-blocking mode.
+            Ok(_) | Err(Errno::CANCELED | Errno::AGAIN) => {}
             Err(Errno::NOBUFS) => {
                 source.starved = true;
                 self.queue.buffers.grow();

@@ -26,8 +26,8 @@ pub(crate) struct Socket {
     duplicated: bool,
     /// Where it is watched: the loop's lane, and its token there.
     watched: Option<(u16, Token)>,
-    /// Whether it is watched by a ring.
-    on_ring: bool,
+    /// Whether a ring receives or sends for it.
+    is_the_rings: bool,
     /// Whether its input ends when the process drains.
     ends_at_drain: bool,
     listed: Option<Listed>,
@@ -44,6 +44,9 @@ pub(crate) struct Moved<T> {
 pub(crate) struct Access<'s> {
     descriptor: BorrowedFd<'s>,
     ring: Option<(&'s Core, Token)>,
+    /// Another handle, maybe of another loop, may send on the same connection next, and what a ring sends
+    /// later would come after that.
+    sends_at_once: bool,
 }
 
 impl Access<'_> {
@@ -62,10 +65,15 @@ impl Access<'_> {
     /// Sends some of `bytes`.
     #[inline]
     pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<Moved<usize>> {
-        if self.ring.is_some() {
-            return self.send_vectored(&[IoSlice::new(bytes)]);
-        }
-        let count = send(self.descriptor, bytes, SendFlags::NOSIGNAL)?;
+        let flags = match self.ring {
+            None => SendFlags::NOSIGNAL,
+            Some(_) if !self.sends_at_once => return self.send_vectored(&[IoSlice::new(bytes)]),
+            Some((core, token)) => {
+                core.with_ring(|ring| ring.all_sent(token))?;
+                SendFlags::NOSIGNAL | SendFlags::DONTWAIT
+            }
+        };
+        let count = send(self.descriptor, bytes, flags)?;
         Ok(Moved { value: count, short: count < bytes.len() })
     }
 
@@ -77,6 +85,11 @@ impl Access<'_> {
             let count = rustix::io::writev(self.descriptor, buffers)?;
             return Ok(Moved { value: count, short: count < offered });
         };
+        if self.sends_at_once {
+            // Some is enough, and there is no writev(2) that does not wait.
+            let some = buffers.iter().find(|buffer| !buffer.is_empty());
+            return some.map_or(Ok(Moved::all(0)), |some| self.send(some));
+        }
         core.with_ring(|ring| ring.send(self.descriptor, token, buffers)).map(Moved::all)
     }
 
@@ -145,7 +158,7 @@ impl Socket {
             nonblocking,
             duplicated: false,
             watched: None,
-            on_ring: false,
+            is_the_rings: false,
             ends_at_drain: false,
             listed: None,
         }
@@ -194,8 +207,7 @@ impl Socket {
         match block::wait_for_descriptor(self.as_fd(), direction, own)? {
             Waited::Pending => Poll::Pending,
             Waited::Again => {
-                let moved =
-                    block::retry(|| attempt(Access { descriptor: self.as_fd(), ring: None }));
+                let moved = block::retry(|| attempt(self.access(None)));
                 Poll::Ready(moved.map(|moved| Done::Moved(moved.value)))
             }
         }
@@ -212,6 +224,7 @@ impl Socket {
         self.join_loop(core)?;
         if core.has_ring() {
             self.watch(core);
+            self.is_the_rings |= direction == Direction::Read || !self.duplicated;
         }
         loop {
             let token = self.watched.map(|(_, token)| token);
@@ -223,8 +236,8 @@ impl Socket {
                         Waited::Pending => return Poll::Pending,
                     }
                 }
-                let ring = token.filter(|_| self.on_ring).map(|token| (core, token));
-                match attempt(Access { descriptor: self.as_fd(), ring }) {
+                let ring = token.filter(|_| core.has_ring()).map(|token| (core, token));
+                match attempt(self.access(ring)) {
                     Ok(moved) => {
                         if moved.short
                             && let Some(token) = token
@@ -252,6 +265,10 @@ impl Socket {
                 Waited::Pending => return Poll::Pending,
             }
         }
+    }
+
+    fn access<'s>(&'s self, ring: Option<(&'s Core, Token)>) -> Access<'s> {
+        Access { descriptor: self.as_fd(), ring, sends_at_once: self.duplicated }
     }
 
     /// Makes the socket one of this loop's, whatever world it comes from.
@@ -283,8 +300,8 @@ impl Socket {
     /// Ends the watch by another loop: it keeps the old descriptor until it has forgotten it, and this
     /// socket goes on under a duplicate. What a ring has received for it would be lost.
     fn leave_loop(&mut self) -> io::Result<()> {
-        if self.on_ring {
-            let problem = "a socket that is used through a ring stays on its loop";
+        if self.is_the_rings {
+            let problem = "what a ring receives or sends for stays on its loop";
             return Err(io::Error::new(io::ErrorKind::Unsupported, problem));
         }
         if let Some((lane, token)) = self.watched.take() {
@@ -299,7 +316,6 @@ impl Socket {
     #[inline]
     fn watch(&mut self, core: &Core) -> Token {
         let client = self.ends_at_drain;
-        self.on_ring = core.has_ring();
         self.watched.get_or_insert_with(|| (core.lane(), core.watch(client))).1
     }
 }
