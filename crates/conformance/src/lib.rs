@@ -186,12 +186,12 @@ macro_rules! for_every_architecture {
         $body! { pool_list ["pool", "--workers=8", "--hand-over=list"] }
         $body! { uthreads ["uthreads"] }
         $body! { uthreads_two_cores ["uthreads", "--cores=2"] }
+        $body! { uthreads_on_a_ring ["uthreads", "--poller=uring"] }
         $body! { select ["select"] }
         $body! { poll ["poll"] }
         $body! { epoll ["epoll"] }
         $body! { epoll_two_cores ["epoll", "--cores=2"] }
         $body! { uring ["uring"] }
         $body! { uring_two_cores ["uring", "--cores=2"] }
-        $body! { uthreads_on_a_ring ["uthreads", "--poller=uring"] }
     };
 }

@@ -136,7 +136,7 @@ fn a_killed_parent_leaves_no_children() {
 
 #[test]
 fn a_thousand_connections_are_held_and_served() {
-    for architecture in ["threads", "uthreads", "select", "poll", "epoll"] {
+    for architecture in ["threads", "uthreads", "select", "poll", "epoll", "uring"] {
         // Standard descriptor limits are 1,024: this test needs both ends of 1,000 connections.
         let server = panicky(&[architecture], "ulimit -n 4096 || true;");
         let _ = rustix::process::setrlimit(

@@ -1,4 +1,4 @@
-//! "Wake me when": readiness from select, poll or epoll behind one trait, and timers.
+//! "Wake me when": readiness from select, poll, epoll or io_uring behind one trait, and timers.
 //!
 //! An event loop first *tries* its read or write. Only when the kernel answers "would block" does
 //! it ask a [`Poller`] to report the moment from which trying again makes sense:
@@ -33,9 +33,9 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! Each poller is one file; the three have the same functions in the same order, so that two can
-//! be compared by eye. A new one is a file, and in [`Kind`] a variant, its row and its place in
-//! `ALL`.
+//! Each poller is one file; three have the same functions in the same order, so that two can be compared
+//! by eye. The fourth, [`Ring`], is a folder: it also performs operations. A new one is a file, and in
+//! [`Kind`] a variant, its row and its place in `ALL`.
 //!
 //! System calls are made through rustix's raw Linux back-end, and nothing here prints, sleeps,
 //! starts a thread or has a thread-local: a preloaded library that interposes those functions

@@ -89,7 +89,7 @@ struct Source {
     /// The kernel had no buffer for it.
     starved: bool,
     /// A listener's connections that nobody has taken.
-    accepted: Option<Box<VecDeque<OwnedFd>>>,
+    accepted: Option<VecDeque<OwnedFd>>,
     sending: Option<Flight>,
     /// How the last flight failed, for the next write to tell.
     failed: Option<Errno>,
@@ -250,12 +250,7 @@ impl Poller for Ring {
         let mut left = timeout;
         let start = timeout.filter(|timeout| !timeout.is_zero()).map(|_| Instant::now());
         loop {
-            self.queue.submit_and_wait(left)?;
-            let mut any = false;
-            while let Some(completion) = self.queue.next() {
-                any = true;
-                events.extend(self.complete(completion));
-            }
+            let any = self.round(left, events)?;
             // What concerns nobody any more cuts no wait short.
             if !any || !events.is_empty() || left.is_some_and(|left| left.is_zero()) {
                 break;
@@ -275,6 +270,17 @@ impl Poller for Ring {
 // Completions.
 
 impl Ring {
+    /// Makes the one system call, and notes what has been done; whether there was anything.
+    fn round(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<bool> {
+        self.queue.submit_and_wait(timeout)?;
+        let mut any = false;
+        while let Some(completion) = self.queue.next() {
+            any = true;
+            events.extend(self.complete(completion));
+        }
+        Ok(any)
+    }
+
     /// Notes what has been done: whom it concerns.
     fn complete(&mut self, completion: Completion) -> Option<Event> {
         let (purpose, generation, token) = parts(completion.name);
@@ -399,18 +405,15 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         let end = Instant::now() + LAST_LINGER;
-        self.queue.submit();
+        let mut nobody = Vec::new();
         while self.queue.sends.count() > 0 && Instant::now() < end {
             let left = end.saturating_duration_since(Instant::now());
-            if self.wait(Some(left), &mut Vec::new()).is_err() {
-                break;
-            }
+            self.round(Some(left), &mut nobody).expect("a ring fails only when it is used wrongly");
         }
+        // The kernel may not go on with memory that is about to be freed.
         self.queue.cancel_all();
         while self.queue.is_under_way() {
-            if self.wait(None, &mut Vec::new()).is_err() {
-                break;
-            }
+            self.round(None, &mut nobody).expect("a ring fails only when it is used wrongly");
         }
     }
 }

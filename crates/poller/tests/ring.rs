@@ -1,0 +1,234 @@
+//! What a ring performs, besides reporting readiness as every poller does (`conformance.rs`).
+
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use duality_poller::{Direction, Kind, Poller, Token};
+
+/// Long enough for any machine, short enough for a test that will fail anyway.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A ring, unless this machine has none.
+fn ring() -> Option<Box<dyn Poller>> {
+    match Kind::Uring.unavailable() {
+        Some(reason) => {
+            eprintln!("skipped: {reason}");
+            None
+        }
+        None => Some(Kind::Uring.open().unwrap()),
+    }
+}
+
+/// Attempts until it is done: as a loop does, by way of arm and wait.
+fn complete<T>(
+    poller: &mut dyn Poller,
+    descriptor: &OwnedFd,
+    token: Token,
+    direction: Direction,
+    mut attempt: impl FnMut(&mut dyn Poller) -> io::Result<T>,
+) -> io::Result<T> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match attempt(poller) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            other => return other,
+        }
+        poller.arm(descriptor.as_fd(), token, direction)?;
+        poller.wait(Some(Duration::from_millis(100)), &mut Vec::new())?;
+        assert!(Instant::now() < deadline, "nothing comes");
+    }
+}
+
+fn receive(
+    poller: &mut dyn Poller,
+    descriptor: &OwnedFd,
+    token: Token,
+    buffer: &mut [u8],
+) -> io::Result<usize> {
+    complete(poller, descriptor, token, Direction::Read, |poller| {
+        poller.ring().unwrap().receive(descriptor.as_fd(), token, buffer)
+    })
+}
+
+fn send_all(
+    poller: &mut dyn Poller,
+    descriptor: &OwnedFd,
+    token: Token,
+    mut bytes: &[u8],
+) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let count = complete(poller, descriptor, token, Direction::Write, |poller| {
+            poller.ring().unwrap().send(descriptor.as_fd(), token, &[IoSlice::new(bytes)])
+        })?;
+        bytes = &bytes[count..];
+    }
+    Ok(())
+}
+
+fn pair() -> io::Result<(OwnedFd, TcpStream)> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let far = TcpStream::connect(listener.local_addr()?)?;
+    far.set_read_timeout(Some(PATIENCE))?;
+    Ok((listener.accept()?.0.into(), far))
+}
+
+fn bytes(count: usize) -> Vec<u8> {
+    (0..count).map(|index| (index % 251) as u8).collect()
+}
+
+#[test]
+fn connections_are_accepted_one_after_the_other() -> io::Result<()> {
+    let Some(mut poller) = ring() else { return Ok(()) };
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let address = listener.local_addr()?;
+    let listener = OwnedFd::from(listener);
+    let accept = |poller: &mut dyn Poller| {
+        complete(poller, &listener, Token(0), Direction::Read, |poller| {
+            poller.ring().unwrap().accept(listener.as_fd(), Token(0))
+        })
+    };
+    for _ in 0..20 {
+        let mut far = TcpStream::connect(address)?;
+        let mut near = TcpStream::from(accept(&mut *poller)?);
+        far.write_all(b"x")?;
+        near.read_exact(&mut [0])?;
+    }
+    let _waiting: Vec<_> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
+    for _ in 0..20 {
+        accept(&mut *poller)?;
+    }
+    Ok(())
+}
+
+/// More than the ring holds for one reader, while another has its share.
+#[test]
+fn a_fast_sender_is_held_up_and_loses_nothing() -> io::Result<()> {
+    let Some(mut poller) = ring() else { return Ok(()) };
+    let (near, mut far) = pair()?;
+    let (other, mut beyond) = pair()?;
+    let all = bytes(8 << 20);
+    let sent = all.clone();
+    let mut buffer = vec![0; 5_000];
+    far.write_all(b"!")?;
+    assert_eq!(receive(&mut *poller, &near, Token(0), &mut buffer)?, 1);
+    let early = poller.ring().unwrap().receive(near.as_fd(), Token(0), &mut buffer);
+    assert_eq!(early.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    let sending = thread::spawn(move || {
+        far.write_all(&sent).unwrap();
+        far.shutdown(Shutdown::Write).unwrap();
+        far
+    });
+    for _ in 0..200 {
+        beyond.write_all(b"y")?;
+        assert_eq!(receive(&mut *poller, &other, Token(1), &mut buffer)?, 1);
+    }
+    let mut received = Vec::new();
+    loop {
+        match receive(&mut *poller, &near, Token(0), &mut buffer)? {
+            0 => break,
+            count => received.extend_from_slice(&buffer[..count]),
+        }
+    }
+    assert!(received == all, "{} of {} bytes", received.len(), all.len());
+    assert_eq!(receive(&mut *poller, &near, Token(0), &mut buffer)?, 0, "the end stays the end");
+    drop(sending.join().unwrap());
+    Ok(())
+}
+
+/// More connections than there are buffers at first have something to tell at once.
+#[test]
+fn a_lack_of_buffers_passes() -> io::Result<()> {
+    let Some(mut poller) = ring() else { return Ok(()) };
+    let mut pairs: Vec<_> = (0..400).map(|_| pair().unwrap()).collect();
+    let mut buffer = [0; 64];
+    for round in 0..3_u8 {
+        for (index, (near, _)) in pairs.iter().enumerate() {
+            let token = Token(index as u32);
+            let early = poller.ring().unwrap().receive(near.as_fd(), token, &mut buffer);
+            assert_eq!(early.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        }
+        poller.wait(Some(Duration::ZERO), &mut Vec::new())?;
+        pairs.iter_mut().for_each(|(_, far)| far.write_all(&[round; 10]).unwrap());
+        for (index, (near, _)) in pairs.iter().enumerate() {
+            let count = receive(&mut *poller, near, Token(index as u32), &mut buffer)?;
+            assert_eq!(buffer[..count], [round; 10]);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_was_sent_arrives_before_the_end() -> io::Result<()> {
+    let Some(mut poller) = ring() else { return Ok(()) };
+    for length in [1, 100, 64 * 1024, 3 << 20] {
+        let (near, mut far) = pair()?;
+        let all = bytes(length);
+        let reading = thread::spawn(move || {
+            let mut received = Vec::new();
+            far.read_to_end(&mut received).unwrap();
+            received
+        });
+        send_all(&mut *poller, &near, Token(5), &all)?;
+        poller.ring().unwrap().close(near, Token(5));
+        // The end comes with the rounds that follow, or with that of the ring.
+        while !reading.is_finished() {
+            poller.wait(Some(Duration::from_millis(10)), &mut Vec::new())?;
+        }
+        assert!(reading.join().unwrap() == all);
+    }
+    Ok(())
+}
+
+#[test]
+fn the_last_words_are_sent_when_the_ring_ends() -> io::Result<()> {
+    let Some(mut poller) = ring() else { return Ok(()) };
+    let (near, mut far) = pair()?;
+    send_all(&mut *poller, &near, Token(0), b"last words")?;
+    poller.ring().unwrap().close(near, Token(0));
+    drop(poller);
+    let mut received = Vec::new();
+    far.read_to_end(&mut received)?;
+    assert_eq!(received, b"last words");
+    Ok(())
+}
+
+/// What a token's last descriptor was told does not reach its next one.
+#[test]
+fn a_token_is_used_again() -> io::Result<()> {
+    let Some(mut poller) = ring() else { return Ok(()) };
+    let mut buffer = [0; 64];
+    for round in 0..200_u8 {
+        let (near, mut far) = pair()?;
+        let early = poller.ring().unwrap().receive(near.as_fd(), Token(0), &mut buffer);
+        assert_eq!(early.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        far.write_all(&[round])?;
+        assert_eq!(receive(&mut *poller, &near, Token(0), &mut buffer)?, 1);
+        assert_eq!(buffer[0], round);
+        // Comes too late for this one.
+        far.write_all(b"late")?;
+        poller.ring().unwrap().close(near, Token(0));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_reset_is_an_error_and_then_the_end() -> io::Result<()> {
+    let Some(mut poller) = ring() else { return Ok(()) };
+    let (near, far) = pair()?;
+    let mut buffer = [0; 8];
+    let early = poller.ring().unwrap().receive(near.as_fd(), Token(0), &mut buffer);
+    assert_eq!(early.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    poller.wait(Some(Duration::ZERO), &mut Vec::new())?;
+    rustix::net::sockopt::set_socket_linger(&far, Some(Duration::ZERO))?;
+    drop(far);
+    let error = receive(&mut *poller, &near, Token(0), &mut buffer).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+    assert_eq!(receive(&mut *poller, &near, Token(0), &mut buffer)?, 0);
+    let told = send_all(&mut *poller, &near, Token(0), b"x")
+        .and_then(|()| send_all(&mut *poller, &near, Token(0), b"x"));
+    assert!(told.is_err(), "a later write tells of it");
+    Ok(())
+}
