@@ -27,7 +27,6 @@ var costs = []cost{
 	{"lock", "ns", timed(lock)},
 	{"contended", "ns", timed(contended)},
 	{"condition", "ns", timed(condition)},
-	{"call-plain", "ns", timed(callPlain)},
 	{"memory", "bytes", memory},
 }
 
@@ -151,18 +150,6 @@ func condition(count uint64) {
 	}()
 	play(0)
 	group.Wait()
-}
-
-//go:noinline
-func plain(number uint64) uint64 {
-	return number + 1
-}
-
-func callPlain(count uint64) {
-	var number uint64
-	for range count {
-		number = plain(number)
-	}
 }
 
 func memory(count uint64) (uint64, uint64) {

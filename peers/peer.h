@@ -53,23 +53,6 @@ static inline uint64_t own_memory(void)
     return kibibytes * 1024;
 }
 
-static __attribute__((noinline)) uint64_t plain(uint64_t number)
-{
-    number++;
-    __asm__ volatile("" : "+r"(number)); /* Neither inlined nor worked out beforehand. */
-    return number;
-}
-
-/* A call of a plain function. */
-static inline uint64_t call_plain(uint64_t *count)
-{
-    uint64_t number = 0;
-    uint64_t start = now();
-    for (uint64_t i = 0; i < *count; i++)
-        number = plain(number);
-    return now() - start;
-}
-
 /* Measures what the command line asks for, and prints it. `costs` ends with an empty one. */
 static inline int peer_main(int argc, char **argv, const struct cost *costs)
 {

@@ -154,7 +154,6 @@ int main(int argc, char **argv)
         {"lock", "ns", lock},
         {"contended", "ns", contended},
         {"condition", "ns", condition},
-        {"call-plain", "ns", call_plain},
         {"memory", "bytes", memory},
         {NULL, NULL, NULL},
     };

@@ -50,6 +50,8 @@ pub struct Cost {
 enum Measure {
     /// In a world; done so many times.
     World(fn(World, u64) -> io::Result<Reading>),
+    /// The same, of a thing that only this runtime has: peers are not asked.
+    OurWorld(fn(World, u64) -> io::Result<Reading>),
     /// With a poller that so many descriptors are registered with.
     Poller(usize),
 }
@@ -79,10 +81,10 @@ pub const ALL: &[Cost] = &[
     time("condition", "a round trip: two tasks tell each other by a condition", |world, count| {
         world.time(count, tasks::condition(count))
     }),
-    time("call-plain", "a call of a plain function, for comparison", |world, count| {
+    call("call-plain", "a call of a plain function, for comparison", |world, count| {
         world.time(count, calls::plain(count))
     }),
-    time("call-converted", "a call of an async function that need not wait", |world, count| {
+    call("call-converted", "a call of an async function that need not wait", |world, count| {
         world.time(count, calls::converted(count))
     }),
     poller("poller-50", "a round of a poller that watches 50, of which one is ready", 50),
@@ -104,6 +106,14 @@ const fn time(
     Cost { name, about, unit: Unit::Nanoseconds, measure: Measure::World(measure) }
 }
 
+const fn call(
+    name: &'static str,
+    about: &'static str,
+    measure: fn(World, u64) -> io::Result<Reading>,
+) -> Cost {
+    Cost { name, about, unit: Unit::Nanoseconds, measure: Measure::OurWorld(measure) }
+}
+
 const fn poller(name: &'static str, about: &'static str, watched: usize) -> Cost {
     Cost { name, about, unit: Unit::Nanoseconds, measure: Measure::Poller(watched) }
 }
@@ -119,16 +129,23 @@ impl Cost {
         self.name.split('-').next().unwrap_or(self.name)
     }
 
-    /// Whether it is a poller's cost, which no peer and no world has.
+    /// Whether it is a poller's cost, and not a world's.
     pub const fn is_of_pollers(&self) -> bool {
         matches!(self.measure, Measure::Poller(_))
+    }
+
+    /// Whether peers have it too.
+    pub const fn has_peers(&self) -> bool {
+        matches!(self.measure, Measure::World(_))
     }
 }
 
 /// The subjects of ours that `cost` is measured for: worlds, or pollers.
 pub fn subjects(cost: &Cost) -> Vec<&'static str> {
     match cost.measure {
-        Measure::World(_) => World::ALL.iter().map(|world| world.name()).collect(),
+        Measure::World(_) | Measure::OurWorld(_) => {
+            World::ALL.iter().map(|world| world.name()).collect()
+        }
         Measure::Poller(_) => Kind::ALL.iter().map(|kind| kind.name()).collect(),
     }
 }
@@ -144,7 +161,7 @@ pub fn measure(subject: &str, cost: &str, count: u64) -> Result<Reading, Trouble
     let unknown = || Trouble::Unknown(format!("subject `{subject}` of {}", cost.name));
     let count = count.max(1);
     match cost.measure {
-        Measure::World(measure) => {
+        Measure::World(measure) | Measure::OurWorld(measure) => {
             let world = World::ALL.iter().find(|world| world.name() == subject);
             let reading = measure(*world.ok_or_else(unknown)?, count);
             reading.map_err(|error| Trouble::Unavailable(error.to_string()))

@@ -133,7 +133,7 @@ fn subjects(plan: &Plan, cost: &Cost) -> Vec<Running> {
             Running { cell: cell(subject, Ok(Vec::new())), program: Some(Program { command }) }
         })
         .collect();
-    if cost.is_of_pollers() {
+    if !cost.has_peers() {
         return all;
     }
     let folder = plan.peers.clone().or_else(program::built_peers);

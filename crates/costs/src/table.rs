@@ -76,7 +76,9 @@ pub fn json(rows: &[Row]) -> Value {
 /// Rows of costs, columns of subjects.
 fn costs(rows: &[&Row]) -> String {
     let mut lines = vec![vec![String::new()]];
-    lines[0].extend(rows[0].cells.iter().map(|cell| cell.subject.to_owned()));
+    // Some costs have no peers, whose columns are the last.
+    let widest = rows.iter().map(|row| &row.cells).max_by_key(|cells| cells.len());
+    lines[0].extend(widest.into_iter().flatten().map(|cell| cell.subject.to_owned()));
     for row in rows {
         let unit = row.cost.unit.symbol();
         let mut line = vec![format!("{}, {unit}", row.cost.name)];
@@ -124,7 +126,7 @@ fn remarks(rows: &[Row]) -> String {
     for row in rows {
         let _ = writeln!(text, "{:<15} {}", row.cost.name, row.cost.about);
     }
-    if rows.iter().any(|row| !row.cost.is_of_pollers()) {
+    if rows.iter().any(|row| row.cost.has_peers()) {
         text += "\n";
         for world in World::ALL {
             let _ = writeln!(text, "{:<15} {}", world.name(), world.tasks());

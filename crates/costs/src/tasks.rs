@@ -30,6 +30,7 @@ pub(crate) async fn switch(count: u64) -> io::Result<Duration> {
     together(2, |me| {
         let turns = turns.clone();
         async move {
+            turns.enter(me).await;
             for _ in 0..count {
                 turns.await_mine(me).await;
                 turns.pass_on(me);
@@ -47,9 +48,16 @@ struct Turns {
 }
 
 impl Turns {
-    async fn await_mine(&self, me: usize) {
+    async fn enter(&self, me: usize) {
         poll_fn(|context| {
             self.wakers[me].get_or_init(|| context.waker().clone());
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    async fn await_mine(&self, me: usize) {
+        poll_fn(|_| {
             // A wake may be spurious, in any world.
             if self.whose.load(Ordering::Acquire) == me { Poll::Ready(()) } else { Poll::Pending }
         })
@@ -59,7 +67,7 @@ impl Turns {
     fn pass_on(&self, me: usize) {
         let other = 1 - me;
         self.whose.store(other, Ordering::Release);
-        // Who has never waited has not been asleep.
+        // Who has not come in yet is not asleep.
         if let Some(waker) = self.wakers[other].get() {
             waker.wake_by_ref();
         }
