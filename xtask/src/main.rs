@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod fuzz;
+mod peers;
 mod steps;
 mod tidy;
 mod tools;

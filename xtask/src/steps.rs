@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use crate::tidy::{self, Tree};
-use crate::{Workspace, fuzz, tools};
+use crate::{Workspace, fuzz, peers, tools};
 
 /// One check of the workspace, a command of its own.
 pub(crate) struct Step {
@@ -33,6 +33,11 @@ pub(crate) const STEPS: &[Step] = &[
     step("clippy", "the compiler and clippy have no warning, tests and examples included", clippy),
     step("typos", "spelling, in code and prose", typos),
     step("deny", "licences, sources and duplicates of the dependencies", deny),
+    step(
+        "peers",
+        "builds peers/, the packages that `duality model --costs` is held against",
+        peers,
+    ),
     step("cargo-test", "every test of the workspace", cargo_test),
     step("loom", "every interleaving of the lock-free parts, under the loom model checker", loom),
     step("fuzz", "no parser breaks on hostile input; also: fuzz [TARGET] [--seconds N]", fuzz),
@@ -183,6 +188,15 @@ fn deny(workspace: &Workspace) -> Outcome {
             }
         }
         Err(reason) => Skipped(reason),
+    }
+}
+
+fn peers(workspace: &Workspace) -> Outcome {
+    match peers::build(workspace) {
+        Ok(missing) if missing.is_empty() => Passed,
+        // Its column says "not built"; nothing else needs a peer.
+        Ok(missing) => Skipped(missing.join("; ")),
+        Err(problem) => Failed(problem),
     }
 }
 

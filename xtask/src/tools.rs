@@ -41,6 +41,15 @@ pub(crate) fn install_programs() -> Result<(), String> {
         );
         return Ok(());
     }
+    install_packages(&packages)
+}
+
+/// Installs Debian packages, when we are root.
+///
+/// # Errors
+///
+/// The line that installs them, or why it failed.
+pub(crate) fn install_packages(packages: &[&str]) -> Result<(), String> {
     let install = format!("apt-get install --yes --no-install-recommends {}", packages.join(" "));
     if find("apt-get").is_none() {
         return Err(format!(
@@ -49,7 +58,7 @@ pub(crate) fn install_programs() -> Result<(), String> {
         ));
     }
     if !is_root() {
-        return Err(format!("programs are missing: sudo apt-get update && sudo {install}"));
+        return Err(format!("packages are missing: sudo apt-get update && sudo {install}"));
     }
     for line in ["apt-get update", &install] {
         println!("{line}");
@@ -121,7 +130,7 @@ fn missing_packages(has: impl Fn(&str) -> bool) -> Vec<&'static str> {
 }
 
 /// Where `program` is, if the machine has it.
-fn find(program: &str) -> Option<PathBuf> {
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     // A user's PATH on Debian has no sbin, where nginx lives.
     let folders =

@@ -7,6 +7,7 @@ use super::{Tree, Violation};
 /// ```text
 ///   duality        conformance
 ///      |
+///    costs
 ///     lab ── load ── architectures     services
 ///                         └──────┬────────┘
 ///                             runtime
@@ -20,10 +21,24 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("architectures", &["runtime", "poller"]),
     ("load", &["runtime", "poller", "architectures"]),
     ("lab", &["load"]),
-    ("duality", &["poller", "fiber", "runtime", "services", "architectures", "load", "lab"]),
+    ("costs", &["runtime", "poller", "lab"]),
+    (
+        "duality",
+        &["poller", "fiber", "runtime", "services", "architectures", "load", "lab", "costs"],
+    ),
     (
         "conformance",
-        &["poller", "fiber", "runtime", "services", "architectures", "load", "lab", "duality"],
+        &[
+            "poller",
+            "fiber",
+            "runtime",
+            "services",
+            "architectures",
+            "load",
+            "lab",
+            "costs",
+            "duality",
+        ],
     ),
     ("xtask", &[]),
 ];

@@ -6,6 +6,7 @@ mod compare;
 mod experiment;
 mod list;
 mod load;
+mod model;
 mod plan;
 mod serve;
 mod setup;
@@ -50,6 +51,8 @@ enum Command {
     Compare(compare::Arguments),
     /// Write the report of results measured before
     Report(compare::ReportArguments),
+    /// Measure what tasks cost in each world, beside other packages (--costs)
+    Model(model::Arguments),
     /// List the architectures, and what they can and cannot carry
     Architectures(list::Arguments),
     /// List the services
@@ -94,6 +97,7 @@ pub fn main(own: Option<Service>) -> ExitCode {
         Command::Load(arguments) => load::run(&arguments),
         Command::Compare(arguments) => compare::run(&catalogue, &arguments),
         Command::Report(arguments) => compare::report(&arguments),
+        Command::Model(arguments) => model::run(&arguments),
         Command::Architectures(arguments) => list::architectures(&arguments),
         Command::Services(arguments) => list::services(&catalogue, &arguments),
     };

@@ -27,6 +27,10 @@ use crate::world::{self, Waited, park, suspend};
 /// ready would otherwise keep the loop to itself, for optimistic I/O never waits by itself.
 const BUDGET: u32 = 64;
 
+/// How many tasks run in a round at least, if so many become ready. A round ends with a system call, which
+/// costs as much as ten or more switches between tasks that only wake one another.
+const ROUND: usize = 256;
+
 pub(crate) struct Core {
     waiting: Waiting,
     lane: remote::Claim,
@@ -42,6 +46,8 @@ pub(crate) struct Core {
     running: Cell<Option<TaskId>>,
     budget: Cell<u32>,
     draining: Cell<bool>,
+    /// A task has used up its budget: descriptors and timers must have their turn.
+    overdue: Cell<bool>,
     /// How long the poller has waited in all while no task was ready.
     idle: Cell<Duration>,
 }
@@ -94,6 +100,7 @@ impl Core {
             running: Cell::new(None),
             budget: Cell::new(0),
             draining: Cell::new(false),
+            overdue: Cell::new(false),
             idle: Cell::new(Duration::ZERO),
         })
     }
@@ -124,6 +131,7 @@ impl Core {
         let left = self.budget.get();
         if left == 0 {
             self.wake(self.running_task());
+            self.overdue.set(true);
             return false;
         }
         self.budget.set(left - 1);
@@ -319,12 +327,16 @@ impl Core {
         }
     }
 
-    /// Runs the tasks that are ready now; those that they make ready wait for the next round, so that
-    /// descriptors and timers have their turn.
+    /// Runs the tasks that are ready now, and of those that they make ready as many as a round may have; the
+    /// others wait for the next one, so that descriptors and timers have their turn.
     #[inline]
     fn run_ready(&self) {
         let ready = self.tasks.borrow().ready();
-        for _ in 0..ready {
+        self.overdue.set(false);
+        for turn in 0..ready.max(ROUND) {
+            if turn >= ready && self.overdue.get() {
+                break;
+            }
             let next = self.tasks.borrow_mut().next();
             let Some((id, body)) = next else { break };
             self.run_task(id, body);

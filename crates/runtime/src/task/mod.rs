@@ -1,5 +1,6 @@
 //! Tasks: starting them, taking turns, and work that must not hold up a loop.
 
+mod meeting;
 mod offload;
 pub mod thread;
 
@@ -8,14 +9,16 @@ pub use offload::offload;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io;
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use crate::event_loop::Place;
 use crate::event_loop::core::Core;
 use crate::world::{self, Waited, block};
+
+use meeting::{Awaiting, Ending, meeting};
 
 /// The stack of a task that is a kernel thread, in bytes. Only the pages that are touched cost memory.
 const THREAD_STACK: usize = 256 * 1024;
@@ -31,15 +34,15 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    let shared = Arc::new(Mutex::new(Shared { ended: false, outcome: None, waiter: None }));
-    let finish = Finish(shared.clone());
+    let (ending, awaiting) = meeting();
+    let finish = Finish { ending, outcome: Err(JoinError) };
     let task = async move {
         let output = future.await;
         finish.end(output);
     };
     let place = world::with_loop(|core| core.map(Core::reserve).transpose())?;
     start(place, task)?;
-    Ok(JoinHandle { shared })
+    Ok(JoinHandle { awaiting })
 }
 
 fn start(place: Option<Place>, task: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
@@ -55,7 +58,7 @@ fn start(place: Option<Place>, task: impl Future<Output = ()> + Send + 'static) 
 pub async fn yield_now() {
     let mut yielded = false;
     poll_fn(|context| {
-        if std::mem::replace(&mut yielded, true) {
+        if mem::replace(&mut yielded, true) {
             return Poll::Ready(());
         }
         context.waker().wake_by_ref();
@@ -88,7 +91,7 @@ pub async fn stage(_name: &'static str) {}
 
 /// A task that was spawned; awaiting it gives what the task returned. Dropping it lets the task run on.
 pub struct JoinHandle<T> {
-    shared: Arc<Mutex<Shared<T>>>,
+    awaiting: Awaiting<Result<T, JoinError>, Waker>,
 }
 
 /// The task ended without a result: it panicked, or its loop ended.
@@ -107,53 +110,33 @@ impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let awaiting = &mut self.get_mut().awaiting;
         let outcome = world::wait_until(context, None, |context| {
-            let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-            match shared.outcome.take() {
-                Some(outcome) => Poll::Ready(outcome),
-                None => {
-                    shared.waiter = Some(context.waker().clone());
-                    Poll::Pending
-                }
-            }
+            awaiting.poll(|| context.waker().clone()).map_or(Poll::Pending, Poll::Ready)
         });
         outcome
             .map(|outcome| outcome.expect("without a deadline it waits until there is an outcome"))
     }
 }
 
-struct Shared<T> {
-    ended: bool,
-    outcome: Option<Result<T, JoinError>>,
-    waiter: Option<Waker>,
+/// The task's end of its handle: says what the task came to when it is dropped, which is an error before `end`.
+struct Finish<T> {
+    ending: Ending<Result<T, JoinError>, Waker>,
+    outcome: Result<T, JoinError>,
 }
 
-/// The task's end of its handle. Dropped without a result, it says so.
-struct Finish<T>(Arc<Mutex<Shared<T>>>);
-
 impl<T> Finish<T> {
-    fn end(self, output: T) {
-        self.set(Ok(output));
-    }
-
-    /// The first outcome counts: `end` is followed by the drop.
-    fn set(&self, outcome: Result<T, JoinError>) {
-        let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if std::mem::replace(&mut shared.ended, true) {
-            return;
-        }
-        shared.outcome = Some(outcome);
-        let waiter = shared.waiter.take();
-        drop(shared);
-        if let Some(waiter) = waiter {
-            waiter.wake();
-        }
+    fn end(mut self, output: T) {
+        self.outcome = Ok(output);
     }
 }
 
 impl<T> Drop for Finish<T> {
     fn drop(&mut self) {
-        self.set(Err(JoinError));
+        let outcome = mem::replace(&mut self.outcome, Err(JoinError));
+        if let Some(waiter) = self.ending.end(outcome) {
+            waiter.wake();
+        }
     }
 }
 

@@ -1,0 +1,132 @@
+//! `duality model --costs`, from its command line to its table and its JSON, without a look at how large the figures are.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn model(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
+    command.arg("model").args(arguments).output().unwrap()
+}
+
+fn told(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// A folder of peers whose State Threads does everything in `nanoseconds`, and has no memory.
+fn peers(nanoseconds: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!(
+        "#!/bin/sh\n[ $1 = memory ] && echo unavailable nobody counts && exit\n\
+         echo $1 $2 $(($2 * {nanoseconds})) ns\n"
+    );
+    let write = |path: &Path| {
+        fs::write(path, &script).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    write(&folder.path().join("st"));
+    folder
+}
+
+#[test]
+fn misuse_is_told_in_one_line() {
+    for (arguments, names) in [
+        (&[][..], "--costs"),
+        (&["--costs", "--only", "switch,flight"], "`flight`"),
+        (&["--costs", "--peers", "/does/not/exist"], "/does/not/exist"),
+        (&["--quick"], "--costs"),
+        (&["--measure", "park", "switch", "often"], "`often`"),
+        (&["--measure", "park", "flight", "1"], "`flight`"),
+    ] {
+        let output = model(arguments);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+        assert!(said.contains(names), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn help_names_every_group_of_costs() {
+    let help = told(&model(&["--help"]));
+    for cost in duality_costs::ALL {
+        assert!(help.contains(&format!("\n  {} ", cost.group())), "{}: {help}", cost.name);
+    }
+}
+
+#[test]
+fn parked_tasks_have_memory_in_every_world() {
+    for world in duality_costs::World::ALL {
+        let line = told(&model(&["--measure", world.name(), "memory", "500"]));
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let ["memory", count, bytes, "bytes"] = words[..] else { panic!("{line}") };
+        assert!((1..=500).contains(&count.parse::<u64>().unwrap()), "{line}");
+        assert!(bytes.parse::<u64>().unwrap() > 0, "{line}");
+    }
+}
+
+#[test]
+fn the_table_has_ours_and_the_peers() {
+    let peers = peers("7");
+    let folder = peers.path().to_str().unwrap();
+    let table =
+        told(&model(&["--costs", "--quick", "--only", "lock,poller-50", "--peers", folder]));
+    let line = |start: &str| table.lines().find(|line| line.starts_with(start)).unwrap_or("");
+    let header: Vec<&str> = line(" ").split_whitespace().collect();
+    assert_eq!(header, ["block", "park", "suspend", "st", "pth", "pthreads", "go"], "{table}");
+    assert!(line("lock, ns").contains(" 7.00 ±0%"), "{table}");
+    assert!(line("lock, ns").contains("not built"), "{table}");
+    assert!(line("poller-50, ns").contains('±'), "{table}");
+    assert_eq!(line("pth: "), "pth: not built: cargo xtask peers", "{table}");
+}
+
+#[test]
+fn json_has_every_subject_with_a_figure_or_the_reason() {
+    let peers = peers("1000");
+    let folder = peers.path().to_str().unwrap();
+    let only = "lock,memory";
+    let text = told(&model(&["--costs", "--quick", "--only", only, "--peers", folder, "--json"]));
+    let json: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["version"], 1);
+    let subject = |cost: usize, name: &str| {
+        let subjects = json["costs"][cost]["subjects"].as_array().unwrap();
+        subjects.iter().find(|subject| subject["subject"] == name).unwrap().clone()
+    };
+    assert_eq!(
+        (&json["costs"][0]["cost"], &json["costs"][1]["unit"]),
+        (&"lock".into(), &"bytes".into())
+    );
+    assert_eq!(subject(0, "st")["ns"], 1000.0);
+    assert_eq!(subject(0, "st")["batches"].as_array().unwrap().len(), 3);
+    assert!(subject(0, "park")["ns"].as_f64().unwrap() > 0.0);
+    assert!(subject(1, "suspend")["bytes"].as_f64().unwrap() > 0.0);
+    assert_eq!(subject(1, "st")["unavailable"], "nobody counts");
+    assert_eq!(subject(1, "go")["unavailable"], "not built: cargo xtask peers");
+}
+
+/// The programs that `cargo xtask peers` builds, where it has: each answers to every cost in the format.
+#[test]
+fn real_peers_answer_to_every_cost() {
+    let executable = Path::new(env!("CARGO_BIN_EXE_served"));
+    let folder = executable.ancestors().nth(2).unwrap().join("peers");
+    for peer in duality_costs::program::PEERS {
+        let program = folder.join(peer.name);
+        if !program.is_file() {
+            eprintln!("{}: {}", peer.name, duality_costs::program::NOT_BUILT);
+            continue;
+        }
+        for cost in duality_costs::ALL.iter().filter(|cost| cost.has_peers()) {
+            let output = Command::new(&program).args([cost.name, "20"]).output().unwrap();
+            let line = told(&output);
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let [name, count, total, unit] = words[..] else { panic!("{}: {line}", peer.name) };
+            assert_eq!((name, unit), (cost.name, cost.unit.symbol()), "{}", peer.name);
+            assert!(count.parse::<u64>().unwrap() > 0, "{}: {line}", peer.name);
+            total.parse::<u64>().unwrap();
+        }
+    }
+}

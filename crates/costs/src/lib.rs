@@ -1,0 +1,198 @@
+//! Unit costs: what it takes to start a task, to switch to another, to lock, to be told, to ask a poller.
+//!
+//! A *cost* ([`Cost`], listed in [`ALL`]) is measured for *subjects*: our three worlds, our pollers, and the
+//! peers (State Threads, GNU Pth, pthreads, Go), which are programs of their own. All of them are measured
+//! alike, each batch in a fresh process that is told a count and answers with one line:
+//!
+//! ```text
+//!   duality model --costs ──┬─▶ duality model --measure park switch 200000 ─┐
+//!    (calibrates, alternates├─▶ peers/st switch 200000 ─────────────────────┼─▶ "switch 200000 5100000 ns"
+//!     between the subjects) └─▶ peers/go switch 200000 ─────────────────────┘    (line.rs)
+//! ```
+//!
+//! So nothing that one measurement leaves behind (heap, stacks, branch predictors) is there for the next,
+//! and a peer is not at a disadvantage. [`measure`] is what the fresh process of ours runs, and what tests call;
+//! [`run::run`] is the driver, [`table`] shows what came of it.
+
+#![forbid(unsafe_code)]
+
+mod calls;
+mod line;
+mod memory;
+mod poller;
+pub mod program;
+pub mod run;
+pub mod table;
+mod tasks;
+mod world;
+
+use std::fmt;
+use std::io;
+
+use duality_poller::Kind;
+
+pub use line::{Malformed, Reading, Unit};
+pub use world::World;
+
+/// One cost: what it is called, what is done, and how.
+pub struct Cost {
+    /// What the command line, the peers and the tables call it. The part before a `-` names its group.
+    pub name: &'static str,
+    /// What is done once, for the reader of the table.
+    pub about: &'static str,
+    /// What it is measured in.
+    pub unit: Unit,
+    measure: Measure,
+}
+
+/// How a cost is measured, and so whom it is measured for.
+#[derive(Clone, Copy)]
+enum Measure {
+    /// In a world; done so many times.
+    World(fn(World, u64) -> io::Result<Reading>),
+    /// The same, of a thing that only this runtime has: peers are not asked.
+    OurWorld(fn(World, u64) -> io::Result<Reading>),
+    /// With a poller that so many descriptors are registered with.
+    Poller(usize),
+}
+
+/// Every cost, in the order of the table.
+pub const ALL: &[Cost] = &[
+    time("spawn", "a task that does nothing: started, run and joined", |world, count| {
+        world.time(count, tasks::spawn(count))
+    }),
+    time("switch", "a round trip: two tasks wake each other, and wait", |world, count| {
+        world.time(count, tasks::switch(count))
+    }),
+    time("yield-2", "one of 2 tasks lets the other run, through the run queue", |world, count| {
+        tasks::yields(world, 2, count)
+    }),
+    time("yield-1000", "one of 1,000 tasks lets the others run", |world, count| {
+        tasks::yields(world, 1000, count)
+    }),
+    time("lock", "a lock that nobody else wants: taken and given back", |world, count| {
+        world.time(count, tasks::lock(count))
+    }),
+    time(
+        "contended",
+        "a lock held across a wait, by two tasks in turn: waited for, taken, given back",
+        |world, count| world.time(count, tasks::contended(count)),
+    ),
+    time("condition", "a round trip: two tasks tell each other by a condition", |world, count| {
+        world.time(count, tasks::condition(count))
+    }),
+    call("call-plain", "a call of a plain function, for comparison", |world, count| {
+        world.time(count, calls::plain(count))
+    }),
+    call("call-converted", "a call of an async function that need not wait", |world, count| {
+        world.time(count, calls::converted(count))
+    }),
+    poller("poller-50", "a round of a poller that watches 50, of which one is ready", 50),
+    poller("poller-1000", "the same, of 1,000", 1000),
+    poller("poller-15000", "the same, of 15,000", 15_000),
+    Cost {
+        name: "memory",
+        about: "a task that is parked: memory of the process (not the kernel's for it)",
+        unit: Unit::Bytes,
+        measure: Measure::World(memory::parked),
+    },
+];
+
+const fn time(
+    name: &'static str,
+    about: &'static str,
+    measure: fn(World, u64) -> io::Result<Reading>,
+) -> Cost {
+    Cost { name, about, unit: Unit::Nanoseconds, measure: Measure::World(measure) }
+}
+
+const fn call(
+    name: &'static str,
+    about: &'static str,
+    measure: fn(World, u64) -> io::Result<Reading>,
+) -> Cost {
+    Cost { name, about, unit: Unit::Nanoseconds, measure: Measure::OurWorld(measure) }
+}
+
+const fn poller(name: &'static str, about: &'static str, watched: usize) -> Cost {
+    Cost { name, about, unit: Unit::Nanoseconds, measure: Measure::Poller(watched) }
+}
+
+impl Cost {
+    /// Whether `name` means this cost, alone or as one of its group.
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.group() == name
+    }
+
+    /// What the name has before its `-`, such as `yield` of `yield-1000`.
+    pub fn group(&self) -> &'static str {
+        self.name.split('-').next().unwrap_or(self.name)
+    }
+
+    /// Whether it is a poller's cost, and not a world's.
+    pub const fn is_of_pollers(&self) -> bool {
+        matches!(self.measure, Measure::Poller(_))
+    }
+
+    /// Whether peers have it too.
+    pub const fn has_peers(&self) -> bool {
+        matches!(self.measure, Measure::World(_))
+    }
+}
+
+/// The subjects of ours that `cost` is measured for: worlds, or pollers.
+pub fn subjects(cost: &Cost) -> Vec<&'static str> {
+    match cost.measure {
+        Measure::World(_) | Measure::OurWorld(_) => {
+            World::ALL.iter().map(|world| world.name()).collect()
+        }
+        Measure::Poller(_) => Kind::ALL.iter().map(|kind| kind.name()).collect(),
+    }
+}
+
+/// Measures `cost` of `subject` (a world, or a poller) in this process, doing it `count` times.
+///
+/// # Errors
+///
+/// [`Trouble::Unknown`] for a name that there is not, [`Trouble::Unavailable`] for what this machine does not have.
+pub fn measure(subject: &str, cost: &str, count: u64) -> Result<Reading, Trouble> {
+    let found = ALL.iter().find(|known| known.name == cost);
+    let Some(cost) = found else { return Err(Trouble::Unknown(format!("cost `{cost}`"))) };
+    let unknown = || Trouble::Unknown(format!("subject `{subject}` of {}", cost.name));
+    let count = count.max(1);
+    match cost.measure {
+        Measure::World(measure) | Measure::OurWorld(measure) => {
+            let world = World::ALL.iter().find(|world| world.name() == subject);
+            let reading = measure(*world.ok_or_else(unknown)?, count);
+            reading.map_err(|error| Trouble::Unavailable(error.to_string()))
+        }
+        Measure::Poller(watched) => {
+            let kind: Kind = subject.parse().map_err(|_| unknown())?;
+            match kind.unavailable() {
+                Some(why) => Err(Trouble::Unavailable(why)),
+                None => poller::round(kind, watched, count)
+                    .map_err(|error| Trouble::Unavailable(error.to_string())),
+            }
+        }
+    }
+}
+
+/// Why there is no reading.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// There is no such cost or subject.
+    Unknown(String),
+    /// It cannot be measured here, because of this.
+    Unavailable(String),
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(what) => write!(formatter, "there is no {what}"),
+            Self::Unavailable(why) => formatter.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for Trouble {}

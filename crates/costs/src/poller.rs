@@ -1,0 +1,64 @@
+//! One round of a poller that watches many descriptors, of which one is ready.
+//!
+//! A round is what a loop does: wait (it need not, as one is ready), and arm again the one that was reported. The
+//! two system calls in between, which make the next one ready and take what made the last one so, are
+//! not counted; one reading of the clock (some 25 ns) is.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use duality_poller::{Direction, Kind, Token};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::{read, write};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::{Reading, Unit};
+
+/// Descriptors that the process needs beside those that it watches.
+const OTHERS: usize = 32;
+
+/// Does `count` rounds with a poller that `watched` descriptors are registered with.
+pub(crate) fn round(kind: Kind, watched: usize, count: u64) -> io::Result<Reading> {
+    allow_descriptors(watched + OTHERS)?;
+    let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+    let descriptors: Vec<OwnedFd> =
+        (0..watched).map(|_| eventfd(0, flags)).collect::<Result<_, _>>()?;
+    let mut poller = kind.open()?;
+    for (index, descriptor) in descriptors.iter().enumerate() {
+        poller.arm(descriptor.as_fd(), Token(index as u32), Direction::Read)?;
+    }
+    let mut events = Vec::new();
+    let mut elapsed = Duration::ZERO;
+    for turn in 0..count {
+        // A stride that meets all of them: a scan that stops at the ready one must not always be lucky.
+        let ready = (turn.wrapping_mul(7919) % watched as u64) as usize;
+        write(&descriptors[ready], &1u64.to_ne_bytes())?;
+        let start = Instant::now();
+        poller.wait(None, &mut events)?;
+        elapsed += start.elapsed();
+        let event = events.first().ok_or_else(|| io::Error::other("nothing was reported"))?;
+        let descriptor = &descriptors[event.token.0 as usize];
+        read(descriptor, &mut [0; 8])?;
+        let start = Instant::now();
+        poller.arm(descriptor.as_fd(), event.token, Direction::Read)?;
+        elapsed += start.elapsed();
+    }
+    Ok(Reading::new(count, elapsed.as_nanos(), Unit::Nanoseconds))
+}
+
+/// Raises this process's limit as far as it needs.
+fn allow_descriptors(needed: usize) -> io::Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    let is_enough = |limit: Option<u64>| limit.is_none_or(|limit| limit >= needed as u64);
+    if is_enough(limit.current) {
+        return Ok(());
+    }
+    if !is_enough(limit.maximum) {
+        let most = limit.maximum.unwrap_or_default();
+        return Err(io::Error::other(format!(
+            "needs {needed} descriptors, the hard limit is {most}: ulimit -Hn raises it"
+        )));
+    }
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?)
+}

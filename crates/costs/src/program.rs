@@ -1,0 +1,127 @@
+//! The programs that measure: this executable for our own subjects, and the peers.
+//!
+//! Each is called with a cost and a count, and answers with one line (`line.rs`). What it prints comes from a
+//! program that is not ours, so it is bounded in length and time.
+
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use crate::{Reading, Trouble, line};
+
+/// How long one batch may take before it is given up. Batches are a few hundredths of a second long; but
+/// GNU Pth, whose queues are lists, takes its time with a thousand threads.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A package that is not ours.
+#[derive(Debug)]
+pub struct Peer {
+    /// Its program beneath the folder of peers, and its column.
+    pub name: &'static str,
+    /// What it is.
+    pub about: &'static str,
+}
+
+/// All of them.
+pub const PEERS: &[Peer] = &[
+    Peer { name: "st", about: "State Threads" },
+    Peer { name: "pth", about: "GNU Pth" },
+    Peer { name: "pthreads", about: "kernel threads, by glibc" },
+    Peer { name: "go", about: "goroutines, GOMAXPROCS=1" },
+];
+
+/// What is said of a peer whose program is not there.
+pub const NOT_BUILT: &str = "not built: cargo xtask peers";
+
+/// Something that can be asked what a cost is.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    /// The executable, and what comes before the cost and the count.
+    pub(crate) command: Vec<OsString>,
+}
+
+impl Program {
+    /// Has the program do what `cost` is the cost of, `count` times.
+    pub(crate) fn ask(&self, cost: &str, count: u64) -> Result<Reading, Trouble> {
+        let (executable, arguments) = self.command.split_first().expect("a command has a name");
+        let mut command = Command::new(executable);
+        command.args(arguments).arg(cost).arg(count.to_string());
+        // What it complains of goes to our standard error, for the user to read.
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+        let name = Path::new(executable).display();
+        let fault = |what: String| Trouble::Unavailable(format!("{name}: {what}"));
+        let child = child.map_err(|error| fault(error.to_string()))?;
+        let text = answer(child, PATIENCE).map_err(|error| fault(error.to_string()))?;
+        line::read(cost, &text).map_err(|malformed| fault(malformed.to_string()))?
+    }
+}
+
+/// What `child` prints, if it does so within `patience` and succeeds; afterwards it is gone, either way.
+fn answer(mut child: Child, patience: Duration) -> io::Result<String> {
+    let output = child.stdout.take().expect("its standard output is a pipe");
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut text = String::new();
+        let end = output.take(line::LONGEST as u64).read_to_string(&mut text);
+        // Nobody listens any more once patience is at its end.
+        let _ = sender.send(end.map(|_| text));
+    });
+    let text = receiver.recv_timeout(patience);
+    if text.is_err() {
+        child.kill()?;
+    }
+    let status = child.wait()?;
+    let patience = patience.as_secs();
+    let text =
+        text.map_err(|_| io::Error::other(format!("it took more than {patience} s for a batch")))?;
+    if status.success() { text } else { Err(io::Error::other(format!("it failed ({status})"))) }
+}
+
+/// Where `cargo xtask peers` puts the programs: beside the folder that cargo put this executable into.
+pub(crate) fn built_peers() -> Option<PathBuf> {
+    let executable = std::env::current_exe().ok()?;
+    // target/release/duality, or target/release/deps/costs-… for the benchmark.
+    let folders = executable.ancestors().skip(2).take(2);
+    folders.map(|folder| folder.join("peers")).find(|peers| peers.is_dir())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Unit;
+
+    fn shell(script: &str) -> Program {
+        Program { command: ["sh", "-c", script, "peer"].map(OsString::from).to_vec() }
+    }
+
+    #[test]
+    fn a_program_is_told_cost_and_count_and_answers() {
+        let reading = shell("echo $1 $2 4000 ns").ask("switch", 200).unwrap();
+        assert_eq!(reading, Reading { count: 200, total: 4000, unit: Unit::Nanoseconds });
+        assert!((reading.each() - 20.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_goes_wrong_is_told() {
+        let told = |script: &str| shell(script).ask("switch", 1).unwrap_err().to_string();
+        assert!(told("exit 3").contains("exit status: 3"));
+        assert!(told("echo switch 1 5 ns; exit 1").contains("exit status: 1"));
+        assert!(told("echo nonsense").contains("not four words"));
+        // It is no longer listened to after a while, and fails for that, or for what it said.
+        assert!(!told("exec yes").is_empty());
+        assert_eq!(told("echo unavailable no threads"), "no threads");
+        let absent = Program { command: vec!["/nowhere/st".into()] };
+        assert!(absent.ask("switch", 1).unwrap_err().to_string().starts_with("/nowhere/st: "));
+    }
+
+    #[test]
+    fn patience_ends() {
+        let child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let error = answer(child.unwrap(), Duration::from_millis(10)).unwrap_err();
+        assert!(error.to_string().contains("took more than"), "{error}");
+    }
+}

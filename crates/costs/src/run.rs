@@ -1,0 +1,207 @@
+//! The driver: finds for each subject how often a thing must be done to be timed well, then measures in
+//! turns.
+//!
+//! ```text
+//!   for each cost:   calibrate park, st, go …          a count whose batch is long enough for the clock
+//!                    park st go   st go park   …       batches; who begins changes with each turn
+//! ```
+//!
+//! A machine's speed changes within seconds. In turns, such a change meets all subjects alike.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::program::{self, NOT_BUILT, PEERS, Program};
+use crate::{Cost, Trouble, Unit};
+
+/// How many tasks are parked to see how much memory one takes. The largest count that the peers can do as well is theirs
+/// to choose.
+const PARKED: u64 = 100_000;
+
+/// What to measure, and how well.
+pub struct Plan {
+    /// Which costs.
+    pub costs: Vec<&'static Cost>,
+    /// How well.
+    pub effort: Effort,
+    /// The command that answers for our own subjects: it is followed by a subject, a cost and a count.
+    pub own: Vec<OsString>,
+    /// The folder of the peers' programs; `None`: where `cargo xtask peers` puts them.
+    pub peers: Option<PathBuf>,
+}
+
+/// How well to measure.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// How many batches each subject has.
+    pub batches: usize,
+    /// How long a batch should be.
+    pub batch: Duration,
+    /// How often tasks are parked to see their memory.
+    pub memory_batches: usize,
+    /// How many of them.
+    pub parked: u64,
+}
+
+impl Effort {
+    /// For figures: intervals of a few per cent on a quiet machine, in about a minute.
+    pub const FULL: Effort =
+        Effort { batches: 15, batch: Duration::from_millis(25), memory_batches: 3, parked: PARKED };
+
+    /// For a look: a few seconds.
+    pub const QUICK: Effort = Effort {
+        batches: 3,
+        batch: Duration::from_millis(3),
+        memory_batches: 1,
+        parked: PARKED / 10,
+    };
+}
+
+/// One cost of all its subjects.
+pub struct Row {
+    /// The cost.
+    pub cost: &'static Cost,
+    /// What was found, in the order of the columns.
+    pub cells: Vec<Cell>,
+}
+
+/// One cost of one subject.
+pub struct Cell {
+    /// The subject.
+    pub subject: &'static str,
+    /// What doing it once took in each batch, in the cost's unit; or why that is not known.
+    pub outcome: Result<Vec<f64>, String>,
+    /// How often it was done in each batch.
+    pub count: u64,
+}
+
+/// Binds this process, and so the programs that it will start, to one processor: the last of those that it may use,
+/// since devices prefer the first. Nothing happens where the kernel does not allow it.
+pub fn pin() {
+    let Ok(allowed) = sched_getaffinity(None) else { return };
+    if let Some(last) = (0..CpuSet::MAX_CPU).rev().find(|&cpu| allowed.is_set(cpu)) {
+        let mut only = CpuSet::new();
+        only.set(last);
+        let _ = sched_setaffinity(None, &only);
+    }
+}
+
+/// Measures what `plan` says; `progress` hears the name of each cost before it is measured.
+pub fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> Vec<Row> {
+    let measure = |cost: &&'static Cost| {
+        progress(cost.name);
+        Row { cost, cells: measure(plan, cost) }
+    };
+    plan.costs.iter().map(measure).collect()
+}
+
+/// A cell that is being measured.
+struct Running {
+    cell: Cell,
+    program: Option<Program>,
+}
+
+fn measure(plan: &Plan, cost: &'static Cost) -> Vec<Cell> {
+    let mut running = subjects(plan, cost);
+    let batches = match cost.unit {
+        Unit::Nanoseconds => plan.effort.batches,
+        Unit::Bytes => plan.effort.memory_batches,
+    };
+    for subject in &mut running {
+        subject.calibrate(cost, &plan.effort);
+    }
+    let several = running.len().max(1);
+    for turn in 0..batches {
+        for index in 0..several {
+            running[(turn + index) % several].batch(cost);
+        }
+    }
+    running.into_iter().map(|running| running.cell).collect()
+}
+
+/// Who has this cost, ours first.
+fn subjects(plan: &Plan, cost: &Cost) -> Vec<Running> {
+    let cell = |subject, outcome| Cell { subject, outcome, count: 0 };
+    let mut all: Vec<Running> = crate::subjects(cost)
+        .into_iter()
+        .map(|subject| {
+            let mut command = plan.own.clone();
+            command.push(subject.into());
+            Running { cell: cell(subject, Ok(Vec::new())), program: Some(Program { command }) }
+        })
+        .collect();
+    if !cost.has_peers() {
+        return all;
+    }
+    let folder = plan.peers.clone().or_else(program::built_peers);
+    for peer in PEERS {
+        let path = folder.as_ref().map(|folder| folder.join(peer.name));
+        all.push(match path.filter(|path| path.is_file()) {
+            Some(path) => Running {
+                cell: cell(peer.name, Ok(Vec::new())),
+                program: Some(Program { command: vec![path.into()] }),
+            },
+            None => Running { cell: cell(peer.name, Err(NOT_BUILT.into())), program: None },
+        });
+    }
+    all
+}
+
+impl Running {
+    /// Finds how often the thing is done in a batch.
+    fn calibrate(&mut self, cost: &Cost, effort: &Effort) {
+        if cost.unit == Unit::Bytes {
+            self.cell.count = effort.parked;
+            return;
+        }
+        let wanted = effort.batch.as_nanos() as f64;
+        let mut count = 16;
+        while let Some(each) = self.ask(cost, count) {
+            let fitting = (wanted / each.max(0.01)).max(1.0);
+            // A short batch overstates what one takes; so its result is trusted only nearby.
+            if fitting <= count as f64 * 3.0 {
+                self.cell.count = fitting as u64;
+                return;
+            }
+            count = (fitting as u64).min(count.saturating_mul(100));
+        }
+    }
+
+    /// Measures once more.
+    fn batch(&mut self, cost: &Cost) {
+        if let Some(each) = self.ask(cost, self.cell.count)
+            && let Ok(values) = &mut self.cell.outcome
+        {
+            values.push(each);
+        }
+    }
+
+    /// What the thing takes once; after a failure the subject is not asked again.
+    fn ask(&mut self, cost: &Cost, count: u64) -> Option<f64> {
+        if self.cell.outcome.is_err() {
+            return None;
+        }
+        let reading = self.program.as_ref()?.ask(cost.name, count).and_then(|reading| {
+            let known = reading.unit == cost.unit;
+            let other =
+                || Trouble::Unavailable(format!("{} are no measure of it", reading.unit.symbol()));
+            known.then_some(reading).ok_or_else(other)
+        });
+        match reading {
+            Ok(reading) => {
+                // As many as there could be.
+                if cost.unit == Unit::Bytes {
+                    self.cell.count = reading.count;
+                }
+                Some(reading.each())
+            }
+            Err(trouble) => {
+                self.cell.outcome = Err(trouble.to_string());
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! What was measured, as a table and as JSON.
+
+use std::fmt::Write;
+
+use duality_lab::statistics::{Estimate, estimate, ratio};
+use serde_json::{Value, json};
+
+use crate::program::{NOT_BUILT, PEERS};
+use crate::run::{Cell, Row};
+use crate::{Unit, World};
+
+/// The bootstrap's draws are the same each time, so that the same results give the same table.
+const SEED: u64 = 1978;
+
+/// Which of ours is held against which peer: those whose tasks are of the same kind, and those that the state machines
+/// compete with.
+const PAIRS: [(&str, &str); 6] = [
+    ("block", "pthreads"),
+    ("park", "st"),
+    ("park", "pth"),
+    ("park", "go"),
+    ("suspend", "st"),
+    ("suspend", "go"),
+];
+
+/// The tables that a reader wants: costs of tasks, of pollers, and ours as shares of the peers'.
+pub fn text(rows: &[Row]) -> String {
+    let mut text =
+        String::from("Medians; ± is half of the 95 % interval, as a share of the median.\n");
+    for of_pollers in [false, true] {
+        let rows: Vec<&Row> =
+            rows.iter().filter(|row| row.cost.is_of_pollers() == of_pollers).collect();
+        if rows.is_empty() {
+            continue;
+        }
+        text += "\n";
+        text += &costs(&rows);
+    }
+    text += &shares(rows);
+    text += &remarks(rows);
+    text
+}
+
+/// Format version 1, documented in docs/performance.md.
+pub fn json(rows: &[Row]) -> Value {
+    let cell = |row: &Row, cell: &Cell| match &cell.outcome {
+        Err(why) => json!({ "subject": cell.subject, "unavailable": why }),
+        Ok(batches) => {
+            let estimate = estimate(batches, SEED);
+            let interval = estimate.and_then(|estimate| estimate.interval);
+            json!({
+                "subject": cell.subject,
+                "count": cell.count,
+                row.cost.unit.symbol(): estimate.map(|estimate| estimate.value),
+                "low": interval.map(|interval| interval.low),
+                "high": interval.map(|interval| interval.high),
+                "batches": batches,
+            })
+        }
+    };
+    let costs: Vec<Value> = rows
+        .iter()
+        .map(|row| {
+            let subjects: Vec<Value> = row.cells.iter().map(|found| cell(row, found)).collect();
+            json!({
+                "cost": row.cost.name,
+                "about": row.cost.about,
+                "unit": row.cost.unit.symbol(),
+                "subjects": subjects,
+            })
+        })
+        .collect();
+    json!({ "version": 1, "costs": costs })
+}
+
+/// Rows of costs, columns of subjects.
+fn costs(rows: &[&Row]) -> String {
+    let mut lines = vec![vec![String::new()]];
+    // Some costs have no peers, whose columns are the last.
+    let widest = rows.iter().map(|row| &row.cells).max_by_key(|cells| cells.len());
+    lines[0].extend(widest.into_iter().flatten().map(|cell| cell.subject.to_owned()));
+    for row in rows {
+        let unit = row.cost.unit.symbol();
+        let mut line = vec![format!("{}, {unit}", row.cost.name)];
+        line.extend(row.cells.iter().map(|cell| match &cell.outcome {
+            Ok(batches) => estimate(batches, SEED).map_or("–".to_owned(), number),
+            Err(why) if why == NOT_BUILT => "not built".to_owned(),
+            Err(_) => "–".to_owned(),
+        }));
+        lines.push(line);
+    }
+    aligned(&lines)
+}
+
+/// Ours as shares of the peers'.
+fn shares(rows: &[Row]) -> String {
+    let mut lines = vec![vec!["share of".to_owned()]];
+    lines[0].extend(PAIRS.iter().map(|(ours, peer)| format!("{ours}/{peer}")));
+    for row in rows {
+        let batches = |subject: &str| {
+            let cell = row.cells.iter().find(|cell| cell.subject == subject);
+            cell.and_then(|cell| cell.outcome.as_ref().ok())
+        };
+        let share = |(ours, peer): &(&str, &str)| {
+            let share = ratio(batches(ours)?, batches(peer)?, SEED)?;
+            Some(match share.interval {
+                Some(interval) => {
+                    format!("{:.3} [{:.3}–{:.3}]", share.value, interval.low, interval.high)
+                }
+                None => format!("{:.3}", share.value),
+            })
+        };
+        let shares: Vec<Option<String>> = PAIRS.iter().map(share).collect();
+        if shares.iter().any(Option::is_some) {
+            let mut line = vec![row.cost.name.to_owned()];
+            line.extend(shares.into_iter().map(|share| share.unwrap_or("–".to_owned())));
+            lines.push(line);
+        }
+    }
+    if lines.len() == 1 { String::new() } else { format!("\n{}", aligned(&lines)) }
+}
+
+/// What the names mean, and why something is missing.
+fn remarks(rows: &[Row]) -> String {
+    let mut text = String::from("\n");
+    for row in rows {
+        let _ = writeln!(text, "{:<15} {}", row.cost.name, row.cost.about);
+    }
+    if rows.iter().any(|row| row.cost.has_peers()) {
+        text += "\n";
+        for world in World::ALL {
+            let _ = writeln!(text, "{:<15} {}", world.name(), world.tasks());
+        }
+        for peer in PEERS {
+            let _ = writeln!(text, "{:<15} {}", peer.name, peer.about);
+        }
+    }
+    let parked = rows.iter().filter(|row| row.cost.unit == Unit::Bytes).flat_map(|row| &row.cells);
+    let parked: Vec<String> = parked
+        .filter(|cell| cell.outcome.is_ok())
+        .map(|cell| format!("{} {}", cell.subject, grouped(cell.count as f64)))
+        .collect();
+    if !parked.is_empty() {
+        let _ = writeln!(text, "{:<15} {}", "tasks parked", parked.join(", "));
+    }
+    let mut missing: Vec<(String, &str)> = Vec::new();
+    for row in rows {
+        for cell in &row.cells {
+            if let Err(why) = &cell.outcome {
+                let what = if why == NOT_BUILT {
+                    cell.subject.to_owned()
+                } else {
+                    format!("{} of {}", row.cost.name, cell.subject)
+                };
+                if !missing.contains(&(what.clone(), why)) {
+                    missing.push((what, why));
+                }
+            }
+        }
+    }
+    for (what, why) in missing {
+        let _ = writeln!(text, "{what}: {why}");
+    }
+    text
+}
+
+/// Columns as wide as they must be, the first to the left and the others to the right.
+fn aligned(lines: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max()
+    };
+    let widths: Vec<usize> = (0..).map_while(width).collect();
+    let mut text = String::new();
+    for line in lines {
+        for (column, (cell, &width)) in line.iter().zip(&widths).enumerate() {
+            let _ = match column {
+                0 => write!(text, "{cell:<width$}"),
+                _ => write!(text, "  {cell:>width$}"),
+            };
+        }
+        text += "\n";
+    }
+    text
+}
+
+/// `12.3 ±2%`.
+fn number(estimate: Estimate) -> String {
+    let value = estimate.value;
+    let digits = match value {
+        below if below < 9.995 => format!("{below:.2}"),
+        below if below < 99.95 => format!("{below:.1}"),
+        _ => grouped(value),
+    };
+    match estimate.interval {
+        Some(interval) if value > 0.0 => {
+            let half = 100.0 * (interval.high - interval.low) / 2.0 / value;
+            format!("{digits} ±{half:.0}%")
+        }
+        _ => digits,
+    }
+}
+
+/// 1234567.8 → `1,234,568`.
+fn grouped(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}

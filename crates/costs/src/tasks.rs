@@ -1,0 +1,168 @@
+//! What tasks do with one another: start, take turns, lock, tell.
+//!
+//! Each function does its thing `count` times and says how long that took. The peers' programs (`peers/`)
+//! do the same things under the same names.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use duality_runtime::sync::{Mutex, Notify};
+use duality_runtime::task;
+
+use crate::{Reading, Unit, World};
+
+/// Starts a task that does nothing and joins it, one after the other.
+pub(crate) async fn spawn(count: u64) -> io::Result<Duration> {
+    let start = Instant::now();
+    for _ in 0..count {
+        task::spawn(async {})?.await.map_err(io::Error::other)?;
+    }
+    Ok(start.elapsed())
+}
+
+/// Two tasks that wake each other: the least that a wake and a wait can be.
+pub(crate) async fn switch(count: u64) -> io::Result<Duration> {
+    let turns = Arc::new(Turns::default());
+    together(2, |me| {
+        let turns = turns.clone();
+        async move {
+            turns.enter(me).await;
+            for _ in 0..count {
+                turns.await_mine(me).await;
+                turns.pass_on(me);
+            }
+        }
+    })
+    .await
+}
+
+/// Whose turn it is of two, and how to wake them.
+#[derive(Default)]
+struct Turns {
+    whose: AtomicUsize,
+    wakers: [OnceLock<Waker>; 2],
+}
+
+impl Turns {
+    async fn enter(&self, me: usize) {
+        poll_fn(|context| {
+            self.wakers[me].get_or_init(|| context.waker().clone());
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    async fn await_mine(&self, me: usize) {
+        poll_fn(|_| {
+            // A wake may be spurious, in any world.
+            if self.whose.load(Ordering::Acquire) == me { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    fn pass_on(&self, me: usize) {
+        let other = 1 - me;
+        self.whose.store(other, Ordering::Release);
+        // Who has not come in yet is not asleep.
+        if let Some(waker) = self.wakers[other].get() {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+/// `count` yields in all, by `tasks` tasks that do nothing else.
+pub(crate) fn yields(world: World, tasks: u64, count: u64) -> io::Result<Reading> {
+    let each = count.div_ceil(tasks);
+    let elapsed = world.run(together(tasks as usize, move |_| async move {
+        for _ in 0..each {
+            task::yield_now().await;
+        }
+    }))??;
+    Ok(Reading::new(each * tasks, elapsed.as_nanos(), Unit::Nanoseconds))
+}
+
+/// A lock that nobody else wants.
+pub(crate) async fn lock(count: u64) -> io::Result<Duration> {
+    let number = Mutex::new(0u64);
+    let start = Instant::now();
+    for _ in 0..count {
+        *std::hint::black_box(&number).lock().await += 1;
+    }
+    Ok(start.elapsed())
+}
+
+/// Two tasks that each let the other run while they hold a lock, which so is always taken when it is wanted, and
+/// again after they gave it back, so that it goes to the other.
+pub(crate) async fn contended(count: u64) -> io::Result<Duration> {
+    let number = Arc::new(Mutex::new(0u64));
+    together(2, |me| {
+        let number = number.clone();
+        async move {
+            for _ in 0..(count + me as u64) / 2 {
+                let mut held = number.lock().await;
+                task::yield_now().await;
+                *held += 1;
+                drop(held);
+                task::yield_now().await;
+            }
+        }
+    })
+    .await
+}
+
+/// Two tasks that tell each other by [`Notify`], which is this runtime's condition variable.
+pub(crate) async fn condition(count: u64) -> io::Result<Duration> {
+    let conditions = Arc::new([Notify::new(), Notify::new()]);
+    together(2, |me| {
+        let conditions = conditions.clone();
+        async move {
+            for _ in 0..count {
+                if me == 0 {
+                    conditions[1].notify_one();
+                    conditions[0].notified().await;
+                } else {
+                    conditions[1].notified().await;
+                    conditions[0].notify_one();
+                }
+            }
+        }
+    })
+    .await
+}
+
+/// Runs `count` tasks, each made by `body` from its number: the time from when all have started until the
+/// last of them has ended.
+async fn together<F>(count: usize, mut body: impl FnMut(usize) -> F) -> io::Result<Duration>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let started = Arc::new(AtomicUsize::new(0));
+    let open = Arc::new(AtomicBool::new(false));
+    let mut running = Vec::with_capacity(count);
+    for number in 0..count {
+        let (started, open, body) = (started.clone(), open.clone(), body(number));
+        running.push(task::spawn(async move {
+            started.fetch_add(1, Ordering::Relaxed);
+            while !open.load(Ordering::Acquire) {
+                task::yield_now().await;
+            }
+            body.await;
+            Instant::now()
+        })?);
+    }
+    while started.load(Ordering::Relaxed) < count {
+        task::yield_now().await;
+    }
+    let start = Instant::now();
+    open.store(true, Ordering::Release);
+    let mut elapsed = Duration::ZERO;
+    for task in running {
+        let end = task.await.map_err(io::Error::other)?;
+        elapsed = elapsed.max(end.saturating_duration_since(start));
+    }
+    Ok(elapsed)
+}

@@ -1,0 +1,68 @@
+//! The three worlds, as subjects of measurements.
+
+use std::future::Future;
+use std::io;
+use std::time::Duration;
+
+use duality_poller::Kind;
+use duality_runtime::block_on;
+use duality_runtime::event_loop::{EventLoop, Waiting};
+
+use crate::{Reading, Unit};
+
+/// The stack of a user-level thread, in bytes: enough for what is measured, and as large as the peers' default.
+const STACK: usize = 64 * 1024;
+
+/// What a wait does underneath.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum World {
+    /// Tasks are kernel threads.
+    Block,
+    /// Tasks are user-level threads.
+    Park,
+    /// Tasks are the state machines that the compiler makes.
+    Suspend,
+}
+
+impl World {
+    /// All of them.
+    pub const ALL: [World; 3] = [World::Block, World::Park, World::Suspend];
+
+    /// What the command line and the tables call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            World::Block => "block",
+            World::Park => "park",
+            World::Suspend => "suspend",
+        }
+    }
+
+    /// What its tasks are.
+    pub const fn tasks(self) -> &'static str {
+        match self {
+            World::Block => "kernel threads",
+            World::Park => "user-level threads",
+            World::Suspend => "state machines",
+        }
+    }
+
+    /// Runs `root` and what it spawns in this world.
+    pub(crate) fn run<F: Future + 'static>(self, root: F) -> io::Result<F::Output> {
+        let waiting = match self {
+            World::Block => return Ok(block_on(root)),
+            World::Park => Waiting::Park { stack_size: STACK },
+            World::Suspend => Waiting::Suspend,
+        };
+        Ok(EventLoop::new(Kind::Epoll.open()?, waiting)?.run(root))
+    }
+
+    /// Runs `body`, which says how long it took to do `count` times what it measures.
+    pub(crate) fn time(
+        self,
+        count: u64,
+        body: impl Future<Output = io::Result<Duration>> + 'static,
+    ) -> io::Result<Reading> {
+        let elapsed = self.run(body)??;
+        Ok(Reading::new(count, elapsed.as_nanos(), Unit::Nanoseconds))
+    }
+}

@@ -1,0 +1,75 @@
+/* What the peers in C share: the command line, the clock, memory, and the line that is printed.
+ *
+ *     PEER COST COUNT     prints     COST COUNT TOTAL ns|bytes     (README.md)
+ *
+ * A peer is one file. It lists its costs, each a function that does its thing `count` times and returns what
+ * that took, and hands them to `peer_main`. What the costs are is said in crates/costs/src/tasks.rs, whose
+ * names and order they keep.
+ */
+#ifndef PEER_H
+#define PEER_H
+
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct cost {
+    const char *name;
+    const char *unit;
+    /* Does its thing `*count` times, or as many as it can, which it stores there. */
+    uint64_t (*measure)(uint64_t *count);
+};
+
+/* Ends the program, saying what failed. */
+static inline void must(int holds, const char *what)
+{
+    if (!holds) {
+        fprintf(stderr, "%s failed\n", what);
+        exit(1);
+    }
+}
+
+/* Nanoseconds on a clock that only goes forward. */
+static inline uint64_t now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+/* This process's share of the memory that it has mapped, in bytes. */
+static inline uint64_t own_memory(void)
+{
+    uint64_t kibibytes = 0;
+    char line[256];
+    FILE *file = fopen("/proc/self/smaps_rollup", "r");
+    must(file != NULL, "/proc/self/smaps_rollup");
+    while (fgets(line, sizeof line, file) != NULL && sscanf(line, "Pss: %" SCNu64, &kibibytes) != 1)
+        continue;
+    fclose(file);
+    return kibibytes * 1024;
+}
+
+/* Measures what the command line asks for, and prints it. `costs` ends with an empty one. */
+static inline int peer_main(int argc, char **argv, const struct cost *costs)
+{
+    uint64_t count = argc == 3 ? strtoull(argv[2], NULL, 10) : 0;
+    if (count == 0) {
+        fprintf(stderr, "usage: %s COST COUNT\n", argv[0]);
+        return 2;
+    }
+    for (const struct cost *cost = costs; cost->name != NULL; cost++) {
+        if (strcmp(cost->name, argv[1]) == 0) {
+            uint64_t total = cost->measure(&count);
+            printf("%s %" PRIu64 " %" PRIu64 " %s\n", cost->name, count, total, cost->unit);
+            return 0;
+        }
+    }
+    printf("unavailable it has no such thing\n");
+    return 0;
+}
+
+#endif

@@ -1,0 +1,150 @@
+//! `cargo xtask peers`: the programs of peers/, which `duality model --costs` measures beside our own worlds.
+//!
+//! They go to `target/peers`, where that command looks for them. A peer whose package cannot be had is left out,
+//! with a line that names it; users of Duality need none of them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{fs, io};
+
+use crate::{Workspace, tools};
+
+/// One peer: its source in peers/ and what its compiler needs.
+struct Peer {
+    name: &'static str,
+    needs: Needs,
+}
+
+enum Needs {
+    /// A C compiler, a library to link with, and a header from a Debian package.
+    C { library: &'static str, header: &'static str, package: &'static str },
+    /// Go itself.
+    Go,
+}
+
+const PEERS: &[Peer] = &[
+    c("st", "-lst", "/usr/include/st.h", "libst-dev"),
+    c("pth", "-lpth", "/usr/include/pth.h", "libpth-dev"),
+    c("pthreads", "-pthread", "/usr/include/pthread.h", "libc6-dev"),
+    Peer { name: "go", needs: Needs::Go },
+];
+
+const fn c(
+    name: &'static str,
+    library: &'static str,
+    header: &'static str,
+    package: &'static str,
+) -> Peer {
+    Peer { name, needs: Needs::C { library, header, package } }
+}
+
+/// Builds all peers that this machine has, or (as root) can have, the packages of; returns a line for each that it could
+/// not build for want of one.
+///
+/// # Errors
+///
+/// A peer that does not compile although all is there.
+pub(crate) fn build(workspace: &Workspace) -> Result<Vec<String>, String> {
+    let folder = workspace.target.join("peers");
+    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let packages = missing_packages(|header| Path::new(header).is_file());
+    let refusal = if packages.is_empty() { None } else { tools::install_packages(&packages).err() };
+    if let Some(refusal) = &refusal {
+        println!("{refusal}");
+    }
+    let mut left_out = Vec::new();
+    for peer in PEERS {
+        let program = folder.join(peer.name);
+        match compiler(workspace, peer, &program) {
+            Ok(mut command) => {
+                run(&mut command).map_err(|error| format!("peers/{}: {error}", peer.name))?;
+                println!("built {}", program.display());
+            }
+            Err(lack) => {
+                let line = format!("{} left out: {lack}", peer.name);
+                println!("{line}");
+                left_out.push(line);
+            }
+        }
+    }
+    Ok(left_out)
+}
+
+/// The packages of the headers that `has` does not find.
+fn missing_packages(has: impl Fn(&str) -> bool) -> Vec<&'static str> {
+    let missing = |peer: &Peer| match peer.needs {
+        Needs::C { header, package, .. } if !has(header) => Some(package),
+        _ => None,
+    };
+    PEERS.iter().filter_map(missing).collect()
+}
+
+/// The command that makes `program` of a peer, or what is lacking for it.
+fn compiler(workspace: &Workspace, peer: &Peer, program: &Path) -> Result<Command, String> {
+    let folder = workspace.root.join("peers");
+    match peer.needs {
+        Needs::C { library, header, package } => {
+            if !Path::new(header).is_file() {
+                return Err(format!("no {header}, which Debian's {package} has"));
+            }
+            let cc = tools::find("cc").ok_or("no C compiler `cc`, which Debian's gcc has")?;
+            let mut command = Command::new(cc);
+            command.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-o"]);
+            command.arg(program).arg(folder.join(peer.name).with_extension("c")).arg(library);
+            Ok(command)
+        }
+        Needs::Go => {
+            let go = go().ok_or("no `go`, neither on the path nor in /usr/local/go")?;
+            let mut command = Command::new(go);
+            // Whatever version it is will do; it must not fetch another one.
+            command.env("GOTOOLCHAIN", "local").args(["build", "-o"]).arg(program);
+            command.arg(folder.join(peer.name).with_extension("go"));
+            Ok(command)
+        }
+    }
+}
+
+/// Go, which its own installer puts where no path leads.
+fn go() -> Option<PathBuf> {
+    let installed = PathBuf::from("/usr/local/go/bin/go");
+    tools::find("go").or_else(|| installed.is_file().then_some(installed))
+}
+
+fn run(command: &mut Command) -> io::Result<()> {
+    let status = command.status()?;
+    if status.success() { Ok(()) } else { Err(io::Error::other(format!("{status}, see above"))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_missing_is_installed() {
+        assert_eq!(missing_packages(|_| true), [""; 0]);
+        assert_eq!(missing_packages(|header| !header.contains("pth.h")), ["libpth-dev"]);
+    }
+
+    #[test]
+    fn every_peer_has_its_source_and_no_source_is_forgotten() {
+        let folder = Workspace::locate().root.join("peers");
+        let mut sources: Vec<String> = fs::read_dir(&folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|kind| kind == "c" || kind == "go"))
+            .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
+            .collect();
+        sources.sort();
+        let mut names: Vec<&str> = PEERS.iter().map(|peer| peer.name).collect();
+        names.sort_unstable();
+        assert_eq!(sources, names);
+    }
+
+    #[test]
+    fn what_is_lacking_is_named() {
+        let workspace = Workspace::locate();
+        let peer = c("st", "-lst", "/nowhere/st.h", "libst-dev");
+        let lack = compiler(&workspace, &peer, Path::new("st")).unwrap_err();
+        assert!(lack.contains("/nowhere/st.h") && lack.contains("libst-dev"), "{lack}");
+    }
+}
