@@ -25,29 +25,37 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+pub mod overflow;
 mod pool;
+mod slab;
 mod stack;
 
 pub use pool::StackPool;
 pub use stack::Stack;
 
 use std::cell::Cell;
+use std::num::NonZeroUsize;
 use std::ptr;
 
+use corosensei::stack::Stack as _;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 thread_local! {
-    /// The yielder of the fiber that runs on this kernel thread, null outside every fiber.
+    /// The fiber that runs on this kernel thread, null outside every fiber.
     /// A plain pointer, constant-initialised: no destructor, no lazy set-up on the hot path.
-    static RUNNING: Cell<*const Yielder<(), ()>> = const { Cell::new(ptr::null()) };
+    static RUNNING: Cell<*const Fiber> = const { Cell::new(ptr::null()) };
 }
 
 /// A function that runs on a stack of its own and can be left and entered again.
 ///
 /// Dropping a suspended fiber unwinds its stack, so that what lives on it is dropped.
 pub struct Fiber {
-    /// Taken only by `into_stack`, which consumes the fiber.
+    /// Taken only by `into_stack`, which consumes the fiber, and by the drop.
     coroutine: Option<Coroutine<(), (), (), Stack>>,
+    /// Leads back to whoever resumed the fiber. Null until it first runs; then it lives on its stack.
+    yielder: Cell<*const Yielder<(), ()>>,
+    /// The page below its stack.
+    guard: NonZeroUsize,
 }
 
 impl Fiber {
@@ -55,11 +63,14 @@ impl Fiber {
     ///
     /// A panic in `entry` comes out of `resume`.
     pub fn new(stack: Stack, entry: impl FnOnce() + 'static) -> Self {
+        let guard = stack.limit();
         let coroutine = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
-            RUNNING.set(yielder);
+            // SAFETY: this is the first run, within the `resume` that has set the pointer to the
+            // fiber that it borrows.
+            unsafe { (*RUNNING.get()).yielder.set(yielder) };
             entry();
         });
-        Self { coroutine: Some(coroutine) }
+        Self { coroutine: Some(coroutine), yielder: Cell::new(ptr::null()), guard }
     }
 
     /// Runs the fiber until it suspends itself or ends; true when it has ended.
@@ -69,8 +80,12 @@ impl Fiber {
     /// When the fiber has ended before, and with whatever `entry` panics with.
     #[inline]
     pub fn resume(&mut self) -> bool {
-        let _outer = Outer(RUNNING.get());
-        let coroutine = self.coroutine.as_mut().expect("only into_stack takes it");
+        let this: *mut Self = self;
+        let _outer = Outer(RUNNING.replace(this));
+        // SAFETY: `this` is the borrow that the caller gave. The yielder is a cell, and nobody
+        // reaches the coroutine but through such a borrow.
+        let coroutine = unsafe { (*this).coroutine.as_mut() };
+        let coroutine = coroutine.expect("only into_stack takes it");
         matches!(coroutine.resume(()), CoroutineResult::Return(()))
     }
 
@@ -100,16 +115,15 @@ impl Drop for Fiber {
 /// Outside every fiber.
 #[inline]
 pub fn suspend() {
-    let yielder = RUNNING.get();
-    assert!(!yielder.is_null(), "fiber::suspend called outside every fiber");
-    // SAFETY: the pointer was set by the fiber that runs now, which lives on the stack that holds
-    // the yielder; it is replaced by `Outer` whenever that fiber is left.
-    unsafe { (*yielder).suspend(()) };
-    RUNNING.set(yielder);
+    let fiber = RUNNING.get();
+    assert!(!fiber.is_null(), "fiber::suspend called outside every fiber");
+    // SAFETY: the pointer was set by the `resume` of the fiber that runs now, on whose stack the
+    // yielder lives; it is replaced by `Outer` whenever that fiber is left.
+    unsafe { (*(*fiber).yielder.get()).suspend(()) };
 }
 
 /// Restores the running fiber of the caller when a resumed fiber is left, even by a panic.
-struct Outer(*const Yielder<(), ()>);
+struct Outer(*const Fiber);
 
 impl Drop for Outer {
     fn drop(&mut self) {

@@ -1,67 +1,65 @@
-//! One stack: an anonymous mapping whose lowest page is a guard.
-//!
-//! ```text
-//!   limit                                              base
-//!   │ guard page │ touched only as deep as calls go … │
-//!   low addresses                        grows ◀────── high addresses
-//! ```
-//!
-//! The mapping is reserved, not committed: a stack costs the pages that its calls have touched.
+//! One stack: a part of a slab, whose lowest page is a guard.
 
-use std::ffi::c_void;
 use std::io;
 use std::num::NonZeroUsize;
-use std::ptr;
+use std::sync::Arc;
 
 use corosensei::stack::{Stack as RawStack, StackPointer};
-use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
-use rustix::param::page_size;
+
+use crate::StackPool;
+use crate::slab::Slab;
 
 /// A stack for a [`Fiber`](crate::Fiber), with a guard page below it.
+///
+/// Dropping it returns its memory to the kernel; [`StackPool::put`] keeps it for another fiber.
 pub struct Stack {
-    lowest: NonZeroUsize,
-    length: usize,
+    base: NonZeroUsize,
+    slab: Arc<Slab>,
 }
 
 impl Stack {
-    /// Maps a stack of at least `size` usable bytes (rounded up to whole pages).
+    /// Maps a stack of at least `size` usable bytes, alone in a slab. Many of them come from a
+    /// [`StackPool`].
     ///
     /// # Errors
     ///
-    /// `ENOMEM` when memory or the mappings a process may have (`vm.max_map_count`) are used up.
+    /// Those of [`StackPool::take`].
     pub fn new(size: usize) -> io::Result<Self> {
-        let page = page_size();
-        let length = size.max(page).next_multiple_of(page) + page;
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::STACK;
-        // SAFETY: a new anonymous mapping at an address of the kernel's choice aliases nothing.
-        let address = unsafe {
-            mmap_anonymous(ptr::null_mut(), length, ProtFlags::READ | ProtFlags::WRITE, flags)?
-        };
-        let lowest = NonZeroUsize::new(address as usize).expect("mmap never returns null");
-        let stack = Self { lowest, length };
-        // SAFETY: the page is the lowest of the mapping just made, which nothing uses yet.
-        unsafe { mprotect(address, page, MprotectFlags::empty())? };
-        Ok(stack)
+        StackPool::new(size).take_alone()
+    }
+
+    /// The stack of a slab that was taken from it under `index`.
+    pub(crate) fn new_in(slab: &Arc<Slab>, index: usize) -> Self {
+        Self { base: slab.top(index), slab: slab.clone() }
+    }
+
+    /// Returns the memory of this stack, which no fiber has, to the kernel.
+    pub(crate) fn forget_contents(&mut self) {
+        self.slab.forget_contents(self.index());
+    }
+
+    fn index(&self) -> usize {
+        self.slab.index_of(self.base.get() - 1)
     }
 }
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this stack's own, and no fiber runs on it any more: a fiber owns
-        // its stack and ends before it drops it. Unmapping a whole mapping cannot fail.
-        let _ = unsafe { munmap(self.lowest.get() as *mut c_void, self.length) };
+        // No fiber runs on it any more: a fiber owns its stack and ends before it drops it.
+        self.slab.give_back(self.index());
     }
 }
 
-// SAFETY: the mapping is at least two pages, of which the lowest is inaccessible and the others
-// (4,096 bytes at the least, corosensei's MIN_STACK_SIZE) are readable and writable; both ends are
-// page-aligned, hence aligned as a stack must be.
+// SAFETY: a slab gives a stack to one owner at a time. Below it is an inaccessible page, and it is
+// itself at least a page long (4,096 bytes, corosensei's MIN_STACK_SIZE), readable and writable; both
+// ends are page-aligned, hence aligned as a stack must be.
 unsafe impl RawStack for Stack {
+    #[inline]
     fn base(&self) -> StackPointer {
-        self.lowest.checked_add(self.length).expect("a mapping ends below the top of memory")
+        self.base
     }
 
     fn limit(&self) -> StackPointer {
-        self.lowest
+        self.slab.limit(self.index())
     }
 }

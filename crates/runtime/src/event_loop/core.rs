@@ -4,6 +4,7 @@
 //! the stack below; so every field is a cell, and no borrow is held while a task runs.
 
 use std::cell::{Cell, RefCell};
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -66,6 +67,15 @@ impl Place {
     }
 }
 
+/// Writes which task runs on this kernel thread. Called in a signal handler, where its stack has
+/// overflowed: it only reads cells.
+pub(super) fn name_running(line: &mut dyn fmt::Write) -> fmt::Result {
+    world::with_loop(|core| match core.map(|core| (core.running.get(), core.lane())) {
+        Some((Some(task), lane)) => write!(line, "task {} of loop {lane}", task.serial),
+        _ => line.write_str("a user-level thread"),
+    })
+}
+
 impl Core {
     pub(crate) fn new(mut poller: Box<dyn Poller>, waiting: Waiting) -> io::Result<Self> {
         let lane = remote::claim()?;
@@ -92,6 +102,10 @@ impl Core {
             draining: Cell::new(false),
             idle: Cell::new(Duration::ZERO),
         })
+    }
+
+    pub(crate) fn waiting(&self) -> Waiting {
+        self.waiting
     }
 
     // What operations ask of the loop.
