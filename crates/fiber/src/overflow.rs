@@ -28,7 +28,7 @@ use std::sync::OnceLock;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use rustix::param::page_size;
 
-use crate::RUNNING;
+use crate::{RUNNING, Stack};
 
 /// Writes what the running fiber is called, such as "task 17". It runs in a signal handler: it must not
 /// allocate, lock or wait.
@@ -93,16 +93,18 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     pass_on(&installed.previous, signal, info, context, sent);
 }
 
-/// The size of the running fiber's stack, if `address` is in the guard below it.
+/// The size that was asked for the running fiber's stack, in whole pages, if `address` is in the guard below it.
 fn overflowed_size(address: usize) -> Option<usize> {
-    // SAFETY: non-null only within the `resume` of the fiber, which borrows it. Nothing is written,
-    // and what is read does not change while it runs.
-    let fiber = unsafe { RUNNING.get().as_ref() }?;
+    let yielder = RUNNING.get().addr();
+    if yielder == 0 {
+        return None;
+    }
     let page = page_size();
-    let guard = fiber.guard.get()..fiber.guard.get() + page;
+    let guard = Stack::guard_of_running(yielder);
     // The yielder is in the highest page of the stack.
-    let top = (fiber.yielder.get().addr() + 1).next_multiple_of(page);
-    guard.contains(&address).then(|| top - guard.end)
+    let top = (yielder + 1).next_multiple_of(page);
+    let size = top - (guard + page) - Stack::ABOVE_BASE;
+    (guard..guard + page).contains(&address).then_some(size / page * page)
 }
 
 fn report(name: Name, size: usize) -> ! {

@@ -21,6 +21,7 @@
 use std::io;
 use std::sync::Arc;
 
+use corosensei::stack::MIN_STACK_SIZE;
 use rustix::param::page_size;
 
 use crate::Stack;
@@ -148,7 +149,8 @@ impl StackPool {
 
     fn rounded_size(&self) -> io::Result<usize> {
         let page = page_size();
-        let size = self.size.max(page).checked_next_multiple_of(page);
+        let size = self.size.max(MIN_STACK_SIZE).checked_add(Stack::ABOVE_BASE);
+        let size = size.and_then(|size| size.checked_next_multiple_of(page));
         size.ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 }
@@ -187,6 +189,10 @@ mod tests {
         let read =
             unsafe { libc::read(reader.as_raw_fd(), ptr::with_exposed_provenance_mut(address), 1) };
         read == 1
+    }
+
+    fn highest_page(stack: &Stack) -> usize {
+        (stack.base().get() - 1) & !(page_size() - 1)
     }
 
     fn touch(stack: &Stack) {
@@ -249,7 +255,7 @@ mod tests {
         let mut pool = StackPool::new(page_size());
         let mut stacks: Vec<_> = (0..3 * WARM).map(|_| pool.take().unwrap()).collect();
         stacks.iter().for_each(touch);
-        let tops: Vec<_> = stacks.iter().map(|stack| stack.base().get() - page_size()).collect();
+        let tops: Vec<_> = stacks.iter().map(highest_page).collect();
         let kept = |tops: &[usize]| tops.iter().filter(|top| resident(**top)).count();
         // Half of them: as many are spare as are in use, and all keep their memory.
         for stack in stacks.split_off(3 * WARM / 2) {
@@ -261,7 +267,7 @@ mod tests {
         // Those that were put back last are the warm ones.
         assert_eq!(kept(&tops[WARM / 2..3 * WARM / 2]), WARM);
         let taken = pool.take().unwrap();
-        assert_eq!(taken.base().get() - page_size(), tops[3 * WARM / 2 - 1]);
+        assert_eq!(highest_page(&taken), tops[3 * WARM / 2 - 1]);
     }
 
     #[test]
@@ -270,7 +276,7 @@ mod tests {
         let stacks: Vec<_> = (0..FIRST_SLAB).map(|_| pool.take().unwrap()).collect();
         let slab = pool.slabs[0].clone();
         touch(&stacks[7]);
-        let top = stacks[7].base().get() - page_size();
+        let top = highest_page(&stacks[7]);
         assert!(resident(top));
         // On another kernel thread, for a loop may end there.
         std::thread::spawn(|| drop(stacks)).join().unwrap();
