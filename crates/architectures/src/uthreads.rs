@@ -8,9 +8,9 @@
 //!                    └─────────────────────────────────────────────┘
 //! ```
 //!
-//! Who waits: the kernel thread, in epoll (or another, `--poller`), for all; a connection's stack lies parked meanwhile.
-//! Cost of a connection: a stack (the pages it touches), no kernel thread. What breaks first: mappings
-//! (`vm.max_map_count`, two for each stack), then descriptors.
+//! Who waits: the kernel thread, in epoll (or another, `--poller`), for all; a connection's stack lies
+//! parked meanwhile. Cost of a connection: a stack (the pages it touches), no kernel thread. What breaks
+//! first: descriptors; before Linux 6.13, mappings (`vm.max_map_count`, two for each stack).
 //! Source: State Threads and Pth in Kerneis & Chroboczek 2009; Demsky 2001; von Behren et al. 2003.
 
 use std::io;

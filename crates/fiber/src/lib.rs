@@ -25,7 +25,9 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+pub mod overflow;
 mod pool;
+mod slab;
 mod stack;
 
 pub use pool::StackPool;
@@ -36,30 +38,36 @@ use std::ptr;
 
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
+/// How many cache lines a resumed fiber is likely to touch.
+const LINES: usize = 6;
+
 thread_local! {
     /// The yielder of the fiber that runs on this kernel thread, null outside every fiber.
     /// A plain pointer, constant-initialised: no destructor, no lazy set-up on the hot path.
-    static RUNNING: Cell<*const Yielder<(), ()>> = const { Cell::new(ptr::null()) };
+    static RUNNING: Cell<*const Yielder<(), usize>> = const { Cell::new(ptr::null()) };
 }
 
 /// A function that runs on a stack of its own and can be left and entered again.
 ///
 /// Dropping a suspended fiber unwinds its stack, so that what lives on it is dropped.
 pub struct Fiber {
-    /// Taken only by `into_stack`, which consumes the fiber.
-    coroutine: Option<Coroutine<(), (), (), Stack>>,
+    /// Taken only by `into_stack`, which consumes the fiber, and by the drop.
+    coroutine: Option<Coroutine<(), usize, (), Stack>>,
+    /// Where on its stack the fiber was when it was left last.
+    left_at: usize,
 }
 
 impl Fiber {
     /// Makes a fiber that will run `entry` on `stack` at its first [`resume`](Fiber::resume).
     ///
     /// A panic in `entry` comes out of `resume`.
-    pub fn new(stack: Stack, entry: impl FnOnce() + 'static) -> Self {
-        let coroutine = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
+    pub fn new(mut stack: Stack, entry: impl FnOnce() + 'static) -> Self {
+        let left_at = stack.label();
+        let coroutine = Coroutine::with_stack(stack, move |yielder: &Yielder<(), usize>, ()| {
             RUNNING.set(yielder);
             entry();
         });
-        Self { coroutine: Some(coroutine) }
+        Self { coroutine: Some(coroutine), left_at }
     }
 
     /// Runs the fiber until it suspends itself or ends; true when it has ended.
@@ -71,7 +79,21 @@ impl Fiber {
     pub fn resume(&mut self) -> bool {
         let _outer = Outer(RUNNING.get());
         let coroutine = self.coroutine.as_mut().expect("only into_stack takes it");
-        matches!(coroutine.resume(()), CoroutineResult::Return(()))
+        match coroutine.resume(()) {
+            CoroutineResult::Yield(left_at) => {
+                self.left_at = left_at;
+                false
+            }
+            CoroutineResult::Return(()) => true,
+        }
+    }
+
+    /// Asks for the memory that the next [`resume`](Fiber::resume) touches first, without waiting for it.
+    #[inline]
+    pub fn fetch(&self) {
+        for line in 0..LINES {
+            fetch(self.left_at + line * 64);
+        }
     }
 
     /// The stack of a fiber that has ended, for use by another one.
@@ -102,14 +124,31 @@ impl Drop for Fiber {
 pub fn suspend() {
     let yielder = RUNNING.get();
     assert!(!yielder.is_null(), "fiber::suspend called outside every fiber");
+    let here = (&raw const yielder).addr();
     // SAFETY: the pointer was set by the fiber that runs now, which lives on the stack that holds
     // the yielder; it is replaced by `Outer` whenever that fiber is left.
-    unsafe { (*yielder).suspend(()) };
+    unsafe { (*yielder).suspend(here) };
     RUNNING.set(yielder);
 }
 
+/// Asks for the cache line at `address`, without waiting for it. Any address will do.
+#[inline]
+pub fn fetch(address: usize) {
+    let address = ptr::without_provenance::<i8>(address);
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch never faults, and every x86-64 has it.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address);
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a prefetch never faults, and changes neither memory nor flags.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) address, options(nostack, readonly, preserves_flags));
+    }
+}
+
 /// Restores the running fiber of the caller when a resumed fiber is left, even by a panic.
-struct Outer(*const Yielder<(), ()>);
+struct Outer(*const Yielder<(), usize>);
 
 impl Drop for Outer {
     fn drop(&mut self) {

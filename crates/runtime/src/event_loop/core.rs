@@ -4,11 +4,13 @@
 //! the stack below; so every field is a cell, and no borrow is held while a task runs.
 
 use std::cell::{Cell, RefCell};
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::ptr::NonNull;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -74,6 +76,15 @@ impl Place {
     }
 }
 
+/// Writes which task runs on this kernel thread. Called in a signal handler, where its stack has
+/// overflowed: it only reads cells.
+pub(super) fn name_running(line: &mut dyn fmt::Write) -> fmt::Result {
+    world::with_loop(|core| match core.map(|core| (core.running.get(), core.lane())) {
+        Some((Some(task), lane)) => write!(line, "task {} of loop {lane}", task.serial),
+        _ => line.write_str("a user-level thread"),
+    })
+}
+
 impl Core {
     pub(crate) fn new(mut poller: Box<dyn Poller>, waiting: Waiting) -> io::Result<Self> {
         let lane = remote::claim()?;
@@ -103,6 +114,10 @@ impl Core {
             overdue: Cell::new(false),
             idle: Cell::new(Duration::ZERO),
         })
+    }
+
+    pub(crate) fn waiting(&self) -> Waiting {
+        self.waiting
     }
 
     // What operations ask of the loop.
@@ -257,10 +272,11 @@ impl Core {
 
     /// Runs a task until it waits or ends.
     #[inline]
-    fn run_task(&self, id: TaskId, mut body: Body) {
+    fn run_task(&self, id: TaskId, mut body: NonNull<Body>) {
         self.running.set(Some(id));
         self.budget.set(BUDGET);
-        let done = catch_unwind(AssertUnwindSafe(|| match &mut body {
+        // SAFETY: the body is ours until we ask for the next or remove it, and stays where it is.
+        let done = catch_unwind(AssertUnwindSafe(|| match unsafe { body.as_mut() } {
             Body::Fiber(fiber) => fiber.resume(),
             Body::Future(future) => {
                 let waker = TaskName { lane: self.lane(), task: id }.waker();
@@ -269,28 +285,25 @@ impl Core {
             }
         }));
         match done {
-            Ok(false) => {
-                self.running.set(None);
-                self.tasks.borrow_mut().put_back(id, body);
-            }
-            Ok(true) => self.end(id, body),
+            Ok(false) => self.running.set(None),
+            Ok(true) => self.end(id),
             // The panic hook has said what and where; the task's connection closes, the rest go on.
             Err(_) => {
                 world::set_ambient_deadline(None);
-                self.end(id, body);
+                self.end(id);
             }
         }
     }
 
-    fn end(&self, id: TaskId, body: Body) {
+    fn end(&self, id: TaskId) {
         self.timers.borrow_mut().clear(id.slot);
-        match body {
+        let body = self.tasks.borrow_mut().remove(id);
+        match body.expect("a task that has run is there") {
             // What a destructor panics with ends here as well.
             Body::Future(future) => drop(catch_unwind(AssertUnwindSafe(|| drop(future)))),
             Body::Fiber(fiber) => self.stacks.borrow_mut().put(fiber.into_stack()),
         }
         self.running.set(None);
-        self.tasks.borrow_mut().remove(id);
     }
 
     /// Drops every task, within the loop, so that their descriptors are forgotten as they close.

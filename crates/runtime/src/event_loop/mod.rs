@@ -73,6 +73,11 @@ impl EventLoop {
     pub fn run<F: Future + 'static>(&mut self, root: F) -> F::Output {
         let output = Rc::new(RefCell::new(None));
         let place = output.clone();
+        // Without memory for a signal stack an overflow still ends the process, if not by name.
+        let _watch = match self.core.waiting() {
+            Waiting::Park { .. } => duality_fiber::overflow::watch(core::name_running).ok(),
+            Waiting::Suspend => None,
+        };
         world::enter(Some(&self.core), || {
             let spawned = self.core.spawn_local(Box::pin(async move {
                 let value = root.await;

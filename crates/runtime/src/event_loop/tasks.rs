@@ -1,11 +1,23 @@
-//! The tasks of one loop: a slab of bodies, and the queue of those that are ready.
+//! The tasks of one loop: a table of control blocks, and the queue of those that are ready.
+//!
+//! ```text
+//!   ready:   ◀─ next │ … ahead: its stack is fetched │ … further: its control block │ … ◀─ wake
+//!
+//!   chunks:  ┌ 64 bytes ┬──────────┬──      one line for each task; a chunk of them never moves,
+//!            │ task 0   │ task 1   │ …      so a task runs in place while others come and go
+//! ```
+//!
+//! With a million tasks, nothing of the next one is in a cache; but the queue tells who comes, and what
+//! is asked for some tasks ahead has come when its turn has. That is most of what a wake costs then.
 
+use std::cell::{Cell, UnsafeCell};
 use std::collections::VecDeque;
 use std::future::Future;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
+use std::ptr::{self, NonNull};
 
 use duality_fiber::Fiber;
-use slab::Slab;
 
 /// Names a task of one loop: the slot that it lives in, and which of the slot's tenants it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,16 +39,35 @@ pub(crate) enum Body {
     Fiber(Fiber),
 }
 
+/// A control block. It is reached by shared references only: a wake may come while the body runs.
+#[repr(align(64))]
 struct Task {
-    serial: u32,
-    queued: bool,
-    /// Taken while the task runs, so that it can spawn and wake others.
-    body: Option<Body>,
+    /// [`VACANT`] where no task is.
+    serial: Cell<u32>,
+    queued: Cell<bool>,
+    /// In use by nobody but the round that runs it, if one does.
+    body: UnsafeCell<Option<Body>>,
 }
+
+const _: () = assert!(size_of::<Task>() == 64, "a control block is one cache line");
+
+/// No task has it: a serial has 28 bits.
+const VACANT: u32 = u32::MAX;
+/// How many control blocks lie together: 1 MiB of address space, touched as they are used.
+const CHUNK: usize = 1 << 14;
+/// How many tasks ahead of its turn a stack is fetched: far enough for memory to answer, not so far
+/// that it is gone again from the first-level cache.
+const STACK_AHEAD: usize = 3;
+/// And a control block, which leads to the stack.
+const TASK_AHEAD: usize = 8;
 
 #[derive(Default)]
 pub(crate) struct Tasks {
-    slab: Slab<Task>,
+    chunks: Vec<NonNull<Task>>,
+    /// The control blocks before this one have been written.
+    used: usize,
+    /// Those among them that are free.
+    free: Vec<u32>,
     ready: VecDeque<TaskId>,
     spawned: u32,
 }
@@ -44,15 +75,27 @@ pub(crate) struct Tasks {
 impl Tasks {
     /// The identity that the next [`insert`](Tasks::insert) will give.
     pub(crate) fn next_id(&self) -> TaskId {
-        let slot = u32::try_from(self.slab.vacant_key()).expect("fewer than 2^26 tasks");
+        let slot = self.free.last().map_or(self.used, |slot| *slot as usize);
         assert!(slot < 1 << TaskId::SLOT_BITS, "a loop holds at most 2^26 tasks");
-        TaskId { slot, serial: self.spawned & ((1 << TaskId::SERIAL_BITS) - 1) }
+        TaskId { slot: slot as u32, serial: self.spawned & ((1 << TaskId::SERIAL_BITS) - 1) }
     }
 
     /// Adds a task, ready to run.
     pub(crate) fn insert(&mut self, body: Body) -> TaskId {
         let id = self.next_id();
-        self.slab.insert(Task { serial: id.serial, queued: true, body: Some(body) });
+        let slot = id.slot as usize;
+        if self.free.pop().is_none() {
+            if slot == self.chunks.len() * CHUNK {
+                let chunk = Box::<[Task]>::new_uninit_slice(CHUNK);
+                let chunk = Box::into_raw(chunk).cast::<Task>();
+                self.chunks.push(NonNull::new(chunk).expect("a box is not null"));
+            }
+            self.used += 1;
+        }
+        let body = UnsafeCell::new(Some(body));
+        let task = Task { serial: Cell::new(id.serial), queued: Cell::new(true), body };
+        // SAFETY: the place is in a chunk, and no task is there that anyone could refer to.
+        unsafe { self.place(slot).write(task) };
         self.spawned = self.spawned.wrapping_add(1);
         self.ready.push_back(id);
         id
@@ -61,18 +104,19 @@ impl Tasks {
     /// Queues the task, unless it is queued or gone.
     #[inline]
     pub(crate) fn wake(&mut self, id: TaskId) {
-        if let Some(task) = self.slab.get_mut(id.slot as usize)
-            && task.serial == id.serial
-            && !task.queued
+        if let Some(task) = self.at(id.slot)
+            && task.serial.get() == id.serial
+            && !task.queued.replace(true)
         {
-            task.queued = true;
             self.ready.push_back(id);
         }
     }
 
     /// Queues whichever task lives in a slot: timers know no more than that.
     pub(crate) fn wake_slot(&mut self, slot: u32) {
-        if let Some(serial) = self.slab.get(slot as usize).map(|task| task.serial) {
+        if let Some(serial) = self.at(slot).map(|task| task.serial.get())
+            && serial != VACANT
+        {
             self.wake(TaskId { slot, serial });
         }
     }
@@ -83,43 +127,96 @@ impl Tasks {
         self.ready.len()
     }
 
-    /// Takes the next ready task's body, to be run and given back.
+    /// The next ready task, whose body is the caller's until it asks for another, or removes it.
     #[inline]
-    pub(crate) fn next(&mut self) -> Option<(TaskId, Body)> {
+    pub(crate) fn next(&mut self) -> Option<(TaskId, NonNull<Body>)> {
         loop {
             let id = self.ready.pop_front()?;
-            let Some(task) = self.slab.get_mut(id.slot as usize) else { continue };
-            if task.serial != id.serial {
+            self.fetch_ahead();
+            let Some(task) = self.at(id.slot) else { continue };
+            if task.serial.get() != id.serial {
                 continue;
             }
-            task.queued = false;
-            if let Some(body) = task.body.take() {
-                return Some((id, body));
+            task.queued.set(false);
+            // SAFETY: one task runs at a time, so nobody has a reference to the body.
+            if let Some(body) = unsafe { &mut *task.body.get() } {
+                return Some((id, NonNull::from(body)));
             }
         }
     }
 
-    /// Gives back the body of a task that is not done.
+    /// Asks for the memory of tasks whose turn comes soon.
     #[inline]
-    pub(crate) fn put_back(&mut self, id: TaskId, body: Body) {
-        self.slab[id.slot as usize].body = Some(body);
+    fn fetch_ahead(&self) {
+        if let Some(id) = self.ready.get(TASK_AHEAD) {
+            duality_fiber::fetch(self.place(id.slot as usize).addr());
+        }
+        if let Some(id) = self.ready.get(STACK_AHEAD)
+            && let Some(task) = self.at(id.slot)
+        {
+            // SAFETY: as in `next`; this one does not run either.
+            match unsafe { &*task.body.get() } {
+                Some(Body::Fiber(fiber)) => fiber.fetch(),
+                Some(Body::Future(future)) => {
+                    duality_fiber::fetch((&raw const **future).addr());
+                }
+                None => {}
+            }
+        }
     }
 
-    /// Frees the slot of a task that is done.
-    pub(crate) fn remove(&mut self, id: TaskId) {
-        self.slab.remove(id.slot as usize);
+    /// Takes a task's body out and frees its slot.
+    pub(crate) fn remove(&mut self, id: TaskId) -> Option<Body> {
+        let task = self.at(id.slot).filter(|task| task.serial.get() == id.serial)?;
+        task.serial.set(VACANT);
+        // SAFETY: the caller does not run it any more.
+        let body = unsafe { &mut *task.body.get() }.take();
+        self.free.push(id.slot);
+        body
     }
 
     pub(crate) fn contains(&self, id: TaskId) -> bool {
-        self.slab.get(id.slot as usize).is_some_and(|task| task.serial == id.serial)
+        self.at(id.slot).is_some_and(|task| task.serial.get() == id.serial)
     }
 
-    /// Takes the body of any task, to drop it outside the borrow of this table.
+    /// Removes any task, to drop it outside the borrow of this table.
     pub(crate) fn take_any(&mut self) -> Option<(TaskId, Option<Body>)> {
-        let (slot, task) = self.slab.iter_mut().next()?;
-        let id = TaskId { slot: slot as u32, serial: task.serial };
-        let body = task.body.take();
-        self.slab.remove(slot);
-        Some((id, body))
+        let (mut slots, mut found) = (0..self.used as u32, None);
+        while let Some(slot) = slots.next()
+            && found.is_none()
+        {
+            let serial = self.at(slot).map_or(VACANT, |task| task.serial.get());
+            found = (serial != VACANT).then_some(TaskId { slot, serial });
+        }
+        found.map(|id| (id, self.remove(id)))
+    }
+
+    /// The control block of a slot that has been used.
+    #[inline]
+    fn at(&self, slot: u32) -> Option<&Task> {
+        let slot = slot as usize;
+        // SAFETY: it has been written, and is never freed while the table lives. References to it are
+        // shared ones only.
+        (slot < self.used).then(|| unsafe { &*self.place(slot) })
+    }
+
+    #[inline]
+    fn place(&self, slot: usize) -> *mut Task {
+        // SAFETY: the chunk is as long as that.
+        unsafe { self.chunks[slot / CHUNK].as_ptr().add(slot % CHUNK) }
+    }
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        for slot in 0..self.used {
+            // SAFETY: it has been written once, and is not looked at again.
+            unsafe { self.place(slot).drop_in_place() };
+        }
+        for chunk in &self.chunks {
+            let chunk = ptr::slice_from_raw_parts_mut(chunk.as_ptr(), CHUNK);
+            // SAFETY: it was such a box, whose values are dropped; the type says that it has none.
+            drop(unsafe { Box::from_raw(chunk as *mut [MaybeUninit<Task>]) });
+        }
     }
 }

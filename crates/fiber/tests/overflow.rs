@@ -1,0 +1,172 @@
+//! Overflows end the process by name; other faults end it as they always did.
+//!
+//! Each case runs in a child process: this very test, told by an environment variable to misbehave.
+
+use std::fmt::Write;
+use std::hint::black_box;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output};
+use std::{env, ptr, thread};
+
+use duality_fiber::{Fiber, Stack, StackPool, overflow};
+
+const CASE: &str = "DUALITY_FIBER_FAULT";
+
+/// Runs the test `test` again, in a child process where [`told_to`] is true for it.
+fn child(test: &str) -> Output {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture"]).env(CASE, test);
+    command.output().unwrap()
+}
+
+fn told_to(test: &str) -> bool {
+    env::var_os(CASE).is_some_and(|case| case == test)
+}
+
+fn name(line: &mut dyn Write) -> std::fmt::Result {
+    write!(line, "task {}", 17)
+}
+
+/// Ends a child process that should have died of its case.
+fn survived() -> ! {
+    std::process::exit(0)
+}
+
+/// Recurses without an end that the compiler could see, a little at a time.
+fn descend(depth: u64) -> u64 {
+    let frame = black_box([depth; 8]);
+    if frame[3] == u64::MAX { 0 } else { 1 + descend(frame[3] + 1) + black_box(frame)[5] }
+}
+
+fn overflow_a_fiber(stack: Stack) {
+    let mut fiber = Fiber::new(stack, || {
+        black_box(descend(0));
+    });
+    fiber.resume();
+}
+
+fn assert_reported(test: &str) {
+    let output = child(test);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");
+    let expected =
+        "task 17 has overflowed its stack of 64 KiB: give it a larger one (--stack-size)";
+    assert_eq!(said.lines().filter(|line| *line == expected).count(), 1, "{said}");
+}
+
+#[test]
+fn an_overflow_is_reported_by_name() {
+    let test = "an_overflow_is_reported_by_name";
+    if told_to(test) {
+        let _watch = overflow::watch(name).unwrap();
+        let mut pool = StackPool::new(64 << 10);
+        let others = [pool.take().unwrap(), pool.take().unwrap()];
+        overflow_a_fiber(pool.take().unwrap());
+        drop(others);
+        survived();
+    }
+    assert_reported(test);
+}
+
+/// `pthread_create(3)` gives no signal stack, where `std::thread` does.
+#[test]
+fn a_kernel_thread_without_a_signal_stack_is_given_one() {
+    extern "C" fn main(_: *mut libc::c_void) -> *mut libc::c_void {
+        let _watch = overflow::watch(name).unwrap();
+        overflow_a_fiber(Stack::new(64 << 10).unwrap());
+        ptr::null_mut()
+    }
+    let test = "a_kernel_thread_without_a_signal_stack_is_given_one";
+    if told_to(test) {
+        let mut thread = 0;
+        // SAFETY: `main` takes no argument, and the thread is joined.
+        unsafe {
+            assert_eq!(libc::pthread_create(&mut thread, ptr::null(), main, ptr::null_mut()), 0);
+            libc::pthread_join(thread, ptr::null_mut());
+        }
+        survived();
+    }
+    assert_reported(test);
+}
+
+#[test]
+fn a_kernel_threads_own_overflow_is_still_std_s() {
+    let test = "a_kernel_threads_own_overflow_is_still_std_s";
+    if told_to(test) {
+        let _watch = overflow::watch(name).unwrap();
+        let thread = thread::Builder::new().name("of std".to_owned());
+        let _ = thread.spawn(|| black_box(descend(0))).unwrap().join();
+        survived();
+    }
+    let output = child(test);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");
+    assert!(said.contains("thread 'of std'"), "{said}");
+    assert!(said.contains("has overflowed its stack\n"), "{said}");
+}
+
+/// A fault elsewhere, by a fiber or outside, kills by SIGSEGV and says nothing.
+#[test]
+fn another_fault_of_a_fiber_is_a_plain_one() {
+    let test = "another_fault_of_a_fiber_is_a_plain_one";
+    if told_to(test) {
+        let _watch = overflow::watch(name).unwrap();
+        let mut fiber = Fiber::new(Stack::new(64 << 10).unwrap(), || {
+            // SAFETY: none: it is to fault.
+            unsafe { ptr::write_volatile(black_box(64) as *mut u8, 1) };
+        });
+        fiber.resume();
+        survived();
+    }
+    let output = child(test);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{said}");
+    assert!(!said.contains("overflowed"), "{said}");
+}
+
+/// The guard of a stack that does not run is no overflow of the one that does.
+#[test]
+fn the_guard_of_another_is_a_plain_fault() {
+    let test = "the_guard_of_another_is_a_plain_fault";
+    if told_to(test) {
+        let _watch = overflow::watch(name).unwrap();
+        let mut pool = StackPool::new(64 << 10);
+        let mut fiber = Fiber::new(pool.take().unwrap(), || {
+            let here = black_box(0_u8);
+            // Upwards: beyond the top of this stack is the guard of the next.
+            let above = (&raw const here).addr().next_multiple_of(4096);
+            // SAFETY: none: it is to fault.
+            unsafe { ptr::read_volatile(ptr::with_exposed_provenance::<u8>(above)) };
+        });
+        let _above = pool.take().unwrap();
+        fiber.resume();
+        survived();
+    }
+    let output = child(test);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{said}");
+    assert!(!said.contains("overflowed"), "{said}");
+}
+
+/// As before: std's handler takes the first for a fault, and would be gone when it comes again.
+#[test]
+fn a_signal_that_was_sent_goes_the_way_it_went() {
+    fn status(watched: bool) -> Option<i32> {
+        let test = "a_signal_that_was_sent_goes_the_way_it_went";
+        let mut command = Command::new(env::current_exe().unwrap());
+        command.args(["--exact", test, "--nocapture"]).env(CASE, test);
+        command.env("WATCHED", if watched { "yes" } else { "no" });
+        command.output().unwrap().status.signal()
+    }
+    if told_to("a_signal_that_was_sent_goes_the_way_it_went") {
+        let _watch = (env::var_os("WATCHED").unwrap() == "yes").then(|| overflow::watch(name));
+        // SAFETY: it is to kill this process, at once or the second time.
+        unsafe {
+            libc::raise(libc::SIGSEGV);
+            libc::raise(libc::SIGSEGV);
+        }
+        survived();
+    }
+    assert_eq!(status(false), Some(libc::SIGSEGV));
+    assert_eq!(status(true), Some(libc::SIGSEGV));
+}
