@@ -3,7 +3,8 @@
 mod offload;
 pub mod thread;
 
-pub use offload::offload;
+pub(crate) use offload::on_disk;
+pub use offload::{HELPERS, limit_helpers, offload};
 
 use std::fmt;
 use std::future::{Future, poll_fn};
