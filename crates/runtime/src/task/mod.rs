@@ -33,11 +33,7 @@ where
     F::Output: Send + 'static,
 {
     let shared = Arc::new(Mutex::new(Shared { ended: false, outcome: None, waiter: None }));
-    let finish = Finish(shared.clone());
-    let task = async move {
-        let output = future.await;
-        finish.end(output);
-    };
+    let task = Spawned { future, finish: Finish(shared.clone()) };
     let place = world::with_loop(|core| core.map(Core::reserve).transpose())?;
     start(place, task)?;
     Ok(JoinHandle { shared })
@@ -123,6 +119,25 @@ impl<T> Future for JoinHandle<T> {
     }
 }
 
+/// What runs as a task. By hand, since an `async` block would keep the future twice: as what it captures, and as
+/// what it awaits.
+struct Spawned<F: Future> {
+    future: F,
+    finish: Finish<F::Output>,
+}
+
+impl<F: Future> Future for Spawned<F> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        // SAFETY: nothing is moved out of it here, and its drop is that of its fields, in their place.
+        let this = unsafe { self.get_unchecked_mut() };
+        // SAFETY: the future is a field of what is pinned, and reached nowhere but here.
+        let future = unsafe { Pin::new_unchecked(&mut this.future) };
+        future.poll(context).map(|output| this.finish.set(Ok(output)))
+    }
+}
+
 struct Shared<T> {
     ended: bool,
     outcome: Option<Result<T, JoinError>>,
@@ -133,11 +148,7 @@ struct Shared<T> {
 struct Finish<T>(Arc<Mutex<Shared<T>>>);
 
 impl<T> Finish<T> {
-    fn end(self, output: T) {
-        self.set(Ok(output));
-    }
-
-    /// The first outcome counts: `end` is followed by the drop.
+    /// The first outcome counts: that of a task that has ended is followed by the drop.
     fn set(&self, outcome: Result<T, JoinError>) {
         let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::replace(&mut shared.ended, true) {
