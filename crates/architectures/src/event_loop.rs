@@ -25,9 +25,9 @@ use duality_runtime::net::TcpListener;
 use duality_runtime::task::{self, thread};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::common::lobby::{self, Lobby, room};
+use crate::common::lobby::{Lobby, room};
 use crate::common::pressure::{Connections, Pressure};
-use crate::{Architecture, Needs, Server, Service};
+use crate::{Architecture, Disk, Needs, Options, Server, Service};
 
 /// The event loop on `select(2)`.
 pub static SELECT: EventDriven = EventDriven { poller: Kind::Select };
@@ -85,11 +85,14 @@ impl Architecture for EventDriven {
 /// each confined to a processor. Loops share nothing.
 pub(crate) fn run_loops(server: Server, poller: Kind, waiting: Waiting) -> io::Result<()> {
     const LOOP_STACK: usize = 1 << 20;
-    let service = server.service.clone();
+    let (service, options) = (server.service.clone(), server.options.clone());
+    task::limit_helpers(options.disk_helpers);
     let mut listeners = server.into_listeners();
+    let lobby_size = options.accept_queue.map_or(usize::MAX, |all| all.div_ceil(listeners.len()));
+    let lobby = || Arc::new(Lobby::new(options.prefer, lobby_size));
     let first = listeners.swap_remove(0);
     if listeners.is_empty() {
-        open_loop(poller, waiting)?.run(accept_and_spawn(first, service));
+        open_loop(poller, waiting, &options)?.run(accept_and_spawn(first, service, lobby()));
         return Ok(());
     }
     let cpus = allowed_cpus()?;
@@ -99,11 +102,13 @@ pub(crate) fn run_loops(server: Server, poller: Kind, waiting: Waiting) -> io::R
     let (opened, outcomes) = channel();
     for (index, listener) in listeners.into_iter().enumerate() {
         let (service, running) = (service.clone(), replicas.enter());
+        let (options, lobby) = (options.clone(), lobby());
         let (all_open, opened) = (all_open.clone(), opened.clone());
         let cpu = cpus[(index + 1) % cpus.len()];
         let body = move || {
             let _running = running;
-            let (ready, outcome) = match confine(cpu).and_then(|()| open_loop(poller, waiting)) {
+            let opening = confine(cpu).and_then(|()| open_loop(poller, waiting, &options));
+            let (ready, outcome) = match opening {
                 Ok(ready) => (Some(ready), Ok(())),
                 Err(error) => (None, Err(error)),
             };
@@ -112,33 +117,35 @@ pub(crate) fn run_loops(server: Server, poller: Kind, waiting: Waiting) -> io::R
             drop(opened);
             all_open.wait();
             if let Some(mut ready) = ready {
-                ready.run(accept_and_spawn(listener, service));
+                ready.run(accept_and_spawn(listener, service, lobby));
             }
         };
         thread::start(LOOP_STACK, Box::new(body)).map_err(|refused| refused.error)?;
     }
     drop(opened);
-    let own = confine(cpus[0]).and_then(|()| open_loop(poller, waiting));
+    let own = confine(cpus[0]).and_then(|()| open_loop(poller, waiting, &options));
     all_open.wait();
     outcomes.iter().collect::<io::Result<()>>()?;
-    own?.run(accept_and_spawn(first, service));
+    own?.run(accept_and_spawn(first, service, lobby()));
     duality_runtime::block_on(replicas.all_ended());
     Ok(())
 }
 
-fn open_loop(poller: Kind, waiting: Waiting) -> io::Result<EventLoop> {
-    match poller.unavailable() {
-        None => EventLoop::new(poller.open()?, waiting),
-        Some(reason) => Err(io::Error::other(reason)),
+fn open_loop(poller: Kind, waiting: Waiting, options: &Options) -> io::Result<EventLoop> {
+    if let Some(reason) = poller.unavailable() {
+        return Err(io::Error::other(reason));
     }
+    let opened = EventLoop::new(poller.open()?, waiting)?.busy_polling(options.busy_poll);
+    Ok(match options.disk {
+        Disk::Helpers => opened,
+        Disk::Inline => opened.disk_in_place(),
+    })
 }
 
-/// The loop's first task: accepts, and spawns a task for each connection; when the loop is full, the
-/// connection waits in the lobby.
-async fn accept_and_spawn(mut listener: TcpListener, service: Service) {
+/// The loop's first task: accepts, and spawns a task for each connection, or has it wait in the lobby.
+async fn accept_and_spawn(mut listener: TcpListener, service: Service, lobby: Arc<Lobby>) {
     let connections = Connections::default();
     let mut pressure = Pressure::new(&connections);
-    let lobby = Arc::new(Lobby::default());
     let usher = {
         let (lobby, service, connections) = (lobby.clone(), service.clone(), connections.clone());
         task::spawn(async move { lobby.usher(&service, &connections).await })
@@ -146,11 +153,13 @@ async fn accept_and_spawn(mut listener: TcpListener, service: Service) {
     let usher = usher.expect("a loop without connections has room for a task");
     // Room first: a connection that is accepted can be served.
     let mut place = room(&mut pressure).await;
+    let mut credit = 0;
     loop {
+        lobby.vacancy(&connections, &mut credit).await;
         match listener.accept_until_drain().await {
             Ok(Some(stream)) => {
                 pressure.relieved();
-                if lobby.is_empty() && !lobby::is_full(&connections) {
+                if lobby.lets_through(&connections) {
                     place.spawn(service.begin(stream, connections.enter()));
                     place = room(&mut pressure).await;
                 } else {
@@ -186,12 +195,27 @@ mod tests {
     use std::pin::pin;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Poll;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use duality_runtime::net::ListenOptions;
     use duality_runtime::sync::Notify;
 
     use super::*;
+    use crate::Prefer;
+    use crate::common::lobby::FULL;
+
+    /// More than a full loop has.
+    const ALL: usize = FULL + 200;
+    /// Longer than anything takes that works.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// What is preferred, and the size of the lobby.
+    const POLICIES: [(Prefer, usize); 4] = [
+        (Prefer::Serve, usize::MAX),
+        (Prefer::Serve, 10),
+        (Prefer::Serve, 0),
+        (Prefer::Accept, usize::MAX),
+    ];
 
     /// Rings when it is dropped, as at the end of a thread that panics.
     struct Rings(Arc<Notify>);
@@ -202,45 +226,97 @@ mod tests {
         }
     }
 
-    /// More than a full loop has, and none can go on before all are there.
-    #[test]
-    fn connections_that_wait_for_one_another_are_all_accepted() {
-        const ALL: usize = 1200;
-        let meeting = Arc::new((AtomicUsize::new(0), Notify::new()));
-        let service = Service::new("meeting", Needs::default(), move |mut stream| {
-            let meeting = meeting.clone();
-            async move {
-                let (arrived, all_are_here) = &*meeting;
-                if arrived.fetch_add(1, Ordering::Relaxed) + 1 == ALL {
-                    all_are_here.notify_waiters();
-                } else {
-                    all_are_here.notified().await;
-                }
-                stream.write_all(b"!").await
-            }
-        });
+    fn listener() -> (TcpListener, SocketAddr) {
         let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let listener = TcpListener::bind(any_port, &ListenOptions::default()).unwrap();
         let address = listener.local_addr().unwrap();
-        let over = Arc::new(Notify::new());
-        let rings = Rings(over.clone());
-        let clients = std::thread::spawn(move || {
-            let _rings = rings;
-            let clients: Vec<_> = (0..ALL).map(|_| TcpStream::connect(address).unwrap()).collect();
-            for mut client in clients {
-                client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-                client.read_exact(&mut [0]).unwrap();
-            }
-        });
-        open_loop(Kind::Epoll, Waiting::Suspend).unwrap().run(async move {
-            let mut accepting = pin!(accept_and_spawn(listener, service));
-            let mut over = pin!(over.notified());
-            poll_fn(|context| match over.as_mut().poll(context) {
-                Poll::Ready(()) => Poll::Ready(()),
-                Poll::Pending => accepting.as_mut().poll(context),
+        (listener, address)
+    }
+
+    /// Serves on a loop until `is_over`, which is asked in every round, so that the loop is never idle.
+    fn serve_until<F>(listener: TcpListener, service: Service, lobby: Arc<Lobby>, is_over: F)
+    where
+        F: Fn() -> bool + 'static,
+    {
+        let opened = open_loop(Kind::Epoll, Waiting::Suspend, &Options::default());
+        opened.unwrap().run(async move {
+            let mut accepting = pin!(accept_and_spawn(listener, service, lobby));
+            poll_fn(|context| {
+                context.waker().wake_by_ref();
+                if is_over() { Poll::Ready(()) } else { accepting.as_mut().poll(context) }
             })
             .await;
         });
-        clients.join().unwrap();
+    }
+
+    #[test]
+    fn connections_that_wait_for_one_another_are_all_begun() {
+        for (prefer, size) in POLICIES {
+            let meeting = Arc::new((AtomicUsize::new(0), Notify::new()));
+            let service = Service::new("meeting", Needs::default(), move |mut stream| {
+                let meeting = meeting.clone();
+                async move {
+                    let (arrived, all_are_here) = &*meeting;
+                    if arrived.fetch_add(1, Ordering::Relaxed) + 1 == ALL {
+                        all_are_here.notify_waiters();
+                    } else {
+                        all_are_here.notified().await;
+                    }
+                    stream.write_all(b"!").await
+                }
+            });
+            let (listener, address) = listener();
+            let over = Arc::new(Notify::new());
+            let rings = Rings(over.clone());
+            let clients = std::thread::spawn(move || {
+                let _rings = rings;
+                let all: Vec<_> = (0..ALL).map(|_| TcpStream::connect(address).unwrap()).collect();
+                for mut client in all {
+                    client.set_read_timeout(Some(PATIENCE)).unwrap();
+                    client.read_exact(&mut [0]).unwrap();
+                }
+            });
+            let lobby = Arc::new(Lobby::new(prefer, size));
+            let opened = open_loop(Kind::Epoll, Waiting::Suspend, &Options::default());
+            opened.unwrap().run(async move {
+                let mut accepting = pin!(accept_and_spawn(listener, service, lobby));
+                let mut over = pin!(over.notified());
+                poll_fn(|context| match over.as_mut().poll(context) {
+                    Poll::Ready(()) => Poll::Ready(()),
+                    Poll::Pending => accepting.as_mut().poll(context),
+                })
+                .await;
+            });
+            clients.join().unwrap();
+        }
+    }
+
+    /// Clients that are answered never: all that come are begun, wait in the lobby, or are not accepted.
+    #[test]
+    fn a_busy_loop_begins_and_accepts_as_it_was_told() {
+        for (prefer, size) in POLICIES {
+            let begun = Arc::new(AtomicUsize::new(0));
+            let counted = begun.clone();
+            let service = Service::new("busy", Needs::default(), move |_stream| {
+                counted.fetch_add(1, Ordering::Relaxed);
+                std::future::pending()
+            });
+            let (listener, address) = listener();
+            let clients: Vec<_> = (0..ALL).map(|_| TcpStream::connect(address).unwrap()).collect();
+            let lobby = Arc::new(Lobby::new(prefer, size));
+            // While the acceptor waits, its listener counts as one that rests.
+            let most = if prefer == Prefer::Accept { ALL } else { FULL + 1 };
+            let (watched, started, rounds) = (lobby.clone(), Instant::now(), AtomicUsize::new(0));
+            serve_until(listener, service, lobby, move || {
+                let (begun, waiting) = (begun.load(Ordering::Relaxed), watched.waiting());
+                let seen = format!("{prefer:?}, {size}: {begun} begun, {waiting} waiting");
+                assert!(begun <= most && waiting <= size, "{seen}");
+                assert!(started.elapsed() < PATIENCE, "{seen}");
+                let settled = begun + 1 >= most && waiting == size.min(ALL - begun);
+                // It is to stay so.
+                settled && rounds.fetch_add(1, Ordering::Relaxed) == 1000
+            });
+            drop(clients);
+        }
     }
 }

@@ -27,7 +27,7 @@ pub mod uthreads;
 
 use std::io;
 
-pub use common::options::{HandOver, Options};
+pub use common::options::{Disk, HandOver, Options, Prefer};
 pub use common::server::Server;
 pub use common::service::{Needs, Service};
 pub use common::{signals, usage};

@@ -10,8 +10,8 @@
 //! Who waits: each thread, for a connection (from the list, or in accept) and then for its client.
 //! Cost of a connection: nothing but its descriptor; the threads are there. What breaks first: the
 //! number of workers, which is the number of connections served at a time. The others wait: in the list,
-//! as many as there are descriptors for; where each thread accepts, in the kernel's accept queue, which
-//! drops what it has no room for.
+//! as many as there are descriptors for (or `--accept-queue` of them); then, and where each thread accepts, in
+//! the kernel's accept queue, which drops what it has no room for.
 //! Source: Demsky 2001 (the list); ZeroHTTPd, `05_prethreaded` (each accepts); Apache's worker in
 //! Kerneis & Chroboczek 2009.
 
@@ -59,10 +59,10 @@ impl Architecture for Pool {
             connections: Connections::default(),
         };
         let service = server.service.clone();
-        let hand_over = server.options.hand_over;
+        let (hand_over, list_size) = (server.options.hand_over, server.options.accept_queue);
         let listener = server.into_listener();
         match hand_over {
-            HandOver::List => by_a_list(&crew, listener, &service),
+            HandOver::List => by_a_list(&crew, listener, &service, list_size),
             HandOver::Accept => each_accepts(&crew, &listener, &service),
         }
     }
@@ -111,8 +111,13 @@ fn each_accepts(crew: &Crew, listener: &TcpListener, service: &Service) -> io::R
     Ok(())
 }
 
-fn by_a_list(crew: &Crew, mut listener: TcpListener, service: &Service) -> io::Result<()> {
-    let list = Arc::new(List::default());
+fn by_a_list(
+    crew: &Crew,
+    mut listener: TcpListener,
+    service: &Service,
+    size: Option<usize>,
+) -> io::Result<()> {
+    let list = Arc::new(List::new(size.unwrap_or(usize::MAX)));
     crew.start(|present| {
         let (list, service) = (list.clone(), service.clone());
         let connections = crew.connections.clone();
@@ -127,6 +132,7 @@ fn by_a_list(crew: &Crew, mut listener: TcpListener, service: &Service) -> io::R
     let mut pressure = Pressure::new(&crew.connections);
     block_on(async {
         loop {
+            list.vacancy();
             match listener.accept_until_drain().await {
                 Ok(Some(stream)) => {
                     pressure.relieved();
@@ -143,13 +149,17 @@ fn by_a_list(crew: &Crew, mut listener: TcpListener, service: &Service) -> io::R
     Ok(())
 }
 
-/// Accepted connections that no thread has taken yet. It takes all that come: what overflows the kernel's
-/// accept queue is not heard of again for a second, or several, in which threads may have nothing to do.
-#[derive(Default)]
+/// Accepted connections that no thread has taken yet. Without a bound it takes all that come: what overflows
+/// the kernel's accept queue is not heard of again for a second, or several, in which threads may have nothing to
+/// do.
 struct List {
+    /// How many may wait in it, beside those that a thread is waiting for.
+    size: usize,
     inner: Mutex<Inner>,
     /// There is a connection, or there will be none.
     changed: Condvar,
+    /// There is room for another connection.
+    left: Condvar,
 }
 
 #[derive(Default)]
@@ -160,7 +170,27 @@ struct Inner {
     closed: bool,
 }
 
+impl Inner {
+    fn has_room(&self, size: usize) -> bool {
+        self.streams.len() < size.saturating_add(self.waiting)
+    }
+}
+
 impl List {
+    fn new(size: usize) -> Self {
+        let (changed, left) = (Condvar::new(), Condvar::new());
+        Self { size, inner: Mutex::default(), changed, left }
+    }
+
+    /// Waits until there is room for another connection.
+    fn vacancy(&self) {
+        if self.size == usize::MAX {
+            return;
+        }
+        let is_full = |inner: &mut Inner| !inner.has_room(self.size);
+        drop(self.left.wait_while(self.lock(), is_full).unwrap_or_else(PoisonError::into_inner));
+    }
+
     fn put(&self, stream: TcpStream) {
         let mut inner = self.lock();
         inner.streams.push_back(stream);
@@ -175,6 +205,9 @@ impl List {
     fn take(&self) -> Option<TcpStream> {
         let mut inner = self.lock();
         inner.waiting += 1;
+        if inner.has_room(self.size) {
+            self.left.notify_one();
+        }
         let mut inner = self
             .changed
             .wait_while(inner, |inner| inner.streams.is_empty() && !inner.closed)

@@ -184,7 +184,9 @@ macro_rules! for_every_architecture {
         $body! { threads ["threads"] }
         $body! { pool_accept ["pool", "--workers=8", "--hand-over=accept"] }
         $body! { pool_list ["pool", "--workers=8", "--hand-over=list"] }
+        $body! { pool_list_without_room ["pool", "--workers=8", "--accept-queue=0"] }
         $body! { uthreads ["uthreads"] }
+        $body! { uthreads_without_lobby ["uthreads", "--accept-queue=0", "--disk-helpers=1"] }
         $body! { uthreads_two_cores ["uthreads", "--cores=2"] }
         $body! { uthreads_on_a_ring ["uthreads", "--poller=uring"] }
         $body! { select ["select"] }
@@ -193,5 +195,6 @@ macro_rules! for_every_architecture {
         $body! { epoll_two_cores ["epoll", "--cores=2"] }
         $body! { uring ["uring"] }
         $body! { uring_two_cores ["uring", "--cores=2"] }
+        $body! { epoll_prefers_accept ["epoll", "--prefer=accept", "--disk=inline", "--busy-poll=100us"] }
     };
 }

@@ -24,11 +24,47 @@ admission! {
     threads ["threads"]
     pool_accept ["pool", "--hand-over=accept"]
     pool_list ["pool", "--hand-over=list"]
+    pool_list_without_room ["pool", "--accept-queue=0"]
     uthreads ["uthreads"]
     select ["select"]
     poll ["poll"]
     epoll ["epoll"]
     uring ["uring"]
+    epoll_without_lobby ["epoll", "--accept-queue=0"]
+    epoll_prefers_accept ["epoll", "--prefer=accept"]
+}
+
+/// A pool of one thread, which one client keeps: the list takes as many as it is told, and the others are left
+/// to the kernel, where they cost the server no descriptor. They all have their turn in the end.
+#[test]
+fn a_list_takes_no_more_than_it_has_room_for() {
+    const CLIENTS: usize = 10;
+    for room in [0, 3] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
+        command.args(["serve", "echo", "--listen=127.0.0.1:0", "--architecture=pool"]);
+        command.args(["--workers=1", &format!("--accept-queue={room}")]);
+        let server = Served::start(&mut command);
+        let descriptors = format!("/proc/{}/fd", server.pid());
+        let count = || std::fs::read_dir(&descriptors).unwrap().count();
+        let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
+        clients[0].write_all(b"hello").unwrap();
+        clients[0].read_exact(&mut [0; 5]).unwrap();
+        let idle = count_of_a_server_without_clients();
+        eventually("the list is full", || (count() == idle + 1 + room).then_some(()));
+        for mut client in clients {
+            assert!(count() <= idle + 1 + room, "more are accepted than have room");
+            client.write_all(b"hello").unwrap();
+            client.read_exact(&mut [0; 5]).unwrap();
+        }
+    }
+}
+
+/// The descriptors of a pool that nobody has connected to.
+fn count_of_a_server_without_clients() -> usize {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
+    command.args(["serve", "echo", "--listen=127.0.0.1:0", "--architecture=pool", "--workers=1"]);
+    let server = Served::start(&mut command);
+    std::fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count()
 }
 
 fn one_too_many_is_refused(architecture: &[&str]) {

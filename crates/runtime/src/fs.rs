@@ -1,7 +1,8 @@
 //! Files beneath a root that nothing leaves.
 //!
-//! Opening and reading go through [`task::offload`], since a disk may hold them
-//! up: on a loop, helper threads do them.
+//! Opening and reading may be held up by a disk. So on a loop the helper threads of
+//! [`task::offload`](crate::task::offload) do them, or the loop itself where it was told to
+//! ([`EventLoop::disk_in_place`](crate::event_loop::EventLoop::disk_in_place)).
 
 use std::ffi::OsStr;
 use std::io;
@@ -48,7 +49,7 @@ impl Root {
     pub async fn open_file(&self, path: &str) -> io::Result<File> {
         let root = self.clone();
         let path = Path::new(OsStr::from_bytes(path.as_bytes())).to_owned();
-        task::offload(move || root.open_now(&path)).await
+        task::on_disk(move || root.open_now(&path)).await
     }
 
     /// What [`open_file`](Root::open_file) would open.
@@ -59,7 +60,7 @@ impl Root {
     pub async fn stat(&self, path: &str) -> io::Result<Metadata> {
         let root = self.clone();
         let path = Path::new(OsStr::from_bytes(path.as_bytes())).to_owned();
-        task::offload(move || root.open_now(&path)?.metadata_now()).await
+        task::on_disk(move || root.open_now(&path)?.metadata_now()).await
     }
 
     fn open_now(&self, path: &Path) -> io::Result<File> {
@@ -135,7 +136,7 @@ impl File {
     /// Those of `pread(2)`.
     pub async fn read_at(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
         let file = self.clone();
-        task::offload(move || file.read_now(offset, length)).await
+        task::on_disk(move || file.read_now(offset, length)).await
     }
 
     fn metadata_now(&self) -> io::Result<Metadata> {

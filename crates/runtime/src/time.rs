@@ -9,21 +9,28 @@ use std::task::{Context, Poll};
 
 use crate::world;
 
-/// Waits for at least `duration`.
-pub async fn sleep(duration: Duration) {
+/// Waits for at least `duration` from this call on.
+pub fn sleep(duration: Duration) -> impl Future<Output = ()> + Send {
     // A duration beyond what the clock can tell is for ever.
-    match Instant::now().checked_add(duration) {
-        Some(deadline) => sleep_until(deadline).await,
-        None => std::future::pending().await,
-    }
+    Sleep { deadline: Instant::now().checked_add(duration) }
 }
 
 /// Waits until `deadline`, or not at all if it has passed.
-pub async fn sleep_until(deadline: Instant) {
-    poll_fn(|context| {
-        world::wait_until(context, Some(deadline), |_| Poll::<()>::Pending).map(|_| ())
-    })
-    .await;
+pub fn sleep_until(deadline: Instant) -> impl Future<Output = ()> + Send {
+    Sleep { deadline: Some(deadline) }
+}
+
+/// As small as can be, by hand: a parked task is as large as what it waits in.
+struct Sleep {
+    deadline: Option<Instant>,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        world::wait_until(context, self.deadline, |_| Poll::<()>::Pending).map(|_| ())
+    }
 }
 
 /// Runs `future`, and drops it where it waits if it is not done when `limit` has passed.

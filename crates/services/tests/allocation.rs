@@ -1,4 +1,5 @@
-//! A client that repeats its request costs the heap nothing.
+//! What requests and connections cost the heap: a client that repeats its request, nothing; a connection, a few
+//! blocks, which the next connection uses again.
 
 #![expect(
     clippy::disallowed_types,
@@ -7,46 +8,170 @@
 )]
 
 use std::{
-    io::{Read, Write},
-    net::TcpStream,
+    future::Future,
+    io::{self, Read, Write},
+    net::{SocketAddr, TcpStream},
+    pin::Pin,
+    sync::Arc,
     thread,
     time::Instant,
 };
 
+use allocation_counter::AllocationInfo;
+use duality_poller::Kind;
 use duality_runtime::{
     block_on,
-    net::{ListenOptions, TcpListener},
+    event_loop::{self, EventLoop, Waiting},
+    net::{self, ListenOptions, TcpListener},
+    sync::Notify,
 };
-use duality_services::http::Http;
+use duality_services::{echo, http::Http};
 
-#[test]
-fn repeated_requests_allocate_nothing() {
+#[derive(Clone, Copy)]
+enum World {
+    Block,
+    Park,
+    Suspend,
+}
+
+macro_rules! in_every_world {
+    ($($name:ident $world:expr;)*) => {
+        $(mod $name {
+            use super::*;
+
+            #[test]
+            fn http_requests_allocate_nothing() {
+                requests_allocate_nothing($world, http(), HTTP);
+            }
+            #[test]
+            fn http_connections_leave_nothing() {
+                connections_leave_nothing($world, http(), HTTP, 25);
+            }
+            #[test]
+            fn echo_requests_allocate_nothing() {
+                requests_allocate_nothing($world, echo::serve, ECHO);
+            }
+            #[test]
+            fn echo_connections_leave_nothing() {
+                connections_leave_nothing($world, echo::serve, ECHO, 5);
+            }
+        })*
+    };
+}
+
+in_every_world! {
+    block World::Block;
+    park World::Park;
+    suspend World::Suspend;
+}
+
+/// A request, and how its reply ends.
+type Exchange = (&'static [u8], &'static [u8]);
+
+const HTTP: Exchange = (b"GET / HTTP/1.1\r\nHost: test\r\n\r\n", b"</p>\n");
+const ECHO: Exchange = (b"hello\n", b"hello\n");
+
+fn http() -> impl Fn(net::TcpStream) -> Pending + Send + 'static {
+    let http = Http::demo();
+    move |stream| {
+        let http = http.clone();
+        Box::pin(async move { http.serve(stream).await })
+    }
+}
+
+type Pending = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
+
+fn requests_allocate_nothing<S, F>(world: World, serve: S, exchange: Exchange)
+where
+    S: Fn(net::TcpStream) -> F + Send + 'static,
+    F: Future<Output = io::Result<()>> + Send + 'static,
+{
     const REQUESTS: usize = 900;
-    let mut listener =
-        TcpListener::bind("127.0.0.1:0".parse().unwrap(), &ListenOptions::default()).unwrap();
+    let (cost, seconds) = cost(world, serve, exchange, 1, REQUESTS);
+    // The loop and the buffers of the connection; and, in each new second, a look at the page.
+    let allowed = 40 + 10 * (1 + seconds);
+    assert!(cost.count_total <= allowed, "{REQUESTS} requests in {seconds} s: {cost:?}");
+}
+
+fn connections_leave_nothing<S, F>(world: World, serve: S, exchange: Exchange, blocks: u64)
+where
+    S: Fn(net::TcpStream) -> F + Send + 'static,
+    F: Future<Output = io::Result<()>> + Send + 'static,
+{
+    const CONNECTIONS: usize = 300;
+    let (cost, seconds) = cost(world, serve, exchange, CONNECTIONS, 2);
+    let each = cost.count_total / CONNECTIONS as u64;
+    assert!(each <= blocks, "{each} blocks for each of {CONNECTIONS} connections: {cost:?}");
+    // One at a time has its state and its buffers; nothing of the others is left.
+    assert!(cost.bytes_max <= 16 << 10, "{cost:?} in {seconds} s");
+}
+
+/// What `connections` connections, one after the other, of `requests` requests each ask of the heap on the
+/// server's side, and how many seconds they take.
+fn cost<S, F>(
+    world: World,
+    serve: S,
+    exchange: Exchange,
+    connections: usize,
+    requests: usize,
+) -> (AllocationInfo, u64)
+where
+    S: Fn(net::TcpStream) -> F + Send + 'static,
+    F: Future<Output = io::Result<()>> + Send + 'static,
+{
+    let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
+    let listener = TcpListener::bind(any_port, &ListenOptions::default()).unwrap();
     let address = listener.local_addr().unwrap();
     let server = thread::spawn(move || {
-        let http = Http::demo();
-        let (stream, _) = block_on(listener.accept()).unwrap();
-        let start = Instant::now();
-        // It counts on this thread alone.
-        let counted = allocation_counter::measure(|| block_on(http.serve(stream)).unwrap());
-        (counted.count_total, start.elapsed())
+        let waiting = match world {
+            // It counts on this thread alone.
+            World::Block => {
+                let served = one_after_the_other(listener, connections, async |stream| {
+                    serve(stream).await.unwrap();
+                });
+                return allocation_counter::measure(|| block_on(served));
+            }
+            World::Park => Waiting::Park { stack_size: 128 << 10 },
+            World::Suspend => Waiting::Suspend,
+        };
+        let mut event_loop = EventLoop::new(Kind::Epoll.open().unwrap(), waiting).unwrap();
+        let served = one_after_the_other(listener, connections, async move |stream| {
+            let (ended, served) = (Arc::new(Notify::new()), serve(stream));
+            let end = ended.clone();
+            // As an architecture does it.
+            event_loop::reserve().unwrap().spawn(Box::pin(async move {
+                served.await.unwrap();
+                end.notify_one();
+            }));
+            ended.notified().await;
+        });
+        allocation_counter::measure(|| event_loop.run(served))
     });
-
-    let mut client = TcpStream::connect(address).unwrap();
-    let mut reply = [0; 4096];
-    for _ in 0..REQUESTS {
-        client.write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
-        let mut length = 0;
-        while !reply[..length].ends_with(b"</p>\n") {
-            length += client.read(&mut reply[length..]).unwrap();
+    let start = Instant::now();
+    for _ in 0..connections {
+        let mut client = TcpStream::connect(address).unwrap();
+        for _ in 0..requests {
+            repeat(&mut client, exchange);
         }
     }
-    drop(client);
+    (server.join().unwrap(), start.elapsed().as_secs())
+}
 
-    // The buffers of the connection, and in each new second a look at the page.
-    let (allocations, elapsed) = server.join().unwrap();
-    let allowed = 20 * (2 + elapsed.as_secs());
-    assert!(allocations <= allowed, "{allocations} allocations for {REQUESTS} requests");
+async fn one_after_the_other(
+    mut listener: TcpListener,
+    connections: usize,
+    serve: impl AsyncFn(net::TcpStream),
+) {
+    for _ in 0..connections {
+        let (stream, _) = listener.accept().await.unwrap();
+        serve(stream).await;
+    }
+}
+
+fn repeat(client: &mut TcpStream, (request, end): Exchange) {
+    client.write_all(request).unwrap();
+    let (mut reply, mut length) = ([0; 4096], 0);
+    while !reply[..length].ends_with(end) {
+        length += client.read(&mut reply[length..]).unwrap();
+    }
 }

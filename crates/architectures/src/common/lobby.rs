@@ -8,8 +8,12 @@
 //! A connection is *under way* unless it rests, which is to wait for its client, be it to send or to
 //! take. A loop that begins all that come, however many it has yet to answer, comes back to each so late
 //! that nothing of it is in a cache any more: at 15,000 connections every request cost a sixth more. So
-//! a loop that is full serves first. It accepts all the same: what overflows the kernel's accept queue
-//! is not heard of again for a second, or several.
+//! a loop that is full serves first. It accepts all the same, as eagerly as there is room in the lobby: what
+//! overflows the kernel's accept queue is not heard of again for a second, or several.
+//!
+//! Two options bend this. Under [`Prefer::Accept`] every connection begins as it comes, and the lobby stays
+//! empty. [`Options::accept_queue`](super::options::Options::accept_queue) bounds the lobby; a lobby without
+//! any room leaves connections in the kernel's accept queue until it is their turn.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,11 +23,12 @@ use duality_runtime::net::TcpStream;
 use duality_runtime::sync::Notify;
 use duality_runtime::time::{self, Duration, Instant};
 
+use super::options::Prefer;
 use super::pressure::{Connections, Pressure};
 use super::service::Service;
 
 /// How many connections are under way on a loop that is full.
-const FULL: usize = 1024;
+pub(crate) const FULL: usize = 1024;
 
 /// How often a full loop looks whether it is busy: it is unless a quarter of the time was idle.
 const GLANCE: Duration = Duration::from_millis(1);
@@ -33,15 +38,20 @@ const GLANCE: Duration = Duration::from_millis(1);
 const CREDIT: u32 = 64;
 
 /// Whether so many connections are under way that others have to wait.
-pub(crate) fn is_full(connections: &Connections) -> bool {
+fn is_full(connections: &Connections) -> bool {
     connections.count().saturating_sub(event_loop::resting()) >= FULL
 }
 
 /// Connections that wait for their turn, the first come first.
-#[derive(Default)]
 pub(crate) struct Lobby {
+    prefer: Prefer,
+    /// How many may wait.
+    size: usize,
     inner: Mutex<Inner>,
+    /// There is a connection, or there will be none.
     changed: Notify,
+    /// One has left.
+    left: Notify,
 }
 
 #[derive(Default)]
@@ -51,8 +61,37 @@ struct Inner {
 }
 
 impl Lobby {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.lock().streams.is_empty()
+    /// An empty one for at most `size` connections.
+    pub(crate) fn new(prefer: Prefer, size: usize) -> Self {
+        let inner = Mutex::default();
+        Self { prefer, size, inner, changed: Notify::new(), left: Notify::new() }
+    }
+
+    /// Waits until a connection may be accepted: there is room for it to wait, or it need not. `credit` is the
+    /// acceptor's, 0 at the start.
+    pub(crate) async fn vacancy(&self, connections: &Connections, credit: &mut u32) {
+        match (self.prefer, self.size) {
+            (Prefer::Accept, _) => {}
+            (Prefer::Serve, 0) => wait_while_full(connections, credit).await,
+            (Prefer::Serve, size) => {
+                while self.waiting() >= size {
+                    self.left.notified().await;
+                }
+            }
+        }
+    }
+
+    /// Whether a connection that has been accepted after [`vacancy`](Self::vacancy) begins without waiting.
+    pub(crate) fn lets_through(&self, connections: &Connections) -> bool {
+        match (self.prefer, self.size) {
+            (Prefer::Accept, _) | (Prefer::Serve, 0) => true,
+            (Prefer::Serve, _) => self.waiting() == 0 && !is_full(connections),
+        }
+    }
+
+    /// How many wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.lock().streams.len()
     }
 
     /// Has a connection wait.
@@ -76,6 +115,7 @@ impl Lobby {
             let place = room(&mut pressure).await;
             // Nobody else takes one out.
             let Some(stream) = self.lock().streams.pop_front() else { continue };
+            self.left.notify_one();
             place.spawn(service.begin(stream, connections.enter()));
         }
     }

@@ -1,6 +1,10 @@
 //! What can be chosen about an architecture.
 
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
 use duality_poller::Kind;
+use duality_runtime::task;
 
 /// How a pool's threads come by their connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -10,6 +14,28 @@ pub enum HandOver {
     List,
     /// Each thread accepts for itself (ZeroHTTPd's prethreaded server).
     Accept,
+}
+
+/// What a loop that is busy with many connections prefers, when there are others to accept. In each round of a
+/// loop all tasks that are ready have one turn, in the order of their events; one of them is the acceptor,
+/// whose turn is at most 64 connections long. The preference decides when what it accepts is begun.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Prefer {
+    /// To serve those that it has: while 1,024 are under way on a busy loop, the next wait (Knot-C).
+    #[default]
+    Serve,
+    /// To begin all that come, in the round after the one that accepted them (Knot-A).
+    Accept,
+}
+
+/// Who reads files for the services on a loop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Disk {
+    /// Helper threads, while the loop serves others (Flash's AMPED).
+    #[default]
+    Helpers,
+    /// The loop itself, which all its connections wait for meanwhile (Flash's SPED).
+    Inline,
 }
 
 /// What can be chosen about an architecture; each uses what concerns it.
@@ -31,11 +57,24 @@ pub struct Options {
     pub hand_over: HandOver,
     /// How the loop beneath `uthreads` learns what is ready; the event loops are named after theirs.
     pub poller: Kind,
+    /// What a full loop prefers.
+    pub prefer: Prefer,
+    /// How many accepted connections may wait for their turn in user space: in the lobbies of loops, among which
+    /// the number is divided, or the list of a pool. Beyond it, connections stay in the kernel's accept queue.
+    /// 0 is to accept none before its turn; `None`, the default, is as many as there are descriptors for.
+    pub accept_queue: Option<usize>,
+    /// How long a loop that has nothing to do goes on looking before it sleeps.
+    pub busy_poll: Duration,
+    /// Who reads files for the services on a loop.
+    pub disk: Disk,
+    /// The most helper threads of a process.
+    pub disk_helpers: NonZeroUsize,
 }
 
 impl Default for Options {
     /// 100 workers (as ZeroHTTPd has them), one core, a backlog of 4,096, any number of connections,
-    /// stacks of 128 KiB, epoll.
+    /// stacks of 128 KiB; epoll beneath uthreads; loops that serve first, accept eagerly, sleep when they are idle, and have four
+    /// helper threads read files.
     fn default() -> Self {
         Self {
             workers: 100,
@@ -45,6 +84,11 @@ impl Default for Options {
             stack_size: 128 * 1024,
             hand_over: HandOver::default(),
             poller: Kind::Epoll,
+            prefer: Prefer::default(),
+            accept_queue: None,
+            busy_poll: Duration::ZERO,
+            disk: Disk::default(),
+            disk_helpers: task::HELPERS,
         }
     }
 }

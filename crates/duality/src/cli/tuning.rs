@@ -1,8 +1,12 @@
 //! What can be chosen about an architecture. `serve` takes these flags, and `compare` hands them on to the
 //! servers that it starts; so does the key `server-arguments` of a plan.
 
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
 use clap::{Args, Command, FromArgMatches, ValueEnum};
-use duality_architectures::{HandOver, Options};
+use duality_architectures::{Disk, HandOver, Options, Prefer};
+use duality_lab::plan::settings::parse_duration;
 use duality_poller::Kind;
 
 /// What was chosen; what was not has its default.
@@ -29,6 +33,55 @@ pub(crate) struct Tuning {
     /// How the loop beneath uthreads learns what is ready: select, poll, epoll or uring [default: epoll]
     #[arg(long)]
     poller: Option<Kind>,
+    /// What a loop that is busy with many connections does first [default: serve]
+    ///
+    /// serve: while 1,024 connections are under way (not waiting for their clients) and the loop is busy, others wait.
+    /// It keeps the rate under overload. accept: each connection begins as soon as it is accepted. It is the fairer
+    /// one when few are slow to be served. In both, the acceptor's turn in a round is 64 connections long. For the
+    /// architectures on loops: uthreads, select, poll, epoll, uring.
+    #[arg(long, value_enum)]
+    prefer: Option<PreferName>,
+    /// Accepted connections that may wait for their turn in the server; the next wait in the kernel [default: no limit]
+    ///
+    /// They wait in the lobbies of loops that serve first, or in the list of pool. Without a limit no client meets a full
+    /// accept queue of the kernel, which drops what it has no room for, so that the client tries again after a second.
+    /// With one, the server holds fewer descriptors, and a load balancer sees sooner that it is late. 0 accepts no
+    /// connection before its turn.
+    #[arg(long, value_name = "N")]
+    accept_queue: Option<usize>,
+    /// How long a loop with nothing to do goes on looking before it sleeps, such as 50us [default: 0ms]
+    ///
+    /// Whatever comes in that time is answered without waking a processor, which shortens latencies at low load. It costs
+    /// the time of a processor that is otherwise idle: give each loop one of its own (--cpus), or the loop takes it from
+    /// the very clients and helpers that it waits for.
+    #[arg(long, value_parser = parse_duration, value_name = "TIME")]
+    busy_poll: Option<Duration>,
+    /// Who reads files for the services on a loop [default: helpers]
+    ///
+    /// helpers: threads, while the loop serves others. inline: the loop itself, while all its connections wait; quicker
+    /// where all files are in the page cache. What is sent straight from a file (sendfile) is read by the loop in both.
+    /// Work on SQLite goes to helpers always.
+    #[arg(long, value_enum)]
+    disk: Option<DiskName>,
+    /// The most helper threads, for the disk and other work that would hold up a loop [default: 4]
+    #[arg(long, value_name = "N")]
+    disk_helpers: Option<NonZeroUsize>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum PreferName {
+    /// To answer those that it has; others wait
+    Serve,
+    /// To begin with all that come
+    Accept,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum DiskName {
+    /// Helper threads
+    Helpers,
+    /// The loop
+    Inline,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -64,6 +117,11 @@ impl Tuning {
             stack_size: self.stack_size.or(other.stack_size),
             hand_over: self.hand_over.or(other.hand_over),
             poller: self.poller.or(other.poller),
+            prefer: self.prefer.or(other.prefer),
+            accept_queue: self.accept_queue.or(other.accept_queue),
+            busy_poll: self.busy_poll.or(other.busy_poll),
+            disk: self.disk.or(other.disk),
+            disk_helpers: self.disk_helpers.or(other.disk_helpers),
         }
     }
 
@@ -81,6 +139,19 @@ impl Tuning {
                 Some(HandOverName::List) => HandOver::List,
             },
             poller: self.poller.unwrap_or(default.poller),
+            prefer: match self.prefer {
+                None => default.prefer,
+                Some(PreferName::Serve) => Prefer::Serve,
+                Some(PreferName::Accept) => Prefer::Accept,
+            },
+            accept_queue: self.accept_queue,
+            busy_poll: self.busy_poll.unwrap_or(default.busy_poll),
+            disk: match self.disk {
+                None => default.disk,
+                Some(DiskName::Helpers) => Disk::Helpers,
+                Some(DiskName::Inline) => Disk::Inline,
+            },
+            disk_helpers: self.disk_helpers.unwrap_or(default.disk_helpers),
         }
     }
 
@@ -91,6 +162,14 @@ impl Tuning {
             HandOver::Accept => "accept",
             HandOver::List => "list",
         };
+        let prefer = match options.prefer {
+            Prefer::Serve => "serve",
+            Prefer::Accept => "accept",
+        };
+        let disk = match options.disk {
+            Disk::Helpers => "helpers",
+            Disk::Inline => "inline",
+        };
         let mut arguments = vec![
             format!("--workers={}", options.workers),
             format!("--cores={}", options.cores),
@@ -98,8 +177,13 @@ impl Tuning {
             format!("--stack-size={}", options.stack_size),
             format!("--hand-over={hand_over}"),
             format!("--poller={}", options.poller),
+            format!("--prefer={prefer}"),
+            format!("--busy-poll={}us", options.busy_poll.as_micros()),
+            format!("--disk={disk}"),
+            format!("--disk-helpers={}", options.disk_helpers),
         ];
         arguments.extend(self.max_connections.map(|limit| format!("--max-connections={limit}")));
+        arguments.extend(self.accept_queue.map(|limit| format!("--accept-queue={limit}")));
         arguments
     }
 }
@@ -145,6 +229,28 @@ mod tests {
     }
 
     #[test]
+    fn every_policy_reaches_a_child() {
+        let policies = [
+            "--prefer=accept",
+            "--accept-queue=0",
+            "--busy-poll=50us",
+            "--disk=inline",
+            "--disk-helpers=2",
+        ];
+        let tuning = parse(&policies).unwrap();
+        let options = Tuning::parse(&tuning.to_arguments()).unwrap().options();
+        let expected = Options {
+            prefer: Prefer::Accept,
+            accept_queue: Some(0),
+            busy_poll: Duration::from_micros(50),
+            disk: Disk::Inline,
+            disk_helpers: NonZeroUsize::new(2).unwrap(),
+            ..Options::default()
+        };
+        assert_eq!(options, expected);
+    }
+
+    #[test]
     fn the_first_choice_counts() {
         let flags = parse(&["--workers=7"]).unwrap();
         let options = flags.or(parse(&["--workers=8", "--cores=2"]).unwrap()).options();
@@ -153,7 +259,17 @@ mod tests {
 
     #[test]
     fn mistakes_are_told_in_one_line() {
-        for wrong in [&["--workers=0"][..], &["--listen=x"], &["--help"], &["x"], &["--cores"]] {
+        for wrong in [
+            &["--workers=0"][..],
+            &["--listen=x"],
+            &["--help"],
+            &["x"],
+            &["--cores"],
+            &["--prefer=none"],
+            &["--accept-queue=-1"],
+            &["--busy-poll=long"],
+            &["--disk-helpers=0"],
+        ] {
             let problem = parse(wrong).err().unwrap();
             assert!(!problem.contains('\n') && !problem.is_empty(), "{wrong:?}: {problem}");
         }
@@ -161,9 +277,9 @@ mod tests {
 
     #[test]
     fn the_defaults_that_help_tells_are_those() {
-        let Options { workers, cores, backlog, stack_size, .. } = Options::default();
+        let Options { workers, cores, backlog, stack_size, disk_helpers, .. } = Options::default();
         let told = Tuning::augment_args(Command::new("serve")).render_help().to_string();
-        for value in [workers.to_string(), cores.to_string(), backlog.to_string()] {
+        for value in [workers, cores, backlog as usize, disk_helpers.get()] {
             assert!(told.contains(&format!("[default: {value}]")), "{value}: {told}");
         }
         assert!(told.contains(&format!("[default: {}K]", stack_size / 1024)), "{told}");

@@ -52,6 +52,16 @@ pub(crate) struct Core {
     overdue: Cell<bool>,
     /// How long the poller has waited in all while no task was ready.
     idle: Cell<Duration>,
+    habits: Habits,
+}
+
+/// What a loop does beyond running its tasks.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Habits {
+    /// How long a loop that has nothing to do goes on looking before it sleeps.
+    pub(crate) busy_poll: Duration,
+    /// Whether files are read on the loop, and not by helper threads.
+    pub(crate) disk_in_place: bool,
 }
 
 /// Room for one task: its stack, where tasks have one.
@@ -113,11 +123,20 @@ impl Core {
             draining: Cell::new(false),
             overdue: Cell::new(false),
             idle: Cell::new(Duration::ZERO),
+            habits: Habits::default(),
         })
     }
 
     pub(crate) fn waiting(&self) -> Waiting {
         self.waiting
+    }
+
+    pub(crate) fn habits(&self) -> &Habits {
+        &self.habits
+    }
+
+    pub(crate) fn habits_mut(&mut self) -> &mut Habits {
+        &mut self.habits
     }
 
     // What operations ask of the loop.
@@ -358,20 +377,31 @@ impl Core {
 
     fn await_events(&self, events: &mut Vec<Event>) {
         let idle_from = (self.tasks.borrow().ready() == 0).then(Instant::now);
-        let timeout = match idle_from {
-            None => Some(Duration::ZERO),
-            Some(from) => {
-                let expiry = self.timers.borrow_mut().next_expiry();
-                expiry.map(|expiry| expiry.saturating_duration_since(from))
-            }
+        let waited = match idle_from {
+            None => self.poller.borrow_mut().wait(Some(Duration::ZERO), events),
+            Some(from) => self.await_first_event(from, events),
         };
-        let waited = self.poller.borrow_mut().wait(timeout, events);
         waited.expect("a poller fails only when it is used wrongly");
         let now = Instant::now();
         self.now.set(now);
         if let Some(from) = idle_from {
             self.idle.set(self.idle.get() + (now - from));
         }
+    }
+
+    /// Waits until there is an event, or a timer is due: awake at first, then asleep.
+    fn await_first_event(&self, from: Instant, events: &mut Vec<Event>) -> io::Result<()> {
+        let expiry = self.timers.borrow_mut().next_expiry();
+        let mut poller = self.poller.borrow_mut();
+        let mut now = from;
+        while now - from < self.habits.busy_poll {
+            poller.wait(Some(Duration::ZERO), events)?;
+            now = Instant::now();
+            if !events.is_empty() || expiry.is_some_and(|expiry| expiry <= now) {
+                return Ok(());
+            }
+        }
+        poller.wait(expiry.map(|expiry| expiry.saturating_duration_since(now)), events)
     }
 
     #[inline]

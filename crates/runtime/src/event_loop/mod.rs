@@ -63,6 +63,25 @@ impl EventLoop {
         Ok(Self { core: Box::new(Core::new(poller, waiting)?) })
     }
 
+    /// Has the loop, when nothing is ready, go on looking for `budget` before it sleeps in its poller. Zero,
+    /// as at the start, is to sleep at once.
+    ///
+    /// What arrives within the budget is answered without the wake-up of a processor and of a kernel thread;
+    /// the price is a processor that is never idle for less than the budget.
+    #[must_use]
+    pub fn busy_polling(mut self, budget: Duration) -> Self {
+        self.core.habits_mut().busy_poll = budget;
+        self
+    }
+
+    /// Has [`fs`](crate::fs) open and read files on the loop itself, and not by the helper threads of
+    /// [`task::offload`](crate::task::offload). All tasks wait for the disk then, and none for a helper.
+    #[must_use]
+    pub fn disk_in_place(mut self) -> Self {
+        self.core.habits_mut().disk_in_place = true;
+        self
+    }
+
     /// Runs `root`, and all that it spawns, on this kernel thread until `root` is done.
     ///
     /// Tasks that are alive then are dropped.

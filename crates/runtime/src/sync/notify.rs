@@ -1,5 +1,7 @@
 //! Telling tasks that something has happened.
 
+use std::future::Future;
+
 use super::queue::{Waiting, Wake};
 
 /// Tells waiting tasks that something has happened.
@@ -20,15 +22,14 @@ impl Notify {
         Self { state: Waiting::new(State { stored: false, broadcasts: 0 }) }
     }
 
-    /// Waits for a notification, or takes the one that is stored.
-    pub async fn notified(&self) {
+    /// Waits for a notification, or takes the one that is stored. When all are told, whoever has called this is
+    /// among them, also before the first poll.
+    pub fn notified(&self) -> impl Future<Output = ()> + Send {
         let seen = self.state.change(|state| (state.broadcasts, Wake::Nobody));
-        self.state
-            .until(|state| {
-                let told = std::mem::take(&mut state.stored) || state.broadcasts != seen;
-                told.then_some(())
-            })
-            .await;
+        self.state.until(move |state| {
+            let told = std::mem::take(&mut state.stored) || state.broadcasts != seen;
+            told.then_some(())
+        })
     }
 
     /// Tells one task: the one that has waited longest, or the next to come.

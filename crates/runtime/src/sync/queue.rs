@@ -1,9 +1,11 @@
 //! Who waits for a condition, in the order in which they came.
 
 use std::collections::VecDeque;
-use std::future::poll_fn;
+use std::future::Future;
+use std::num::NonZeroU64;
+use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 
 use crate::world;
 
@@ -15,8 +17,8 @@ pub(super) struct Waiting<T> {
 struct Inner<T> {
     state: T,
     /// Sorted by ticket, since tickets only grow.
-    waiters: VecDeque<(u64, Waker)>,
-    next_ticket: u64,
+    waiters: VecDeque<(NonZeroU64, Waker)>,
+    next_ticket: NonZeroU64,
 }
 
 /// Whom to wake after a change.
@@ -28,7 +30,8 @@ pub(super) enum Wake {
 
 impl<T> Waiting<T> {
     pub(super) const fn new(state: T) -> Self {
-        Self { inner: Mutex::new(Inner { state, waiters: VecDeque::new(), next_ticket: 0 }) }
+        let next_ticket = NonZeroU64::MIN;
+        Self { inner: Mutex::new(Inner { state, waiters: VecDeque::new(), next_ticket }) }
     }
 
     /// Changes the state, wakes as the change says, and returns its result.
@@ -54,25 +57,11 @@ impl<T> Waiting<T> {
     }
 
     /// Waits until `attempt` on the state returns a value.
-    pub(super) async fn until<R>(&self, mut attempt: impl FnMut(&mut T) -> Option<R>) -> R {
-        let mut place = Place { queue: self, ticket: None };
-        let reached = poll_fn(|context| {
-            world::wait_until(context, None, |context| {
-                let mut inner = self.lock();
-                match attempt(&mut inner.state) {
-                    Some(value) => {
-                        inner.leave(place.ticket.take());
-                        Poll::Ready(value)
-                    }
-                    None => {
-                        place.ticket = Some(inner.queue(place.ticket, context.waker()));
-                        Poll::Pending
-                    }
-                }
-            })
-        })
-        .await;
-        reached.expect("without a deadline it waits until the attempt succeeds")
+    pub(super) fn until<R, A>(&self, attempt: A) -> Until<'_, T, A>
+    where
+        A: FnMut(&mut T) -> Option<R>,
+    {
+        Until { place: Place { queue: self, ticket: None }, attempt }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<T>> {
@@ -82,7 +71,7 @@ impl<T> Waiting<T> {
 
 impl<T> Inner<T> {
     /// Queues a waiter, in its old place if it has one still; returns its ticket.
-    fn queue(&mut self, ticket: Option<u64>, waker: &Waker) -> u64 {
+    fn queue(&mut self, ticket: Option<NonZeroU64>, waker: &Waker) -> NonZeroU64 {
         if let Some(ticket) = ticket
             && let Ok(index) = self.find(ticket)
         {
@@ -90,27 +79,58 @@ impl<T> Inner<T> {
             return ticket;
         }
         let ticket = self.next_ticket;
-        self.next_ticket += 1;
+        self.next_ticket = ticket.saturating_add(1);
         self.waiters.push_back((ticket, waker.clone()));
         ticket
     }
 
     /// Takes a waiter out of the queue; false when it was not in it, because it had been woken.
-    fn leave(&mut self, ticket: Option<u64>) -> bool {
+    fn leave(&mut self, ticket: Option<NonZeroU64>) -> bool {
         let Some(index) = ticket.and_then(|ticket| self.find(ticket).ok()) else { return false };
         self.waiters.remove(index);
         true
     }
 
-    fn find(&self, ticket: u64) -> Result<usize, usize> {
+    fn find(&self, ticket: NonZeroU64) -> Result<usize, usize> {
         self.waiters.binary_search_by_key(&ticket, |(ticket, _)| *ticket)
+    }
+}
+
+/// The wait for a state. By hand and not an `async fn`, which would keep what it was called with twice, as
+/// its arguments and as what it uses: a parked task is as large as what it waits in.
+pub(super) struct Until<'a, T, A> {
+    place: Place<'a, T>,
+    attempt: A,
+}
+
+impl<T, A> Unpin for Until<'_, T, A> {}
+
+impl<T, R, A: FnMut(&mut T) -> Option<R>> Future for Until<'_, T, A> {
+    type Output = R;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<R> {
+        let Self { place, attempt } = &mut *self;
+        let reached = world::wait_until(context, None, |context| {
+            let mut inner = place.queue.lock();
+            match attempt(&mut inner.state) {
+                Some(value) => {
+                    inner.leave(place.ticket.take());
+                    Poll::Ready(value)
+                }
+                None => {
+                    place.ticket = Some(inner.queue(place.ticket, context.waker()));
+                    Poll::Pending
+                }
+            }
+        });
+        reached.map(|value| value.expect("without a deadline it waits until the attempt succeeds"))
     }
 }
 
 /// A waiter's place. Given up while it was woken but had not acted on it, the wake goes to the next.
 struct Place<'a, T> {
     queue: &'a Waiting<T>,
-    ticket: Option<u64>,
+    ticket: Option<NonZeroU64>,
 }
 
 impl<T> Drop for Place<'_, T> {

@@ -4,7 +4,8 @@ mod meeting;
 mod offload;
 pub mod thread;
 
-pub use offload::offload;
+pub(crate) use offload::on_disk;
+pub use offload::{HELPERS, limit_helpers, offload};
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -35,11 +36,7 @@ where
     F::Output: Send + 'static,
 {
     let (ending, awaiting) = meeting();
-    let finish = Finish { ending, outcome: Err(JoinError) };
-    let task = async move {
-        let output = future.await;
-        finish.end(output);
-    };
+    let task = Spawned { future, finish: Finish { ending, outcome: Err(JoinError) } };
     let place = world::with_loop(|core| core.map(Core::reserve).transpose())?;
     start(place, task)?;
     Ok(JoinHandle { awaiting })
@@ -119,16 +116,29 @@ impl<T> Future for JoinHandle<T> {
     }
 }
 
-/// The task's end of its handle: says what the task came to when it is dropped, which is an error before `end`.
+/// What runs as a task. By hand, since an `async` block would keep the future twice: as what it captures, and as
+/// what it awaits.
+struct Spawned<F: Future> {
+    future: F,
+    finish: Finish<F::Output>,
+}
+
+impl<F: Future> Future for Spawned<F> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        // SAFETY: nothing is moved out of it here, and its drop is that of its fields, in their place.
+        let this = unsafe { self.get_unchecked_mut() };
+        // SAFETY: the future is a field of what is pinned, and reached nowhere but here.
+        let future = unsafe { Pin::new_unchecked(&mut this.future) };
+        future.poll(context).map(|output| this.finish.outcome = Ok(output))
+    }
+}
+
+/// The task's end of its handle: says what the task came to when it is dropped, which is an error unless it ended.
 struct Finish<T> {
     ending: Ending<Result<T, JoinError>, Waker>,
     outcome: Result<T, JoinError>,
-}
-
-impl<T> Finish<T> {
-    fn end(mut self, output: T) {
-        self.outcome = Ok(output);
-    }
 }
 
 impl<T> Drop for Finish<T> {

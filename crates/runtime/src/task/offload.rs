@@ -6,7 +6,9 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::thread::Result as Caught;
@@ -14,8 +16,10 @@ use std::thread::Result as Caught;
 use super::thread;
 use crate::world;
 
-/// The most helper threads that a process makes.
-const HELPERS: usize = 4;
+/// The most helper threads that a process makes, unless it says otherwise: as many calls keep a disk busy,
+/// and on a machine of few processors more of them only take turns.
+pub const HELPERS: NonZeroUsize = NonZeroUsize::new(4).unwrap();
+static MOST: AtomicUsize = AtomicUsize::new(HELPERS.get());
 const HELPER_STACK: usize = 1 << 20;
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -28,6 +32,19 @@ struct Helpers {
 
 static POOL: Mutex<Helpers> = Mutex::new(Helpers { jobs: VecDeque::new(), alive: 0, idle: 0 });
 static WORK: Condvar = Condvar::new();
+
+/// Bounds the helper threads of this process; those that are there stay.
+pub fn limit_helpers(most: NonZeroUsize) {
+    MOST.store(most.get(), Ordering::Relaxed);
+}
+
+/// Runs `work`, which reads files: on a loop that has them read in place, there and then.
+pub(crate) async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    if world::with_loop(|core| core.is_some_and(|core| core.habits().disk_in_place)) {
+        return work();
+    }
+    offload(work).await
+}
 
 /// Runs `work` where it holds up no other task, and returns what it returns.
 ///
@@ -77,7 +94,7 @@ struct Slot<T> {
 fn submit(job: Job) {
     let mut pool = lock(&POOL);
     pool.jobs.push_back(job);
-    if pool.idle >= pool.jobs.len() || pool.alive == HELPERS {
+    if pool.idle >= pool.jobs.len() || pool.alive >= MOST.load(Ordering::Relaxed) {
         drop(pool);
         WORK.notify_one();
         return;
@@ -113,4 +130,39 @@ fn help() {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use duality_poller::Kind;
+
+    use super::*;
+    use crate::event_loop::{EventLoop, Waiting};
+
+    /// Of four jobs that each wait for a second one, two are at work at a time.
+    #[test]
+    fn there_are_as_many_helpers_as_were_asked_for() {
+        limit_helpers(NonZeroUsize::new(2).unwrap());
+        let opened = EventLoop::new(Kind::Epoll.open().unwrap(), Waiting::Suspend);
+        opened.unwrap().run(async {
+            let (at_work, pair) = (Arc::new(AtomicUsize::new(0)), Arc::new(Barrier::new(2)));
+            let jobs: Vec<_> = (0..4)
+                .map(|_| {
+                    let (at_work, pair) = (at_work.clone(), pair.clone());
+                    crate::task::spawn(offload(move || {
+                        let before = at_work.fetch_add(1, Ordering::Relaxed);
+                        pair.wait();
+                        at_work.fetch_sub(1, Ordering::Relaxed);
+                        before
+                    }))
+                    .unwrap()
+                })
+                .collect();
+            for job in jobs {
+                assert!(job.await.unwrap() < 2);
+            }
+        });
+    }
 }
