@@ -59,7 +59,7 @@ impl Architecture for EventDriven {
     }
 
     fn gives(&self) -> Needs {
-        Needs { shared_memory: true, concurrent_connections: true }
+        Needs { straight_line: true, shared_memory: true, concurrent_connections: true }
     }
 
     fn replicates(&self) -> bool {
@@ -71,19 +71,31 @@ impl Architecture for EventDriven {
     }
 
     fn serve(&self, server: Server) -> io::Result<()> {
-        run_loops(server, self.poller, Waiting::Suspend)
+        run_event_loops(server, self.poller, Waiting::Suspend)
     }
 }
 
+/// Runs the runtime's event loop for each listener.
+pub(crate) fn run_event_loops(server: Server, poller: Kind, waiting: Waiting) -> io::Result<()> {
+    run_loops(server, move |service| {
+        let service = service.clone();
+        let mut event_loop = EventLoop::new(poller.open()?, waiting)?;
+        Ok(move |listener| event_loop.run(accept_and_spawn(listener, service)))
+    })
+}
+
 /// Runs a loop for each listener: the first on this kernel thread, the others on threads of their own,
-/// each confined to a processor. Loops share nothing.
-pub(crate) fn run_loops(server: Server, poller: Kind, waiting: Waiting) -> io::Result<()> {
+/// each confined to a processor. Loops share nothing. `open` makes a loop ready, and returns what runs it.
+pub(crate) fn run_loops<R: FnOnce(TcpListener)>(
+    server: Server,
+    open: impl Fn(&Service) -> io::Result<R> + Clone + Send + 'static,
+) -> io::Result<()> {
     const LOOP_STACK: usize = 1 << 20;
     let service = server.service.clone();
     let mut listeners = server.into_listeners();
     let first = listeners.swap_remove(0);
     if listeners.is_empty() {
-        open_loop(poller, waiting)?.run(accept_and_spawn(first, service));
+        open(&service)?(first);
         return Ok(());
     }
     let cpus = allowed_cpus()?;
@@ -92,36 +104,32 @@ pub(crate) fn run_loops(server: Server, poller: Kind, waiting: Waiting) -> io::R
     let all_open = Arc::new(Barrier::new(listeners.len() + 1));
     let (opened, outcomes) = channel();
     for (index, listener) in listeners.into_iter().enumerate() {
-        let (service, running) = (service.clone(), replicas.enter());
+        let (service, open, running) = (service.clone(), open.clone(), replicas.enter());
         let (all_open, opened) = (all_open.clone(), opened.clone());
         let cpu = cpus[(index + 1) % cpus.len()];
         let body = move || {
             let _running = running;
-            let (ready, outcome) = match confine(cpu).and_then(|()| open_loop(poller, waiting)) {
-                Ok(ready) => (Some(ready), Ok(())),
+            let (run, outcome) = match confine(cpu).and_then(|()| open(&service)) {
+                Ok(run) => (Some(run), Ok(())),
                 Err(error) => (None, Err(error)),
             };
             // The other end is there until all have met at the barrier.
             let _ = opened.send(outcome);
             drop(opened);
             all_open.wait();
-            if let Some(mut ready) = ready {
-                ready.run(accept_and_spawn(listener, service));
+            if let Some(run) = run {
+                run(listener);
             }
         };
         thread::start(LOOP_STACK, Box::new(body)).map_err(|refused| refused.error)?;
     }
     drop(opened);
-    let own = confine(cpus[0]).and_then(|()| open_loop(poller, waiting));
+    let own = confine(cpus[0]).and_then(|()| open(&service));
     all_open.wait();
     outcomes.iter().collect::<io::Result<()>>()?;
-    own?.run(accept_and_spawn(first, service));
+    own?(first);
     duality_runtime::block_on(replicas.all_ended());
     Ok(())
-}
-
-fn open_loop(poller: Kind, waiting: Waiting) -> io::Result<EventLoop> {
-    EventLoop::new(poller.open()?, waiting)
 }
 
 /// The loop's first task: accepts, and spawns a task for each connection; when the loop is full, the

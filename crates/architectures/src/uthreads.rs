@@ -18,7 +18,7 @@ use std::io;
 use duality_poller::Kind;
 use duality_runtime::event_loop::Waiting;
 
-use crate::event_loop::run_loops;
+use crate::event_loop::run_event_loops;
 use crate::{Architecture, Needs, Server};
 
 /// See the [module](self).
@@ -38,7 +38,7 @@ impl Architecture for Uthreads {
     }
 
     fn gives(&self) -> Needs {
-        Needs { shared_memory: true, concurrent_connections: true }
+        Needs { straight_line: true, shared_memory: true, concurrent_connections: true }
     }
 
     fn replicates(&self) -> bool {
@@ -47,6 +47,6 @@ impl Architecture for Uthreads {
 
     fn serve(&self, server: Server) -> io::Result<()> {
         let waiting = Waiting::Park { stack_size: server.options.stack_size };
-        run_loops(server, Kind::Epoll, waiting)
+        run_event_loops(server, Kind::Epoll, waiting)
     }
 }

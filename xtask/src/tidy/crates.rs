@@ -7,9 +7,11 @@ use super::{Tree, Violation};
 /// ```text
 ///   duality        conformance
 ///      |
-///     lab ── load ── architectures     services
-///                         └──────┬────────┘
-///                             runtime
+///     lab ── load              handwritten
+///              │                ┌───┴────┐
+///              └────── architectures   services
+///                               └───┬────┘
+///                                runtime
 ///                           poller, fiber
 /// ```
 const MAY_USE: &[(&str, &[&str])] = &[
@@ -18,9 +20,22 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("runtime", &["poller", "fiber"]),
     ("services", &["runtime"]),
     ("architectures", &["runtime", "poller"]),
+    ("handwritten", &["poller", "runtime", "services", "architectures"]),
     ("load", &["runtime", "poller", "architectures"]),
     ("lab", &["load"]),
-    ("duality", &["poller", "fiber", "runtime", "services", "architectures", "load", "lab"]),
+    (
+        "duality",
+        &[
+            "poller",
+            "fiber",
+            "runtime",
+            "services",
+            "architectures",
+            "handwritten",
+            "load",
+            "lab",
+        ],
+    ),
     (
         "conformance",
         &["poller", "fiber", "runtime", "services", "architectures", "load", "lab", "duality"],

@@ -3,7 +3,7 @@
 mod offload;
 pub mod thread;
 
-pub use offload::offload;
+pub use offload::{offload, submit};
 
 use std::fmt;
 use std::future::{Future, poll_fn};
