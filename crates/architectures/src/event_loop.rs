@@ -231,7 +231,8 @@ mod tests {
                 client.read_exact(&mut [0]).unwrap();
             }
         });
-        open_loop(Kind::Epoll, Waiting::Suspend).unwrap().run(async move {
+        let poller = Kind::Epoll.open().unwrap();
+        EventLoop::new(poller, Waiting::Suspend).unwrap().run(async move {
             let mut accepting = pin!(accept_and_spawn(listener, service));
             let mut over = pin!(over.notified());
             poll_fn(|context| match over.as_mut().poll(context) {

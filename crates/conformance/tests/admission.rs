@@ -28,6 +28,7 @@ admission! {
     select ["select"]
     poll ["poll"]
     epoll ["epoll"]
+    handwritten ["handwritten"]
 }
 
 fn one_too_many_is_refused(architecture: &[&str]) {

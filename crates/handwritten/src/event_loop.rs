@@ -102,9 +102,7 @@ impl<M: Machine> EventLoop<M> {
         let (mut events, mut fired) = (Vec::with_capacity(256), Vec::new());
         while self.listener.is_some() || !self.connections.is_empty() {
             self.accept();
-            for key in std::mem::take(&mut self.cut_short) {
-                self.wake(key, Why::Ready);
-            }
+            self.give_turns();
             self.await_events(&mut events);
             for event in &events {
                 self.dispatch(event);
@@ -224,6 +222,16 @@ impl<M: Machine> EventLoop<M> {
     }
 
     // A connection's turn.
+
+    /// Calls those whose turn was cut short.
+    fn give_turns(&mut self) {
+        let waiting = self.cut_short.len();
+        for index in 0..waiting {
+            self.wake(self.cut_short[index], Why::Ready);
+        }
+        // Others may have been added.
+        self.cut_short.drain(..waiting);
+    }
 
     /// Calls a machine, and sees to what it waits for.
     fn wake(&mut self, key: usize, why: Why<M::Found>) {

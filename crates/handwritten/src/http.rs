@@ -205,7 +205,8 @@ impl Conversation {
         let Stage::Body(incoming) = &mut self.stage else { return Err(Wait::End) };
         let bad = match incoming.body.take(self.input.unused()) {
             Progress::Unfinished => {
-                let deadline = incoming.deadline.get_or_insert_with(|| turn.after(limits.body_time));
+                let deadline =
+                    incoming.deadline.get_or_insert_with(|| turn.after(limits.body_time));
                 let deadline = *deadline;
                 self.input.consume(self.input.unused().len());
                 return self.fill(deadline, turn, limits);

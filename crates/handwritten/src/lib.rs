@@ -18,9 +18,9 @@
 //! options, the poller and the timers; what differs is who made the state machine, and that it is called by
 //! a loop that knows it and not through a task.
 //!
-//! [`echo`] and [`http`] are what the architecture `handwritten` runs. No other service is written so: it
-//! took 35 lines to write echo straight and 60 to write it here, and http's order of events has to be looked
-//! for in the stages of `http.rs`.
+//! [`echo`] and [`http`] are what the architecture `handwritten` runs, and no other service is written so:
+//! two are enough to know the price, and http's order of events, which its service tells from top to
+//! bottom, has to be gathered here from the stages of `http.rs`.
 
 #![forbid(unsafe_code)]
 

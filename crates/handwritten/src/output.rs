@@ -113,11 +113,7 @@ impl Output {
         Ok(())
     }
 
-    fn send_some<F>(
-        &mut self,
-        turn: &mut Turn<'_>,
-        memo: &Memo,
-    ) -> Result<Option<usize>, Wait<F>> {
+    fn send_some<F>(&mut self, turn: &mut Turn<'_>, memo: &Memo) -> Result<Option<usize>, Wait<F>> {
         let gathered = &self.gathered[self.sent..];
         Ok(match (&self.tail, memo.page().map(Page::content)) {
             (Tail::Nothing, _) => turn.write(gathered)?,

@@ -25,16 +25,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("lab", &["load"]),
     (
         "duality",
-        &[
-            "poller",
-            "fiber",
-            "runtime",
-            "services",
-            "architectures",
-            "handwritten",
-            "load",
-            "lab",
-        ],
+        &["poller", "fiber", "runtime", "services", "architectures", "handwritten", "load", "lab"],
     ),
     (
         "conformance",

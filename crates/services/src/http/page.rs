@@ -141,12 +141,7 @@ impl Page {
     }
 
     /// The head that says that the client's copy is still good. It has no body.
-    fn write_not_modified(
-        &self,
-        output: &mut Vec<u8>,
-        second: u64,
-        persistence: Persistence,
-    ) {
+    fn write_not_modified(&self, output: &mut Vec<u8>, second: u64, persistence: Persistence) {
         reply::start(output, status::NOT_MODIFIED.code, status::NOT_MODIFIED.reason, second);
         self.write_validators(output);
         output.extend_from_slice(reply::ending(persistence));
