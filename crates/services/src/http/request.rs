@@ -98,6 +98,10 @@ impl Framing {
 ///
 /// The caller bounds the length of `bytes`; [`too_long`] says what to answer when it is reached.
 pub fn parse(bytes: &[u8]) -> Parsed<'_> {
+    // As between any two requests on a connection.
+    if bytes.is_empty() {
+        return Parsed::Partial;
+    }
     let mut room = [const { MaybeUninit::<Header<'_>>::uninit() }; HEADER_FIELDS];
     let mut raw = httparse::Request::new(&mut []);
     let head_length = match raw.parse_with_uninit_headers(bytes, &mut room) {
@@ -409,17 +413,28 @@ pub(super) fn is_authority(value: &[u8]) -> bool {
 
 /// Whether this is a registered name, or an address of IPv4.
 fn is_name(name: &[u8]) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+;=".contains(&byte);
+    // Almost all names are plain throughout, and the one in `Host` is looked at in every request.
+    name.iter().all(|&byte| is_plain(byte)) || is_escaped_name(name)
+}
+
+fn is_escaped_name(name: &[u8]) -> bool {
     let mut bytes = name.iter().copied();
     while let Some(byte) = bytes.next() {
         let escape = byte == b'%'
             && bytes.next().is_some_and(|digit| digit.is_ascii_hexdigit())
             && bytes.next().is_some_and(|digit| digit.is_ascii_hexdigit());
-        if !plain(byte) && !escape {
+        if !is_plain(byte) && !escape {
             return false;
         }
     }
     true
+}
+
+/// Whether a byte may stand in a name as it is. Written out, it becomes a few comparisons and a bit test,
+/// where a search through the characters is a loop.
+fn is_plain(byte: u8) -> bool {
+    matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'!')
+        || matches!(byte, b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b';' | b'=')
 }
 
 #[cfg(test)]
@@ -578,6 +593,15 @@ mod tests {
             ("\u{16}\u{3}\u{1}\u{2}", 400),
         ] {
             assert_eq!(code(text.as_bytes()), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn plain_bytes_are_those_of_the_standard() {
+        let unreserved_or_delimiter = b"-._~!$&'()*+;=";
+        for byte in 0..=u8::MAX {
+            let expected = byte.is_ascii_alphanumeric() || unreserved_or_delimiter.contains(&byte);
+            assert_eq!(is_plain(byte), expected, "{byte}");
         }
     }
 
