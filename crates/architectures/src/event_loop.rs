@@ -65,7 +65,7 @@ impl Architecture for EventDriven {
     }
 
     fn gives(&self) -> Needs {
-        Needs { shared_memory: true, concurrent_connections: true }
+        Needs { straight_line: true, shared_memory: true, concurrent_connections: true }
     }
 
     fn replicates(&self) -> bool {
@@ -77,22 +77,35 @@ impl Architecture for EventDriven {
     }
 
     fn serve(&self, server: Server) -> io::Result<()> {
-        run_loops(server, self.poller, Waiting::Suspend)
+        run_event_loops(server, self.poller, Waiting::Suspend)
     }
 }
 
+/// Runs the runtime's event loop for each listener.
+pub(crate) fn run_event_loops(server: Server, poller: Kind, waiting: Waiting) -> io::Result<()> {
+    let options = server.options.clone();
+    let lobby_size = options.accept_queue.map_or(usize::MAX, |all| all.div_ceil(options.cores));
+    run_loops(server, move |service| {
+        let service = service.clone();
+        let mut event_loop = open_loop(poller, waiting, &options)?;
+        let lobby = Arc::new(Lobby::new(options.prefer, lobby_size));
+        Ok(move |listener| event_loop.run(accept_and_spawn(listener, service, lobby)))
+    })
+}
+
 /// Runs a loop for each listener: the first on this kernel thread, the others on threads of their own,
-/// each confined to a processor. Loops share nothing.
-pub(crate) fn run_loops(server: Server, poller: Kind, waiting: Waiting) -> io::Result<()> {
+/// each confined to a processor. Loops share nothing. `open` makes a loop ready, and returns what runs it.
+pub(crate) fn run_loops<R: FnOnce(TcpListener)>(
+    server: Server,
+    open: impl Fn(&Service) -> io::Result<R> + Clone + Send + 'static,
+) -> io::Result<()> {
     const LOOP_STACK: usize = 1 << 20;
-    let (service, options) = (server.service.clone(), server.options.clone());
-    task::limit_helpers(options.disk_helpers);
+    let service = server.service.clone();
+    task::limit_helpers(server.options.disk_helpers);
     let mut listeners = server.into_listeners();
-    let lobby_size = options.accept_queue.map_or(usize::MAX, |all| all.div_ceil(listeners.len()));
-    let lobby = || Arc::new(Lobby::new(options.prefer, lobby_size));
     let first = listeners.swap_remove(0);
     if listeners.is_empty() {
-        open_loop(poller, waiting, &options)?.run(accept_and_spawn(first, service, lobby()));
+        open(&service)?(first);
         return Ok(());
     }
     let cpus = allowed_cpus()?;
@@ -101,32 +114,30 @@ pub(crate) fn run_loops(server: Server, poller: Kind, waiting: Waiting) -> io::R
     let all_open = Arc::new(Barrier::new(listeners.len() + 1));
     let (opened, outcomes) = channel();
     for (index, listener) in listeners.into_iter().enumerate() {
-        let (service, running) = (service.clone(), replicas.enter());
-        let (options, lobby) = (options.clone(), lobby());
+        let (service, open, running) = (service.clone(), open.clone(), replicas.enter());
         let (all_open, opened) = (all_open.clone(), opened.clone());
         let cpu = cpus[(index + 1) % cpus.len()];
         let body = move || {
             let _running = running;
-            let opening = confine(cpu).and_then(|()| open_loop(poller, waiting, &options));
-            let (ready, outcome) = match opening {
-                Ok(ready) => (Some(ready), Ok(())),
+            let (run, outcome) = match confine(cpu).and_then(|()| open(&service)) {
+                Ok(run) => (Some(run), Ok(())),
                 Err(error) => (None, Err(error)),
             };
             // The other end is there until all have met at the barrier.
             let _ = opened.send(outcome);
             drop(opened);
             all_open.wait();
-            if let Some(mut ready) = ready {
-                ready.run(accept_and_spawn(listener, service, lobby));
+            if let Some(run) = run {
+                run(listener);
             }
         };
         thread::start(LOOP_STACK, Box::new(body)).map_err(|refused| refused.error)?;
     }
     drop(opened);
-    let own = confine(cpus[0]).and_then(|()| open_loop(poller, waiting, &options));
+    let own = confine(cpus[0]).and_then(|()| open(&service));
     all_open.wait();
     outcomes.iter().collect::<io::Result<()>>()?;
-    own?.run(accept_and_spawn(first, service, lobby()));
+    own?(first);
     duality_runtime::block_on(replicas.all_ended());
     Ok(())
 }

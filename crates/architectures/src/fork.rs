@@ -38,7 +38,7 @@ impl Architecture for Fork {
     }
 
     fn gives(&self) -> Needs {
-        Needs { shared_memory: false, concurrent_connections: true }
+        Needs { straight_line: true, shared_memory: false, concurrent_connections: true }
     }
 
     fn serve(&self, server: Server) -> io::Result<()> {

@@ -32,7 +32,7 @@ impl Architecture for Iterative {
     }
 
     fn gives(&self) -> Needs {
-        Needs { shared_memory: true, concurrent_connections: false }
+        Needs { straight_line: true, shared_memory: true, concurrent_connections: false }
     }
 
     fn places(&self, _: &Options) -> Option<usize> {

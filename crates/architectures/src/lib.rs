@@ -12,6 +12,7 @@
 //! | [`pool`] | the guest of one of N kernel threads | that thread |
 //! | [`uthreads`] | a user-level thread | the loop, its stack put aside |
 //! | [`event_loop`] | a state machine (select, poll, epoll, uring) | the loop |
+//! | [`handwritten`] | a state machine written by hand | the loop |
 //!
 //! A new architecture is a file with a type that implements [`Architecture`], and a line in [`ALL`];
 //! help, comparison, tests and report take it from there.
@@ -19,6 +20,7 @@
 pub mod common;
 pub mod event_loop;
 pub mod fork;
+pub mod handwritten;
 pub mod iterative;
 pub mod pool;
 pub mod prefork;
@@ -29,7 +31,7 @@ use std::io;
 
 pub use common::options::{Disk, HandOver, Options, Prefer};
 pub use common::server::Server;
-pub use common::service::{Needs, Service};
+pub use common::service::{ByHand, Needs, Service};
 pub use common::{signals, usage};
 
 /// Every architecture, in the order in which they are taught and shown.
@@ -44,6 +46,7 @@ pub static ALL: &[&dyn Architecture] = &[
     &event_loop::POLL,
     &event_loop::EPOLL,
     &event_loop::URING,
+    &handwritten::Handwritten,
 ];
 
 /// A way to map tasks onto processes, kernel threads, user-level threads or events.

@@ -44,7 +44,7 @@ impl Architecture for Pool {
     }
 
     fn gives(&self) -> Needs {
-        Needs { shared_memory: true, concurrent_connections: true }
+        Needs { straight_line: true, shared_memory: true, concurrent_connections: true }
     }
 
     fn places(&self, options: &Options) -> Option<usize> {

@@ -39,7 +39,7 @@ impl Architecture for Prefork {
     }
 
     fn gives(&self) -> Needs {
-        Needs { shared_memory: false, concurrent_connections: true }
+        Needs { straight_line: true, shared_memory: false, concurrent_connections: true }
     }
 
     fn places(&self, options: &Options) -> Option<usize> {

@@ -37,7 +37,7 @@ impl Architecture for Threads {
     }
 
     fn gives(&self) -> Needs {
-        Needs { shared_memory: true, concurrent_connections: true }
+        Needs { straight_line: true, shared_memory: true, concurrent_connections: true }
     }
 
     fn serve(&self, server: Server) -> io::Result<()> {

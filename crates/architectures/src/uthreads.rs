@@ -17,7 +17,7 @@ use std::io;
 
 use duality_runtime::event_loop::Waiting;
 
-use crate::event_loop::run_loops;
+use crate::event_loop::run_event_loops;
 use crate::{Architecture, Needs, Server};
 
 /// See the [module](self).
@@ -37,7 +37,7 @@ impl Architecture for Uthreads {
     }
 
     fn gives(&self) -> Needs {
-        Needs { shared_memory: true, concurrent_connections: true }
+        Needs { straight_line: true, shared_memory: true, concurrent_connections: true }
     }
 
     fn replicates(&self) -> bool {
@@ -47,6 +47,6 @@ impl Architecture for Uthreads {
     fn serve(&self, server: Server) -> io::Result<()> {
         let waiting = Waiting::Park { stack_size: server.options.stack_size };
         let poller = server.options.poller;
-        run_loops(server, poller, waiting)
+        run_event_loops(server, poller, waiting)
     }
 }

@@ -174,9 +174,19 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 /// Calls a macro with the name of a module and the arguments of `serve` for each architecture there is,
-/// and the variants that differ in more than a number.
+/// and the variants that differ in more than a number: for services that are also written by hand.
 #[macro_export]
 macro_rules! for_every_architecture {
+    ($body:ident) => {
+        $crate::for_every_architecture_of_straight_line_code!($body);
+        $body! { handwritten ["handwritten"] }
+        $body! { handwritten_two_cores ["handwritten", "--cores=2"] }
+    };
+}
+
+/// The same for each architecture that carries services of straight-line code, as all services are.
+#[macro_export]
+macro_rules! for_every_architecture_of_straight_line_code {
     ($body:ident) => {
         $body! { iterative ["iterative"] }
         $body! { fork ["fork"] }

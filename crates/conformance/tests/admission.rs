@@ -30,6 +30,7 @@ admission! {
     poll ["poll"]
     epoll ["epoll"]
     uring ["uring"]
+    handwritten ["handwritten"]
     epoll_without_lobby ["epoll", "--accept-queue=0"]
     epoll_prefers_accept ["epoll", "--prefer=accept"]
 }

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::thread;
 
-use duality_conformance::{Conversation, Served, for_every_architecture};
+use duality_conformance::{Conversation, Served, for_every_architecture_of_straight_line_code};
 
 fn serve(service: &str, architecture: &[&str]) -> Served {
     Served::start(&mut command(service, architecture))
@@ -35,7 +35,7 @@ macro_rules! conversations {
     };
 }
 
-for_every_architecture!(conversations);
+for_every_architecture_of_straight_line_code!(conversations);
 
 /// Runs `body` where connections share memory; elsewhere, checks that the service is refused.
 fn where_it_can_be_carried(service: &str, architecture: &[&str], body: fn(&Served)) {
@@ -48,6 +48,20 @@ fn where_it_can_be_carried(service: &str, architecture: &[&str], body: fn(&Serve
     assert_eq!(refused.status.code(), Some(1));
     let expected = format!("duality: {service} under {}: needs {lack}\n", architecture[0]);
     assert_eq!(String::from_utf8(refused.stderr).unwrap(), expected);
+}
+
+#[test]
+fn what_is_not_written_by_hand_is_refused_by_handwritten() {
+    for service in ["time", "guestbook", "quote", "phone", "game", "chat"] {
+        let refused = command(service, &["handwritten"]).output().unwrap();
+        assert_eq!(refused.status.code(), Some(1));
+        let expected = format!(
+            "duality: {service} under handwritten: needs straight-line code to be run: its state machine is \
+             not written by hand\n"
+        );
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert!(said.ends_with(&expected), "{said}");
+    }
 }
 
 /// What the protocol says of a symbol: FNV-1a, 32 bits, made a price.

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::process::Command;
 use std::thread;
 
-use duality_conformance::{Served, eventually, for_every_architecture};
+use duality_conformance::{Served, eventually, for_every_architecture_of_straight_line_code};
 use rustix::process::Signal;
 
 macro_rules! faults {
@@ -27,7 +27,7 @@ macro_rules! faults {
     };
 }
 
-for_every_architecture!(faults);
+for_every_architecture_of_straight_line_code!(faults);
 
 fn serve(program: &str, architecture: &[&str], limits: &str) -> Served {
     let mut command = Command::new("sh");

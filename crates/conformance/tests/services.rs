@@ -5,7 +5,9 @@ use std::net::{Shutdown, TcpStream};
 use std::process::Command;
 use std::thread;
 
-use duality_conformance::{Served, for_every_architecture};
+use duality_conformance::{
+    Served, for_every_architecture, for_every_architecture_of_straight_line_code,
+};
 
 const PAGE: &[u8] = include_bytes!("../../services/demo/index.html");
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n";
@@ -24,7 +26,6 @@ macro_rules! services {
             const ARCHITECTURE: &[&str] = &$architecture;
             services! { @ echo: echo_returns_every_byte echo_ends_with_its_client
                 echo_survives_a_reset connections_do_not_mix }
-            services! { @ time: time_is_one_line }
             services! { @ http: a_page_is_exact pipelined_requests_are_answered_in_order
                 a_slow_request_is_answered errors_are_exact ranges_and_conditions_hold
                 http_1_0_closes a_reset_in_mid_reply_hurts_nobody }
@@ -37,6 +38,20 @@ macro_rules! services {
 }
 
 for_every_architecture!(services);
+
+macro_rules! straight_line_services {
+    ($name:ident $architecture:expr) => {
+        #[test]
+        fn $name() {
+            super::time_is_one_line(&super::serve("time", &$architecture, &[]));
+        }
+    };
+}
+
+mod time_is_one_line {
+    use super::for_every_architecture_of_straight_line_code;
+    for_every_architecture_of_straight_line_code!(straight_line_services);
+}
 
 fn echo_returns_every_byte(server: &Served) {
     let sent: Vec<u8> = (0..1 << 20).map(|index: u32| (index % 251) as u8).collect();

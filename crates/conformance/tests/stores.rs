@@ -3,7 +3,9 @@
 
 use std::process::Command;
 
-use duality_conformance::{Conversation, Redis, Served, eventually, for_every_architecture};
+use duality_conformance::{
+    Conversation, Redis, Served, eventually, for_every_architecture_of_straight_line_code,
+};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -51,7 +53,7 @@ macro_rules! stores {
     };
 }
 
-for_every_architecture!(stores);
+for_every_architecture_of_straight_line_code!(stores);
 
 fn entries_outlive_a_killed_server(architecture: &[&str]) {
     let (_directory, store) = file();

@@ -1,6 +1,7 @@
 //! The services that this program can serve: those that come with Duality, or one of the user's own.
 
 use duality_architectures::{Needs, Service as Served};
+use duality_handwritten as handwritten;
 use duality_lab::plan::settings::Misfit;
 use duality_services::store::Location;
 use duality_services::{ALL, Entry, chat, echo, find, game, guestbook, http, phone, quote, time};
@@ -27,6 +28,9 @@ macro_rules! shared {
         })
     }};
 }
+
+/// The services that are also there as state machines written by hand.
+const BY_HAND: [&str; 2] = [echo::ENTRY.name, http::ENTRY.name];
 
 /// The services of this program.
 pub(crate) enum Catalogue {
@@ -127,7 +131,7 @@ impl Catalogue {
             Self::BuiltIn => find(name).expect("it has been looked up"),
         };
         Ok(match *entry {
-            echo::ENTRY => Served::new(name, needs, echo::serve),
+            echo::ENTRY => Served::new(name, needs, echo::serve).by_hand(handwritten::echo()),
             time::ENTRY => Served::new(name, needs, time::serve),
             quote::ENTRY => Served::new(name, needs, quote::serve),
             phone::ENTRY => {
@@ -135,7 +139,11 @@ impl Catalogue {
             }
             game::ENTRY => shared!(name, needs, game::Game::default()),
             chat::ENTRY => shared!(name, needs, chat::Chat::new()),
-            http::ENTRY => shared!(name, needs, open_http(setup)?, refuse),
+            http::ENTRY => {
+                let http = open_http(setup)?;
+                let by_hand = handwritten::http(http.clone());
+                shared!(name, needs, http, refuse).by_hand(by_hand)
+            }
             guestbook::ENTRY => {
                 shared!(name, needs, open_guestbook(name, setup, location)?, refuse)
             }
@@ -147,6 +155,7 @@ impl Catalogue {
 /// What the service asks of an architecture, in the architectures' words.
 fn needs(entry: &Entry) -> Needs {
     Needs {
+        straight_line: !BY_HAND.contains(&entry.name),
         shared_memory: entry.shared_memory,
         concurrent_connections: entry.concurrent_connections,
     }

@@ -32,6 +32,7 @@ impl Service {
         S: Fn(TcpStream) -> F + Send + Sync + 'static,
         F: Future<Output = io::Result<()>> + Send + 'static,
     {
+        let needs = Needs { straight_line: true, ..needs };
         Self { served: Served::new(name, needs, serve), exchange: None }
     }
 

@@ -16,6 +16,7 @@
 //! Start reading at [`world`], where an operation meets its world; `event_loop` is the machine that
 //! the park and suspend worlds share.
 
+pub mod bell;
 pub mod drain;
 pub mod event_loop;
 pub mod fs;

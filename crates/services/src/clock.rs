@@ -8,6 +8,6 @@ use rustix::time::{ClockId, clock_gettime};
 /// The coarse clock is the kernel's last tick, read from the vDSO without a system call in a few
 /// nanoseconds. It lags behind the exact clock by one tick (at most 10 ms), which a value in whole
 /// seconds can afford.
-pub(crate) fn seconds() -> u64 {
+pub fn seconds() -> u64 {
     u64::try_from(clock_gettime(ClockId::RealtimeCoarse).tv_sec).unwrap_or(0)
 }

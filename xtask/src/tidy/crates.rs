@@ -8,9 +8,11 @@ use super::{Tree, Violation};
 ///   duality        conformance
 ///      |
 ///    costs
-///     lab ── load ── architectures     services
-///                         └──────┬────────┘
-///                             runtime
+///     lab ── load              handwritten
+///              │                ┌───┴────┐
+///              └────── architectures   services
+///                               └───┬────┘
+///                                runtime
 ///                           poller, fiber
 /// ```
 const MAY_USE: &[(&str, &[&str])] = &[
@@ -19,12 +21,23 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("runtime", &["poller", "fiber"]),
     ("services", &["runtime"]),
     ("architectures", &["runtime", "poller"]),
+    ("handwritten", &["poller", "runtime", "services", "architectures"]),
     ("load", &["runtime", "poller", "architectures"]),
     ("lab", &["load"]),
     ("costs", &["runtime", "poller", "lab"]),
     (
         "duality",
-        &["poller", "fiber", "runtime", "services", "architectures", "load", "lab", "costs"],
+        &[
+            "poller",
+            "fiber",
+            "runtime",
+            "services",
+            "architectures",
+            "handwritten",
+            "load",
+            "lab",
+            "costs",
+        ],
     ),
     (
         "conformance",

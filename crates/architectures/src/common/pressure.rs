@@ -12,7 +12,7 @@ use duality_runtime::time::{Duration, Instant, timeout};
 
 /// The longest pause before what failed is tried again, even if no connection has ended: what was
 /// lacking may be another process's.
-const PAUSE: Duration = Duration::from_millis(100);
+pub const PAUSE: Duration = Duration::from_millis(100);
 
 /// How long a report stands: what is lacking on and off is one lack.
 const QUIET: Duration = Duration::from_secs(10);
@@ -93,11 +93,19 @@ impl Pressure {
 
     /// `what` failed with `error`: says so, and waits until it is worth trying again.
     pub async fn wait_out(&mut self, what: &str, error: &io::Error) {
-        if is_of_one_connection(error) {
-            return;
+        if self.is_lack(what, error) {
+            self.connections.one_ended().await;
         }
-        self.report(what, error);
-        self.connections.one_ended().await;
+    }
+
+    /// Whether `what` failed with an `error` that is worth waiting for: until a connection ends, or for
+    /// [`PAUSE`]. Says so then.
+    pub fn is_lack(&mut self, what: &str, error: &io::Error) -> bool {
+        let lacking = !is_of_one_connection(error);
+        if lacking {
+            self.report(what, error);
+        }
+        lacking
     }
 
     /// What failed before has worked.

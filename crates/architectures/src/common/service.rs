@@ -7,13 +7,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use duality_runtime::net::TcpStream;
+use duality_runtime::net::{TcpListener, TcpStream};
 
 use super::pressure::Active;
 
 /// What a service asks of its architecture, or an architecture gives to services.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
+    /// Somebody makes a task of its straight-line code: it has no state machine written by hand.
+    pub straight_line: bool,
     /// Connections can reach the same memory: they are not in different processes.
     pub shared_memory: bool,
     /// More than one connection is served at a time.
@@ -23,7 +25,9 @@ pub struct Needs {
 impl Needs {
     /// What these needs ask for beyond what `given` gives, in words.
     pub fn missing_from(self, given: Self) -> Option<&'static str> {
-        if self.shared_memory && !given.shared_memory {
+        if self.straight_line && !given.straight_line {
+            Some("needs straight-line code to be run: its state machine is not written by hand")
+        } else if self.shared_memory && !given.shared_memory {
             Some("needs shared memory")
         } else if self.concurrent_connections && !given.concurrent_connections {
             Some("needs concurrent connections")
@@ -39,6 +43,11 @@ pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// How a connection's task is made.
 type Begin = Arc<dyn Fn(TcpStream, Active) -> Task + Send + Sync>;
 
+/// A service's state machines and event loop, written by hand. Called once for each core with the number of
+/// connections that are served at a time, it opens what the loop needs, and returns what runs it until the
+/// process drains.
+pub type ByHand = Arc<dyn Fn(usize) -> io::Result<Box<dyn FnOnce(TcpListener)>> + Send + Sync>;
+
 /// What is done with one connection, under every architecture.
 #[derive(Clone)]
 pub struct Service {
@@ -46,6 +55,7 @@ pub struct Service {
     needs: Needs,
     serve: Begin,
     refuse: Begin,
+    by_hand: Option<ByHand>,
     /// More connections than this at a time are refused.
     limit: usize,
 }
@@ -62,7 +72,7 @@ impl Service {
             std::future::ready(Ok(()))
         };
         let (serve, refuse) = (beginning(serve), beginning(close));
-        Self { name: name.into(), needs, serve, refuse, limit: usize::MAX }
+        Self { name: name.into(), needs, serve, refuse, by_hand: None, limit: usize::MAX }
     }
 
     /// The same service, which does `refuse` with a connection that is one too many. Without it, such a
@@ -75,6 +85,24 @@ impl Service {
     {
         self.refuse = beginning(refuse);
         self
+    }
+
+    /// The same service, which is also there as a state machine written by hand. That answers the same.
+    #[must_use]
+    pub fn by_hand(mut self, program: ByHand) -> Self {
+        self.by_hand = Some(program);
+        self
+    }
+
+    /// Opens the loop of its state machine that is written by hand, for one core.
+    pub(crate) fn open_by_hand(&self) -> io::Result<Box<dyn FnOnce(TcpListener)>> {
+        match &self.by_hand {
+            Some(open) => open(self.limit),
+            None => Err(io::Error::other(format!(
+                "the state machine of {} is not written by hand: choose another architecture",
+                self.name
+            ))),
+        }
     }
 
     /// The same service for at most `limit` connections at a time.

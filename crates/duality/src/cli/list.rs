@@ -20,11 +20,13 @@ pub(super) fn architectures(arguments: &Arguments) -> Result<(), Failure> {
         let list: Vec<Value> = ALL
             .iter()
             .map(|architecture| {
-                let Needs { shared_memory, concurrent_connections } = architecture.gives();
+                let Needs { straight_line, shared_memory, concurrent_connections } =
+                    architecture.gives();
                 json!({
                     "name": architecture.name(),
                     "summary": architecture.summary(),
                     "source": architecture.source(),
+                    "straight_line": straight_line,
                     "shared_memory": shared_memory,
                     "concurrent_connections": concurrent_connections,
                     "unavailable": architecture.unavailable(),
@@ -37,6 +39,9 @@ pub(super) fn architectures(arguments: &Arguments) -> Result<(), Failure> {
     for architecture in ALL {
         let gives = architecture.gives();
         let mut remarks = Vec::new();
+        if !gives.straight_line {
+            remarks.push("only services written by hand".to_owned());
+        }
         if !gives.shared_memory {
             remarks.push("connections share no memory".to_owned());
         }
@@ -47,8 +52,8 @@ pub(super) fn architectures(arguments: &Arguments) -> Result<(), Failure> {
         let remarks =
             if remarks.is_empty() { String::new() } else { format!(" [{}]", remarks.join("; ")) };
         let (name, summary) = (architecture.name(), architecture.summary());
-        let _ = writeln!(text, "{name:<10} {summary}{remarks}");
-        let _ = writeln!(text, "{:<10} from {}", "", architecture.source());
+        let _ = writeln!(text, "{name:<11} {summary}{remarks}");
+        let _ = writeln!(text, "{:<11} from {}", "", architecture.source());
     }
     print(&text)
 }
@@ -62,6 +67,7 @@ pub(super) fn services(catalogue: &Catalogue, arguments: &Arguments) -> Result<(
                 json!({
                     "name": listed.name,
                     "summary": listed.summary,
+                    "needs_straight_line": listed.needs.straight_line,
                     "needs_shared_memory": listed.needs.shared_memory,
                     "needs_concurrent_connections": listed.needs.concurrent_connections,
                     "keeps_a_store": listed.store,
@@ -73,6 +79,9 @@ pub(super) fn services(catalogue: &Catalogue, arguments: &Arguments) -> Result<(
     let mut text = String::new();
     for listed in list {
         let mut remarks = Vec::new();
+        if !listed.needs.straight_line {
+            remarks.push("also written by hand");
+        }
         if listed.needs.shared_memory {
             remarks.push("needs shared memory");
         }

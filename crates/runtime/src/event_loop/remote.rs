@@ -80,6 +80,13 @@ pub(crate) fn send(lane: u16, message: Message) {
     }
 }
 
+/// Interrupts the wait of the loop of a lane.
+pub(crate) fn ring(lane: u16) {
+    if let Some(lane) = TABLE[usize::from(lane)].get() {
+        lane.ring();
+    }
+}
+
 /// Interrupts the wait of every loop of this process. Async-signal-safe.
 pub(crate) fn ring_all() {
     for lane in TABLE.iter().filter_map(OnceLock::get) {

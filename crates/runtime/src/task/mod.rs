@@ -5,7 +5,7 @@ mod offload;
 pub mod thread;
 
 pub(crate) use offload::on_disk;
-pub use offload::{HELPERS, limit_helpers, offload};
+pub use offload::{HELPERS, limit_helpers, offload, submit};
 
 use std::fmt;
 use std::future::{Future, poll_fn};

@@ -91,7 +91,9 @@ struct Slot<T> {
     waiter: Option<Waker>,
 }
 
-fn submit(job: Job) {
+/// Has a helper thread run `job`, which must not panic. [`offload`] is this for tasks; here nobody waits, and
+/// the job itself says when it is done: for loops that are not of this crate.
+pub fn submit(job: Box<dyn FnOnce() + Send>) {
     let mut pool = lock(&POOL);
     pool.jobs.push_back(job);
     if pool.idle >= pool.jobs.len() || pool.alive >= MOST.load(Ordering::Relaxed) {

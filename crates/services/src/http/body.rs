@@ -15,7 +15,7 @@ use super::request::{Framing, is_token_byte};
 
 /// Reads a body, piece by piece, and keeps what is wanted of it.
 #[derive(Debug)]
-pub(super) struct Body {
+pub struct Body {
     rest: Rest,
     /// Bytes that may be kept; `None` if the body is only to be skipped.
     room: Option<usize>,
@@ -31,7 +31,7 @@ enum Rest {
 
 /// What has become of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Progress {
+pub enum Progress {
     /// There is more to come.
     Unfinished,
     /// It ended after this many of the bytes that were given.
@@ -47,7 +47,7 @@ impl Body {
     /// counts towards `limit`, and their content towards `room`.
     ///
     /// A declared length is the caller's to compare with both.
-    pub(super) fn new(framing: Framing, limit: u64, room: Option<usize>) -> Self {
+    pub fn new(framing: Framing, limit: u64, room: Option<usize>) -> Self {
         let rest = match framing {
             Framing::Length(length) => Rest::Length(length),
             Framing::Chunked => Rest::Chunks(Chunks::new(limit)),
@@ -56,7 +56,7 @@ impl Body {
     }
 
     /// Goes through the next bytes.
-    pub(super) fn take(&mut self, bytes: &[u8]) -> Progress {
+    pub fn take(&mut self, bytes: &[u8]) -> Progress {
         match &mut self.rest {
             Rest::Length(left) => {
                 let taken =
@@ -79,7 +79,7 @@ impl Body {
     }
 
     /// What has been kept.
-    pub(super) fn into_kept(self) -> Vec<u8> {
+    pub fn into_kept(self) -> Vec<u8> {
         self.kept
     }
 }

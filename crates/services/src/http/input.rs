@@ -5,7 +5,7 @@
 /// It starts small, because ten thousand idle connections have ten thousand of them, and grows to
 /// its limit only for a request that needs it.
 #[derive(Debug)]
-pub(super) struct Input {
+pub struct Input {
     bytes: Vec<u8>,
     /// The unused bytes are those from `start` to `end`.
     start: usize,
@@ -18,26 +18,27 @@ const INITIAL: usize = 1 << 10;
 
 impl Input {
     /// An empty buffer that holds at most `limit` bytes.
-    pub(super) fn new(limit: usize) -> Self {
+    pub fn new(limit: usize) -> Self {
         Input { bytes: vec![0; INITIAL.min(limit)], start: 0, end: 0, limit }
     }
 
     /// The bytes that have come and have not been used.
-    pub(super) fn unused(&self) -> &[u8] {
+    pub fn unused(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
         self.start == self.end
     }
 
     /// Whether as many bytes wait to be used as the buffer may hold.
-    pub(super) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.end - self.start >= self.limit
     }
 
     /// Room for the next bytes; empty only if the buffer [`is_full`](Self::is_full).
-    pub(super) fn room(&mut self) -> &mut [u8] {
+    pub fn room(&mut self) -> &mut [u8] {
         if self.start > 0 {
             self.bytes.copy_within(self.start..self.end, 0);
             self.end -= self.start;
@@ -50,12 +51,12 @@ impl Input {
     }
 
     /// Notes that the first `length` bytes of the room have been filled.
-    pub(super) fn filled(&mut self, length: usize) {
+    pub fn filled(&mut self, length: usize) {
         self.end = self.bytes.len().min(self.end + length);
     }
 
     /// Notes that the first `length` bytes have been used.
-    pub(super) fn consume(&mut self, length: usize) {
+    pub fn consume(&mut self, length: usize) {
         self.start = self.end.min(self.start + length);
         if self.start == self.end {
             (self.start, self.end) = (0, 0);

@@ -50,6 +50,24 @@ pub struct Limits {
 /// [`Limits`], because the parser keeps room for them on the stack.
 pub const HEADER_FIELDS: usize = 64;
 
+/// Bytes of replies that are gathered before they are sent. What is longer is not worth copying.
+pub const GATHERED: usize = 16 << 10;
+
+/// Bytes that are read of what a client still sends after it has got an error.
+pub const LINGERED: usize = 1 << 20;
+
+/// Bytes that are read at once of what a refused connection sends.
+pub const REFUSAL_ROOM: usize = 1 << 10;
+
+impl Limits {
+    /// How long so many bytes may take to send.
+    #[must_use]
+    pub fn sending_time(&self, length: u64) -> Duration {
+        let seconds = length.checked_div(self.write_rate).unwrap_or(u64::MAX);
+        self.write_time.saturating_add(Duration::from_secs(seconds))
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Limits {
@@ -65,5 +83,18 @@ impl Default for Limits {
             cached_file: 64 << 10,
             cache: 64 << 20,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longer_a_reply_the_longer_it_may_take() {
+        let limits = Limits::default();
+        assert_eq!(limits.sending_time(100), limits.write_time);
+        assert_eq!(limits.sending_time(10 << 10), limits.write_time + Duration::from_secs(10));
+        assert_eq!(Limits { write_rate: 0, ..limits }.sending_time(1), Duration::MAX);
     }
 }

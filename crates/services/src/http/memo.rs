@@ -11,7 +11,7 @@ use super::page::Page;
 /// a connection that repeats its request needs neither. An evicted page lives on in the memos
 /// that have it: at most one for each connection, and none longer than the limit on cached files.
 #[derive(Default)]
-pub(super) struct Memo {
+pub struct Memo {
     target: String,
     page: Option<Arc<Page>>,
     second: u64,
@@ -19,13 +19,18 @@ pub(super) struct Memo {
 
 impl Memo {
     /// The page for `target`, if it was the last one, in this same second.
-    pub(super) fn recall(&self, target: &str, now: u64) -> Option<&Page> {
+    pub fn recall(&self, target: &str, now: u64) -> Option<&Page> {
         let same = self.second == now && self.target == target;
         self.page.as_deref().filter(|_| same)
     }
 
+    /// The page that was kept last, whatever it was asked for by.
+    pub fn page(&self) -> Option<&Page> {
+        self.page.as_deref()
+    }
+
     /// Keeps a page, and lends it.
-    pub(super) fn keep(&mut self, target: &str, page: Arc<Page>, now: u64) -> &Page {
+    pub fn keep(&mut self, target: &str, page: Arc<Page>, now: u64) -> &Page {
         self.target.clear();
         self.target.push_str(target);
         self.second = now;
@@ -33,7 +38,7 @@ impl Memo {
     }
 
     /// Lets go of a page that is an open file: an idle connection shall not cost two descriptors.
-    pub(super) fn release_file(&mut self) {
+    pub fn release_file(&mut self) {
         self.page.take_if(|page| page.is_file());
     }
 }

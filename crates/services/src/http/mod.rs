@@ -33,6 +33,7 @@ mod memo;
 mod mime;
 mod page;
 mod pages;
+pub mod parts;
 mod range;
 mod reply;
 mod request;
@@ -52,8 +53,9 @@ pub use reply::Reply;
 use crate::{Entry, clock};
 use body::{Body, Progress};
 use input::Input;
+use limits::REFUSAL_ROOM;
 use memo::Memo;
-use pages::Admission;
+use parts::BodyPlan;
 use request::{Framing, Method, Parsed, Persistence, Request};
 use site::Site;
 use status::Status;
@@ -74,9 +76,6 @@ pub const ENTRY: Entry = Entry {
 /// How long a connection that is refused by [`Http::refuse`] is listened to at most, so that its
 /// client gets to read why.
 pub const REFUSAL_TIME: Duration = Duration::from_secs(1);
-
-/// Bytes that are read at once of what a refused connection sends.
-const REFUSAL_ROOM: usize = 1 << 10;
 
 /// An http service, shared by all its connections; a clone is the same service.
 ///
@@ -206,10 +205,9 @@ impl Http {
     pub async fn refuse(&self, stream: TcpStream) -> io::Result<()> {
         let limits = &self.shared.limits;
         let mut wire = Wire::new(stream, limits)?;
-        let reply = Reply::from(&status::SERVICE_UNAVAILABLE).with("Retry-After", "1");
         let limit = limits.linger_time.min(REFUSAL_TIME);
         // The request is read only so that the reply is not lost.
-        wire.end_with(&reply, false, &mut Input::new(REFUSAL_ROOM), limit).await
+        wire.end_with(&parts::refusal(), false, &mut Input::new(REFUSAL_ROOM), limit).await
     }
 
     /// Reads the body of a request, then answers the request.
@@ -228,22 +226,18 @@ impl Http {
             return Err(io::Error::other("a head was read differently when it was read again"));
         };
         let (limits, mut memo) = (&self.shared.limits, Memo::default());
-        let room = match self.shared.pages.as_deref().map(|pages| pages::admit(pages, &request)) {
-            Some(Admission::Post(longest)) => Some(longest),
-            _ => None,
-        };
-        let longest = room.map_or(limits.body, |room| limits.body.min(room as u64));
         let is_head = request.method == Method::Head;
-        if matches!(request.body, Framing::Length(length) if length > longest) {
-            wire.reject(&status::CONTENT_TOO_LARGE, is_head, input).await?;
-            return Ok(Next::End);
-        }
-        if request.expects_continue && room.is_none() {
-            // A client that waits for leave to send a body gets its answer instead, and since it
-            // may send the body or not, the connection has to end there.
-            self.answer(&request, &[], Persistence::Close, &mut memo, wire).await?;
-            return Ok(Next::Linger);
-        }
+        let room = match self.plan_body(&request) {
+            BodyPlan::Read { room } => room,
+            BodyPlan::TooLong => {
+                wire.reject(&status::CONTENT_TOO_LARGE, is_head, input).await?;
+                return Ok(Next::End);
+            }
+            BodyPlan::Leave => {
+                self.answer(&request, &[], Persistence::Close, &mut memo, wire).await?;
+                return Ok(Next::Linger);
+            }
+        };
         // A client that has begun did not wait.
         if request.expects_continue && input.is_empty() {
             wire.write_continue();
@@ -282,11 +276,7 @@ impl Http {
                 {
                     return wire.reply(&reply, request, persistence, now).await;
                 }
-                if let Some(reply) = Reply::to_method(request.method, pages::FILES_ALLOW) {
-                    let reply = match target::resolve(request.target) {
-                        Err(refusal) if !request.has_its_own_target() => refusal.into(),
-                        _ => reply,
-                    };
+                if let Some(reply) = pages::to_method_of_files(request) {
                     return wire.reply(&reply, request, persistence, now).await;
                 }
                 match self.shared.site.find(request.target, now).await {

@@ -5,10 +5,17 @@ use std::{borrow::Cow, fmt::Write as _, io::Write as _};
 
 use duality_runtime::fs;
 
-use super::{conditional::Validators, date, range::Part, reply, request::Persistence, status};
+use super::{
+    conditional::{Validators, Verdict},
+    date,
+    range::Part,
+    reply::{self, Reply},
+    request::{Method, Persistence, Request},
+    status,
+};
 
 /// A file as it is served.
-pub(super) struct Page {
+pub struct Page {
     /// A 200's status line and header fields, but for `Connection` and the empty line at the end.
     /// The date in it is filled in for each reply.
     head: Vec<u8>,
@@ -20,8 +27,10 @@ pub(super) struct Page {
 }
 
 /// Where the bytes of a page are.
-pub(super) enum Content {
+pub enum Content {
+    /// Here, all of them.
     Memory(Cow<'static, [u8]>),
+    /// On disk.
     File(fs::File),
 }
 
@@ -45,17 +54,14 @@ impl Page {
         page
     }
 
-    pub(super) fn content(&self) -> &Content {
+    /// Where the bytes are.
+    pub fn content(&self) -> &Content {
         &self.content
     }
 
     /// Whether the body is an open file.
-    pub(super) fn is_file(&self) -> bool {
+    pub fn is_file(&self) -> bool {
         matches!(self.content, Content::File(_))
-    }
-
-    pub(super) fn length(&self) -> u64 {
-        self.length
     }
 
     pub(super) fn validators(&self) -> Validators<'_> {
@@ -72,8 +78,46 @@ impl Page {
         size_of::<Page>() + text + body
     }
 
+    /// Writes what comes before the content in the reply to a request, and says which part of the content
+    /// follows it, as far as there is one to follow.
+    pub fn answer(
+        &self,
+        output: &mut Vec<u8>,
+        request: &Request<'_>,
+        persistence: Persistence,
+        second: u64,
+    ) -> Option<Part> {
+        let is_get = request.method == Method::Get;
+        let part = match request.conditions.judge(is_get, self.validators(), self.length) {
+            Verdict::Whole => {
+                self.write_head(output, second, persistence);
+                Part { offset: 0, length: self.length }
+            }
+            Verdict::Part(part) => {
+                self.write_part_head(output, second, persistence, part);
+                part
+            }
+            Verdict::NotModified => {
+                self.write_not_modified(output, second, persistence);
+                return None;
+            }
+            Verdict::PreconditionFailed => {
+                let refusal = Reply::from(&status::PRECONDITION_FAILED);
+                refusal.write(output, second, persistence, !is_get);
+                return None;
+            }
+            Verdict::RangeNotSatisfiable => {
+                let refusal = Reply::from(&status::RANGE_NOT_SATISFIABLE)
+                    .with("Content-Range", self.unsatisfied_range());
+                refusal.write(output, second, persistence, !is_get);
+                return None;
+            }
+        };
+        is_get.then_some(part)
+    }
+
     /// The head for the whole page. This is the one that is written for every plain request.
-    pub(super) fn write_head(&self, output: &mut Vec<u8>, second: u64, persistence: Persistence) {
+    fn write_head(&self, output: &mut Vec<u8>, second: u64, persistence: Persistence) {
         let start = output.len();
         output.extend_from_slice(&self.head);
         output[start + DATE_OFFSET..][..date::LENGTH].copy_from_slice(&date::current(second));
@@ -81,7 +125,7 @@ impl Page {
     }
 
     /// The head for a part of the page.
-    pub(super) fn write_part_head(
+    fn write_part_head(
         &self,
         output: &mut Vec<u8>,
         second: u64,
@@ -97,19 +141,14 @@ impl Page {
     }
 
     /// The head that says that the client's copy is still good. It has no body.
-    pub(super) fn write_not_modified(
-        &self,
-        output: &mut Vec<u8>,
-        second: u64,
-        persistence: Persistence,
-    ) {
+    fn write_not_modified(&self, output: &mut Vec<u8>, second: u64, persistence: Persistence) {
         reply::start(output, status::NOT_MODIFIED.code, status::NOT_MODIFIED.reason, second);
         self.write_validators(output);
         output.extend_from_slice(reply::ending(persistence));
     }
 
     /// The `Content-Range` that goes with a 416.
-    pub(super) fn unsatisfied_range(&self) -> String {
+    fn unsatisfied_range(&self) -> String {
         format!("bytes */{}", self.length)
     }
 

@@ -78,7 +78,7 @@ impl<'r> Asked<'r> {
 }
 
 /// What may be asked of a file.
-pub(super) const FILES_ALLOW: &str = "GET, HEAD, OPTIONS";
+const FILES_ALLOW: &str = "GET, HEAD, OPTIONS";
 
 /// What the head of a request comes to.
 pub(super) enum Admission {
@@ -121,6 +121,15 @@ pub(super) async fn answer(pages: &dyn Pages, request: &Request<'_>, body: &[u8]
     }
     let resolved = target::resolve(request.target).ok()?;
     pages.answer(asked(request, &resolved, body)).await.map(unstored)
+}
+
+/// The reply to a request that is not for a file, whatever its target is; `None` if it is for one.
+pub(super) fn to_method_of_files(request: &Request<'_>) -> Option<Reply> {
+    let reply = Reply::to_method(request.method, FILES_ALLOW)?;
+    match target::resolve(request.target) {
+        Err(refusal) if !request.has_its_own_target() => Some(refusal.into()),
+        _ => Some(reply),
+    }
 }
 
 fn asked<'r>(

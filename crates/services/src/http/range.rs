@@ -14,9 +14,19 @@ pub(super) enum Asked {
 
 /// Some bytes of a representation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part {
-    pub(super) offset: u64,
-    pub(super) length: u64,
+pub struct Part {
+    /// How many bytes of it come before.
+    pub offset: u64,
+    /// How many bytes these are.
+    pub length: u64,
+}
+
+impl Part {
+    /// These bytes of a representation that is in memory: a part lies within what it is one of.
+    #[must_use]
+    pub fn of(self, bytes: &[u8]) -> &[u8] {
+        &bytes[self.offset as usize..][..self.length as usize]
+    }
 }
 
 /// Reads the value of a `Range` field, for a representation of `total` bytes.

@@ -67,8 +67,22 @@ impl Reply {
         }
     }
 
+    /// Writes all of it, or all but the body where `is_head`.
+    pub fn write(
+        &self,
+        output: &mut Vec<u8>,
+        second: u64,
+        persistence: Persistence,
+        is_head: bool,
+    ) {
+        self.write_head(output, second, persistence);
+        if !is_head {
+            output.extend_from_slice(&self.body);
+        }
+    }
+
     /// Writes the status line and the header fields.
-    pub(super) fn write_head(&self, output: &mut Vec<u8>, second: u64, persistence: Persistence) {
+    pub fn write_head(&self, output: &mut Vec<u8>, second: u64, persistence: Persistence) {
         start(output, self.status.code, self.status.reason, second);
         for (name, value) in &self.fields {
             write!(output, "{name}: {value}\r\n").expect("a vector takes every byte");
@@ -88,6 +102,9 @@ impl From<&'static Status> for Reply {
         Reply::explained(status)
     }
 }
+
+/// Gives a client leave to send a body.
+pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// Writes the status line, the server's name and the date.
 pub(super) fn start(output: &mut Vec<u8>, code: u16, reason: &str, second: u64) {

@@ -15,7 +15,7 @@ use super::{
 };
 
 /// What some bytes at the start of a request are.
-pub(super) enum Parsed<'b> {
+pub enum Parsed<'b> {
     /// A whole head; its body and further requests may follow.
     Complete(Request<'b>),
     /// The beginning of a head.
@@ -27,16 +27,20 @@ pub(super) enum Parsed<'b> {
 
 /// A request's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Request<'b> {
-    pub(super) method: Method,
-    pub(super) target: &'b str,
-    pub(super) persistence: Persistence,
-    pub(super) body: Framing,
+pub struct Request<'b> {
+    /// What is to be done.
+    pub method: Method,
+    /// To what, as it came.
+    pub target: &'b str,
+    /// What the client wants to become of the connection.
+    pub persistence: Persistence,
+    /// How its body is framed.
+    pub body: Framing,
     /// The client waits for leave to send the body.
-    pub(super) expects_continue: bool,
+    pub expects_continue: bool,
     pub(super) conditions: Conditions<'b>,
     /// The head as it came, from its first byte to the empty line at its end.
-    pub(super) head: &'b [u8],
+    pub head: &'b [u8],
 }
 
 impl Request<'_> {
@@ -48,21 +52,26 @@ impl Request<'_> {
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Method {
+pub enum Method {
+    /// Show it.
     Get,
+    /// Show what would come before it.
     Head,
+    /// Take what comes with it.
     Post,
+    /// Say what may be asked.
     Options,
     /// Nothing here offers it either, but its target has a form of its own.
     Connect,
     /// Another method of RFC 9110 or RFC 5789; nothing here offers it.
     Known,
+    /// None of these.
     Unknown,
 }
 
 /// What becomes of the connection after the reply, and so what the reply says about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Persistence {
+pub enum Persistence {
     /// It stays open, as is understood in HTTP/1.1.
     Implied,
     /// It stays open, which a client of HTTP/1.0 has asked for and must be told.
@@ -73,20 +82,26 @@ pub(super) enum Persistence {
 
 /// How the body is framed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Framing {
+pub enum Framing {
+    /// It has so many bytes.
     Length(u64),
+    /// It comes in chunks that say where it ends.
     Chunked,
 }
 
 impl Framing {
     /// There is no body.
-    pub(super) const NONE: Framing = Framing::Length(0);
+    pub const NONE: Framing = Framing::Length(0);
 }
 
 /// Parses the head at the start of `bytes`.
 ///
 /// The caller bounds the length of `bytes`; [`too_long`] says what to answer when it is reached.
-pub(super) fn parse(bytes: &[u8]) -> Parsed<'_> {
+pub fn parse(bytes: &[u8]) -> Parsed<'_> {
+    // As between any two requests on a connection.
+    if bytes.is_empty() {
+        return Parsed::Partial;
+    }
     let mut room = [const { MaybeUninit::<Header<'_>>::uninit() }; HEADER_FIELDS];
     let mut raw = httparse::Request::new(&mut []);
     let head_length = match raw.parse_with_uninit_headers(bytes, &mut room) {
@@ -143,12 +158,12 @@ pub(super) fn field<'b>(head: &'b [u8], name: &str) -> Result<Option<&'b [u8]>, 
 }
 
 /// Whether bytes at the start of a request, which may be a bad one, ask for a reply without a body.
-pub(super) fn is_head(bytes: &[u8]) -> bool {
+pub fn is_head(bytes: &[u8]) -> bool {
     bytes.trim_ascii_start().starts_with(b"HEAD ")
 }
 
 /// What to answer to a head that is still partial when it has filled all the room there is for it.
-pub(super) fn too_long(bytes: &[u8]) -> &'static Status {
+pub fn too_long(bytes: &[u8]) -> &'static Status {
     let line = bytes.trim_ascii_start();
     if line.contains(&b'\n') {
         &status::FIELDS_TOO_LARGE
@@ -398,17 +413,28 @@ pub(super) fn is_authority(value: &[u8]) -> bool {
 
 /// Whether this is a registered name, or an address of IPv4.
 fn is_name(name: &[u8]) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+;=".contains(&byte);
+    // Almost all names are plain throughout, and the one in `Host` is looked at in every request.
+    name.iter().all(|&byte| is_plain(byte)) || is_escaped_name(name)
+}
+
+fn is_escaped_name(name: &[u8]) -> bool {
     let mut bytes = name.iter().copied();
     while let Some(byte) = bytes.next() {
         let escape = byte == b'%'
             && bytes.next().is_some_and(|digit| digit.is_ascii_hexdigit())
             && bytes.next().is_some_and(|digit| digit.is_ascii_hexdigit());
-        if !plain(byte) && !escape {
+        if !is_plain(byte) && !escape {
             return false;
         }
     }
     true
+}
+
+/// Whether a byte may stand in a name as it is. Written out, it becomes a few comparisons and a bit test,
+/// where a search through the characters is a loop.
+fn is_plain(byte: u8) -> bool {
+    matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'!')
+        || matches!(byte, b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b';' | b'=')
 }
 
 #[cfg(test)]
@@ -567,6 +593,15 @@ mod tests {
             ("\u{16}\u{3}\u{1}\u{2}", 400),
         ] {
             assert_eq!(code(text.as_bytes()), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn plain_bytes_are_those_of_the_standard() {
+        let unreserved_or_delimiter = b"-._~!$&'()*+;=";
+        for byte in 0..=u8::MAX {
+            let expected = byte.is_ascii_alphanumeric() || unreserved_or_delimiter.contains(&byte);
+            assert_eq!(is_plain(byte), expected, "{byte}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, io, sync::Arc};
 
-use duality_runtime::fs::{Kind, Root};
+use duality_runtime::fs::{Kind, Metadata, Root};
 use rustix::io::Errno;
 
 use super::{
@@ -14,8 +14,25 @@ use super::{
     page::{self, Content, Page},
     reply::Reply,
     status::{self, Status},
-    target,
+    target::{self, Resolved},
 };
+
+/// What is found out about a target without a wait.
+pub enum Looked {
+    /// The page, or the reply that is due instead.
+    Known(Result<Arc<Page>, Reply>),
+    /// Nothing: somebody has to look at the disk.
+    Unknown(Errand),
+}
+
+/// What there is to look for on disk.
+pub struct Errand {
+    path: String,
+    query: String,
+    now: u64,
+    /// The page to compare with the disk, and what its file was like.
+    before: Option<(Arc<Page>, Metadata)>,
+}
 
 /// All that can be asked for.
 pub(super) enum Site {
@@ -55,27 +72,60 @@ impl Site {
     ///
     /// The reply that is due instead.
     pub(super) async fn find(&self, target: &str, now: u64) -> Result<Arc<Page>, Reply> {
-        let resolved = target::resolve(target)?;
+        match self.look(target, now) {
+            Looked::Known(found) => found,
+            Looked::Unknown(errand) => self.run(errand).await,
+        }
+    }
+
+    /// What is known of a target in the second `now`.
+    pub(super) fn look(&self, target: &str, now: u64) -> Looked {
+        let resolved = match target::resolve(target) {
+            Ok(resolved) => resolved,
+            Err(refusal) => return Looked::Known(Err(refusal.into())),
+        };
         match self {
-            Site::Demo(demo) => demo.find(&resolved.path).ok_or((&status::NOT_FOUND).into()),
-            Site::Directory(directory) => directory.find(&resolved.path, resolved.query, now).await,
+            Site::Demo(demo) => {
+                Looked::Known(demo.find(&resolved.path).ok_or((&status::NOT_FOUND).into()))
+            }
+            Site::Directory(directory) => directory.look(resolved, now),
+        }
+    }
+
+    /// Looks at the disk.
+    ///
+    /// # Errors
+    ///
+    /// The reply that is due instead of the page.
+    pub(super) async fn run(&self, errand: Errand) -> Result<Arc<Page>, Reply> {
+        match self {
+            // It has sent nobody.
+            Site::Demo(_) => Err((&status::NOT_FOUND).into()),
+            Site::Directory(directory) => directory.run(errand).await,
         }
     }
 }
 
 impl Directory {
-    async fn find(&self, path: &str, query: &str, now: u64) -> Result<Arc<Page>, Reply> {
-        match self.cache.look_up(path, now) {
-            Known::Current(page) => return Ok(page),
-            Known::ToCheck(page, before) => {
-                if self.root.stat(path).await.is_ok_and(|metadata| metadata == before) {
-                    return Ok(page);
-                }
-                self.cache.remove(path);
+    fn look(&self, resolved: Resolved<'_>, now: u64) -> Looked {
+        let Resolved { path, query } = resolved;
+        let before = match self.cache.look_up(&path, now) {
+            Known::Current(page) => return Looked::Known(Ok(page)),
+            Known::ToCheck(page, before) => Some((page, before)),
+            Known::Nothing => None,
+        };
+        Looked::Unknown(Errand { path, query: query.to_owned(), now, before })
+    }
+
+    async fn run(&self, errand: Errand) -> Result<Arc<Page>, Reply> {
+        let Errand { path, query, now, before } = errand;
+        if let Some((page, before)) = before {
+            if self.root.stat(&path).await.is_ok_and(|metadata| metadata == before) {
+                return Ok(page);
             }
-            Known::Nothing => {}
+            self.cache.remove(&path);
         }
-        self.read(path, query, now).await
+        self.read(&path, &query, now).await
     }
 
     async fn read(&self, path: &str, query: &str, now: u64) -> Result<Arc<Page>, Reply> {

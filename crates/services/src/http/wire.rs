@@ -13,14 +13,13 @@ use duality_runtime::{
 };
 
 use super::{
-    conditional::Verdict,
     input::Input,
-    limits::Limits,
+    limits::{GATHERED, LINGERED, Limits},
     page::{Content, Page},
     range::Part,
-    reply::Reply,
+    reply::{CONTINUE, Reply},
     request::{Method, Persistence, Request},
-    status::{self, Status},
+    status::Status,
 };
 use crate::clock;
 
@@ -40,12 +39,6 @@ pub(super) enum Filled {
     /// It took too long.
     TimedOut,
 }
-
-/// Bytes of replies that are gathered before they are sent. What is longer is not worth copying.
-const GATHERED: usize = 16 << 10;
-
-/// Bytes that are read of what a client still sends after it has got an error.
-const LINGERED: usize = 1 << 20;
 
 impl<'l> Wire<'l> {
     pub(super) fn new(mut stream: TcpStream, limits: &'l Limits) -> io::Result<Self> {
@@ -90,37 +83,11 @@ impl<'l> Wire<'l> {
         persistence: Persistence,
         now: u64,
     ) -> io::Result<()> {
-        let is_get = request.method == Method::Get;
-        let output = &mut self.output;
-        let part = match request.conditions.judge(is_get, page.validators(), page.length()) {
-            Verdict::Whole => {
-                page.write_head(output, now, persistence);
-                Part { offset: 0, length: page.length() }
-            }
-            Verdict::Part(part) => {
-                page.write_part_head(output, now, persistence, part);
-                part
-            }
-            Verdict::NotModified => {
-                page.write_not_modified(output, now, persistence);
-                return Ok(());
-            }
-            Verdict::PreconditionFailed => {
-                let refusal = Reply::from(&status::PRECONDITION_FAILED);
-                return self.reply(&refusal, request, persistence, now).await;
-            }
-            Verdict::RangeNotSatisfiable => {
-                let refusal = Reply::from(&status::RANGE_NOT_SATISFIABLE)
-                    .with("Content-Range", page.unsatisfied_range());
-                return self.reply(&refusal, request, persistence, now).await;
-            }
+        let Some(part) = page.answer(&mut self.output, request, persistence, now) else {
+            return Ok(());
         };
         match page.content() {
-            _ if !is_get => Ok(()),
-            // A part lies within its page, and so within the range of usize.
-            Content::Memory(bytes) => {
-                self.send_bytes(&bytes[part.offset as usize..][..part.length as usize]).await
-            }
+            Content::Memory(bytes) => self.send_bytes(part.of(bytes)).await,
             Content::File(file) => {
                 self.flush().await?;
                 let Part { offset, length } = part;
@@ -146,7 +113,7 @@ impl<'l> Wire<'l> {
 
     /// Gives a client leave to send a body.
     pub(super) fn write_continue(&mut self) {
-        self.output.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+        self.output.extend_from_slice(CONTINUE);
     }
 
     /// Sends what has been gathered if it is much, so that it does not become more than that.
@@ -180,10 +147,7 @@ impl<'l> Wire<'l> {
         input: &mut Input,
         linger: Duration,
     ) -> io::Result<()> {
-        reply.write_head(&mut self.output, clock::seconds(), Persistence::Close);
-        if !is_head {
-            self.output.extend_from_slice(&reply.body);
-        }
+        reply.write(&mut self.output, clock::seconds(), Persistence::Close, is_head);
         self.linger(input, linger).await
     }
 
@@ -240,13 +204,7 @@ fn patiently<F: Future<Output = io::Result<()>>>(
     length: u64,
     sending: F,
 ) -> Pin<Box<impl Future<Output = Result<io::Result<()>, Elapsed>> + use<F>>> {
-    Box::pin(timeout(allowance(limits, length), sending))
-}
-
-/// How long so many bytes may take to send.
-fn allowance(limits: &Limits, length: u64) -> Duration {
-    let seconds = length.checked_div(limits.write_rate).unwrap_or(u64::MAX);
-    limits.write_time.saturating_add(Duration::from_secs(seconds))
+    Box::pin(timeout(limits.sending_time(length), sending))
 }
 
 /// A point in time that several waits share, fixed when the first of them begins.
@@ -272,14 +230,6 @@ impl Deadline {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_longer_a_reply_the_longer_it_may_take() {
-        let limits = Limits::default();
-        assert_eq!(allowance(&limits, 100), limits.write_time);
-        assert_eq!(allowance(&limits, 10 << 10), limits.write_time + Duration::from_secs(10));
-        assert_eq!(allowance(&Limits { write_rate: 0, ..limits }, 1), Duration::MAX);
-    }
 
     #[test]
     fn a_deadline_stands_from_its_first_use() {

@@ -31,10 +31,12 @@ pub(crate) enum World {
     Park,
     /// Each as a state machine of one loop.
     Suspend,
+    /// Each as a state machine of one loop, both written by hand.
+    ByHand,
 }
 
 impl World {
-    pub(crate) const ALL: [World; 3] = [World::Block, World::Park, World::Suspend];
+    pub(crate) const ALL: [World; 4] = [World::Block, World::Park, World::Suspend, World::ByHand];
 }
 
 /// Serves http on a free port for as long as the test process lives, in the block world.
@@ -44,10 +46,21 @@ pub(crate) fn serve(http: Http) -> SocketAddr {
 
 /// The same in any world.
 pub(crate) fn serve_in(world: World, http: Http) -> SocketAddr {
+    if matches!(world, World::ByHand) {
+        return serve_by_hand(http);
+    }
     serve_connections_in(world, move |stream| {
         let http = http.clone();
         async move { http.serve(stream).await }
     })
+}
+
+fn serve_by_hand(http: Http) -> SocketAddr {
+    let listener = bind();
+    let address = listener.local_addr().unwrap();
+    let open = duality_handwritten::http(http);
+    thread::spawn(move || open(usize::MAX).unwrap()(listener));
+    address
 }
 
 /// Serves connections on a free port for as long as the test process lives, in the block world.
@@ -65,11 +78,10 @@ where
     S: Fn(net::TcpStream) -> F + Send + 'static,
     F: Future<Output = io::Result<()>> + Send + 'static,
 {
-    let mut listener =
-        net::TcpListener::bind("127.0.0.1:0".parse().unwrap(), &net::ListenOptions::default())
-            .unwrap();
+    let mut listener = bind();
     let address = listener.local_addr().unwrap();
     let waiting = match world {
+        World::ByHand => unreachable!("only http is written by hand"),
         World::Block => {
             thread::spawn(move || {
                 loop {
@@ -95,6 +107,11 @@ where
         })
     });
     address
+}
+
+fn bind() -> net::TcpListener {
+    let any_port = "127.0.0.1:0".parse().unwrap();
+    net::TcpListener::bind(any_port, &net::ListenOptions::default()).unwrap()
 }
 
 /// A client that gives up, and fails its test, after a while.

@@ -1,0 +1,58 @@
+//! `handwritten`: an event loop; each connection is a state machine that a person wrote.
+//!
+//! ```text
+//!   accept queue ▶▶  one kernel thread (one for each of --cores)
+//!                    ┌──────────────────────────────────────────────────┐
+//!                    │ loop: epoll ─▶ event ─▶ machine of that          │
+//!                    │   connection ─▶ what it waits for next           │
+//!                    │   machines: conn 1 │ conn 2 │ …                  │
+//!                    └──────────────────────────────────────────────────┘
+//! ```
+//!
+//! Who waits: the kernel thread, in epoll_wait(2), for all; a connection is what its author chose to keep.
+//! Cost of a connection: that, no stack, no thread and no task. What breaks first: descriptors.
+//! Source: what Demsky 2001 and Kerneis & Chroboczek 2009 say nobody should have to write; nginx.
+//!
+//! It differs from `epoll` in who made the state machine, and in nothing else that is measured, so that the
+//! difference between the two is the price of the compiler's conversion. It carries the services that
+//! have such a machine ([`Service::by_hand`](crate::Service::by_hand)), and knows none of them.
+
+use std::io;
+
+use duality_poller::Kind;
+
+use crate::event_loop::run_loops;
+use crate::{Architecture, Needs, Server, Service};
+
+/// See the [module](self).
+pub struct Handwritten;
+
+impl Architecture for Handwritten {
+    fn name(&self) -> &'static str {
+        "handwritten"
+    }
+
+    fn summary(&self) -> &'static str {
+        "state machines written by hand, on edge-triggered epoll(7) (--cores)"
+    }
+
+    fn source(&self) -> &'static str {
+        "Demsky, Kerneis & Chroboczek, nginx"
+    }
+
+    fn gives(&self) -> Needs {
+        Needs { straight_line: false, shared_memory: true, concurrent_connections: true }
+    }
+
+    fn replicates(&self) -> bool {
+        true
+    }
+
+    fn unavailable(&self) -> Option<String> {
+        Kind::Epoll.unavailable()
+    }
+
+    fn serve(&self, server: Server) -> io::Result<()> {
+        run_loops(server, Service::open_by_hand)
+    }
+}

@@ -1,0 +1,69 @@
+//! Echo by hand: what `duality_services::echo` is in nine lines.
+//!
+//! ```text
+//!   accepted ──▶ reading ── what did not leave at once ──▶ writing
+//!                  │  ▲                                      │
+//!            end ◀─┘  └────────────── all of it has left ────┘
+//! ```
+//!
+//! All connections of a loop read into one buffer, for nothing is left in it when a callback returns but
+//! what did not leave at once; that alone is kept. The compiler's state machine has the buffer in each
+//! connection, since it lives across a wait.
+
+use std::io;
+
+use crate::turn::Turn;
+use crate::{Machine, Wait, Why};
+
+/// Bytes that are read at once, as many as the service reads.
+pub(crate) const BUFFER: usize = 4096;
+
+/// One connection.
+#[derive(Default)]
+pub(crate) struct Echo {
+    /// What has been read and has not left yet; empty while reading.
+    unsent: Vec<u8>,
+}
+
+impl Machine for Echo {
+    type Common = Box<[u8; BUFFER]>;
+    type Found = ();
+
+    fn accepted(_: &Self::Common) -> Self {
+        Self::default()
+    }
+
+    fn refused(_: &Self::Common) -> Option<Self> {
+        None
+    }
+
+    fn wake(&mut self, _: Why<()>, turn: &mut Turn<'_>, buffer: &mut Self::Common) -> Wait<()> {
+        match self.echo(turn, &mut buffer[..]) {
+            Ok(wait) => wait,
+            Err(error) => error.into(),
+        }
+    }
+}
+
+impl Echo {
+    fn echo(&mut self, turn: &mut Turn<'_>, buffer: &mut [u8]) -> io::Result<Wait<()>> {
+        loop {
+            while !self.unsent.is_empty() {
+                let Some(count) = turn.write(&self.unsent)? else { return Ok(Wait::Write(None)) };
+                self.unsent.drain(..count);
+            }
+            match turn.read(buffer)? {
+                None => {
+                    // Whoever was slow once does not keep the room for it.
+                    self.unsent = Vec::new();
+                    return Ok(Wait::Read(None));
+                }
+                Some(0) => return Ok(Wait::End),
+                Some(length) => {
+                    let sent = turn.write(&buffer[..length])?.unwrap_or(0);
+                    self.unsent.extend_from_slice(&buffer[sent..length]);
+                }
+            }
+        }
+    }
+}

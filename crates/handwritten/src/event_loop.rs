@@ -1,0 +1,326 @@
+//! The loop that calls the machines: epoll, timers, and a slab of connections.
+//!
+//! All of it belongs to one kernel thread. A machine is called from where its event is found, and goes on
+//! until it has to wait; so no queue of ready tasks stands between them, and no more is ever under way
+//! than the events of one round, which is why there is no lobby as the runtime's loop has one.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use duality_architectures::common::pressure::{Connections, PAUSE, Pressure};
+use duality_poller::{Direction, Event, Kind, Poller, Timers, Token};
+use duality_runtime::bell::Bell;
+use duality_runtime::drain;
+use duality_runtime::net::TcpListener;
+use duality_runtime::task::submit;
+use rustix::io::{Errno, ioctl_fionbio};
+use rustix::net::{SocketFlags, accept_with};
+use slab::Slab;
+
+use crate::turn::{BUDGET, Readiness, Turn};
+use crate::{Machine, Wait, Why};
+
+const BELL: Token = Token(0);
+const LISTENER: Token = Token(1);
+/// Connections have the tokens from here on.
+const FIRST: u32 = 2;
+
+/// The loop of one kernel thread.
+pub(crate) struct EventLoop<M: Machine> {
+    common: M::Common,
+    /// Connections at a time; the next are refused.
+    limit: usize,
+    poller: Box<dyn Poller>,
+    timers: Timers,
+    bell: Bell,
+    listener: Option<Listener>,
+    connections: Slab<Connection<M>>,
+    /// Those whose turn was cut short, so that others have theirs.
+    cut_short: Vec<usize>,
+    /// What helper threads have found, and for which connection; `None` where one panicked.
+    found: FoundBox<M>,
+    now: Instant,
+    draining: bool,
+}
+
+type FoundBox<M> = Arc<Mutex<Vec<(usize, Option<<M as Machine>::Found>)>>>;
+
+struct Listener {
+    socket: TcpListener,
+    pressure: Pressure,
+    /// Whether an attempt is worth its system call.
+    ready: bool,
+    /// Whether what a connection needs was lacking at the last attempt.
+    lacking: bool,
+}
+
+struct Connection<M> {
+    socket: OwnedFd,
+    readiness: Readiness,
+    waits_for: WaitsFor,
+    machine: M,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum WaitsFor {
+    Read,
+    Write,
+    Helper,
+    /// Its next turn.
+    Turn,
+}
+
+impl<M: Machine> EventLoop<M> {
+    /// Opens what the loop needs before it can serve.
+    pub(crate) fn open(common: M::Common, limit: usize) -> io::Result<Self> {
+        let (mut poller, bell) = (Kind::Epoll.open()?, Bell::new()?);
+        poller.arm(bell.as_fd(), BELL, Direction::Read)?;
+        let now = Instant::now();
+        Ok(Self {
+            common,
+            limit,
+            poller,
+            timers: Timers::new(now),
+            bell,
+            listener: None,
+            connections: Slab::new(),
+            cut_short: Vec::new(),
+            found: Arc::default(),
+            now,
+            draining: false,
+        })
+    }
+
+    /// Serves until the process drains and the last connection has ended.
+    pub(crate) fn run(mut self, socket: TcpListener) {
+        ioctl_fionbio(&socket, true).expect("a socket can be made not to block");
+        let pressure = Pressure::new(&Connections::default());
+        self.listener = Some(Listener { socket, pressure, ready: true, lacking: false });
+        let (mut events, mut fired) = (Vec::with_capacity(256), Vec::new());
+        while self.listener.is_some() || !self.connections.is_empty() {
+            self.accept();
+            self.give_turns();
+            self.await_events(&mut events);
+            for event in &events {
+                self.dispatch(event);
+            }
+            self.timers.expire(self.now, &mut fired);
+            for id in fired.drain(..) {
+                self.time_out(id);
+            }
+            if drain::requested() && !self.draining {
+                self.drain();
+            }
+        }
+    }
+
+    fn await_events(&mut self, events: &mut Vec<Event>) {
+        let accepting = self.listener.as_ref().is_some_and(|listener| listener.ready);
+        let timeout = if accepting || !self.cut_short.is_empty() {
+            Some(Duration::ZERO)
+        } else {
+            let expiry = self.timers.next_expiry();
+            expiry.map(|expiry| expiry.saturating_duration_since(Instant::now()))
+        };
+        let waited = self.poller.wait(timeout, events);
+        waited.expect("a poller fails only when it is used wrongly");
+        self.now = Instant::now();
+    }
+
+    fn dispatch(&mut self, event: &Event) {
+        match event.token {
+            BELL => self.answer_bell(),
+            LISTENER => {
+                if let Some(listener) = &mut self.listener {
+                    listener.ready |= !listener.lacking;
+                }
+            }
+            Token(token) => {
+                let key = (token - FIRST) as usize;
+                let Some(connection) = self.connections.get_mut(key) else { return };
+                connection.readiness.note(event);
+                let awaited = match connection.waits_for {
+                    WaitsFor::Read => event.readable,
+                    WaitsFor::Write => event.writable,
+                    WaitsFor::Helper | WaitsFor::Turn => false,
+                };
+                if awaited {
+                    self.wake(key, Why::Ready);
+                }
+            }
+        }
+    }
+
+    fn time_out(&mut self, id: u32) {
+        if id == LISTENER.0 {
+            return self.try_again();
+        }
+        let key = (id - FIRST) as usize;
+        let Some(connection) = self.connections.get(key) else { return };
+        if matches!(connection.waits_for, WaitsFor::Read | WaitsFor::Write) {
+            self.wake(key, Why::TimedOut);
+        }
+    }
+
+    // Accepting.
+
+    fn accept(&mut self) {
+        for _ in 0..BUDGET {
+            let Some(listener) = self.listener.as_mut().filter(|listener| listener.ready) else {
+                return;
+            };
+            match accept_with(&listener.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+                Ok(socket) => {
+                    listener.pressure.relieved();
+                    self.begin(socket);
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => self.await_clients(),
+                Err(error) => {
+                    listener.lacking = listener.pressure.is_lack("accept", &error.into());
+                    if listener.lacking {
+                        listener.ready = false;
+                        self.timers.set(LISTENER.0, self.now + PAUSE);
+                    }
+                }
+            }
+        }
+    }
+
+    fn await_clients(&mut self) {
+        let Some(listener) = &mut self.listener else { return };
+        listener.ready = false;
+        let armed = self.poller.arm(listener.socket.as_fd(), LISTENER, Direction::Read);
+        if let Err(error) = armed {
+            listener.lacking = listener.pressure.is_lack("epoll", &error);
+            self.timers.set(LISTENER.0, self.now + PAUSE);
+        }
+    }
+
+    /// Has what was lacking when a connection was to be accepted be tried again.
+    fn try_again(&mut self) {
+        if let Some(listener) = &mut self.listener
+            && std::mem::take(&mut listener.lacking)
+        {
+            listener.ready = true;
+        }
+    }
+
+    fn begin(&mut self, socket: OwnedFd) {
+        let machine = if self.connections.len() < self.limit {
+            Some(M::accepted(&self.common))
+        } else {
+            M::refused(&self.common)
+        };
+        let Some(machine) = machine else { return };
+        let (readiness, waits_for) = (Readiness::default(), WaitsFor::Turn);
+        let key = self.connections.insert(Connection { socket, readiness, waits_for, machine });
+        self.wake(key, Why::Ready);
+    }
+
+    // A connection's turn.
+
+    /// Calls those whose turn was cut short.
+    fn give_turns(&mut self) {
+        let waiting = self.cut_short.len();
+        for index in 0..waiting {
+            self.wake(self.cut_short[index], Why::Ready);
+        }
+        // Others may have been added.
+        self.cut_short.drain(..waiting);
+    }
+
+    /// Calls a machine, and sees to what it waits for.
+    fn wake(&mut self, key: usize, why: Why<M::Found>) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Connection { socket, readiness, machine, .. } = connection;
+        let mut turn = Turn::new(socket.as_fd(), readiness, self.draining, self.now);
+        // The panic hook says what and where; the connection closes, the others go on.
+        let call = || machine.wake(why, &mut turn, &mut self.common);
+        let wait = catch_unwind(AssertUnwindSafe(call)).unwrap_or(Wait::End);
+        let cut_short = turn.was_cut_short();
+        match wait {
+            Wait::End => self.end(key),
+            Wait::Helper(job) => self.have_helped(key, job),
+            Wait::Read(_) | Wait::Write(_) if cut_short => {
+                connection.waits_for = WaitsFor::Turn;
+                self.cut_short.push(key);
+            }
+            Wait::Read(deadline) => self.rest(key, Direction::Read, deadline),
+            Wait::Write(deadline) => self.rest(key, Direction::Write, deadline),
+        }
+    }
+
+    fn rest(&mut self, key: usize, direction: Direction, deadline: Option<Instant>) {
+        let connection = &mut self.connections[key];
+        connection.waits_for = match direction {
+            Direction::Read => WaitsFor::Read,
+            Direction::Write => WaitsFor::Write,
+        };
+        let token = token_of(key);
+        match deadline {
+            Some(deadline) => self.timers.set(token.0, deadline),
+            None => self.timers.clear(token.0),
+        }
+        if self.poller.arm(connection.socket.as_fd(), token, direction).is_err() {
+            self.end(key);
+        }
+    }
+
+    fn end(&mut self, key: usize) {
+        let connection = self.connections.remove(key);
+        let token = token_of(key);
+        self.timers.clear(token.0);
+        self.poller.forget(connection.socket.as_fd(), token);
+        drop(connection);
+        self.try_again();
+    }
+
+    // Helper threads, and what else rings the bell.
+
+    fn have_helped(&mut self, key: usize, job: Box<dyn FnOnce() -> M::Found + Send>) {
+        self.connections[key].waits_for = WaitsFor::Helper;
+        let (found, ringer) = (self.found.clone(), self.bell.ringer());
+        submit(Box::new(move || {
+            let outcome = catch_unwind(AssertUnwindSafe(job)).ok();
+            found.lock().unwrap_or_else(PoisonError::into_inner).push((key, outcome));
+            ringer.ring();
+        }));
+    }
+
+    fn answer_bell(&mut self) {
+        self.bell.silence();
+        let armed = self.poller.arm(self.bell.as_fd(), BELL, Direction::Read);
+        armed.expect("the bell stays registered for the life of the loop");
+        let found = std::mem::take(&mut *self.found.lock().unwrap_or_else(PoisonError::into_inner));
+        for (key, outcome) in found {
+            match outcome {
+                Some(outcome) => self.wake(key, Why::Found(outcome)),
+                None => self.end(key),
+            }
+        }
+    }
+
+    /// Accepts no more, and has those that wait for input see its end.
+    fn drain(&mut self) {
+        self.draining = true;
+        if let Some(Listener { socket, .. }) = self.listener.take() {
+            self.poller.forget(socket.as_fd(), LISTENER);
+        }
+        let waits_for_input = |connection: &Connection<M>| connection.waits_for == WaitsFor::Read;
+        let readers: Vec<usize> = (self.connections.iter())
+            .filter(|(_, connection)| waits_for_input(connection))
+            .map(|(key, _)| key)
+            .collect();
+        for key in readers {
+            self.wake(key, Why::Ready);
+        }
+    }
+}
+
+fn token_of(key: usize) -> Token {
+    Token(u32::try_from(key).expect("fewer than 2^32 connections") + FIRST)
+}

@@ -1,0 +1,416 @@
+//! Http by hand: what `duality_services::http` is in one function from top to bottom.
+//!
+//! ```text
+//!                 ┌──────────── answered, goes on ────────────┐
+//!                 ▼                                           │
+//!   accepted ─▶ Head ──────── no body, in memory ─────────────┤
+//!                 │ ├───────── on disk ───────▶ Disk ─────────┤
+//!                 │ └─▶ Body ──────────────────────┴──────────┤ answered, and the last
+//!                 │       │                                   ├──────▶ End
+//!    refused ─────┴───────┴─ cannot be read ─▶ Linger ◀───────┘ the client may still be sending
+//!                                                └──▶ Deaf ─▶ closed
+//! ```
+//!
+//! Replies leave before the connection waits for bytes, so that any stage but Disk may find that it has
+//! to wait for room instead; it begins again when there is some.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use duality_services::http::parts::{
+    self, Body, BodyPlan, CONTINUE, Errand, Framing, Input, LINGERED, Looked, Memo, Method, Page,
+    Parsed, Persistence, Progress, REFUSAL_ROOM, Request, is_head, parse, too_long,
+};
+use duality_services::http::status::{self, Status};
+use duality_services::http::{Http, Limits, REFUSAL_TIME, Reply};
+
+use crate::output::Output;
+use crate::turn::Turn;
+use crate::{Machine, Wait, Why};
+
+/// What a helper thread brings from the disk.
+type Found = Result<Arc<Page>, Reply>;
+
+/// `Err` is what to wait for; `Ok` that the machine goes on.
+type Step = Result<(), Wait<Found>>;
+
+/// One connection.
+pub(crate) struct Conversation {
+    input: Input,
+    desk: Desk,
+    requests_left: u32,
+    stage: Stage,
+}
+
+/// Where replies are made.
+#[derive(Default)]
+struct Desk {
+    output: Output,
+    memo: Memo,
+}
+
+/// What the connection is about.
+enum Stage {
+    /// A head is read. The deadline stands from its first byte on.
+    Head { deadline: Option<Option<Instant>> },
+    /// A body is read.
+    Body(Box<Incoming>),
+    /// A helper thread looks for the page.
+    Disk(Box<Sought>),
+    /// The last reply leaves.
+    End,
+    /// The last reply leaves, though the client may still be sending, for so long at most.
+    Linger(Duration),
+    /// It has left, and what still comes is read and dropped.
+    Deaf { until: Option<Instant>, dropped: usize },
+}
+
+/// A request whose body is being read.
+struct Incoming {
+    head: Box<[u8]>,
+    body: Body,
+    is_last: bool,
+    deadline: Option<Option<Instant>>,
+}
+
+/// A request whose page is being looked for.
+struct Sought {
+    /// Its head, unless that is still in the input.
+    head: Option<Box<[u8]>>,
+    persistence: Persistence,
+    now: u64,
+    /// What follows the reply.
+    next: Stage,
+}
+
+const NEXT_HEAD: Stage = Stage::Head { deadline: None };
+
+impl Machine for Conversation {
+    type Common = Http;
+    type Found = Found;
+
+    fn accepted(http: &Http) -> Self {
+        let limits = http.limits();
+        Self {
+            input: Input::new(limits.head),
+            desk: Desk::default(),
+            requests_left: limits.requests,
+            stage: NEXT_HEAD,
+        }
+    }
+
+    fn refused(http: &Http) -> Option<Self> {
+        let linger = http.limits().linger_time.min(REFUSAL_TIME);
+        // The request is read only so that the reply is not lost.
+        let input = Input::new(REFUSAL_ROOM);
+        let stage = Stage::Linger(linger);
+        let mut refused = Self { input, desk: Desk::default(), requests_left: 0, stage };
+        refused.desk.say_last(&parts::refusal(), false);
+        Some(refused)
+    }
+
+    fn wake(&mut self, why: Why<Found>, turn: &mut Turn<'_>, http: &mut Http) -> Wait<Found> {
+        let mut step = match why {
+            Why::Ready => Ok(()),
+            Why::TimedOut => self.time_out(turn, http.limits()),
+            Why::Found(found) => self.bring(found),
+        };
+        loop {
+            if let Err(wait) = step {
+                return wait;
+            }
+            step = match &self.stage {
+                Stage::Head { .. } => self.take_head(turn, http),
+                Stage::Body(_) => self.take_body(turn, http),
+                Stage::Disk(_) => Err(Wait::End),
+                Stage::End => self.desk.send(turn, http.limits()).and(Err(Wait::End)),
+                Stage::Linger(limit) => self.linger(*limit, turn, http.limits()),
+                Stage::Deaf { .. } => self.drop_input(turn, http.limits()),
+            };
+        }
+    }
+}
+
+// The stages.
+
+impl Conversation {
+    fn take_head(&mut self, turn: &mut Turn<'_>, http: &Http) -> Step {
+        let limits = http.limits();
+        if self.desk.output.is_much() {
+            self.desk.send(turn, limits)?;
+        }
+        // A connection may be idle for long; a request, once begun, may not.
+        if self.input.is_empty() {
+            return self.fill(turn.after(limits.idle_time), turn, limits);
+        }
+        match parse(self.input.unused()) {
+            Parsed::Complete(request) => {
+                self.requests_left = self.requests_left.saturating_sub(1);
+                let is_last = self.requests_left == 0;
+                let length = request.head.len();
+                if request.body != Framing::NONE {
+                    let head = Box::from(request.head);
+                    self.input.consume(length);
+                    return self.plan_body(head, is_last, http);
+                }
+                let persistence = if is_last { Persistence::Close } else { request.persistence };
+                let is_quiet = !is_last && self.input.unused().len() == length;
+                let next = Stage::after(persistence, is_quiet, limits);
+                if let Some((errand, now)) = self.desk.answer(&request, &[], persistence, http) {
+                    return self.seek(errand, http, Sought { head: None, persistence, now, next });
+                }
+                self.input.consume(length);
+                self.stage = next;
+                return Ok(());
+            }
+            Parsed::Bad(status) => return self.reject(status, limits),
+            Parsed::Partial => {}
+        }
+        if self.input.is_full() {
+            return self.reject(too_long(self.input.unused()), limits);
+        }
+        let Stage::Head { deadline } = &mut self.stage else { return Err(Wait::End) };
+        let deadline = *deadline.get_or_insert_with(|| turn.after(limits.head_time));
+        self.fill(deadline, turn, limits)
+    }
+
+    /// Decides what is done about a body. It is read before the request is answered even where nobody
+    /// wants it, as the service does.
+    fn plan_body(&mut self, head: Box<[u8]>, is_last: bool, http: &Http) -> Step {
+        let Parsed::Complete(request) = parse(&head) else { return Err(Wait::End) };
+        match http.plan_body(&request) {
+            BodyPlan::TooLong => {
+                let is_head = request.method == Method::Head;
+                self.reject_with(&status::CONTENT_TOO_LARGE, is_head, http.limits())
+            }
+            BodyPlan::Leave => {
+                let linger = Stage::Linger(http.limits().linger_time);
+                self.answer(&head, &[], Persistence::Close, linger, http)
+            }
+            BodyPlan::Read { room } => {
+                // A client that has begun did not wait.
+                if request.expects_continue && self.input.is_empty() {
+                    self.desk.output.gathered.extend_from_slice(CONTINUE);
+                }
+                let body = Body::new(request.body, http.limits().body, room);
+                let incoming = Incoming { head, body, is_last, deadline: None };
+                self.stage = Stage::Body(Box::new(incoming));
+                Ok(())
+            }
+        }
+    }
+
+    fn take_body(&mut self, turn: &mut Turn<'_>, http: &Http) -> Step {
+        let limits = http.limits();
+        let Stage::Body(incoming) = &mut self.stage else { return Err(Wait::End) };
+        let bad = match incoming.body.take(self.input.unused()) {
+            Progress::Unfinished => {
+                let deadline =
+                    incoming.deadline.get_or_insert_with(|| turn.after(limits.body_time));
+                let deadline = *deadline;
+                self.input.consume(self.input.unused().len());
+                return self.fill(deadline, turn, limits);
+            }
+            Progress::Finished(length) => {
+                self.input.consume(length);
+                return self.answer_with_body(http);
+            }
+            Progress::Malformed => &status::BAD_REQUEST,
+            Progress::TooLong => &status::CONTENT_TOO_LARGE,
+        };
+        let is_head = is_head(&incoming.head);
+        self.reject_with(bad, is_head, limits)
+    }
+
+    /// The last reply leaves, and nothing after it.
+    ///
+    /// To close a socket that has unread bytes makes the kernel send a reset, which can destroy the
+    /// reply before the client has read it.
+    fn linger(&mut self, limit: Duration, turn: &mut Turn<'_>, limits: &Limits) -> Step {
+        self.desk.send(turn, limits)?;
+        turn.shut_down_writing()?;
+        self.stage = Stage::Deaf { until: turn.after(limit), dropped: 0 };
+        Ok(())
+    }
+
+    fn drop_input(&mut self, turn: &mut Turn<'_>, limits: &Limits) -> Step {
+        let Stage::Deaf { until, dropped } = &mut self.stage else { return Err(Wait::End) };
+        let count = self.input.unused().len();
+        *dropped += count;
+        self.input.consume(count);
+        if *dropped >= LINGERED {
+            return Err(Wait::End);
+        }
+        let until = *until;
+        self.fill(until, turn, limits)
+    }
+
+    /// What a wait that took too long comes to.
+    fn time_out(&mut self, turn: &mut Turn<'_>, limits: &Limits) -> Step {
+        if !self.desk.output.is_empty() {
+            // A close would leave what the client has not taken to the kernel, which would try to send it
+            // for minutes.
+            turn.reset();
+            return Err(Wait::End);
+        }
+        match &self.stage {
+            Stage::Head { .. } if !self.input.is_empty() => {
+                self.reject(&status::REQUEST_TIMEOUT, limits)
+            }
+            Stage::Body(incoming) => {
+                let is_head = is_head(&incoming.head);
+                self.reject_with(&status::REQUEST_TIMEOUT, is_head, limits)
+            }
+            _ => Err(Wait::End),
+        }
+    }
+}
+
+// What the stages have in common.
+
+impl Conversation {
+    /// Sends what has been gathered, then reads.
+    fn fill(&mut self, deadline: Option<Instant>, turn: &mut Turn<'_>, limits: &Limits) -> Step {
+        self.desk.send(turn, limits)?;
+        match turn.read(self.input.room())? {
+            None => Err(Wait::Read(deadline)),
+            Some(0) => Err(Wait::End),
+            Some(length) => {
+                self.input.filled(length);
+                Ok(())
+            }
+        }
+    }
+
+    fn answer_with_body(&mut self, http: &Http) -> Step {
+        let Stage::Body(incoming) = std::mem::replace(&mut self.stage, NEXT_HEAD) else {
+            return Err(Wait::End);
+        };
+        let Incoming { head, body, is_last, .. } = *incoming;
+        let Parsed::Complete(request) = parse(&head) else { return Err(Wait::End) };
+        let persistence = if is_last { Persistence::Close } else { request.persistence };
+        let next = Stage::after(persistence, !is_last && self.input.is_empty(), http.limits());
+        self.answer(&head, &body.into_kept(), persistence, next, http)
+    }
+
+    /// Answers a request that came with a body.
+    fn answer(
+        &mut self,
+        head: &[u8],
+        body: &[u8],
+        persistence: Persistence,
+        next: Stage,
+        http: &Http,
+    ) -> Step {
+        let Parsed::Complete(request) = parse(head) else { return Err(Wait::End) };
+        if let Some((errand, now)) = self.desk.answer(&request, body, persistence, http) {
+            let head = Some(Box::from(head));
+            return self.seek(errand, http, Sought { head, persistence, now, next });
+        }
+        self.stage = next;
+        Ok(())
+    }
+
+    /// Has a helper thread look for a page.
+    fn seek(&mut self, errand: Errand, http: &Http, sought: Sought) -> Step {
+        self.stage = Stage::Disk(Box::new(sought));
+        let http = http.clone();
+        Err(Wait::Helper(Box::new(move || http.run(errand))))
+    }
+
+    /// Answers the request whose page was looked for.
+    fn bring(&mut self, found: Found) -> Step {
+        let Stage::Disk(sought) = std::mem::replace(&mut self.stage, Stage::End) else {
+            return Err(Wait::End);
+        };
+        let Sought { head, persistence, now, next } = *sought;
+        let bytes = head.as_deref().unwrap_or(self.input.unused());
+        let Parsed::Complete(request) = parse(bytes) else { return Err(Wait::End) };
+        self.desk.answer_found(found, &request, persistence, now);
+        let length = request.head.len();
+        if head.is_none() {
+            self.input.consume(length);
+        }
+        self.stage = next;
+        Ok(())
+    }
+
+    /// Answers a head that is none, or not all of one, and ends the connection.
+    fn reject(&mut self, status: &'static Status, limits: &Limits) -> Step {
+        let is_head = is_head(self.input.unused());
+        self.reject_with(status, is_head, limits)
+    }
+
+    fn reject_with(&mut self, status: &'static Status, is_head: bool, limits: &Limits) -> Step {
+        self.desk.say_last(&Reply::from(status), is_head);
+        self.stage = Stage::Linger(limits.linger_time);
+        Ok(())
+    }
+}
+
+impl Stage {
+    /// After a request that has been read to its end and answered. `is_quiet` if nothing followed it, and
+    /// nothing is likely to.
+    fn after(persistence: Persistence, is_quiet: bool, limits: &Limits) -> Self {
+        match persistence {
+            Persistence::Implied | Persistence::Announced => NEXT_HEAD,
+            Persistence::Close if is_quiet => Self::End,
+            Persistence::Close => Self::Linger(limits.linger_time),
+        }
+    }
+}
+
+impl Desk {
+    /// Answers a request, unless there is an errand to be done first, in the second that is named with it.
+    fn answer(
+        &mut self,
+        request: &Request<'_>,
+        body: &[u8],
+        persistence: Persistence,
+        http: &Http,
+    ) -> Option<(Errand, u64)> {
+        let now = parts::seconds();
+        let is_read = matches!(request.method, Method::Get | Method::Head);
+        let remembered = if is_read { self.memo.recall(request.target, now) } else { None };
+        if let Some(page) = remembered {
+            self.output.page(page, request, persistence, now);
+            return None;
+        }
+        if let Some(reply) = http.made(request, body) {
+            self.output.reply(reply, request, persistence, now);
+            return None;
+        }
+        match http.look(request.target, now) {
+            Looked::Known(found) => {
+                self.answer_found(found, request, persistence, now);
+                None
+            }
+            Looked::Unknown(errand) => Some((errand, now)),
+        }
+    }
+
+    fn answer_found(
+        &mut self,
+        found: Found,
+        request: &Request<'_>,
+        persistence: Persistence,
+        now: u64,
+    ) {
+        match found {
+            Ok(page) => {
+                let page = self.memo.keep(request.target, page, now);
+                self.output.page(page, request, persistence, now);
+            }
+            Err(refusal) => self.output.reply(refusal, request, persistence, now),
+        }
+    }
+
+    /// Adds a reply after which the connection ends.
+    fn say_last(&mut self, reply: &Reply, is_head: bool) {
+        reply.write(&mut self.output.gathered, parts::seconds(), Persistence::Close, is_head);
+    }
+
+    fn send(&mut self, turn: &mut Turn<'_>, limits: &Limits) -> Step {
+        self.output.send(turn, &mut self.memo, limits)
+    }
+}

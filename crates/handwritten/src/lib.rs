@@ -1,0 +1,112 @@
+//! Echo and http as state machines that a person wrote, to price the ones that the compiler makes.
+//!
+//! ```text
+//!                 ┌────────────────────── one round ──────────────────────┐
+//!                 ▼                                                       │
+//!   accept ──▶ machines cut short ──▶ epoll_wait ──▶ events ──▶ timers ───┘
+//!     │                                                │           │
+//!     └─ Ready ─▶ ┌─────────┐ ◀──── Ready ─────────────┘           │
+//!                 │ machine │ ◀──── TimedOut ──────────────────────┘
+//!                 └─────────┘ ◀──── Found ── a helper thread's answer
+//!                      └─▶ Read, Write, Helper or End: what it waits for next
+//! ```
+//!
+//! A service of `crates/services` is an `async fn`, and under the architecture `epoll` the compiler turns it
+//! into a state machine that the runtime polls. Here the same is done as one would without such a
+//! compiler: a [`Machine`] is a struct of what outlives a wait, and a callback that goes on from there. The
+//! parsers, the pages and the replies are those of the services, and so are buffer sizes, limits, socket
+//! options, the poller and the timers; what differs is who made the state machine, and that it is called by
+//! a loop that knows it and not through a task.
+//!
+//! [`echo`] and [`http`] are what the architecture `handwritten` runs, and no other service is written so:
+//! two are enough to know the price, and http's order of events, which its service tells from top to
+//! bottom, has to be gathered here from the stages of `http.rs`.
+
+#![forbid(unsafe_code)]
+
+mod echo;
+mod event_loop;
+mod http;
+mod output;
+mod turn;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+use duality_architectures::ByHand;
+use duality_runtime::net::TcpListener;
+use duality_services::http::Http;
+
+use event_loop::EventLoop;
+use turn::Turn;
+
+/// The echo service.
+#[must_use]
+pub fn echo() -> ByHand {
+    by_hand::<echo::Echo>(|| Box::new([0; echo::BUFFER]))
+}
+
+/// The http service, with all that `http` is set up with.
+#[must_use]
+pub fn http(http: Http) -> ByHand {
+    by_hand::<http::Conversation>(move || http.clone())
+}
+
+fn by_hand<M: Machine>(common: impl Fn() -> M::Common + Send + Sync + 'static) -> ByHand {
+    Arc::new(move |limit| {
+        let event_loop = EventLoop::<M>::open(common(), limit)?;
+        Ok(Box::new(move |listener: TcpListener| event_loop.run(listener)) as Box<_>)
+    })
+}
+
+/// One connection, as a state machine.
+trait Machine: Sized + 'static {
+    /// What the machines of one loop have in common.
+    type Common: 'static;
+    /// What a helper thread finds out for a machine.
+    type Found: Send + 'static;
+
+    /// A connection that has been accepted.
+    fn accepted(common: &Self::Common) -> Self;
+
+    /// One that is one too many; `None` closes it without a word.
+    fn refused(common: &Self::Common) -> Option<Self>;
+
+    /// The callback: goes on until there is something to wait for. The first call is [`Why::Ready`].
+    fn wake(
+        &mut self,
+        why: Why<Self::Found>,
+        turn: &mut Turn<'_>,
+        common: &mut Self::Common,
+    ) -> Wait<Self::Found>;
+}
+
+/// Why a machine is called.
+enum Why<F> {
+    /// What it waits for may go on; or not, for this may be spurious.
+    Ready,
+    /// The deadline of its wait has passed.
+    TimedOut,
+    /// What it had a helper thread find out.
+    Found(F),
+}
+
+/// What a machine waits for.
+enum Wait<F> {
+    /// Bytes from its client, until a deadline.
+    Read(Option<Instant>),
+    /// Room for bytes to its client, until a deadline.
+    Write(Option<Instant>),
+    /// A helper thread to do this.
+    Helper(Box<dyn FnOnce() -> F + Send>),
+    /// Nothing: the connection closes.
+    End,
+}
+
+impl<F> From<io::Error> for Wait<F> {
+    /// A connection that breaks off is its client's affair.
+    fn from(_: io::Error) -> Self {
+        Self::End
+    }
+}

@@ -1,0 +1,162 @@
+//! What is on its way to an http client: replies that are gathered and leave together, and the long page or
+//! file that may follow them.
+
+use std::time::Instant;
+
+use duality_services::http::parts::{
+    Content, GATHERED, Memo, Method, Page, Part, Persistence, Request,
+};
+use duality_services::http::{Limits, Reply};
+
+use crate::Wait;
+use crate::turn::Turn;
+
+/// The replies of one connection that have not left yet.
+#[derive(Default)]
+pub(crate) struct Output {
+    pub(crate) gathered: Vec<u8>,
+    /// How much of it has left.
+    sent: usize,
+    tail: Tail,
+    /// When all of it has to have left, once some of it did not leave at once.
+    deadline: Option<Option<Instant>>,
+    /// When the next bytes have to have left.
+    patience: Option<Option<Instant>>,
+}
+
+/// What follows the gathered bytes and is too long to be copied to them.
+#[derive(Default)]
+enum Tail {
+    #[default]
+    Nothing,
+    /// The rest of a body that was made for one request, and how much of it has left.
+    Made(Vec<u8>, usize),
+    /// The rest of a part of the page in the connection's memo.
+    Page(Part),
+}
+
+impl Output {
+    /// Whether all has left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.left() == 0
+    }
+
+    /// Whether it has to leave before anything is added to it.
+    pub(crate) fn is_much(&self) -> bool {
+        self.gathered.len() >= GATHERED || !matches!(self.tail, Tail::Nothing)
+    }
+
+    /// Adds the reply to a request for the page that the memo has, or as much of it as is asked for.
+    pub(crate) fn page(
+        &mut self,
+        page: &Page,
+        request: &Request<'_>,
+        persistence: Persistence,
+        now: u64,
+    ) {
+        let Some(part) = page.answer(&mut self.gathered, request, persistence, now) else { return };
+        match page.content() {
+            Content::Memory(bytes) if self.has_room(part.length as usize) => {
+                self.gathered.extend_from_slice(part.of(bytes));
+            }
+            _ => self.tail = Tail::Page(part),
+        }
+    }
+
+    /// Adds what was made for a request.
+    pub(crate) fn reply(
+        &mut self,
+        reply: Reply,
+        request: &Request<'_>,
+        persistence: Persistence,
+        now: u64,
+    ) {
+        let is_head = request.method == Method::Head;
+        if is_head || self.has_room(reply.body.len()) {
+            reply.write(&mut self.gathered, now, persistence, is_head);
+        } else {
+            reply.write_head(&mut self.gathered, now, persistence);
+            self.tail = Tail::Made(reply.body, 0);
+        }
+    }
+
+    /// Sends all of it; otherwise says what to wait for.
+    pub(crate) fn send<F>(
+        &mut self,
+        turn: &mut Turn<'_>,
+        memo: &mut Memo,
+        limits: &Limits,
+    ) -> Result<(), Wait<F>> {
+        while self.left() > 0 {
+            let Some(count) = self.send_some(turn, memo)? else {
+                let next = *self.patience.get_or_insert_with(|| turn.after(limits.write_time));
+                let earliest = [next, self.deadline.flatten()].into_iter().flatten().min();
+                return Err(Wait::Write(earliest));
+            };
+            // A file that has become shorter than was said.
+            if count == 0 {
+                return Err(Wait::End);
+            }
+            self.advance(count);
+            self.patience = None;
+            let left = self.left();
+            if left > 0 && self.deadline.is_none() {
+                self.deadline = Some(turn.after(limits.sending_time(left)));
+            }
+        }
+        if !self.gathered.is_empty() {
+            self.gathered.clear();
+            (self.sent, self.tail, self.deadline) = (0, Tail::Nothing, None);
+            // An idle connection shall not cost two descriptors.
+            memo.release_file();
+        }
+        Ok(())
+    }
+
+    fn send_some<F>(&mut self, turn: &mut Turn<'_>, memo: &Memo) -> Result<Option<usize>, Wait<F>> {
+        let gathered = &self.gathered[self.sent..];
+        Ok(match (&self.tail, memo.page().map(Page::content)) {
+            (Tail::Nothing, _) => turn.write(gathered)?,
+            (Tail::Made(body, sent), _) => turn.write_both(gathered, &body[*sent..])?,
+            (Tail::Page(part), Some(Content::Memory(bytes))) => {
+                turn.write_both(gathered, part.of(bytes))?
+            }
+            (Tail::Page(_), Some(Content::File(_))) if !gathered.is_empty() => {
+                turn.write(gathered)?
+            }
+            (Tail::Page(part), Some(Content::File(file))) => {
+                turn.send_file(file, part.offset, part.length)?
+            }
+            // The memo keeps the page for as long as there is a tail of it.
+            (Tail::Page(_), None) => return Err(Wait::End),
+        })
+    }
+
+    fn advance(&mut self, count: usize) {
+        let of_gathered = count.min(self.gathered.len() - self.sent);
+        self.sent += of_gathered;
+        let of_tail = count - of_gathered;
+        match &mut self.tail {
+            Tail::Nothing => {}
+            Tail::Made(_, sent) => *sent += of_tail,
+            Tail::Page(part) => {
+                part.offset += of_tail as u64;
+                part.length -= of_tail as u64;
+            }
+        }
+    }
+
+    /// How many bytes have yet to leave.
+    fn left(&self) -> u64 {
+        let of_tail = match &self.tail {
+            Tail::Nothing => 0,
+            Tail::Made(body, sent) => (body.len() - sent) as u64,
+            Tail::Page(part) => part.length,
+        };
+        (self.gathered.len() - self.sent) as u64 + of_tail
+    }
+
+    fn has_room(&self, length: usize) -> bool {
+        self.gathered.len() + length <= GATHERED
+    }
+}

@@ -1,0 +1,155 @@
+//! A machine's view of its socket: attempts that move what there is and never wait.
+
+use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use duality_poller::Event;
+use duality_runtime::fs::File;
+use rustix::fs::sendfile;
+use rustix::io::{Errno, writev};
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown, sockopt};
+
+/// How many attempts a machine may make before others have their turn: as many as a task of the runtime.
+pub(crate) const BUDGET: u32 = 64;
+
+/// The most that one `sendfile(2)` is asked for, so that a large file shares the loop.
+const SEND_FILE_CHUNK: u64 = 1 << 20;
+
+/// What is known of a socket: which attempts are not worth their system call.
+#[derive(Default)]
+pub(crate) struct Readiness {
+    /// The last read took all there was, so that the next one would block until an event says otherwise.
+    read_exhausted: bool,
+    /// The last write filled all the room there was.
+    write_exhausted: bool,
+    /// The client has closed, or the socket has failed: no edge may follow, and every attempt is made.
+    hangup: bool,
+}
+
+impl Readiness {
+    /// Takes note of an event.
+    pub(crate) fn note(&mut self, event: &Event) {
+        self.hangup |= event.hangup;
+        self.read_exhausted &= !event.readable;
+        self.write_exhausted &= !event.writable;
+    }
+}
+
+/// What a machine does its attempts with, while it is being called. They return how many bytes have moved,
+/// and `None` where the machine has to wait.
+pub(crate) struct Turn<'c> {
+    socket: BorrowedFd<'c>,
+    readiness: &'c mut Readiness,
+    budget: u32,
+    cut_short: bool,
+    draining: bool,
+    now: Instant,
+}
+
+impl<'c> Turn<'c> {
+    pub(crate) fn new(
+        socket: BorrowedFd<'c>,
+        readiness: &'c mut Readiness,
+        draining: bool,
+        now: Instant,
+    ) -> Self {
+        Self { socket, readiness, budget: BUDGET, cut_short: false, draining, now }
+    }
+
+    /// So much later than this round; `None` is never.
+    pub(crate) fn after(&self, limit: Duration) -> Option<Instant> {
+        self.now.checked_add(limit)
+    }
+
+    /// Whether the machine waits only because others have their turn.
+    pub(crate) fn was_cut_short(&self) -> bool {
+        self.cut_short
+    }
+
+    /// Reads what is there; 0 is the end, which is also where the server drains and nothing is there.
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        if !self.readiness.read_exhausted {
+            let room = buffer.len();
+            let read = self.attempt(|socket| {
+                recv(socket, &mut *buffer, RecvFlags::empty()).map(|(count, _)| count)
+            })?;
+            if let Some(count) = read {
+                // The end of input is no shortage: it is there again at the next attempt.
+                let short = count != 0 && count < room;
+                self.readiness.read_exhausted = short && !self.readiness.hangup;
+                return Ok(Some(count));
+            }
+        }
+        Ok((self.draining && !self.cut_short).then_some(0))
+    }
+
+    /// Writes some of these bytes.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
+        self.attempt_write(bytes.len(), |socket| send(socket, bytes, SendFlags::NOSIGNAL))
+    }
+
+    /// Writes some of these bytes, which follow one another.
+    pub(crate) fn write_both(&mut self, first: &[u8], second: &[u8]) -> io::Result<Option<usize>> {
+        let pieces = [IoSlice::new(first), IoSlice::new(second)];
+        self.attempt_write(first.len() + second.len(), |socket| writev(socket, &pieces))
+    }
+
+    /// Sends some of so many bytes of a file.
+    pub(crate) fn send_file(
+        &mut self,
+        file: &File,
+        mut offset: u64,
+        length: u64,
+    ) -> io::Result<Option<usize>> {
+        let chunk = length.min(SEND_FILE_CHUNK) as usize;
+        // Short of the chunk may be short of file or of room; the next attempt tells.
+        self.attempt_write(0, |socket| sendfile(socket, file, Some(&mut offset), chunk))
+    }
+
+    /// Says that nothing more will be written.
+    pub(crate) fn shut_down_writing(&self) -> io::Result<()> {
+        Ok(shutdown(self.socket, Shutdown::Write)?)
+    }
+
+    /// Has the close be a reset, so that the kernel does not go on sending to a client that takes nothing.
+    pub(crate) fn reset(&self) {
+        // What fails here has ended already.
+        let _ = sockopt::set_socket_linger(self.socket, Some(Duration::ZERO));
+    }
+
+    fn attempt_write(
+        &mut self,
+        offered: usize,
+        call: impl FnMut(BorrowedFd<'_>) -> Result<usize, Errno>,
+    ) -> io::Result<Option<usize>> {
+        if self.readiness.write_exhausted {
+            return Ok(None);
+        }
+        let written = self.attempt(call)?;
+        if let Some(count) = written {
+            self.readiness.write_exhausted = count < offered && !self.readiness.hangup;
+        }
+        Ok(written)
+    }
+
+    #[inline]
+    fn attempt(
+        &mut self,
+        mut call: impl FnMut(BorrowedFd<'_>) -> Result<usize, Errno>,
+    ) -> io::Result<Option<usize>> {
+        loop {
+            if self.budget == 0 {
+                self.cut_short = true;
+                return Ok(None);
+            }
+            self.budget -= 1;
+            match call(self.socket) {
+                Ok(count) => return Ok(Some(count)),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The service but for its waits: what a server is made of that waits in a way of its own, such as the
+//! state machines of `crates/handwritten`. All of it is plain functions from bytes to bytes, and
+//! [`Http::serve`] stands on the same.
+
+use std::sync::Arc;
+
+use duality_runtime::block_on;
+
+pub use super::{
+    body::{Body, Progress},
+    input::Input,
+    limits::{GATHERED, LINGERED, REFUSAL_ROOM},
+    memo::Memo,
+    page::{Content, Page},
+    range::Part,
+    reply::CONTINUE,
+    request::{Framing, Method, Parsed, Persistence, Request, is_head, parse, too_long},
+    site::{Errand, Looked},
+};
+pub use crate::clock::seconds;
+
+use super::{
+    Http, Limits, Reply,
+    pages::{self, Admission},
+    status,
+};
+
+/// What is done about the body of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyPlan {
+    /// It is read before the request is answered.
+    Read {
+        /// Bytes that may be kept of it; `None` if nobody wants it.
+        room: Option<usize>,
+    },
+    /// It is refused with 413, and the connection ends.
+    TooLong,
+    /// A client that waits for leave to send it gets its answer instead, and since it may send the body
+    /// or not, the connection has to end there.
+    Leave,
+}
+
+impl Http {
+    /// How far a client may go.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.shared.limits
+    }
+
+    /// What to do about the body of a request that has one.
+    #[must_use]
+    pub fn plan_body(&self, request: &Request<'_>) -> BodyPlan {
+        let room = match self.shared.pages.as_deref().map(|pages| pages::admit(pages, request)) {
+            Some(Admission::Post(longest)) => Some(longest),
+            _ => None,
+        };
+        let limit = self.shared.limits.body;
+        let longest = room.map_or(limit, |room| limit.min(room as u64));
+        if matches!(request.body, Framing::Length(length) if length > longest) {
+            BodyPlan::TooLong
+        } else if request.expects_continue && room.is_none() {
+            BodyPlan::Leave
+        } else {
+            BodyPlan::Read { room }
+        }
+    }
+
+    /// The reply that is made for this request alone; `None` if it is for a page of the site.
+    ///
+    /// A page that waits for something has this kernel thread wait. Those that come with http do not.
+    #[must_use]
+    pub fn made(&self, request: &Request<'_>, body: &[u8]) -> Option<Reply> {
+        let pages = self.shared.pages.as_deref();
+        let reply = pages.and_then(|pages| block_on(pages::answer(pages, request, body)));
+        reply.or_else(|| pages::to_method_of_files(request))
+    }
+
+    /// What is known of a target in the second `now`.
+    #[must_use]
+    pub fn look(&self, target: &str, now: u64) -> Looked {
+        self.shared.site.look(target, now)
+    }
+
+    /// Looks at the disk for what [`look`](Self::look) did not know; this kernel thread waits for it.
+    ///
+    /// # Errors
+    ///
+    /// The reply that is due instead of the page.
+    pub fn run(&self, errand: Errand) -> Result<Arc<Page>, Reply> {
+        block_on(self.shared.site.run(errand))
+    }
+}
+
+/// What a connection that is one too many is told.
+#[must_use]
+pub fn refusal() -> Reply {
+    Reply::from(&status::SERVICE_UNAVAILABLE).with("Retry-After", "1")
+}
