@@ -203,8 +203,8 @@ macro_rules! for_every_architecture_of_straight_line_code {
         $body! { poll ["poll"] }
         $body! { epoll ["epoll"] }
         $body! { epoll_two_cores ["epoll", "--cores=2"] }
+        $body! { epoll_prefers_accept ["epoll", "--prefer=accept", "--disk=inline", "--busy-poll=100us"] }
         $body! { uring ["uring"] }
         $body! { uring_two_cores ["uring", "--cores=2"] }
-        $body! { epoll_prefers_accept ["epoll", "--prefer=accept", "--disk=inline", "--busy-poll=100us"] }
     };
 }
