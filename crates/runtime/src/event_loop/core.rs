@@ -6,7 +6,6 @@
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
-use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -244,8 +243,7 @@ impl Core {
         let done = catch_unwind(AssertUnwindSafe(|| match &mut body {
             Body::Fiber(fiber) => fiber.resume(),
             Body::Future(future) => {
-                // There is nothing to drop, and so no call through its table is made for it.
-                let waker = ManuallyDrop::new(TaskName { lane: self.lane(), task: id }.waker());
+                let waker = TaskName { lane: self.lane(), task: id }.waker();
                 let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
                 matches!(polled, Poll::Ready(()))
             }
