@@ -168,7 +168,7 @@ func memory(count uint64) (uint64, uint64) {
 	return count, ownMemory() - before
 }
 
-// ownMemory is this process's share of the memory that it has mapped, in bytes.
+// ownMemory is this process's anonymous memory, in bytes.
 func ownMemory() uint64 {
 	text, err := os.ReadFile("/proc/self/smaps_rollup")
 	if err != nil {
@@ -176,12 +176,12 @@ func ownMemory() uint64 {
 		os.Exit(1)
 	}
 	for _, line := range strings.Split(string(text), "\n") {
-		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "Pss:" {
+		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "Anonymous:" {
 			kibibytes, _ := strconv.ParseUint(fields[1], 10, 64)
 			return kibibytes * 1024
 		}
 	}
-	fmt.Fprintln(os.Stderr, "/proc/self/smaps_rollup has no line `Pss: N kB`")
+	fmt.Fprintln(os.Stderr, "/proc/self/smaps_rollup has no line `Anonymous: N kB`")
 	os.Exit(1)
 	return 0
 }

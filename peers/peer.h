@@ -40,14 +40,14 @@ static inline uint64_t now(void)
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-/* This process's share of the memory that it has mapped, in bytes. */
+/* This process's anonymous memory, in bytes. */
 static inline uint64_t own_memory(void)
 {
     uint64_t kibibytes = 0;
     char line[256];
     FILE *file = fopen("/proc/self/smaps_rollup", "r");
     must(file != NULL, "/proc/self/smaps_rollup");
-    while (fgets(line, sizeof line, file) != NULL && sscanf(line, "Pss: %" SCNu64, &kibibytes) != 1)
+    while (fgets(line, sizeof line, file) != NULL && sscanf(line, "Anonymous: %" SCNu64, &kibibytes) != 1)
         continue;
     fclose(file);
     return kibibytes * 1024;

@@ -1,6 +1,6 @@
 //! Memory of a parked task: what the process grows by when so many tasks are started and all wait.
 //!
-//! Counted is the process's own memory (Pss), so a stack counts with the pages that it has touched. What the
+//! Counted is the process's own anonymous memory, so a stack counts with the pages that it has touched. What the
 //! kernel keeps for a kernel thread (its stack there, some 16 KiB) or for page tables is not in it.
 
 use std::fs;
@@ -55,12 +55,12 @@ async fn park(count: u64) -> u64 {
     started
 }
 
-/// This process's share of the memory that it has mapped, in bytes (proc_pid_smaps(5)).
+/// This process's anonymous memory, in bytes (proc_pid_smaps(5)).
 fn own_memory() -> io::Result<u64> {
     let text = fs::read_to_string("/proc/self/smaps_rollup")?;
-    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
+    let line = text.lines().find_map(|line| line.strip_prefix("Anonymous:"));
     let kibibytes =
         line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    let missing = || io::Error::other("/proc/self/smaps_rollup has no line `Pss: N kB`");
+    let missing = || io::Error::other("/proc/self/smaps_rollup has no line `Anonymous: N kB`");
     Ok(kibibytes.ok_or_else(missing)? * 1024)
 }
