@@ -29,6 +29,9 @@ use crate::world::{self, Waited, park, suspend};
 /// ready would otherwise keep the loop to itself, for optimistic I/O never waits by itself.
 const BUDGET: u32 = 64;
 
+/// How long descriptors may be left alone while tasks are ready.
+const PATIENCE: Duration = Duration::from_micros(10);
+
 pub(crate) struct Core {
     waiting: Waiting,
     lane: remote::Claim,
@@ -42,6 +45,8 @@ pub(crate) struct Core {
     running: Cell<Option<TaskId>>,
     budget: Cell<u32>,
     draining: Cell<bool>,
+    /// When the poller was asked last.
+    polled: Cell<Instant>,
     /// How long the poller has waited in all while no task was ready.
     idle: Cell<Duration>,
 }
@@ -64,6 +69,20 @@ impl Place {
                 None => core.insert(Body::Future(future)),
                 Some(stack) => core.insert_fiber(stack, future),
             };
+        });
+    }
+
+    /// The same, for a future that is not in a box yet. Unless it is large it lives on its stack, which is
+    /// one page less to touch at each wake.
+    pub(crate) fn spawn_unboxed<F: Future<Output = ()> + Send + 'static>(self, future: F) {
+        world::with_loop(|core| {
+            let core = core.expect("a place is filled on the loop that made it");
+            match (self.stack, core.waiting) {
+                (Some(stack), Waiting::Park { stack_size }) if size_of::<F>() < stack_size / 16 => {
+                    core.insert_fiber(stack, future);
+                }
+                (stack, _) => Self { stack }.spawn(Box::pin(future)),
+            }
         });
     }
 }
@@ -101,6 +120,7 @@ impl Core {
             running: Cell::new(None),
             budget: Cell::new(0),
             draining: Cell::new(false),
+            polled: Cell::new(now),
             idle: Cell::new(Duration::ZERO),
         })
     }
@@ -236,7 +256,7 @@ impl Core {
         self.tasks.borrow_mut().insert(body)
     }
 
-    fn insert_fiber(&self, stack: Stack, future: Pin<Box<dyn Future<Output = ()>>>) -> TaskId {
+    fn insert_fiber(&self, stack: Stack, future: impl Future<Output = ()> + 'static) -> TaskId {
         let mut tasks = self.tasks.borrow_mut();
         let waker = TaskName { lane: self.lane(), task: tasks.next_id() }.waker();
         tasks.insert(Body::Fiber(park::fiber(stack, waker, future)))
@@ -280,12 +300,20 @@ impl Core {
 
     /// Drops every task, within the loop, so that their descriptors are forgotten as they close.
     pub(crate) fn drop_tasks(&self) {
+        let mut from = 0;
         loop {
-            let taken = self.tasks.borrow_mut().take_any();
-            let Some((id, body)) = taken else { break };
-            self.timers.borrow_mut().clear(id.slot);
-            // What a destructor panics with has been reported, and there is nobody left to tell.
-            let _ = catch_unwind(AssertUnwindSafe(|| drop(body)));
+            let taken = self.tasks.borrow_mut().take_from(from);
+            match taken {
+                Some((id, body)) => {
+                    from = id.slot + 1;
+                    self.timers.borrow_mut().clear(id.slot);
+                    // What a destructor panics with has been reported, and there is nobody left to tell.
+                    let _ = catch_unwind(AssertUnwindSafe(|| drop(body)));
+                }
+                // A destructor may have spawned others, in slots that are behind us.
+                None if from > 0 => from = 0,
+                None => break,
+            }
         }
     }
 
@@ -300,8 +328,11 @@ impl Core {
             if !self.tasks.borrow().contains(root) {
                 return;
             }
-            self.await_events(&mut events);
-            self.dispatch(&events);
+            if !self.goes_on() {
+                self.await_events(&mut events);
+                self.polled.set(self.now());
+                self.dispatch(&events);
+            }
             self.timers.borrow_mut().expire(self.now(), &mut fired);
             for slot in fired.drain(..) {
                 self.tasks.borrow_mut().wake_slot(slot);
@@ -322,6 +353,16 @@ impl Core {
             let Some((id, body)) = next else { break };
             self.run_task(id, body);
         }
+    }
+
+    /// Whether tasks are ready and the poller was asked just now: it is a system call, and tasks that only
+    /// wake one another would have one in each round.
+    fn goes_on(&self) -> bool {
+        if self.tasks.borrow().ready() == 0 {
+            return false;
+        }
+        self.now.set(Instant::now());
+        self.now() < self.polled.get() + PATIENCE
     }
 
     fn await_events(&self, events: &mut Vec<Event>) {
