@@ -12,6 +12,15 @@
 //!     └───────────────────────── switch ───────────────────┘
 //! ```
 //!
+//! Stacks of one size come from a [`StackPool`], which carves them from *slabs*, so that a million of them
+//! are a handful of mappings:
+//!
+//! ```text
+//!   slab, one mapping: ├ guard │ ◀── stack ┼ guard │ ◀── stack ┼ guard │ ◀── stack ┼ …
+//!                        │                    ▲ from the top: label, value, calls
+//!                        └ touched: SIGSEGV, and the line of `overflow`, which names the fiber
+//! ```
+//!
 //! A fiber stays on the kernel thread that made it ([`Fiber`] is not `Send`), so thread-locals keep
 //! their meaning across a switch. The switch itself is [`corosensei`]'s: callee-saved registers and
 //! the stack pointer, about a nanosecond.
@@ -30,17 +39,16 @@ mod pool;
 mod slab;
 mod stack;
 
-pub use pool::StackPool;
-pub use stack::Stack;
-
-use stack::Occupied;
-
 use std::cell::Cell;
 use std::pin::Pin;
 use std::ptr;
 
 use corosensei::stack::Stack as _;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
+
+pub use self::pool::StackPool;
+use self::stack::Occupied;
+pub use self::stack::Stack;
 
 thread_local! {
     /// The yielder of the fiber that runs on this kernel thread, null outside every fiber.

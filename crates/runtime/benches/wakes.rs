@@ -10,7 +10,7 @@
 //! of seven runs, least and greatest in brackets); beside it that of the *floor*, which touches as many
 //! lines of as many pages in the same order and does nothing else, with the ratio of the two; and of a
 //! *bare switch*, fibers resumed from a queue without any runtime. All three in turn, so that they meet
-//! the same machine. It is a program of its own because what counts is the ratio.
+//! the same machine. A second table has the cost of a sleep, its timer and the switches. It is a program of its own because what counts is the ratio.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -24,6 +24,7 @@ use std::{env, fmt, ptr};
 use duality_fiber::{Fiber, StackPool};
 use duality_runtime::event_loop::{EventLoop, Waiting};
 use duality_runtime::task;
+use duality_runtime::time::{Duration, Instant, sleep_until};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -37,9 +38,44 @@ fn main() {
     println!("| threads | ns a wake | floor | ratio | bare switch | ns a spawn | bytes a thread |");
     println!("| ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
     let sizes = if sizes.is_empty() { vec![100, 1_000, 10_000, 100_000, 1_000_000] } else { sizes };
-    for threads in sizes {
-        measure(threads);
-    }
+    sizes.iter().for_each(|&threads| measure(threads));
+    println!("\n| threads | ns a sleep |\n| ---: | ---: |");
+    sizes.iter().for_each(|&threads| measure_sleeps(threads));
+}
+
+/// Has all threads sleep again and again for so long that a thousand of them wake in each millisecond.
+fn measure_sleeps(threads: usize) {
+    let poller = duality_poller::Kind::Epoll.open().unwrap();
+    let mut event_loop = EventLoop::new(poller, Waiting::Park { stack_size: STACK }).unwrap();
+    event_loop.run(async move {
+        // All are asleep for the first time before any wakes.
+        let begin = Instant::now() + Duration::from_secs(1 + threads as u64 / 100_000);
+        let end = begin + Duration::from_secs(3);
+        let period = Duration::from_millis((threads as u64 / 1000).max(1));
+        let (slept, ended) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        for index in 0..threads {
+            let (slept, ended) = (slept.clone(), ended.clone());
+            let share = index * 61_803 % threads;
+            let mut deadline = begin + period * share as u32 / threads as u32;
+            let thread = async move {
+                while deadline < end {
+                    sleep_until(deadline).await;
+                    slept.fetch_add(1, Ordering::Relaxed);
+                    deadline += period;
+                }
+                ended.fetch_add(1, Ordering::Relaxed);
+            };
+            drop(task::spawn(thread).unwrap());
+        }
+        sleep_until(begin).await;
+        let (before, from) = (slept.load(Ordering::Relaxed), cpu_time());
+        sleep_until(end - period).await;
+        let sleeps = slept.load(Ordering::Relaxed) - before;
+        println!("| {threads} | {:.0} |", (cpu_time() - from) / sleeps as f64);
+        while ended.load(Ordering::Relaxed) < threads as u64 {
+            sleep_until(Instant::now() + Duration::from_millis(10)).await;
+        }
+    });
 }
 
 struct Ring {
