@@ -16,7 +16,8 @@
 //! The *colour* is a number of cache lines that are left out at the top, another for each stack and its
 //! neighbours. Without it, what all stacks touch would have the same few places in a page, which are the
 //! same few sets of each cache: a wake among 1,000 threads cost 41 ns without and 33 ns with 16 colours,
-//! and was the same within a tenth for 100, 10,000 and 100,000 (`benches/wakes.rs` of the runtime). More
+//! and was the same within a tenth for 100, 10,000 and 100,000 (`benches/wakes.rs` of the runtime; two
+//! alternating runs). More
 //! colours would gain a little more there, and have more stacks begin a second page.
 
 use std::io;
