@@ -1,7 +1,11 @@
-//! Many user-level threads at once: alive, woken, asleep, and ended.
+//! Many user-level threads at once: alive, woken, asleep, ended, and one that overflows.
 
 use std::cell::Cell;
+use std::env;
 use std::future::poll_fn;
+use std::hint::black_box;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -79,6 +83,39 @@ fn a_hundred_thousand_threads_sleep_and_none_wakes_early() {
         }
         assert_eq!(early.load(Ordering::Relaxed), 0);
     });
+}
+
+/// In a child process, which it ends.
+#[test]
+fn a_thread_that_overflows_its_stack_is_named() {
+    fn descend(depth: u64) -> u64 {
+        let frame = black_box([depth; 8]);
+        if frame[3] == u64::MAX { 0 } else { 1 + descend(frame[3] + 1) + black_box(frame)[5] }
+    }
+    let test = "a_thread_that_overflows_its_stack_is_named";
+    if env::var_os("DUALITY_RUNTIME_OVERFLOW").is_some() {
+        parked().run(async {
+            let threads: Vec<_> = (1..=3)
+                .map(|number| {
+                    let thread = async move { if number == 2 { descend(0) } else { 0 } };
+                    task::spawn(thread).unwrap()
+                })
+                .collect();
+            for thread in threads {
+                let _ = thread.await;
+            }
+        });
+        std::process::exit(0);
+    }
+    let mut child = Command::new(env::current_exe().unwrap());
+    child.args(["--exact", test, "--nocapture"]).env("DUALITY_RUNTIME_OVERFLOW", "yes");
+    let output = child.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    // The root is task 0.
+    let expected =
+        "task 2 of loop 0 has overflowed its stack of 16 KiB: give it a larger one (--stack-size)";
+    assert!(said.lines().any(|line| line == expected), "{said}");
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT));
 }
 
 #[test]
