@@ -12,6 +12,15 @@
 //!     └───────────────────────── switch ───────────────────┘
 //! ```
 //!
+//! Stacks of one size come from a [`StackPool`], which carves them from *slabs*, so that a million of them
+//! are a handful of mappings:
+//!
+//! ```text
+//!   slab, one mapping: ├ guard │ ◀── stack ┼ guard │ ◀── stack ┼ guard │ ◀── stack ┼ …
+//!                        │                    ▲ from the top: label, value, calls
+//!                        └ touched: SIGSEGV, and the line of `overflow`, which names the fiber
+//! ```
+//!
 //! A fiber stays on the kernel thread that made it ([`Fiber`] is not `Send`), so thread-locals keep
 //! their meaning across a switch. The switch itself is [`corosensei`]'s: callee-saved registers and
 //! the stack pointer, about a nanosecond.
@@ -30,16 +39,16 @@ mod pool;
 mod slab;
 mod stack;
 
-pub use pool::StackPool;
-pub use stack::Stack;
-
 use std::cell::Cell;
+use std::pin::Pin;
 use std::ptr;
 
+use corosensei::stack::Stack as _;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-/// How many cache lines a resumed fiber is likely to touch.
-const LINES: usize = 6;
+pub use self::pool::StackPool;
+use self::stack::Occupied;
+pub use self::stack::Stack;
 
 thread_local! {
     /// The yielder of the fiber that runs on this kernel thread, null outside every fiber.
@@ -52,8 +61,10 @@ thread_local! {
 /// Dropping a suspended fiber unwinds its stack, so that what lives on it is dropped.
 pub struct Fiber {
     /// Taken only by `into_stack`, which consumes the fiber, and by the drop.
-    coroutine: Option<Coroutine<(), usize, (), Stack>>,
-    /// Where on its stack the fiber was when it was left last.
+    coroutine: Option<Coroutine<(), usize, (), Occupied>>,
+    /// The address that its stack begins at.
+    base: usize,
+    /// And the one that the fiber had come to when it was left last.
     left_at: usize,
 }
 
@@ -61,13 +72,29 @@ impl Fiber {
     /// Makes a fiber that will run `entry` on `stack` at its first [`resume`](Fiber::resume).
     ///
     /// A panic in `entry` comes out of `resume`.
-    pub fn new(mut stack: Stack, entry: impl FnOnce() + 'static) -> Self {
-        let left_at = stack.label();
+    pub fn new(stack: Stack, entry: impl FnOnce() + 'static) -> Self {
+        Self::with(stack, (), |_| entry())
+    }
+
+    /// Makes a fiber that will run `entry` on a value that lies, pinned, at the base of the stack itself.
+    ///
+    /// # Panics
+    ///
+    /// When the value leaves less than a page of the stack, or is to be aligned to more than 64 bytes.
+    pub fn with<T: 'static>(
+        stack: Stack,
+        value: T,
+        entry: impl FnOnce(Pin<&mut T>) + 'static,
+    ) -> Self {
+        const { assert!(align_of::<T>() <= 64) };
+        let stack = Occupied::new(stack, size_of::<T>());
+        let base = stack.base().get();
+        let mut value = InPlace::new(value, stack.room());
         let coroutine = Coroutine::with_stack(stack, move |yielder: &Yielder<(), usize>, ()| {
             RUNNING.set(yielder);
-            entry();
+            entry(value.pinned());
         });
-        Self { coroutine: Some(coroutine), left_at }
+        Self { coroutine: Some(coroutine), base, left_at: base }
     }
 
     /// Runs the fiber until it suspends itself or ends; true when it has ended.
@@ -88,11 +115,16 @@ impl Fiber {
         }
     }
 
-    /// Asks for the memory that the next [`resume`](Fiber::resume) touches first, without waiting for it.
+    /// Asks for the memory that the next [`resume`](Fiber::resume) touches first, without waiting for it:
+    /// what lies at the base, and from where the fiber was left, room for the next calls.
     #[inline]
     pub fn fetch(&self) {
-        for line in 0..LINES {
-            fetch(self.left_at + line * 64);
+        const LINE: usize = 64;
+        for line in 0..3 {
+            fetch(self.base + line * LINE);
+        }
+        for line in 0..4 {
+            fetch(self.left_at.wrapping_sub(line * LINE));
         }
     }
 
@@ -102,7 +134,7 @@ impl Fiber {
     ///
     /// When the fiber has not ended.
     pub fn into_stack(mut self) -> Stack {
-        self.coroutine.take().expect("only into_stack takes it").into_stack()
+        self.coroutine.take().expect("only into_stack takes it").into_stack().vacate()
     }
 }
 
@@ -144,6 +176,30 @@ pub fn fetch(address: usize) {
     // SAFETY: a prefetch never faults, and changes neither memory nor flags.
     unsafe {
         std::arch::asm!("prfm pldl1keep, [{}]", in(reg) address, options(nostack, readonly, preserves_flags));
+    }
+}
+
+/// A value that lives elsewhere than where its owner does.
+struct InPlace<T>(*mut T);
+
+impl<T> InPlace<T> {
+    /// Moves the value to `place`, which must be valid and free for as long as this lives.
+    fn new(value: T, place: *mut T) -> Self {
+        // SAFETY: by what is said above.
+        unsafe { place.write(value) };
+        Self(place)
+    }
+
+    fn pinned(&mut self) -> Pin<&mut T> {
+        // SAFETY: the value is valid, ours, and not moved until it is dropped.
+        unsafe { Pin::new_unchecked(&mut *self.0) }
+    }
+}
+
+impl<T> Drop for InPlace<T> {
+    fn drop(&mut self) {
+        // SAFETY: the value is valid and ours, and nobody sees it again.
+        unsafe { self.0.drop_in_place() };
     }
 }
 
@@ -210,6 +266,30 @@ mod tests {
         assert_eq!(Rc::strong_count(&alive), 2);
         drop(fiber);
         assert_eq!(Rc::strong_count(&alive), 1);
+    }
+
+    #[test]
+    fn a_value_on_the_stack_stays_where_it_is_and_is_dropped_once() {
+        let alive = Rc::new(());
+        for runs in 0..3 {
+            let mut fiber = Fiber::with(stack(), (alive.clone(), [7_u8; 1000]), |value| {
+                let before = (&raw const *value).addr();
+                suspend();
+                assert_eq!((before, value.1), ((&raw const *value).addr(), [7; 1000]));
+            });
+            assert_eq!(Rc::strong_count(&alive), 2);
+            for run in 1..=runs {
+                assert_eq!(fiber.resume(), run == 2);
+            }
+            drop(fiber);
+            assert_eq!(Rc::strong_count(&alive), 1);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "leaves most of it to the calls")]
+    fn a_value_that_fills_a_stack_is_refused() {
+        Fiber::with(stack(), [0_u8; 64 * 1024], |_| ());
     }
 
     #[test]

@@ -28,6 +28,7 @@ use std::sync::OnceLock;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use rustix::param::page_size;
 
+use crate::stack::Occupied;
 use crate::{RUNNING, Stack};
 
 /// Writes what the running fiber is called, such as "task 17". It runs in a signal handler: it must not
@@ -100,7 +101,7 @@ fn overflowed_size(address: usize) -> Option<usize> {
         return None;
     }
     let page = page_size();
-    let guard = Stack::guard_of_running(yielder);
+    let guard = Occupied::guard_of_running(yielder);
     // The yielder is in the highest page of the stack.
     let top = (yielder + 1).next_multiple_of(page);
     let size = top - (guard + page) - Stack::ABOVE_BASE;

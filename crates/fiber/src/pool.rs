@@ -160,7 +160,6 @@ mod tests {
     use std::os::fd::AsRawFd;
     use std::ptr;
 
-    use corosensei::stack::Stack as RawStack;
     use proptest::prelude::*;
 
     use super::*;
@@ -219,7 +218,7 @@ mod tests {
                     _ => held.push(pool.take().unwrap()),
                 }
             }
-            held.sort_unstable_by_key(RawStack::base);
+            held.sort_unstable_by_key(Stack::base);
             for stack in &held {
                 let usable = stack.base().get() - stack.limit().get() - page_size();
                 prop_assert!(usable >= size, "{usable} of {size} bytes");

@@ -1,26 +1,33 @@
 //! One stack: a part of a slab, whose lowest page is a guard.
 //!
 //! ```text
-//!                                                          base
-//!   │ guard │ touched only as deep as calls go …  ◀─────────┤ label │ colour │
-//!   low addresses                                 one cache line ▲
+//!                                                base
+//!   │ guard │ touched only as deep as calls go … ◀─┤ label │ value │ colour │
+//!   low addresses                              one cache line
 //! ```
 //!
-//! The *label* says where the guard is, to whoever knows nothing but that the stack is running. It lies
-//! in the cache line that every switch touches anyway, with the way back to the loop.
+//! The *label* says where the guard and the slab are, so that a fiber need not, whose size counts, and a
+//! signal handler can know. It lies in the cache line that every switch touches, with the way back to
+//! the loop.
+//!
+//! The *value* is what the fiber was made with, such as the future that it runs: next to the frames that
+//! use it, it needs no page of its own.
 //!
 //! The *colour* is a number of cache lines that are left out at the top, another for each stack and its
 //! neighbours. Without it, what all stacks touch would have the same few places in a page, which are the
 //! same few sets of each cache: a wake among 1,000 threads cost 41 ns without and 33 ns with 16 colours,
-//! and was the same within a tenth for 100, 10,000 and 100,000 (`benches/wakes.rs` of the runtime). More
+//! and was the same within a tenth for 100, 10,000 and 100,000 (`benches/wakes.rs` of the runtime; two
+//! alternating runs). More
 //! colours would gain a little more there, and have more stacks begin a second page.
 
 use std::io;
+use std::mem::ManuallyDrop;
 use std::num::NonZeroUsize;
 use std::ptr;
 use std::sync::Arc;
 
-use corosensei::stack::{Stack as RawStack, StackPointer};
+use corosensei::stack::{MIN_STACK_SIZE, Stack as RawStack, StackPointer};
+use rustix::param::page_size;
 
 use crate::StackPool;
 use crate::slab::Slab;
@@ -34,7 +41,7 @@ pub struct Stack {
 }
 
 /// Bytes of the label. It ends a cache line.
-const LABEL: usize = 16;
+const LABEL: usize = size_of::<Label>();
 const CACHE_LINE: usize = 64;
 const COLOURS: usize = 16;
 
@@ -54,30 +61,27 @@ impl Stack {
 
     /// The stack of a slab that was taken from it under `index`.
     pub(crate) fn new_in(slab: &Arc<Slab>, index: usize) -> Self {
+        Self { base: Self::base_in(slab, index), slab: slab.clone() }
+    }
+
+    fn base_in(slab: &Slab, index: usize) -> NonZeroUsize {
         let base = slab.top(index).get() - CACHE_LINE * (index % COLOURS) - LABEL;
-        let base = NonZeroUsize::new(base).expect("a stack is above the address 0");
-        Self { base, slab: slab.clone() }
-    }
-
-    /// Writes on the stack where its guard is, and returns the address of that.
-    pub(crate) fn label(&mut self) -> usize {
-        let label = ptr::with_exposed_provenance_mut::<usize>(self.base.get());
-        // SAFETY: `new_in` has left room for it, in the highest page, and nothing runs on the stack.
-        unsafe { label.write(self.limit().get()) };
-        self.base.get()
-    }
-
-    /// The guard of the running stack that `yielder` lives on.
-    pub(crate) fn guard_of_running(yielder: usize) -> usize {
-        let label = (yielder & !(CACHE_LINE - 1)) + CACHE_LINE - LABEL;
-        // SAFETY: corosensei has the yielder in the 16 bytes below the base, and above them, in the same
-        // cache line, is the label.
-        unsafe { ptr::with_exposed_provenance::<usize>(label).read() }
+        NonZeroUsize::new(base).expect("a stack is above the address 0")
     }
 
     /// Returns the memory of this stack, which no fiber has, to the kernel.
     pub(crate) fn forget_contents(&mut self) {
         self.slab.forget_contents(self.index());
+    }
+
+    /// Where calls begin.
+    pub(crate) fn base(&self) -> NonZeroUsize {
+        self.base
+    }
+
+    /// Where the guard begins.
+    pub(crate) fn limit(&self) -> NonZeroUsize {
+        self.slab.limit(self.index())
     }
 
     fn index(&self) -> usize {
@@ -92,15 +96,87 @@ impl Drop for Stack {
     }
 }
 
+/// What lies above the base of a stack that has a fiber.
+struct Label {
+    guard: NonZeroUsize,
+    /// What `Arc::into_raw` gave.
+    slab: *const Slab,
+}
+
+/// A stack in the hands of a fiber: one word, since all else is on its label.
+pub(crate) struct Occupied {
+    base: NonZeroUsize,
+}
+
+impl Occupied {
+    /// Leaves `room` bytes free above the label, aligned like a cache line; see [`Occupied::room`].
+    ///
+    /// # Panics
+    ///
+    /// When too little of the stack is left.
+    pub(crate) fn new(stack: Stack, room: usize) -> Self {
+        let guard = stack.limit();
+        let lowest = guard.get() + page_size() + MIN_STACK_SIZE;
+        let base = stack.base().get() - room.next_multiple_of(CACHE_LINE);
+        let base = NonZeroUsize::new(base).filter(|base| base.get() >= lowest);
+        let base = base.expect("a value on a stack leaves most of it to the calls");
+        let stack = ManuallyDrop::new(stack);
+        // SAFETY: the stack is not dropped, so this is the only reader of its slab.
+        let slab = Arc::into_raw(unsafe { ptr::read(&raw const stack.slab) });
+        let occupied = Self { base };
+        // SAFETY: `new_in` has left room for it, in the highest page, and nothing runs on the stack.
+        unsafe { occupied.label().write(Label { guard, slab }) };
+        occupied
+    }
+
+    /// The stack, which its fiber has left for good.
+    pub(crate) fn vacate(self) -> Stack {
+        ManuallyDrop::new(self).read()
+    }
+
+    /// The place above the label.
+    pub(crate) fn room<T>(&self) -> *mut T {
+        ptr::with_exposed_provenance_mut(self.base.get() + LABEL)
+    }
+
+    /// The guard of the running stack that `yielder` lives on.
+    pub(crate) fn guard_of_running(yielder: usize) -> usize {
+        let base = (yielder & !(CACHE_LINE - 1)) + CACHE_LINE - LABEL;
+        let label = ptr::with_exposed_provenance::<Label>(base);
+        // SAFETY: corosensei has the yielder in the 16 bytes below the base, and above them, in the same
+        // cache line, is the label.
+        unsafe { (*label).guard.get() }
+    }
+
+    /// May be called once.
+    fn read(&self) -> Stack {
+        // SAFETY: `new` wrote the label, which nobody else knows of, and leaked the slab.
+        let slab = unsafe { Arc::from_raw((*self.label()).slab) };
+        let index = slab.index_of(self.base.get());
+        Stack { base: Stack::base_in(&slab, index), slab }
+    }
+
+    fn label(&self) -> *mut Label {
+        ptr::with_exposed_provenance_mut(self.base.get())
+    }
+}
+
+impl Drop for Occupied {
+    fn drop(&mut self) {
+        drop(self.read());
+    }
+}
+
 // SAFETY: a slab gives a stack to one owner at a time. Below it is an inaccessible page. Between that and
 // the base, which is a multiple of 16, a pool has left MIN_STACK_SIZE at the least.
-unsafe impl RawStack for Stack {
+unsafe impl RawStack for Occupied {
     #[inline]
     fn base(&self) -> StackPointer {
         self.base
     }
 
     fn limit(&self) -> StackPointer {
-        self.slab.limit(self.index())
+        // SAFETY: `new` wrote the label.
+        unsafe { (*self.label()).guard }
     }
 }

@@ -5,18 +5,26 @@
 //!   a ring in random order:   thread 7 ─wakes─▶ thread 91 ─▶ thread 3 ─▶ …      64 tokens go round
 //! ```
 //!
-//! `cargo bench -p duality-runtime --bench wakes [-- THREADS…]`, pinned to one processor (taskset(1)).
-//! It prints a table: for each number of threads, nanoseconds for each wake (the median of seven runs
-//! that alternate with runs of the floor, least and greatest in brackets), their ratio, and memory.
+//! `cargo bench -p duality-runtime --bench wakes [-- THREADS…]`, pinned to one processor (taskset(1)),
+//! prints a table: for each number of threads, processor time in nanoseconds for each wake (the median
+//! of seven runs, least and greatest in brackets); beside it that of the *floor*, which touches as many
+//! lines of as many pages in the same order and does nothing else, with the ratio of the two; and of a
+//! *bare switch*, fibers resumed from a queue without any runtime. All three in turn, so that they meet
+//! the same machine. A second table has the cost of a sleep, its timer and the switches. It is a program of its own because what counts is the ratio.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::{env, fmt, ptr};
 
-use duality_runtime::event_loop::{self, EventLoop, Waiting};
+use duality_fiber::{Fiber, StackPool};
+use duality_runtime::event_loop::{EventLoop, Waiting};
+use duality_runtime::task;
+use duality_runtime::time::{Duration, Instant, sleep_until};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -27,10 +35,47 @@ const RUNS: usize = 7;
 
 fn main() {
     let sizes: Vec<usize> = env::args().filter_map(|argument| argument.parse().ok()).collect();
+    println!("| threads | ns a wake | floor | ratio | bare switch | ns a spawn | bytes a thread |");
+    println!("| ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
     let sizes = if sizes.is_empty() { vec![100, 1_000, 10_000, 100_000, 1_000_000] } else { sizes };
-    for threads in sizes {
-        measure(threads);
-    }
+    sizes.iter().for_each(|&threads| measure(threads));
+    println!("\n| threads | ns a sleep |\n| ---: | ---: |");
+    sizes.iter().for_each(|&threads| measure_sleeps(threads));
+}
+
+/// Has all threads sleep again and again for so long that a thousand of them wake in each millisecond.
+fn measure_sleeps(threads: usize) {
+    let poller = duality_poller::Kind::Epoll.open().unwrap();
+    let mut event_loop = EventLoop::new(poller, Waiting::Park { stack_size: STACK }).unwrap();
+    event_loop.run(async move {
+        // All are asleep for the first time before any wakes.
+        let begin = Instant::now() + Duration::from_secs(1 + threads as u64 / 100_000);
+        let end = begin + Duration::from_secs(3);
+        let period = Duration::from_millis((threads as u64 / 1000).max(1));
+        let (slept, ended) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        for index in 0..threads {
+            let (slept, ended) = (slept.clone(), ended.clone());
+            let share = index * 61_803 % threads;
+            let mut deadline = begin + period * share as u32 / threads as u32;
+            let thread = async move {
+                while deadline < end {
+                    sleep_until(deadline).await;
+                    slept.fetch_add(1, Ordering::Relaxed);
+                    deadline += period;
+                }
+                ended.fetch_add(1, Ordering::Relaxed);
+            };
+            drop(task::spawn(thread).unwrap());
+        }
+        sleep_until(begin).await;
+        let (before, from) = (slept.load(Ordering::Relaxed), cpu_time());
+        sleep_until(end - period).await;
+        let sleeps = slept.load(Ordering::Relaxed) - before;
+        println!("| {threads} | {:.0} |", (cpu_time() - from) / sleeps as f64);
+        while ended.load(Ordering::Relaxed) < threads as u64 {
+            sleep_until(Instant::now() + Duration::from_millis(10)).await;
+        }
+    });
 }
 
 struct Ring {
@@ -61,19 +106,20 @@ fn measure(threads: usize) {
     event_loop.run(async move {
         let begin = cpu_time();
         for index in 0..threads {
-            event_loop::reserve().unwrap().spawn(Box::pin(member(index, ring.clone())));
+            drop(task::spawn(member(index, ring.clone())).unwrap());
         }
         // Each registers, then is woken once to learn whom to wake.
-        duality_runtime::task::yield_now().await;
+        task::yield_now().await;
         let wakers = ring.wakers.lock().unwrap().clone();
         assert_eq!(wakers.len(), threads);
         wakers.iter().for_each(Waker::wake_by_ref);
-        duality_runtime::task::yield_now().await;
+        task::yield_now().await;
         let spawned = (cpu_time() - begin) / threads as f64;
         let memory = (resident() - before) / threads;
         let wakes = (threads as u64 * 2).max(1_000_000);
-        let mut floor = Floor::new(threads, &ring.order);
-        let (mut times, mut floors) = (Vec::new(), Vec::new());
+        let mut floor = Floor::new(&ring.order);
+        let mut bare = Bare::new(&ring.order);
+        let (mut times, mut floors, mut bares) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..RUNS {
             let begin = cpu_time();
             round(&ring, &wakers[..TOKENS], wakes).await;
@@ -81,17 +127,19 @@ fn measure(threads: usize) {
             let begin = cpu_time();
             floor.run(wakes);
             floors.push((cpu_time() - begin) / wakes as f64);
+            let begin = cpu_time();
+            bare.run(wakes);
+            bares.push((cpu_time() - begin) / wakes as f64);
         }
-        let time = Spread::of(times);
-        let floor = Spread::of(floors);
+        let (time, floor, bare) = (Spread::of(times), Spread::of(floors), Spread::of(bares));
+        let ratio = time.median / floor.median;
         println!(
-            "| {threads:>9} | {time} | {floor} | {:.2} | {spawned:.0} | {memory} |",
-            time.median / floor.median
+            "| {threads:>9} | {time} | {floor} | {ratio:.2} | {bare} | {spawned:.0} | {memory} |"
         );
         ring.done.store(1, Ordering::Relaxed);
         wakers.iter().for_each(Waker::wake_by_ref);
         while ring.ended.load(Ordering::Relaxed) < threads as u64 {
-            duality_runtime::task::yield_now().await;
+            task::yield_now().await;
         }
     });
 }
@@ -123,81 +171,70 @@ fn cpu_time() -> f64 {
 }
 
 /// The same memory in the same layout, and nothing but touching it: for each thread a line of a table,
-/// the highest lines of a page of its own, and an allocated record.
+/// and the highest lines of a page of its own, where it finds whom to wake.
 struct Floor {
     table: Vec<Line>,
     stacks: *mut u8,
-    records: Vec<*mut Record>,
     tokens: VecDeque<u32>,
 }
 
 #[repr(align(64))]
 #[derive(Clone, Default)]
 struct Line {
-    queued: u64,
+    queued: bool,
+    /// From the start of the stacks to the end of this one.
     stack: usize,
 }
 
-/// As large as the future of a thread.
-struct Record {
-    next: u32,
-    _rest: [u64; 6],
-}
+/// Cache lines of its stack that a thread touches from its wake to its next wait: three for the calls
+/// (seen by filling them with a pattern), and where it was left, the way back, and two of its future
+/// (from the assembly).
+const STACK_LINES: usize = 7;
 
+/// The distance of the runtime's stacks: with a guard, and rounded up.
 const STRIDE: usize = STACK + 2 * 4096;
 
 impl Floor {
-    fn new(threads: usize, order: &[u32]) -> Self {
+    fn new(order: &[u32]) -> Self {
+        let length = order.len() * STRIDE;
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a new mapping aliases nothing.
-        let stacks = unsafe {
-            let stacks = mmap_anonymous(ptr::null_mut(), threads * STRIDE, access, flags).unwrap();
-            madvise(stacks, threads * STRIDE, Advice::LinuxNoHugepage).unwrap();
-            stacks.cast::<u8>()
-        };
-        let mut table = vec![Line::default(); threads];
-        for (index, line) in table.iter_mut().enumerate() {
-            line.stack = (index + 1) * STRIDE;
-        }
-        let records = order
-            .iter()
-            .map(|next| Box::into_raw(Box::new(Record { next: *next, _rest: [0; 6] })))
+        let stacks = unsafe { mmap_anonymous(ptr::null_mut(), length, access, flags).unwrap() };
+        // SAFETY: it is the mapping just made.
+        unsafe { madvise(stacks, length, Advice::LinuxNoHugepage).unwrap() };
+        let table = (0..order.len())
+            .map(|index| Line { queued: false, stack: (index + 1) * STRIDE - index % 16 * 64 })
             .collect();
-        let mut floor = Self { table, stacks, records, tokens: VecDeque::new() };
-        floor.tokens.extend(0..TOKENS as u32);
-        for index in 0..threads {
-            floor.touch(index);
+        let tokens = (0..TOKENS as u32).collect();
+        let mut floor = Self { table, stacks: stacks.cast(), tokens };
+        for (index, next) in order.iter().enumerate() {
+            // SAFETY: the word is in this thread's part of the mapping.
+            unsafe { *floor.line(index, 1).add(1) = u64::from(*next) };
         }
         floor
     }
 
+    /// The first word of a line, counted from the top of a stack.
     #[inline(always)]
-    fn touch(&mut self, index: usize) -> u32 {
-        let line = &mut self.table[index];
-        line.queued = 0;
-        let top = self.stacks.wrapping_add(line.stack);
-        // SAFETY: the lines are at the top of this thread's part of the mapping.
-        unsafe {
-            for line in 1..=STACK_LINES {
-                let word = top.wrapping_sub(64 * line).cast::<u64>();
-                word.write_volatile(word.read_volatile() + 1);
-            }
-            let record = top.wrapping_sub(8).cast::<*mut Record>();
-            if (*record).is_null() {
-                *record = self.records[index];
-            }
-            (**record).next
-        }
+    fn line(&mut self, index: usize, line: usize) -> *mut u64 {
+        self.stacks.wrapping_add(self.table[index].stack - 64 * line).cast()
     }
 
     fn run(&mut self, wakes: u64) {
         for _ in 0..wakes {
             let index = self.tokens.pop_front().unwrap() as usize;
-            let next = self.touch(index);
-            let line = &mut self.table[next as usize];
-            if line.queued == 0 {
-                line.queued = 1;
+            self.table[index].queued = false;
+            // SAFETY: the lines are in this thread's part of the mapping.
+            let next = unsafe {
+                for line in 1..=STACK_LINES {
+                    let word = self.line(index, line);
+                    word.write_volatile(word.read_volatile() + 1);
+                }
+                *self.line(index, 1).add(1) as u32
+            };
+            let queued = &mut self.table[next as usize].queued;
+            if !std::mem::replace(queued, true) {
                 self.tokens.push_back(next);
             }
         }
@@ -206,17 +243,45 @@ impl Floor {
 
 impl Drop for Floor {
     fn drop(&mut self) {
-        for record in &self.records {
-            // SAFETY: it came from a box, and is used no more.
-            drop(unsafe { Box::from_raw(*record) });
-        }
         // SAFETY: the mapping is its own.
         unsafe { munmap(self.stacks.cast(), self.table.len() * STRIDE).unwrap() };
     }
 }
 
-/// How many lines at the top of its stack a thread touches when it is woken and waits again.
-const STACK_LINES: usize = 6;
+/// Fibers that resume one another through a queue: the switch, without a runtime.
+struct Bare {
+    fibers: Vec<Fiber>,
+    tokens: VecDeque<u32>,
+    next: Rc<Cell<u32>>,
+}
+
+impl Bare {
+    fn new(order: &[u32]) -> Self {
+        let next = Rc::new(Cell::new(0));
+        let mut pool = StackPool::new(STACK);
+        let fiber = |&to: &u32| {
+            let next = next.clone();
+            let mut fiber = Fiber::new(pool.take().unwrap(), move || {
+                loop {
+                    duality_fiber::suspend();
+                    next.set(to);
+                }
+            });
+            fiber.resume();
+            fiber
+        };
+        let fibers = order.iter().map(fiber).collect();
+        Self { fibers, tokens: (0..TOKENS as u32).collect(), next }
+    }
+
+    fn run(&mut self, wakes: u64) {
+        for _ in 0..wakes {
+            let fiber = self.tokens.pop_front().unwrap();
+            self.fibers[fiber as usize].resume();
+            self.tokens.push_back(self.next.get());
+        }
+    }
+}
 
 /// Sends the tokens round until so many wakes are done.
 async fn round(ring: &Ring, first: &[Waker], wakes: u64) {
@@ -240,10 +305,6 @@ async fn member(index: usize, ring: Arc<Ring>) {
     let mut next: Option<Waker> = None;
     let mut registered = false;
     poll_fn(|context: &mut Context<'_>| {
-        if index == 50 && env::var_os("DEPTH").is_some() {
-            let here = (&raw const context).addr();
-            eprintln!("depth {} future {}", here.next_multiple_of(4096) - here, size_of_val(&next));
-        }
         if let Some(next) = &next {
             let left = ring.left.load(Ordering::Relaxed);
             if left > 0 {

@@ -179,16 +179,13 @@ impl Tasks {
         self.at(id.slot).is_some_and(|task| task.serial.get() == id.serial)
     }
 
-    /// Removes any task, to drop it outside the borrow of this table.
-    pub(crate) fn take_any(&mut self) -> Option<(TaskId, Option<Body>)> {
-        let (mut slots, mut found) = (0..self.used as u32, None);
-        while let Some(slot) = slots.next()
-            && found.is_none()
-        {
-            let serial = self.at(slot).map_or(VACANT, |task| task.serial.get());
-            found = (serial != VACANT).then_some(TaskId { slot, serial });
-        }
-        found.map(|id| (id, self.remove(id)))
+    /// Removes the first task at or after a slot, to drop it outside the borrow of this table.
+    pub(crate) fn take_from(&mut self, slot: u32) -> Option<(TaskId, Option<Body>)> {
+        let task =
+            |slot| TaskId { slot, serial: self.at(slot).map_or(VACANT, |at| at.serial.get()) };
+        let mut tasks = (slot..self.used as u32).map(task);
+        let found = tasks.find(|id| id.serial != VACANT)?;
+        Some((found, self.remove(found)))
     }
 
     /// The control block of a slot that has been used.

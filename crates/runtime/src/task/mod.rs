@@ -44,7 +44,7 @@ where
 
 fn start(place: Option<Place>, task: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
     match place {
-        Some(place) => place.spawn(Box::pin(task)),
+        Some(place) => place.spawn_unboxed(task),
         None => thread::start(THREAD_STACK, Box::new(move || block::block_on(task)))
             .map_err(|refused| refused.error)?,
     }

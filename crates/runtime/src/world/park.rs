@@ -4,7 +4,6 @@
 //! returns `Pending`, because each wait within it leaves the stack and comes back.
 
 use std::future::Future;
-use std::pin::Pin;
 use std::task::{Context, Waker};
 
 use duality_fiber::{Fiber, Stack};
@@ -16,9 +15,9 @@ use crate::event_loop::core::Core;
 pub(crate) fn fiber(
     stack: Stack,
     waker: Waker,
-    mut future: Pin<Box<dyn Future<Output = ()>>>,
+    future: impl Future<Output = ()> + 'static,
 ) -> Fiber {
-    Fiber::new(stack, move || {
+    Fiber::with(stack, future, move |mut future| {
         set_ambient_deadline(None);
         let mut context = Context::from_waker(&waker);
         // `Pending` comes only from a future of somebody else's, which will use the waker.
