@@ -6,6 +6,7 @@
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
+use std::mem;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -286,9 +287,14 @@ impl Core {
 
     /// Drops every task, within the loop, so that their descriptors are forgotten as they close.
     pub(crate) fn drop_tasks(&self) {
+        let mut slot = 0;
         loop {
-            let taken = self.tasks.borrow_mut().take_any();
-            let Some((id, body)) = taken else { break };
+            let taken = self.tasks.borrow_mut().take_from(slot);
+            let Some((id, body)) = taken else {
+                // What was dropped may have spawned others, in slots that were free again.
+                if mem::replace(&mut slot, 0) == 0 { break } else { continue }
+            };
+            slot = id.slot + 1;
             self.timers.borrow_mut().clear(id.slot);
             // What a destructor panics with has been reported, and there is nobody left to tell.
             let _ = catch_unwind(AssertUnwindSafe(|| drop(body)));

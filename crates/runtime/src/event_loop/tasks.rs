@@ -114,12 +114,10 @@ impl Tasks {
         self.slab.get(id.slot as usize).is_some_and(|task| task.serial == id.serial)
     }
 
-    /// Takes the body of any task, to drop it outside the borrow of this table.
-    pub(crate) fn take_any(&mut self) -> Option<(TaskId, Option<Body>)> {
-        let (slot, task) = self.slab.iter_mut().next()?;
-        let id = TaskId { slot: slot as u32, serial: task.serial };
-        let body = task.body.take();
-        self.slab.remove(slot);
-        Some((id, body))
+    /// Takes the first task from `slot` on, with its body, to drop it outside the borrow of this table.
+    pub(crate) fn take_from(&mut self, slot: u32) -> Option<(TaskId, Option<Body>)> {
+        let mut slots = slot as usize..self.slab.capacity();
+        let task = slots.find_map(|slot| self.slab.try_remove(slot).map(|task| (slot, task)));
+        task.map(|(slot, task)| (TaskId { slot: slot as u32, serial: task.serial }, task.body))
     }
 }
