@@ -3,8 +3,8 @@
 pub use std::time::{Duration, Instant};
 
 use std::fmt;
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::future::Future;
+use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use crate::world;
@@ -33,7 +33,7 @@ impl Future for Sleep {
     }
 }
 
-/// Runs `future`, and drops it where it waits if it is not done when `limit` has passed.
+/// Runs `future`, and drops it where it waits if it is not done when `limit` has passed since this call.
 ///
 /// This holds in every world, for what waits by this crate's operations: a kernel thread that blocks in
 /// a read leaves it too. A task that computes without waiting is not interrupted.
@@ -41,10 +41,34 @@ impl Future for Sleep {
 /// # Errors
 ///
 /// [`Elapsed`] when the limit passed first.
-pub async fn timeout<F: Future>(limit: Duration, future: F) -> Result<F::Output, Elapsed> {
-    let deadline = Instant::now().checked_add(limit);
-    let mut future = pin!(future);
-    poll_fn(|context| poll_before(deadline, future.as_mut(), context)).await
+pub fn timeout<F: Future>(
+    limit: Duration,
+    future: F,
+) -> impl Future<Output = Result<F::Output, Elapsed>> {
+    Timeout { deadline: Instant::now().checked_add(limit), future: Some(future) }
+}
+
+/// By hand, since an `async fn` would keep the future twice: as its argument, and as what it polls.
+struct Timeout<F> {
+    deadline: Option<Instant>,
+    /// `None` when it has ended.
+    future: Option<F>,
+}
+
+impl<F: Future> Future for Timeout<F> {
+    type Output = Result<F::Output, Elapsed>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let deadline = self.deadline;
+        // SAFETY: the future is a field of what is pinned, reached nowhere else, and dropped in its place.
+        let mut future = unsafe { self.map_unchecked_mut(|timeout| &mut timeout.future) };
+        let running = future.as_mut().as_pin_mut().expect("not polled again after its end");
+        let polled = poll_before(deadline, running, context);
+        if polled.is_ready() {
+            future.set(None);
+        }
+        polled
+    }
 }
 
 /// The time limit of [`timeout`] passed.
