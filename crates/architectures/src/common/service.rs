@@ -134,12 +134,14 @@ where
     S: Fn(TcpStream) -> F + Send + Sync + 'static,
     F: Future<Output = io::Result<()>> + Send + 'static,
 {
+    let serve = Arc::new(serve);
     Arc::new(move |stream, active| {
-        let served = serve(stream);
+        let serve = serve.clone();
         Box::pin(async move {
             let _active = active;
-            // A connection that breaks off is its client's affair, and nobody's here.
-            let _ = served.await;
+            // Made here, so that the task has room for it once: a future that is moved into another and
+            // awaited there lies in it twice. A connection that breaks off is its client's affair.
+            let _ = serve(stream).await;
         })
     })
 }
