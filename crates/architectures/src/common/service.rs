@@ -5,7 +5,6 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use duality_runtime::net::{TcpListener, TcpStream};
 
@@ -135,26 +134,16 @@ where
     S: Fn(TcpStream) -> F + Send + Sync + 'static,
     F: Future<Output = io::Result<()>> + Send + 'static,
 {
-    Arc::new(move |stream, active| Box::pin(Served { served: serve(stream), _active: active }))
-}
-
-/// A connection's task. By hand, since an `async` block would keep the service's state twice: as what it
-/// captures, and as what it awaits.
-struct Served<F> {
-    served: F,
-    _active: Active,
-}
-
-impl<F: Future<Output = io::Result<()>>> Future for Served<F> {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        // SAFETY: the service's state is a field of what is pinned: nothing moves it, here or elsewhere,
-        // and it is dropped in its place.
-        let served = unsafe { self.map_unchecked_mut(|task| &mut task.served) };
-        // A connection that breaks off is its client's affair, and nobody's here.
-        served.poll(context).map(drop)
-    }
+    let serve = Arc::new(serve);
+    Arc::new(move |stream, active| {
+        let serve = serve.clone();
+        Box::pin(async move {
+            let _active = active;
+            // Made here, so that the task has room for it once: a future that is moved into another and
+            // awaited there lies in it twice. A connection that breaks off is its client's affair.
+            let _ = serve(stream).await;
+        })
+    })
 }
 
 impl fmt::Debug for Service {

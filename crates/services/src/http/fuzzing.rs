@@ -130,7 +130,7 @@ pub fn chunked(pieces: &[&[u8]], limit: u64, room: usize) -> Ended {
 pub fn resolve(target: &str) -> Result<(String, String, String), u16> {
     let resolved = target::resolve(target).map_err(|status| status.code)?;
     let redirect = target::with_slash(&resolved.path, resolved.query);
-    Ok((resolved.path, resolved.query.to_owned(), redirect))
+    Ok((resolved.path.into_owned(), resolved.query.to_owned(), redirect))
 }
 
 /// The status of a GET with these header `fields` on a file of `length` bytes, and of a part its

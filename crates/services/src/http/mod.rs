@@ -57,7 +57,7 @@ use limits::REFUSAL_ROOM;
 use memo::Memo;
 use parts::BodyPlan;
 use request::{Framing, Method, Parsed, Persistence, Request};
-use site::Site;
+use site::{Looked, Site};
 use status::Status;
 use wire::{Deadline, Filled, Wire};
 
@@ -264,7 +264,9 @@ impl Http {
         memo: &mut Memo,
         wire: &mut Wire<'_>,
     ) -> io::Result<()> {
-        wire.flush_if_much().await?;
+        if wire.has_much() {
+            wire.flush().await?;
+        }
         let now = clock::seconds();
         let is_read = matches!(request.method, Method::Get | Method::Head);
         let remembered = if is_read { memo.recall(request.target, now) } else { None };
@@ -279,7 +281,12 @@ impl Http {
                 if let Some(reply) = pages::to_method_of_files(request) {
                     return wire.reply(&reply, request, persistence, now).await;
                 }
-                match self.shared.site.find(request.target, now).await {
+                let found = match self.shared.site.look(request.target, now) {
+                    Looked::Known(found) => found,
+                    // In a box, as everything that few connections need.
+                    Looked::Unknown(errand) => Box::pin(self.shared.site.run(errand)).await,
+                };
+                match found {
                     Ok(page) => memo.keep(request.target, page, now),
                     Err(refusal) => return wire.reply(&refusal, request, persistence, now).await,
                 }

@@ -66,18 +66,6 @@ impl Site {
         Ok(Site::Directory(Directory { root, cache, cached_file }))
     }
 
-    /// The page for a target, as it is in the second `now`.
-    ///
-    /// # Errors
-    ///
-    /// The reply that is due instead.
-    pub(super) async fn find(&self, target: &str, now: u64) -> Result<Arc<Page>, Reply> {
-        match self.look(target, now) {
-            Looked::Known(found) => found,
-            Looked::Unknown(errand) => self.run(errand).await,
-        }
-    }
-
     /// What is known of a target in the second `now`.
     pub(super) fn look(&self, target: &str, now: u64) -> Looked {
         let resolved = match target::resolve(target) {
@@ -86,7 +74,7 @@ impl Site {
         };
         match self {
             Site::Demo(demo) => {
-                Looked::Known(demo.find(&resolved.path).ok_or((&status::NOT_FOUND).into()))
+                Looked::Known(demo.find(&resolved.path).ok_or_else(|| (&status::NOT_FOUND).into()))
             }
             Site::Directory(directory) => directory.look(resolved, now),
         }
@@ -114,7 +102,8 @@ impl Directory {
             Known::ToCheck(page, before) => Some((page, before)),
             Known::Nothing => None,
         };
-        Looked::Unknown(Errand { path, query: query.to_owned(), now, before })
+        let (path, query) = (path.into_owned(), query.to_owned());
+        Looked::Unknown(Errand { path, query, now, before })
     }
 
     async fn run(&self, errand: Errand) -> Result<Arc<Page>, Reply> {

@@ -1,6 +1,8 @@
 //! From the target of a request to the path of a file: decoded once, without dot segments, and
 //! relative to the root.
 
+use std::borrow::Cow;
+
 use super::{
     request::is_authority,
     status::{self, Status},
@@ -12,7 +14,7 @@ pub(super) struct Resolved<'t> {
     /// Relative to the root, segments joined by single slashes, none of them empty, `.` or `..`, no
     /// control characters. A target that names a directory, by a slash at its end, is completed by
     /// [`INDEX`].
-    pub(super) path: String,
+    pub(super) path: Cow<'t, str>,
     /// From the question mark on, as it came; empty without one.
     pub(super) query: &'t str,
 }
@@ -29,6 +31,38 @@ pub(super) const INDEX: &str = "index.html";
 /// `..` beyond the root. 404 for a name that no path in a `&str` can have: with a slash inside a segment
 /// (`%2f`), or not in UTF-8.
 pub(super) fn resolve(target: &str) -> Result<Resolved<'_>, &'static Status> {
+    if let Some(path) = as_it_is(target) {
+        return Ok(Resolved { path, query: "" });
+    }
+    let (path, query) = resolve_thoroughly(target)?;
+    Ok(Resolved { path: path.into(), query })
+}
+
+/// The path of a target that says it as it is, as nearly all do: with nothing to decode, nothing that follows
+/// it, and no segment that is empty or begins with a dot.
+fn as_it_is(target: &str) -> Option<Cow<'_, str>> {
+    let path = target.strip_prefix('/')?;
+    let mut before = b'/';
+    for byte in path.bytes() {
+        let is_plain = match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'~' => true,
+            b'/' | b'.' => before != b'/',
+            _ => false,
+        };
+        if !is_plain {
+            return None;
+        }
+        before = byte;
+    }
+    Some(match before {
+        b'/' if path.is_empty() => INDEX.into(),
+        b'/' => format!("{path}{INDEX}").into(),
+        _ => path.into(),
+    })
+}
+
+/// The path and the query of any target.
+fn resolve_thoroughly(target: &str) -> Result<(String, &str), &'static Status> {
     if target.contains('#') {
         return Err(&status::BAD_REQUEST);
     }
@@ -55,7 +89,7 @@ pub(super) fn resolve(target: &str) -> Result<Resolved<'_>, &'static Status> {
     if directory {
         segments.push(INDEX.to_owned());
     }
-    Ok(Resolved { path: segments.join("/"), query })
+    Ok((segments.join("/"), query))
 }
 
 /// The target that has a directory's slash at its end: `path` is decoded, `query` raw.
@@ -159,11 +193,7 @@ mod tests {
             ("HTTPS://host", "index.html"),
             ("http://host?q", "index.html"),
         ] {
-            assert_eq!(
-                resolve(target).map(|resolved| resolved.path),
-                Ok(path.to_owned()),
-                "{target}"
-            );
+            assert_eq!(resolve(target).map(|resolved| resolved.path), Ok(path.into()), "{target}");
         }
         assert_eq!(resolve("/a?b?c").unwrap().query, "?b?c");
     }
@@ -206,6 +236,13 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn what_is_said_as_it_is_is_what_a_thorough_look_finds(target in "/([a-zA-Z0-9./~_-]){0,12}") {
+            if let Some(path) = as_it_is(&target) {
+                prop_assert_eq!(resolve_thoroughly(&target), Ok((path.into_owned(), "")));
+            }
+        }
+
         #[test]
         fn a_path_never_leaves_the_root(
             target in "(/|http://h)?([a-z./%]|%2e|%2f|%00|\\PC){0,40}",

@@ -87,7 +87,10 @@ impl<'l> Wire<'l> {
             return Ok(());
         };
         match page.content() {
-            Content::Memory(bytes) => self.send_bytes(part.of(bytes)).await,
+            Content::Memory(bytes) => {
+                let bytes = part.of(bytes);
+                if self.gather(bytes) { Ok(()) } else { self.send_long(bytes).await }
+            }
             Content::File(file) => {
                 self.flush().await?;
                 let Part { offset, length } = part;
@@ -108,7 +111,7 @@ impl<'l> Wire<'l> {
         if request.method == Method::Head {
             return Ok(());
         }
-        self.send_bytes(&reply.body).await
+        if self.gather(&reply.body) { Ok(()) } else { self.send_long(&reply.body).await }
     }
 
     /// Gives a client leave to send a body.
@@ -116,9 +119,9 @@ impl<'l> Wire<'l> {
         self.output.extend_from_slice(CONTINUE);
     }
 
-    /// Sends what has been gathered if it is much, so that it does not become more than that.
-    pub(super) async fn flush_if_much(&mut self) -> io::Result<()> {
-        if self.output.len() < GATHERED { Ok(()) } else { self.flush().await }
+    /// Whether what has been gathered is so much that it is to be sent before anything is added.
+    pub(super) fn has_much(&self) -> bool {
+        self.output.len() >= GATHERED
     }
 
     /// Answers what cannot be read to its end, by a page or, where `is_head`, by its head alone, and
@@ -176,12 +179,17 @@ impl<'l> Wire<'l> {
         Ok(())
     }
 
-    /// Gathers the body of a reply, or sends it together with what has been gathered.
-    async fn send_bytes(&mut self, body: &[u8]) -> io::Result<()> {
-        if self.output.len() + body.len() <= GATHERED {
+    /// Gathers the body of a reply, if there is room for it.
+    fn gather(&mut self, body: &[u8]) -> bool {
+        let has_room = self.output.len() + body.len() <= GATHERED;
+        if has_room {
             self.output.extend_from_slice(body);
-            return Ok(());
         }
+        has_room
+    }
+
+    /// Sends the body of a reply together with what has been gathered.
+    async fn send_long(&mut self, body: &[u8]) -> io::Result<()> {
         let mut pieces = [IoSlice::new(&self.output), IoSlice::new(body)];
         let sent = self.stream.write_vectored(&pieces).await?;
         let mut rest = &mut pieces[..];
