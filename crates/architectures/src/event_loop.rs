@@ -127,6 +127,7 @@ fn open_loop(poller: Kind, waiting: Waiting) -> io::Result<EventLoop> {
 /// The loop's first task: accepts, and spawns a task for each connection; when the loop is full, the
 /// connection waits in the lobby.
 async fn accept_and_spawn(mut listener: TcpListener, service: Service) {
+    task::stage("accept").await;
     let connections = Connections::default();
     let mut pressure = Pressure::new(&connections);
     let lobby = Arc::new(Lobby::default());

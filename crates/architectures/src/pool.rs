@@ -126,6 +126,7 @@ fn by_a_list(crew: &Crew, mut listener: TcpListener, service: &Service) -> io::R
     })?;
     let mut pressure = Pressure::new(&crew.connections);
     block_on(async {
+        task::stage("accept").await;
         loop {
             match listener.accept_until_drain().await {
                 Ok(Some((stream, _))) => {

@@ -7,6 +7,7 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
+use crate::visibility::Wait;
 use crate::world;
 
 /// Waits for at least `duration`.
@@ -21,7 +22,7 @@ pub async fn sleep(duration: Duration) {
 /// Waits until `deadline`, or not at all if it has passed.
 pub async fn sleep_until(deadline: Instant) {
     poll_fn(|context| {
-        world::wait_until(context, Some(deadline), |_| Poll::<()>::Pending).map(|_| ())
+        world::wait_until(context, Wait::Time, Some(deadline), |_| Poll::<()>::Pending).map(|_| ())
     })
     .await;
 }

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use duality_runtime::net::TcpStream;
+use duality_runtime::visibility;
 
 use super::pressure::Active;
 
@@ -97,7 +98,9 @@ impl Service {
     /// until the task is dropped.
     pub fn begin(&self, stream: TcpStream, active: Active) -> Task {
         let begin = if active.number() > self.limit { &self.refuse } else { &self.serve };
-        begin(stream, active)
+        let task = begin(stream, active);
+        visibility::connection_began(size_of_val(&*task));
+        task
     }
 }
 
@@ -108,12 +111,22 @@ where
 {
     Arc::new(move |stream, active| {
         let served = serve(stream);
+        let connection = Connection(active);
         Box::pin(async move {
-            let _active = active;
+            let _connection = connection;
             // A connection that breaks off is its client's affair, and nobody's here.
             let _ = served.await;
         })
     })
+}
+
+/// Counts for as long as its task lives.
+struct Connection(#[expect(dead_code, reason = "it counts until it is dropped")] Active);
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        visibility::connection_ended();
+    }
 }
 
 impl fmt::Debug for Service {

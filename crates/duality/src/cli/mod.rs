@@ -10,6 +10,7 @@ mod plan;
 mod serve;
 mod setup;
 mod tuning;
+mod visibility;
 
 use std::fmt;
 use std::io::{self, Write};

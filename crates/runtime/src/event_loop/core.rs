@@ -6,7 +6,7 @@
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -17,10 +17,12 @@ use duality_poller::{Direction, Event, Poller, Timers, Token};
 
 use super::Waiting;
 use super::remote::{self, Message};
+use super::report::{self, Sight};
 use super::sources::Sources;
 use super::tasks::{Body, TaskId, Tasks};
 use super::waker::TaskName;
 use crate::drain;
+use crate::visibility::{self, Label, Wait, seats};
 use crate::world::{self, Waited, park, suspend};
 
 /// How many operations a task may complete before others have their turn. A socket that is always
@@ -33,8 +35,9 @@ pub(crate) struct Core {
     bell: Token,
     poller: RefCell<Box<dyn Poller>>,
     sources: RefCell<Sources>,
-    tasks: RefCell<Tasks>,
-    timers: RefCell<Timers>,
+    pub(super) tasks: RefCell<Tasks>,
+    pub(super) timers: RefCell<Timers>,
+    pub(crate) sight: Sight,
     stacks: RefCell<StackPool>,
     now: Cell<Instant>,
     running: Cell<Option<TaskId>>,
@@ -85,6 +88,7 @@ impl Core {
             sources: RefCell::new(sources),
             tasks: RefCell::default(),
             timers: RefCell::new(Timers::new(now)),
+            sight: Sight::new(now),
             stacks: RefCell::new(StackPool::new(stack_size)),
             now: Cell::new(now),
             running: Cell::new(None),
@@ -119,6 +123,7 @@ impl Core {
     pub(crate) fn spend(&self) -> bool {
         let left = self.budget.get();
         if left == 0 {
+            self.sight.set_wait(Wait::Turn);
             self.wake(self.running_task());
             return false;
         }
@@ -159,6 +164,7 @@ impl Core {
         token: Token,
         direction: Direction,
     ) -> io::Result<()> {
+        self.sight.set_wait(Wait::descriptor(direction, descriptor.as_raw_fd()));
         self.sources.borrow_mut().wait(token, direction, self.running_task());
         self.poller.borrow_mut().arm(descriptor, token, direction)
     }
@@ -218,18 +224,29 @@ impl Core {
     }
 
     fn insert(&self, body: Body) -> TaskId {
-        self.tasks.borrow_mut().insert(body)
+        visibility::count(|counters| counters.tasks_created.add(1));
+        self.tasks.borrow_mut().insert(body, self.sight.clock())
+    }
+
+    pub(crate) fn set_stage(&self, stage: Label) {
+        self.tasks.borrow_mut().set_stage(self.running_task(), stage);
     }
 
     fn insert_fiber(&self, stack: Stack, future: Pin<Box<dyn Future<Output = ()>>>) -> TaskId {
-        let mut tasks = self.tasks.borrow_mut();
-        let waker = TaskName { lane: self.lane(), task: tasks.next_id() }.waker();
-        tasks.insert(Body::Fiber(park::fiber(stack, waker, future)))
+        let task = self.tasks.borrow().next_id();
+        let waker = TaskName { lane: self.lane(), task }.waker();
+        if let Waiting::Park { stack_size } = self.waiting {
+            visibility::count(|counters| {
+                counters.task_stack_allocated_bytes.add(stack_size as u64)
+            });
+        }
+        self.insert(Body::Fiber(park::fiber(stack, waker, future)))
     }
 
     /// Runs a task until it waits or ends.
     #[inline]
-    fn run_task(&self, id: TaskId, mut body: Body) {
+    fn run_task(&self, id: TaskId, mut body: Body, stage: Label) {
+        seats::with(|seat| seat.begin_turn(id.serial, stage));
         self.running.set(Some(id));
         self.budget.set(BUDGET);
         let done = catch_unwind(AssertUnwindSafe(|| match &mut body {
@@ -243,7 +260,8 @@ impl Core {
         match done {
             Ok(false) => {
                 self.running.set(None);
-                self.tasks.borrow_mut().put_back(id, body);
+                let (wait, now) = (self.sight.take_wait(), self.sight.clock());
+                self.tasks.borrow_mut().put_back(id, body, wait, now);
             }
             Ok(true) => self.end(id, body),
             // The panic hook has said what and where; the task's connection closes, the rest go on.
@@ -255,6 +273,7 @@ impl Core {
     }
 
     fn end(&self, id: TaskId, body: Body) {
+        visibility::count(|counters| counters.tasks_ended.add(1));
         self.timers.borrow_mut().clear(id.slot);
         match body {
             // What a destructor panics with ends here as well.
@@ -270,6 +289,7 @@ impl Core {
         loop {
             let taken = self.tasks.borrow_mut().take_any();
             let Some((id, body)) = taken else { break };
+            visibility::count(|counters| counters.tasks_ended.add(1));
             self.timers.borrow_mut().clear(id.slot);
             // What a destructor panics with has been reported, and there is nobody left to tell.
             let _ = catch_unwind(AssertUnwindSafe(|| drop(body)));
@@ -293,6 +313,9 @@ impl Core {
             for slot in fired.drain(..) {
                 self.tasks.borrow_mut().wake_slot(slot);
             }
+            if self.sight.is_asked() {
+                report::answer(self);
+            }
             if drain::requested() && !self.draining.replace(true) {
                 self.wake_readers();
             }
@@ -306,9 +329,10 @@ impl Core {
         let ready = self.tasks.borrow().ready();
         for _ in 0..ready {
             let next = self.tasks.borrow_mut().next();
-            let Some((id, body)) = next else { break };
-            self.run_task(id, body);
+            let Some((id, body, stage)) = next else { break };
+            self.run_task(id, body, stage);
         }
+        seats::with(seats::Seat::end_turns);
     }
 
     fn await_events(&self, events: &mut Vec<Event>) {
@@ -327,6 +351,12 @@ impl Core {
         if let Some(from) = idle_from {
             self.idle.set(self.idle.get() + (now - from));
         }
+        self.sight.tick(now);
+        visibility::count(|counters| {
+            counters.poller_rounds.add(1);
+            counters.poller_events.add(events.len() as u64);
+            counters.idle_ns.add(idle_from.map_or(0, |from| (now - from).as_nanos() as u64));
+        });
     }
 
     #[inline]

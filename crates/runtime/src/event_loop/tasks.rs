@@ -7,6 +7,8 @@ use std::pin::Pin;
 use duality_fiber::Fiber;
 use slab::Slab;
 
+use crate::visibility::{Label, Wait};
+
 /// Names a task of one loop: the slot that it lives in, and which of the slot's tenants it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TaskId {
@@ -27,11 +29,22 @@ pub(crate) enum Body {
     Fiber(Fiber),
 }
 
-struct Task {
-    serial: u32,
-    queued: bool,
+pub(crate) struct Task {
+    pub(crate) serial: u32,
+    pub(crate) queued: bool,
+    /// The stage that it reached last.
+    pub(crate) stage: Label,
+    /// What it waits for, and since when by the clock of `Sight`.
+    wait: u32,
+    pub(crate) since: u32,
     /// Taken while the task runs, so that it can spawn and wake others.
-    body: Option<Body>,
+    pub(crate) body: Option<Body>,
+}
+
+impl Task {
+    pub(crate) fn wait(&self) -> Wait {
+        Wait::unpack(self.wait).unwrap_or(Wait::Foreign)
+    }
 }
 
 #[derive(Default)]
@@ -50,9 +63,16 @@ impl Tasks {
     }
 
     /// Adds a task, ready to run.
-    pub(crate) fn insert(&mut self, body: Body) -> TaskId {
+    pub(crate) fn insert(&mut self, body: Body, now: u32) -> TaskId {
         let id = self.next_id();
-        self.slab.insert(Task { serial: id.serial, queued: true, body: Some(body) });
+        self.slab.insert(Task {
+            serial: id.serial,
+            queued: true,
+            stage: Label::NONE,
+            wait: Wait::Begin.pack(),
+            since: now,
+            body: Some(body),
+        });
         self.spawned = self.spawned.wrapping_add(1);
         self.ready.push_back(id);
         id
@@ -83,9 +103,9 @@ impl Tasks {
         self.ready.len()
     }
 
-    /// Takes the next ready task's body, to be run and given back.
+    /// Takes the next ready task's body, to be run and given back, and tells its stage.
     #[inline]
-    pub(crate) fn next(&mut self) -> Option<(TaskId, Body)> {
+    pub(crate) fn next(&mut self) -> Option<(TaskId, Body, Label)> {
         loop {
             let id = self.ready.pop_front()?;
             let Some(task) = self.slab.get_mut(id.slot as usize) else { continue };
@@ -94,15 +114,30 @@ impl Tasks {
             }
             task.queued = false;
             if let Some(body) = task.body.take() {
-                return Some((id, body));
+                return Some((id, body, task.stage));
             }
         }
     }
 
-    /// Gives back the body of a task that is not done.
+    pub(crate) fn set_stage(&mut self, id: TaskId, stage: Label) {
+        self.slab[id.slot as usize].stage = stage;
+    }
+
+    /// The tasks by their slots.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Task)> {
+        self.slab.iter().map(|(slot, task)| (slot as u32, task))
+    }
+
+    pub(crate) fn at(&mut self, slot: u32) -> Option<&mut Task> {
+        self.slab.get_mut(slot as usize)
+    }
+
+    /// Gives back the body of a task that is not done, but waits since `now`.
     #[inline]
-    pub(crate) fn put_back(&mut self, id: TaskId, body: Body) {
-        self.slab[id.slot as usize].body = Some(body);
+    pub(crate) fn put_back(&mut self, id: TaskId, body: Body, wait: Wait, now: u32) {
+        let task = &mut self.slab[id.slot as usize];
+        task.body = Some(body);
+        (task.wait, task.since) = (wait.pack(), now);
     }
 
     /// Frees the slot of a task that is done.

@@ -14,7 +14,7 @@ use rustix::net::{
 
 use super::TcpStream;
 use super::socket::{Done, Moved, Patience, Socket};
-use crate::{drain, world};
+use crate::{drain, visibility, world};
 
 /// How a listener is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +97,7 @@ impl TcpListener {
         .await;
         match accepted {
             Ok(Done::Moved((descriptor, peer))) => {
+                visibility::count(|counters| counters.connections_accepted.add(1));
                 let stream = TcpStream::accepted(descriptor, nonblocking);
                 Ok(Some((stream, internet_address(peer)?)))
             }

@@ -1,7 +1,7 @@
 //! A socket in whichever world uses it: attempt, register, wait (see [`world`](crate::world)).
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use rustix::io::ioctl_fionbio;
 use crate::drain::Listed;
 use crate::event_loop::core::Core;
 use crate::event_loop::remote::{self, Message};
+use crate::visibility::{self, Wait, seats};
 use crate::world::{self, Waited, block};
 
 /// A socket, and what the world that last used it keeps for it.
@@ -112,10 +113,12 @@ impl Socket {
         if self.ends_at_drain && self.listed.is_none() {
             self.listed = Some(Listed::new(self.as_fd()));
         }
+        let _seen = seats::waiting(Wait::descriptor(direction, self.as_fd().as_raw_fd()));
         let own = |now| patience.deadline(now);
         match block::wait_for_descriptor(self.as_fd(), direction, own)? {
             Waited::Pending => Poll::Pending,
             Waited::Again => {
+                visibility::count(|counters| counters.attempts.add(1));
                 let moved = block::retry(|| attempt(self.as_fd()));
                 Poll::Ready(moved.map(|moved| Done::Moved(moved.value)))
             }
@@ -141,6 +144,7 @@ impl Socket {
                         Waited::Pending => return Poll::Pending,
                     }
                 }
+                visibility::count(|counters| counters.attempts.add(1));
                 match attempt(self.as_fd()) {
                     Ok(moved) => {
                         if moved.short
@@ -151,7 +155,9 @@ impl Socket {
                         return Poll::Ready(Ok(Done::Moved(moved.value)));
                     }
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        visibility::count(|counters| counters.would_blocks.add(1));
+                    }
                     Err(error) => return Poll::Ready(Err(error)),
                 }
             }

@@ -18,7 +18,7 @@ use rustix::net::{
 use super::listener::internet_address;
 use super::options::ConnectOptions;
 use super::socket::{Done, Moved, Patience, Socket};
-use crate::{fs, world};
+use crate::{fs, visibility, world};
 
 /// The most that one `sendfile(2)` is asked for, so that a large file shares the loop.
 const SEND_FILE_CHUNK: u64 = 1 << 20;
@@ -120,6 +120,7 @@ impl TcpStream {
     pub async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.operate(Direction::Read, |descriptor| {
             let (count, _) = recv(descriptor, &mut *buffer, RecvFlags::empty())?;
+            visibility::count(|counters| counters.read_bytes.add(count as u64));
             // The end of input is no shortage: it is there again at the next attempt.
             Ok(Moved { value: count, short: count != 0 && count < buffer.len() })
         })
@@ -151,6 +152,7 @@ impl TcpStream {
     pub async fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.operate(Direction::Write, |descriptor| {
             let count = send(descriptor, bytes, SendFlags::NOSIGNAL)?;
+            visibility::count(|counters| counters.written_bytes.add(count as u64));
             Ok(Moved { value: count, short: count < bytes.len() })
         })
         .await
@@ -179,6 +181,7 @@ impl TcpStream {
         let offered: usize = buffers.iter().map(|buffer| buffer.len()).sum();
         self.operate(Direction::Write, |descriptor| {
             let count = rustix::io::writev(descriptor, buffers)?;
+            visibility::count(|counters| counters.written_bytes.add(count as u64));
             Ok(Moved { value: count, short: count < offered })
         })
         .await
@@ -212,6 +215,7 @@ impl TcpStream {
             let count = self
                 .operate(Direction::Write, |socket| {
                     let count = sendfile(socket, file, Some(&mut position), chunk)?;
+                    visibility::count(|counters| counters.written_bytes.add(count as u64));
                     // Short of the chunk may be short of file or of room; the next attempt tells.
                     Ok(Moved { value: count, short: false })
                 })

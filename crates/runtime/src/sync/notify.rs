@@ -1,6 +1,7 @@
 //! Telling tasks that something has happened.
 
 use super::queue::{Waiting, Wake};
+use crate::visibility::Wait;
 
 /// Tells waiting tasks that something has happened.
 pub struct Notify {
@@ -17,7 +18,7 @@ struct State {
 impl Notify {
     /// With nothing to tell yet.
     pub const fn new() -> Self {
-        Self { state: Waiting::new(State { stored: false, broadcasts: 0 }) }
+        Self { state: Waiting::new(Wait::Notify, State { stored: false, broadcasts: 0 }) }
     }
 
     /// Waits for a notification, or takes the one that is stored.

@@ -5,10 +5,13 @@ use std::future::poll_fn;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
+use crate::visibility::{self, Wait};
 use crate::world;
 
 /// State of type `T`, and the tasks that wait for it to change.
 pub(super) struct Waiting<T> {
+    /// What a wait here is called in a dump.
+    wait: Wait,
     inner: Mutex<Inner<T>>,
 }
 
@@ -27,8 +30,8 @@ pub(super) enum Wake {
 }
 
 impl<T> Waiting<T> {
-    pub(super) const fn new(state: T) -> Self {
-        Self { inner: Mutex::new(Inner { state, waiters: VecDeque::new(), next_ticket: 0 }) }
+    pub(super) const fn new(wait: Wait, state: T) -> Self {
+        Self { wait, inner: Mutex::new(Inner { state, waiters: VecDeque::new(), next_ticket: 0 }) }
     }
 
     /// Changes the state, wakes as the change says, and returns its result.
@@ -57,7 +60,7 @@ impl<T> Waiting<T> {
     pub(super) async fn until<R>(&self, mut attempt: impl FnMut(&mut T) -> Option<R>) -> R {
         let mut place = Place { queue: self, ticket: None };
         let reached = poll_fn(|context| {
-            world::wait_until(context, None, |context| {
+            world::wait_until(context, self.wait, None, |context| {
                 let mut inner = self.lock();
                 match attempt(&mut inner.state) {
                     Some(value) => {
@@ -65,6 +68,9 @@ impl<T> Waiting<T> {
                         Poll::Ready(value)
                     }
                     None => {
+                        if place.ticket.is_none() && self.wait == Wait::Lock {
+                            visibility::count(|counters| counters.lock_waits.add(1));
+                        }
                         place.ticket = Some(inner.queue(place.ticket, context.waker()));
                         Poll::Pending
                     }

@@ -15,6 +15,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::event_loop::Place;
 use crate::event_loop::core::Core;
+use crate::visibility::{self, Wait};
 use crate::world::{self, Waited, block};
 
 /// The stack of a task that is a kernel thread, in bytes. Only the pages that are touched cost memory.
@@ -37,8 +38,10 @@ where
         let output = future.await;
         finish.end(output);
     };
+    let state = size_of_val(&task) as u64;
     let place = world::with_loop(|core| core.map(Core::reserve).transpose())?;
     start(place, task)?;
+    visibility::count(|counters| counters.task_state_allocated_bytes.add(state));
     Ok(JoinHandle { shared })
 }
 
@@ -64,10 +67,13 @@ pub async fn yield_now() {
                 std::thread::yield_now();
                 Poll::Ready(())
             }
-            Some(core) => match core.wait(None) {
-                Waited::Again => Poll::Ready(()),
-                Waited::Pending => Poll::Pending,
-            },
+            Some(core) => {
+                core.sight.set_wait(Wait::Turn);
+                match core.wait(None) {
+                    Waited::Again => Poll::Ready(()),
+                    Waited::Pending => Poll::Pending,
+                }
+            }
         })
     })
     .await;
@@ -82,9 +88,12 @@ pub fn group() -> u32 {
 }
 
 /// Marks a stage boundary: a place where an architecture made of stages may queue the task again.
-/// The others, all those there are today, have no use for it, and it costs them nothing.
+/// The others, all those there are today, only note it: a dump tells for each task which stage it
+/// reached last, and a stalled loop is reported with it. That costs a few stores.
 #[inline]
-pub async fn stage(_name: &'static str) {}
+pub async fn stage(name: &'static str) {
+    visibility::stage(name);
+}
 
 /// A task that was spawned; awaiting it gives what the task returned. Dropping it lets the task run on.
 pub struct JoinHandle<T> {
@@ -107,7 +116,7 @@ impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let outcome = world::wait_until(context, None, |context| {
+        let outcome = world::wait_until(context, Wait::Join, None, |context| {
             let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
             match shared.outcome.take() {
                 Some(outcome) => Poll::Ready(outcome),

@@ -35,7 +35,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use duality_runtime::net::TcpStream;
+use duality_runtime::{net::TcpStream, task};
 use minijinja::{Value, context};
 
 use crate::{
@@ -152,6 +152,7 @@ impl Pages for Guestpages {
 impl Guestpages {
     async fn show(&self, path: &str, template: &Template) -> Reply {
         let variables = if path == PAGE || template.shows_store() {
+            task::stage("guestbook: visit").await;
             match self.store.visit(SHOWN).await {
                 Ok(visit) => self.found(variables_of(&visit)),
                 Err(unavailable) => return self.missed(&unavailable),
@@ -174,6 +175,7 @@ impl Guestpages {
                 return page(&status::UNPROCESSABLE_CONTENT, template, &variables);
             }
         };
+        task::stage("guestbook: sign").await;
         match self.store.add_remark(&remark).await {
             Ok(()) => {
                 self.found(Reply::explained(&status::SEE_OTHER).with("Location", "/guestbook"))

@@ -43,7 +43,7 @@ mod wire;
 
 use std::{io, sync::Arc, time::Duration};
 
-use duality_runtime::net::TcpStream;
+use duality_runtime::{net::TcpStream, task};
 
 pub use limits::{Config, HEADER_FIELDS, Limits};
 pub use pages::{Answer, Asked, Offer, Pages};
@@ -149,6 +149,7 @@ impl Http {
         let mut memo = Memo::default();
         let mut requests_left = limits.requests;
         loop {
+            task::stage("http: request").await;
             let mut deadline = Deadline::new(limits.head_time);
             let request = loop {
                 match request::parse(input.unused()) {
@@ -270,6 +271,7 @@ impl Http {
         memo: &mut Memo,
         wire: &mut Wire<'_>,
     ) -> io::Result<()> {
+        task::stage("http: reply").await;
         wire.flush_if_much().await?;
         let now = clock::seconds();
         let is_read = matches!(request.method, Method::Get | Method::Head);
@@ -280,6 +282,7 @@ impl Http {
                 if let Some(pages) = self.shared.pages.as_deref()
                     && let Some(reply) = Box::pin(pages::answer(pages, request, body)).await
                 {
+                    task::stage("http: reply").await;
                     return wire.reply(&reply, request, persistence, now).await;
                 }
                 if let Some(reply) = Reply::to_method(request.method, pages::FILES_ALLOW) {
@@ -346,6 +349,7 @@ async fn take_body(
     input: &mut Input,
     limits: &Limits,
 ) -> io::Result<Taken> {
+    task::stage("http: body").await;
     let mut body = Body::new(framing, limits.body, room);
     let mut deadline = Deadline::new(limits.body_time);
     loop {
