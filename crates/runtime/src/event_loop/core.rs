@@ -237,7 +237,7 @@ impl Core {
         let waker = TaskName { lane: self.lane(), task }.waker();
         if let Waiting::Park { stack_size } = self.waiting {
             visibility::count(|counters| {
-                counters.task_stack_allocated_bytes.add(stack_size as u64)
+                counters.task_stack_allocated_bytes.add(stack_size as u64);
             });
         }
         self.insert(Body::Fiber(park::fiber(stack, waker, future)))
