@@ -125,8 +125,7 @@ fn a_dump_names_a_connection_that_waits(architecture: &[&str]) {
     assert_eq!(line.contains("process "), forks, "{dump}");
     assert_eq!(line.contains("; stack "), architecture[0] == "uthreads", "{dump}");
     if architecture[0] == "uthreads" {
-        // The service's own function, as the compiler names it.
-        assert!(dump.contains("duality_services::http::"), "{dump}");
+        assert!(dump.contains("services/src/http/wire.rs:"), "{dump}");
     }
     get(&mut stream);
 }

@@ -229,7 +229,9 @@ impl Core {
     }
 
     pub(crate) fn set_stage(&self, stage: Label) {
-        self.tasks.borrow_mut().set_stage(self.running_task(), stage);
+        if let Some(task) = self.running.get() {
+            self.tasks.borrow_mut().set_stage(task, stage);
+        }
     }
 
     fn insert_fiber(&self, stack: Stack, future: Pin<Box<dyn Future<Output = ()>>>) -> TaskId {
@@ -274,6 +276,7 @@ impl Core {
 
     fn end(&self, id: TaskId, body: Body) {
         visibility::count(|counters| counters.tasks_ended.add(1));
+        self.sight.take_wait();
         self.timers.borrow_mut().clear(id.slot);
         match body {
             // What a destructor panics with ends here as well.

@@ -7,9 +7,9 @@
 //! A kernel thread that computes is asked by a signal, whose handler notes the interrupted instruction:
 //! more than that a handler cannot find out, for what walks a stack may take locks.
 
+use std::fmt;
 use std::io;
 use std::mem;
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::mm::{Advice, madvise};
@@ -48,67 +48,103 @@ fn has_room() -> bool {
     unsafe { madvise(lowest, ROOM, Advice::LinuxPopulateRead) }.is_ok()
 }
 
-/// The functions of a stack and where in them it stands, a line for each that is not part of the language's
-/// own machinery or of this crate's beneath a wait, the innermost first.
+/// Where a stack stands, a line for each function, the innermost first, without the language's own machinery
+/// and what this crate has beneath a wait. A function that the compiler has merged into its caller may have lost
+/// its name, but not its place.
 #[must_use]
 pub fn name_frames(trace: &[usize]) -> Vec<String> {
     let mut lines = Vec::new();
     for &address in trace {
-        let functions = functions_at(address);
-        if functions.iter().any(|function| function.contains(BASE)) {
-            break;
+        for function in functions_at(address) {
+            if function.name.contains(BASE) {
+                return lines;
+            }
+            if !function.is_machinery() {
+                lines.push(function.to_string());
+            }
         }
-        lines.extend(functions.into_iter().filter(|function| {
-            let name = function.trim_start_matches('<');
-            !MACHINERY.iter().any(|prefix| name.starts_with(prefix))
-        }));
     }
     lines
 }
 
-/// The function that an instruction belongs to, and those that it was inlined into, the innermost first.
+/// The function that an instruction belongs to, and those that it was merged into, the innermost first.
 #[must_use]
 pub fn name_instruction(instruction: usize) -> Vec<String> {
     // What returns to an address called from before it, so the address before this one would be named.
-    functions_at(instruction.saturating_add(1))
-}
-
-fn functions_at(address: usize) -> Vec<String> {
-    let mut functions = Vec::new();
-    backtrace::resolve(std::ptr::without_provenance_mut(address), |symbol| {
-        // The alternate form has no hash at its end.
-        let name = symbol.name().map_or_else(|| "?".into(), |name| format!("{name:#}"));
-        functions.push(match (symbol.filename(), symbol.lineno()) {
-            (Some(file), Some(line)) => format!("{name} at {}:{line}", last_components(file)),
-            _ => name,
-        });
-    });
-    functions
+    functions_at(instruction.saturating_add(1)).iter().map(Function::to_string).collect()
 }
 
 /// The function that a fiber begins with: what is above it is the loop.
 const BASE: &str = "duality_runtime::world::park::fiber";
 
-/// Where functions come from that say nothing about what a task waits for.
-const MACHINERY: &[&str] = &[
-    "core::",
-    "alloc::",
-    "std::",
-    "backtrace::",
-    "corosensei::",
-    "duality_fiber::",
-    "duality_runtime::event_loop::",
-    "duality_runtime::net::socket::",
-    "duality_runtime::sync::queue::",
-    "duality_runtime::visibility::",
-    "duality_runtime::world::",
+/// Crates whose functions say nothing about what a task waits for, and their sources.
+const MACHINERY: &[(&str, &str)] = &[
+    ("core::", "/library/core/"),
+    ("alloc::", "/library/alloc/"),
+    ("std::", "/library/std/"),
+    ("backtrace::", "/backtrace-"),
+    ("corosensei::", "/corosensei-"),
+    ("duality_fiber::", "/fiber/src/"),
 ];
 
+/// The same of this crate: what every wait stands on.
+const OWN_MACHINERY: &[&str] =
+    &["event_loop/", "visibility/", "world/", "net/socket.rs", "sync/queue.rs"];
+
+/// A function of the program, and where in it an instruction is.
+struct Function {
+    name: String,
+    /// As the compiler was given it.
+    file: Option<String>,
+    line: u32,
+}
+
+fn functions_at(address: usize) -> Vec<Function> {
+    let mut functions = Vec::new();
+    backtrace::resolve(std::ptr::without_provenance_mut(address), |symbol| {
+        functions.push(Function {
+            // The alternate form has no hash at its end.
+            name: symbol.name().map_or_else(|| "?".into(), |name| format!("{name:#}")),
+            file: symbol.filename().map(|file| file.to_string_lossy().into_owned()),
+            line: symbol.lineno().unwrap_or(0),
+        });
+    });
+    functions
+}
+
+impl Function {
+    fn is_machinery(&self) -> bool {
+        let Some(file) = &self.file else {
+            let name = self.name.trim_start_matches('<');
+            return MACHINERY.iter().any(|(prefix, _)| name.starts_with(prefix));
+        };
+        let own = file!().trim_end_matches("visibility/trace.rs");
+        let is_own = file
+            .split_once(own)
+            .is_some_and(|(_, inner)| OWN_MACHINERY.iter().any(|prefix| inner.starts_with(prefix)));
+        is_own || MACHINERY.iter().any(|(_, folder)| file.contains(folder))
+    }
+}
+
+impl fmt::Display for Function {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(file) = &self.file else { return formatter.write_str(&self.name) };
+        // Of a merged function is left something like `{async_fn#0}` or `read<…>`, without its path.
+        match self.name.split_once('<') {
+            _ if self.name.starts_with('{') => {}
+            Some((bare, _)) if !bare.is_empty() && !bare.contains("::") => {
+                write!(formatter, "{bare} at ")?;
+            }
+            _ => write!(formatter, "{} at ", self.name)?,
+        }
+        write!(formatter, "{}:{}", last_components(file), self.line)
+    }
+}
+
 /// Enough of a path to find the file.
-fn last_components(path: &Path) -> String {
+fn last_components(path: &str) -> &str {
     const KEPT: usize = 4;
-    let components: Vec<_> = path.iter().map(|component| component.to_string_lossy()).collect();
-    components[components.len().saturating_sub(KEPT)..].join("/")
+    path.rmatch_indices('/').nth(KEPT - 1).map_or(path, |(slash, _)| &path[slash + 1..])
 }
 
 /// The instruction that the last thread which was asked had reached; 0 before it answers.
@@ -178,8 +214,8 @@ mod tests {
     fn a_walk_names_its_callers() {
         let trace = a_function_of_this_test().expect("a test's stack has room");
         // Those of this module are machinery to `name_frames`.
-        let names: Vec<_> = trace.iter().flat_map(|&address| functions_at(address)).collect();
-        assert!(names.iter().any(|name| name.contains("a_function_of_this_test")), "{names:?}");
+        let mut functions = trace.iter().flat_map(|&address| functions_at(address));
+        assert!(functions.any(|function| function.name.contains("a_function_of_this_test")));
     }
 
     #[test]
