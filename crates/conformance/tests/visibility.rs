@@ -157,6 +157,20 @@ fn the_server_survives_any_number_of_dumps(architecture: &[&str]) {
     assert_eq!((status.code(), said.as_str()), (Some(0), ""));
 }
 
+/// To look at a stack takes some of it.
+#[test]
+fn a_small_stack_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("dump");
+    let more = ["--stack-size=16K", "--dump", file.to_str().unwrap()];
+    let server = serve(&["uthreads"], &more);
+    let mut stream = server.connect();
+    get(&mut stream);
+    let dump = dump(&server, &file);
+    assert!(dump.contains("stage http: ") && !dump.contains("; stack "), "{dump}");
+    get(&mut stream);
+}
+
 #[test]
 fn counters_come_again_and_again() {
     let directory = tempfile::tempdir().unwrap();
