@@ -6,7 +6,7 @@ pub mod thread;
 pub use offload::offload;
 
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::{Future, poll_fn, ready};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -90,9 +90,12 @@ pub fn group() -> u32 {
 /// Marks a stage boundary: a place where an architecture made of stages may queue the task again.
 /// The others, all those there are today, only note it: a dump tells for each task which stage it
 /// reached last, and a stalled loop is reported with it. That costs a few stores.
+///
+/// It is noted at the call, so that nothing of it is kept in the state of the task.
 #[inline]
-pub async fn stage(name: &'static str) {
+pub fn stage(name: &'static str) -> impl Future<Output = ()> + Send {
     visibility::stage(name);
+    ready(())
 }
 
 /// A task that was spawned; awaiting it gives what the task returned. Dropping it lets the task run on.

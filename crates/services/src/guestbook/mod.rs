@@ -141,10 +141,12 @@ impl Pages for Guestpages {
     fn answer<'p>(&'p self, asked: Asked<'p>) -> Answer<'p> {
         Box::pin(async move {
             let template = self.templates.find(asked.path, clock::seconds()).await?;
-            Some(match asked.is_post {
+            let reply = match asked.is_post {
                 true => self.sign(asked.body, &template).await,
                 false => self.show(asked.path, &template).await,
-            })
+            };
+            task::stage("http: reply").await;
+            Some(reply)
         })
     }
 }

@@ -282,7 +282,6 @@ impl Http {
                 if let Some(pages) = self.shared.pages.as_deref()
                     && let Some(reply) = Box::pin(pages::answer(pages, request, body)).await
                 {
-                    task::stage("http: reply").await;
                     return wire.reply(&reply, request, persistence, now).await;
                 }
                 if let Some(reply) = Reply::to_method(request.method, pages::FILES_ALLOW) {
