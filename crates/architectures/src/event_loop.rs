@@ -155,6 +155,7 @@ fn open_loop(poller: Kind, waiting: Waiting, options: &Options) -> io::Result<Ev
 
 /// The loop's first task: accepts, and spawns a task for each connection, or has it wait in the lobby.
 async fn accept_and_spawn(mut listener: TcpListener, service: Service, lobby: Arc<Lobby>) {
+    task::stage("accept").await;
     let connections = Connections::default();
     let mut pressure = Pressure::new(&connections);
     let usher = {

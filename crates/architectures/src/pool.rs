@@ -131,6 +131,7 @@ fn by_a_list(
     })?;
     let mut pressure = Pressure::new(&crew.connections);
     block_on(async {
+        task::stage("accept").await;
         loop {
             list.vacancy();
             match listener.accept_until_drain().await {

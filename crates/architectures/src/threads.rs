@@ -15,7 +15,7 @@
 use std::io;
 
 use duality_runtime::block_on;
-use duality_runtime::task::thread;
+use duality_runtime::task::{self, thread};
 
 use crate::common::pressure::{Connections, Pressure};
 use crate::{Architecture, Needs, Server};
@@ -47,6 +47,7 @@ impl Architecture for Threads {
         let connections = Connections::default();
         let mut pressure = Pressure::new(&connections);
         block_on(async {
+            task::stage("accept").await;
             loop {
                 let stream = match listener.accept_until_drain().await {
                     Ok(Some(stream)) => stream,

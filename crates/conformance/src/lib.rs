@@ -9,6 +9,7 @@ pub use redis::Redis;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -100,6 +101,21 @@ impl Served {
         self.child.try_wait().unwrap().is_some()
     }
 
+    /// What the server says on standard error from now on; [`wait`](Self::wait) then returns none of it.
+    ///
+    /// # Panics
+    ///
+    /// When it has been asked for before.
+    pub fn complaints(&mut self) -> Complaints {
+        let errors = BufReader::new(self.child.stderr.take().expect("asked for once"));
+        let (line, lines) = channel();
+        // It ends with the server, or with whoever wanted to know.
+        thread::spawn(move || {
+            errors.lines().map_while(Result::ok).try_for_each(|text| line.send(text))
+        });
+        Complaints { lines }
+    }
+
     /// Waits for the process to end; returns how it did, and what it said on standard error.
     ///
     /// # Panics
@@ -108,7 +124,9 @@ impl Served {
     pub fn wait(mut self) -> (ExitStatus, String) {
         let status = eventually("the server ends", || self.child.try_wait().unwrap());
         let mut said = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        if let Some(mut errors) = self.child.stderr.take() {
+            errors.read_to_string(&mut said).unwrap();
+        }
         (status, said)
     }
 }
@@ -117,6 +135,23 @@ impl Drop for Served {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// The lines that a server says on standard error.
+pub struct Complaints {
+    lines: Receiver<String>,
+}
+
+impl Complaints {
+    /// The next line.
+    ///
+    /// # Panics
+    ///
+    /// When none comes within [`PATIENCE`]; `what` it was to be is in the message.
+    pub fn next(&self, what: &str) -> String {
+        let line = self.lines.recv_timeout(PATIENCE);
+        line.unwrap_or_else(|error| panic!("{what}: {error}"))
     }
 }
 

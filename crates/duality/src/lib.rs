@@ -29,6 +29,7 @@ mod catalogue;
 pub mod cli;
 mod control;
 mod service;
+mod watch;
 
 pub use duality_architectures::Needs;
 pub use duality_runtime::{block_on, fs, net, sync, task, time};

@@ -62,10 +62,30 @@ thread_local! {
 pub struct Fiber {
     /// Taken only by `into_stack`, which consumes the fiber, and by the drop.
     coroutine: Option<Coroutine<(), usize, (), Occupied>>,
-    /// The address that its stack begins at.
-    base: usize,
-    /// And the one that the fiber had come to when it was left last.
-    left_at: usize,
+    span: Span,
+}
+
+/// The part of a stack that is in use, in one word: the address of its base in the lower 48 bits, and in
+/// the others how deep it is, in cache lines. It says what to fetch, so one that is too deep is cut.
+#[derive(Clone, Copy)]
+struct Span(usize);
+
+impl Span {
+    const LINE: usize = 64;
+    const DEPTH_SHIFT: u32 = 48;
+
+    fn new(base: usize, depth: usize) -> Self {
+        Self(base | (depth / Self::LINE).min(usize::from(u16::MAX)) << Self::DEPTH_SHIFT)
+    }
+
+    const fn base(self) -> usize {
+        self.0 & ((1 << Self::DEPTH_SHIFT) - 1)
+    }
+
+    /// The line that the stack had come to.
+    const fn top(self) -> usize {
+        self.base() - (self.0 >> Self::DEPTH_SHIFT) * Self::LINE
+    }
 }
 
 impl Fiber {
@@ -94,7 +114,7 @@ impl Fiber {
             RUNNING.set(yielder);
             entry(value.pinned());
         });
-        Self { coroutine: Some(coroutine), base, left_at: base }
+        Self { coroutine: Some(coroutine), span: Span::new(base, 0) }
     }
 
     /// Runs the fiber until it suspends itself or ends; true when it has ended.
@@ -108,7 +128,8 @@ impl Fiber {
         let coroutine = self.coroutine.as_mut().expect("only into_stack takes it");
         match coroutine.resume(()) {
             CoroutineResult::Yield(left_at) => {
-                self.left_at = left_at;
+                let base = self.span.base();
+                self.span = Span::new(base, base.wrapping_sub(left_at));
                 false
             }
             CoroutineResult::Return(()) => true,
@@ -119,12 +140,11 @@ impl Fiber {
     /// what lies at the base, and from where the fiber was left, room for the next calls.
     #[inline]
     pub fn fetch(&self) {
-        const LINE: usize = 64;
         for line in 0..3 {
-            fetch(self.base + line * LINE);
+            fetch(self.span.base() + line * Span::LINE);
         }
         for line in 0..4 {
-            fetch(self.left_at.wrapping_sub(line * LINE));
+            fetch(self.span.top().wrapping_sub(line * Span::LINE));
         }
     }
 

@@ -114,6 +114,12 @@ impl Timers {
         }
     }
 
+    /// The deadline of `id`, rounded up to a tick, if it has one.
+    pub fn deadline(&self, id: u32) -> Option<Instant> {
+        let entry = self.entries.get(id as usize).filter(|entry| entry.deadline != NEVER)?;
+        self.start.checked_add(Duration::from_millis(entry.deadline))
+    }
+
     /// Takes away the deadline of `id`, if it has one.
     #[inline]
     pub fn clear(&mut self, id: u32) {

@@ -24,6 +24,7 @@ pub mod net;
 pub mod sync;
 pub mod task;
 pub mod time;
+pub mod visibility;
 pub mod world;
 
 pub use world::block::block_on;

@@ -7,6 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use crate::visibility::Wait;
 use crate::world;
 
 /// Waits for at least `duration` from this call on.
@@ -29,7 +30,7 @@ impl Future for Sleep {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        world::wait_until(context, self.deadline, |_| Poll::<()>::Pending).map(|_| ())
+        world::wait_until(context, Wait::Time, self.deadline, |_| Poll::<()>::Pending).map(|_| ())
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use duality_runtime::net::TcpStream;
+use duality_runtime::{net::TcpStream, task};
 
 use crate::Entry;
 
@@ -25,6 +25,7 @@ pub const ENTRY: Entry = Entry {
 ///
 /// The connection broke.
 pub async fn serve(mut stream: TcpStream) -> io::Result<()> {
+    task::stage("echo").await;
     let mut buffer = [0; 4096];
     loop {
         match stream.read(&mut buffer).await? {

@@ -16,6 +16,7 @@ pub(crate) fn accept_and_serve(
 ) {
     let mut pressure = Pressure::new(connections);
     block_on(async {
+        task::stage("accept").await;
         loop {
             match listener.accept_until_drain().await {
                 Ok(Some(stream)) => {

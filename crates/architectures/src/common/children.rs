@@ -1,10 +1,11 @@
 //! Child processes: made, reaped, and drained with their parent.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io;
 use std::time::Duration;
 
 use duality_runtime::task;
+use duality_runtime::visibility::ChildSeat;
 use rustix::process::{
     Pid, Signal, WaitOptions, getpid, getppid, kill_process, set_parent_process_death_signal, wait,
 };
@@ -15,7 +16,8 @@ pub const ROUND: Duration = Duration::from_millis(20);
 /// The living children of this process.
 #[derive(Default)]
 pub struct Children {
-    living: HashSet<Pid>,
+    /// Each with its seat, which is its until it has been reaped.
+    living: HashMap<Pid, ChildSeat>,
 }
 
 impl Children {
@@ -26,21 +28,23 @@ impl Children {
     /// `EAGAIN` and `ENOMEM`: processes or memory have run out.
     pub fn start(&mut self, body: impl FnOnce()) -> io::Result<()> {
         let parent = getpid();
-        // SAFETY: the child goes on with a copy of this one kernel thread. The process has at most one
-        // other, the control channel's, which holds no lock of std while it waits or answers; malloc's
-        // own locks are put right by glibc.
+        let seat = ChildSeat::reserve();
+        // SAFETY: the child goes on with a copy of this one kernel thread. The process has at most two
+        // others, the control channel's and the one that watches, which hold no lock of std that a child
+        // takes; malloc's own locks are put right by glibc.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
                 let _ = set_parent_process_death_signal(Some(Signal::KILL));
                 if getppid() == Some(parent) {
+                    seat.sit();
                     task::contain(body);
                 }
                 // SAFETY: _exit has no preconditions; exit handlers are the parent's to run.
                 unsafe { libc::_exit(0) }
             }
             child => {
-                self.living.extend(Pid::from_raw(child));
+                self.living.extend(Pid::from_raw(child).map(|child| (child, seat)));
                 Ok(())
             }
         }
@@ -60,9 +64,9 @@ impl Children {
 
     /// Has all children drain, and waits for them.
     pub fn drain(mut self) {
-        for child in &self.living {
+        for child in self.living.keys() {
             // One that has ended in the meantime needs no telling.
-            let _ = kill_process(*child, Signal::USR1);
+            let _ = kill_process(*child, Signal::USR2);
         }
         while !self.living.is_empty() {
             self.reap();

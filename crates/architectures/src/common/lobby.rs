@@ -21,6 +21,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use duality_runtime::event_loop::{self, Place};
 use duality_runtime::net::TcpStream;
 use duality_runtime::sync::Notify;
+use duality_runtime::task;
 use duality_runtime::time::{self, Duration, Instant};
 
 use super::options::Prefer;
@@ -108,6 +109,7 @@ impl Lobby {
 
     /// Begins the connections in their turn, until the lobby is closed and empty.
     pub(crate) async fn usher(&self, service: &Service, connections: &Connections) {
+        task::stage("lobby").await;
         let mut pressure = Pressure::new(connections);
         let mut credit = 0;
         while self.is_waited_in().await {

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use duality_runtime::net::{TcpListener, TcpStream};
+use duality_runtime::visibility;
 
 use super::pressure::Active;
 
@@ -125,7 +126,9 @@ impl Service {
     /// until the task is dropped.
     pub fn begin(&self, stream: TcpStream, active: Active) -> Task {
         let begin = if active.number() > self.limit { &self.refuse } else { &self.serve };
-        begin(stream, active)
+        let task = begin(stream, active);
+        visibility::connection_began(size_of_val(&*task));
+        task
     }
 }
 
@@ -137,13 +140,23 @@ where
     let serve = Arc::new(serve);
     Arc::new(move |stream, active| {
         let serve = serve.clone();
+        let connection = Connection(active);
         Box::pin(async move {
-            let _active = active;
+            let _connection = connection;
             // Made here, so that the task has room for it once: a future that is moved into another and
             // awaited there lies in it twice. A connection that breaks off is its client's affair.
             let _ = serve(stream).await;
         })
     })
+}
+
+/// Counts for as long as its task lives.
+struct Connection(#[expect(dead_code, reason = "it counts until it is dropped")] Active);
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        visibility::connection_ended();
+    }
 }
 
 impl fmt::Debug for Service {

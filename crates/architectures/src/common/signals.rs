@@ -3,14 +3,15 @@
 //! | signal | does |
 //! | --- | --- |
 //! | SIGTERM, SIGINT | drain; the second one exits with 1 |
-//! | SIGUSR1 | drain: how a parent process passes it on to its children |
+//! | SIGUSR1 | a dump of the tasks, by whoever watches this process |
+//! | SIGUSR2 | drain: how a parent process passes it on to its children |
 //! | SIGALRM | the drain has taken too long: exit with 1 |
 
 use std::io;
 use std::mem;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use duality_runtime::drain;
+use duality_runtime::{drain, visibility};
 
 static RECEIVED: AtomicU32 = AtomicU32::new(0);
 
@@ -26,7 +27,9 @@ pub fn install(limit_seconds: u32) -> io::Result<()> {
     LIMIT.store(limit_seconds.max(1), Ordering::Relaxed);
     handle(libc::SIGTERM, terminate)?;
     handle(libc::SIGINT, terminate)?;
-    handle(libc::SIGUSR1, pass_on)?;
+    visibility::prepare()?;
+    handle(libc::SIGUSR1, dump)?;
+    handle(libc::SIGUSR2, pass_on)?;
     handle(libc::SIGALRM, too_long)
 }
 
@@ -49,6 +52,10 @@ extern "C" fn terminate(_: i32) {
     drain_within_limit();
 }
 
+extern "C" fn dump(_: i32) {
+    keeping_errno(visibility::request_dump);
+}
+
 extern "C" fn pass_on(_: i32) {
     drain_within_limit();
 }
@@ -57,15 +64,19 @@ extern "C" fn too_long(_: i32) {
     exit(b"duality: the drain took too long: connections are cut off\n");
 }
 
-/// What a handler does must not disturb the code that it interrupts: errno is put back.
 fn drain_within_limit() {
-    // SAFETY: the location of this thread's errno is always valid, and alarm(2) has no preconditions;
-    // both are async-signal-safe.
-    let errno = unsafe {
-        libc::alarm(LIMIT.load(Ordering::Relaxed));
-        *libc::__errno_location()
-    };
-    drain::request();
+    keeping_errno(|| {
+        // SAFETY: alarm(2) has no preconditions, and is async-signal-safe.
+        unsafe { libc::alarm(LIMIT.load(Ordering::Relaxed)) };
+        drain::request();
+    });
+}
+
+/// What a handler does must not disturb the code that it interrupts: errno is put back.
+fn keeping_errno(work: impl FnOnce()) {
+    // SAFETY: the location of this thread's errno is always valid; asking for it is async-signal-safe.
+    let errno = unsafe { *libc::__errno_location() };
+    work();
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = errno };
 }

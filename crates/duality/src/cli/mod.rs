@@ -11,6 +11,7 @@ mod plan;
 mod serve;
 mod setup;
 mod tuning;
+mod visibility;
 
 use std::fmt;
 use std::io::{self, Write};

@@ -8,9 +8,11 @@ use duality_services::store::Location;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use super::visibility::Visibility;
 use super::{Failure, Setup, Tuning};
 use crate::catalogue::Catalogue;
 use crate::control::Control;
+use crate::watch::{Subject, Watch};
 
 #[derive(clap::Args)]
 pub(super) struct Arguments {
@@ -35,6 +37,8 @@ pub(super) struct Arguments {
     /// Seconds that a drain may take, after SIGTERM or Ctrl-C, before connections are cut off
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     drain_limit: u32,
+    #[command(flatten)]
+    visibility: Visibility,
     /// Standard input is the lab's control channel
     #[arg(long, hide = true)]
     control: bool,
@@ -59,6 +63,8 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         }
         return Err(Failure::failed(format!("{name} under {}: {reason}", architecture.name())));
     }
+    let subject = Subject { service: name.to_owned(), architecture: architecture.name() };
+    let watch = Watch::start(&arguments.visibility.settings(), subject).map_err(Failure::failed)?;
     prepare(arguments)?;
     let options = arguments.tuning.options();
     let server = Server::bind(architecture, service, arguments.listen, options)
@@ -69,9 +75,10 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         None => writeln!(std::io::stdout(), "listening on {address}"),
     }
     .map_err(|error| Failure::failed(format!("cannot say that the server is ready: {error}")))?;
-    architecture
-        .serve(server)
-        .map_err(|error| Failure::failed(format!("{}: cannot serve: {error}", architecture.name())))
+    architecture.serve(server).map_err(|error| {
+        Failure::failed(format!("{}: cannot serve: {error}", architecture.name()))
+    })?;
+    watch.finish().map_err(Failure::failed)
 }
 
 /// The architecture of that name, or one line that lists them.

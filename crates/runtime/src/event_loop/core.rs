@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::ptr::NonNull;
@@ -19,10 +19,12 @@ use duality_poller::{Direction, Event, Poller, Ring, Timers, Token};
 
 use super::Waiting;
 use super::remote::{self, Message};
+use super::report::{self, Sight};
 use super::sources::Sources;
 use super::tasks::{Body, TaskId, Tasks};
 use super::waker::TaskName;
 use crate::drain;
+use crate::visibility::{self, Label, Wait, seats};
 use crate::world::{self, Waited, park, suspend};
 
 /// How many operations a task may complete before others have their turn. A socket that is always
@@ -41,8 +43,9 @@ pub(crate) struct Core {
     /// Whether the poller is a ring, which sockets then operate through.
     has_ring: bool,
     sources: RefCell<Sources>,
-    tasks: RefCell<Tasks>,
-    timers: RefCell<Timers>,
+    pub(super) tasks: RefCell<Tasks>,
+    pub(super) timers: RefCell<Timers>,
+    pub(crate) sight: Sight,
     stacks: RefCell<StackPool>,
     now: Cell<Instant>,
     running: Cell<Option<TaskId>>,
@@ -130,6 +133,7 @@ impl Core {
             sources: RefCell::new(sources),
             tasks: RefCell::default(),
             timers: RefCell::new(Timers::new(now)),
+            sight: Sight::new(now),
             stacks: RefCell::new(StackPool::new(stack_size)),
             now: Cell::new(now),
             running: Cell::new(None),
@@ -178,6 +182,7 @@ impl Core {
     pub(crate) fn spend(&self) -> bool {
         let left = self.budget.get();
         if left == 0 {
+            self.sight.set_wait(Wait::Turn);
             self.wake(self.running_task());
             self.overdue.set(true);
             return false;
@@ -232,6 +237,7 @@ impl Core {
         token: Token,
         direction: Direction,
     ) -> io::Result<()> {
+        self.sight.set_wait(Wait::descriptor(direction, descriptor.as_raw_fd()));
         self.sources.borrow_mut().wait(token, direction, self.running_task());
         self.poller.borrow_mut().arm(descriptor, token, direction)
     }
@@ -294,18 +300,31 @@ impl Core {
     }
 
     fn insert(&self, body: Body) -> TaskId {
-        self.tasks.borrow_mut().insert(body)
+        visibility::count(|counters| counters.tasks_created.add(1));
+        self.tasks.borrow_mut().insert(body, self.sight.clock())
+    }
+
+    pub(crate) fn set_stage(&self, stage: Label) {
+        if let Some(task) = self.running.get() {
+            self.tasks.borrow().set_stage(task, stage);
+        }
     }
 
     fn insert_fiber(&self, stack: Stack, future: impl Future<Output = ()> + 'static) -> TaskId {
-        let mut tasks = self.tasks.borrow_mut();
-        let waker = TaskName { lane: self.lane(), task: tasks.next_id() }.waker();
-        tasks.insert(Body::Fiber(park::fiber(stack, waker, future)))
+        let task = self.tasks.borrow().next_id();
+        let waker = TaskName { lane: self.lane(), task }.waker();
+        if let Waiting::Park { stack_size } = self.waiting {
+            visibility::count(|counters| {
+                counters.task_stack_allocated_bytes.add(stack_size as u64);
+            });
+        }
+        self.insert(Body::Fiber(park::fiber(stack, waker, future)))
     }
 
     /// Runs a task until it waits or ends.
     #[inline]
-    fn run_task(&self, id: TaskId, mut body: NonNull<Body>) {
+    fn run_task(&self, id: TaskId, mut body: NonNull<Body>, stage: Label) {
+        seats::with(|seat| seat.begin_turn(id.serial, stage));
         self.running.set(Some(id));
         self.budget.set(BUDGET);
         // SAFETY: the body is ours until we ask for the next or remove it, and stays where it is.
@@ -318,7 +337,11 @@ impl Core {
             }
         }));
         match done {
-            Ok(false) => self.running.set(None),
+            Ok(false) => {
+                self.running.set(None);
+                let (wait, now) = (self.sight.take_wait(), self.sight.clock());
+                self.tasks.borrow().waits(id, wait, now);
+            }
             Ok(true) => self.end(id),
             // The panic hook has said what and where; the task's connection closes, the rest go on.
             Err(_) => {
@@ -329,6 +352,8 @@ impl Core {
     }
 
     fn end(&self, id: TaskId) {
+        visibility::count(|counters| counters.tasks_ended.add(1));
+        self.sight.take_wait();
         self.timers.borrow_mut().clear(id.slot);
         let body = self.tasks.borrow_mut().remove(id);
         match body.expect("a task that has run is there") {
@@ -347,6 +372,7 @@ impl Core {
             match taken {
                 Some((id, body)) => {
                     from = id.slot + 1;
+                    visibility::count(|counters| counters.tasks_ended.add(1));
                     self.timers.borrow_mut().clear(id.slot);
                     // What a destructor panics with has been reported, and there is nobody left to tell.
                     let _ = catch_unwind(AssertUnwindSafe(|| drop(body)));
@@ -375,6 +401,9 @@ impl Core {
             for slot in fired.drain(..) {
                 self.tasks.borrow_mut().wake_slot(slot);
             }
+            if self.sight.is_asked() {
+                report::answer(self);
+            }
             if drain::requested() && !self.draining.replace(true) {
                 self.wake_readers();
             }
@@ -392,9 +421,10 @@ impl Core {
                 break;
             }
             let next = self.tasks.borrow_mut().next();
-            let Some((id, body)) = next else { break };
-            self.run_task(id, body);
+            let Some((id, body, stage)) = next else { break };
+            self.run_task(id, body, stage);
         }
+        seats::with(seats::Seat::end_turns);
     }
 
     fn await_events(&self, events: &mut Vec<Event>) {
@@ -409,6 +439,12 @@ impl Core {
         if let Some(from) = idle_from {
             self.idle.set(self.idle.get() + (now - from));
         }
+        self.sight.tick(now);
+        visibility::count(|counters| {
+            counters.poller_rounds.add(1);
+            counters.poller_events.add(events.len() as u64);
+            counters.idle_ns.add(idle_from.map_or(0, |from| (now - from).as_nanos() as u64));
+        });
     }
 
     /// Waits until there is an event, or a timer is due: awake at first, then asleep.

@@ -19,6 +19,7 @@
 
 pub(crate) mod core;
 pub(crate) mod remote;
+pub(crate) mod report;
 pub(crate) mod sources;
 pub(crate) mod tasks;
 pub(crate) mod waker;
@@ -32,6 +33,7 @@ use std::time::Duration;
 use duality_poller::Poller;
 
 use self::core::Core;
+use crate::visibility::seats;
 use crate::world;
 
 pub use self::core::Place;
@@ -98,6 +100,7 @@ impl EventLoop {
             Waiting::Suspend => None,
         };
         world::enter(Some(&self.core), || {
+            let _seen = seats::run_loop();
             let spawned = self.core.spawn_local(Box::pin(async move {
                 let value = root.await;
                 *place.borrow_mut() = Some(value);

@@ -19,6 +19,8 @@ use std::ptr::{self, NonNull};
 
 use duality_fiber::Fiber;
 
+use crate::visibility::{Label, ShortLabel, Wait};
+
 /// Names a task of one loop: the slot that it lives in, and which of the slot's tenants it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TaskId {
@@ -41,12 +43,39 @@ pub(crate) enum Body {
 
 /// A control block. It is reached by shared references only: a wake may come while the body runs.
 #[repr(align(64))]
-struct Task {
+pub(crate) struct Task {
     /// [`VACANT`] where no task is.
     serial: Cell<u32>,
+    /// What it waits for, and since when by the clock of `Sight`.
+    wait: Cell<u32>,
+    since: Cell<u32>,
+    /// The stage that it reached last.
+    stage: Cell<ShortLabel>,
     queued: Cell<bool>,
     /// In use by nobody but the round that runs it, if one does.
     body: UnsafeCell<Option<Body>>,
+}
+
+impl Task {
+    pub(crate) fn serial(&self) -> u32 {
+        self.serial.get()
+    }
+
+    pub(crate) fn wait(&self) -> Wait {
+        Wait::unpack(self.wait.get()).unwrap_or(Wait::Foreign)
+    }
+
+    pub(crate) fn since(&self) -> u32 {
+        self.since.get()
+    }
+
+    pub(crate) fn stage(&self) -> Label {
+        self.stage.get().label()
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.queued.get()
+    }
 }
 
 const _: () = assert!(size_of::<Task>() == 64, "a control block is one cache line");
@@ -81,7 +110,7 @@ impl Tasks {
     }
 
     /// Adds a task, ready to run.
-    pub(crate) fn insert(&mut self, body: Body) -> TaskId {
+    pub(crate) fn insert(&mut self, body: Body, now: u32) -> TaskId {
         let id = self.next_id();
         let slot = id.slot as usize;
         if self.free.pop().is_none() {
@@ -93,7 +122,14 @@ impl Tasks {
             self.used += 1;
         }
         let body = UnsafeCell::new(Some(body));
-        let task = Task { serial: Cell::new(id.serial), queued: Cell::new(true), body };
+        let task = Task {
+            serial: Cell::new(id.serial),
+            wait: Cell::new(Wait::Begin.pack()),
+            since: Cell::new(now),
+            stage: Cell::default(),
+            queued: Cell::new(true),
+            body,
+        };
         // SAFETY: the place is in a chunk, and no task is there that anyone could refer to.
         unsafe { self.place(slot).write(task) };
         self.spawned = self.spawned.wrapping_add(1);
@@ -127,9 +163,9 @@ impl Tasks {
         self.ready.len()
     }
 
-    /// The next ready task, whose body is the caller's until it asks for another, or removes it.
+    /// The next ready task and its stage. The body is the caller's until it asks for another, or removes it.
     #[inline]
-    pub(crate) fn next(&mut self) -> Option<(TaskId, NonNull<Body>)> {
+    pub(crate) fn next(&mut self) -> Option<(TaskId, NonNull<Body>, Label)> {
         loop {
             let id = self.ready.pop_front()?;
             self.fetch_ahead();
@@ -140,7 +176,7 @@ impl Tasks {
             task.queued.set(false);
             // SAFETY: one task runs at a time, so nobody has a reference to the body.
             if let Some(body) = unsafe { &mut *task.body.get() } {
-                return Some((id, NonNull::from(body)));
+                return Some((id, NonNull::from(body), task.stage()));
             }
         }
     }
@@ -163,6 +199,34 @@ impl Tasks {
                 None => {}
             }
         }
+    }
+
+    pub(crate) fn set_stage(&self, id: TaskId, stage: Label) {
+        if let Some(task) = self.at(id.slot) {
+            task.stage.set(stage.short());
+        }
+    }
+
+    /// Notes what a task waits for since `now`.
+    #[inline]
+    pub(crate) fn waits(&self, id: TaskId, wait: Wait, now: u32) {
+        if let Some(task) = self.at(id.slot) {
+            task.wait.set(wait.pack());
+            task.since.set(now);
+        }
+    }
+
+    /// The tasks by their slots.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Task)> {
+        let slots = 0..self.used as u32;
+        let tasks = slots.filter_map(|slot| Some((slot, self.at(slot)?)));
+        tasks.filter(|(_, task)| task.serial() != VACANT)
+    }
+
+    /// The body of a task that does not run.
+    pub(crate) fn body(&mut self, slot: u32) -> Option<&mut Body> {
+        // SAFETY: no task runs, so nobody else has a reference to it.
+        unsafe { &mut *self.at(slot)?.body.get() }.as_mut()
     }
 
     /// Takes a task's body out and frees its slot.
@@ -190,7 +254,7 @@ impl Tasks {
 
     /// The control block of a slot that has been used.
     #[inline]
-    fn at(&self, slot: u32) -> Option<&Task> {
+    pub(crate) fn at(&self, slot: u32) -> Option<&Task> {
         let slot = slot as usize;
         // SAFETY: it has been written, and is never freed while the table lives. References to it are
         // shared ones only.

@@ -14,7 +14,7 @@ use rustix::net::{
 
 use super::TcpStream;
 use super::socket::{Done, Patience, Socket, nonblocking_here};
-use crate::drain;
+use crate::{drain, visibility};
 
 /// How a listener is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +96,10 @@ impl TcpListener {
         })
         .await;
         match accepted {
-            Ok(Done::Moved(descriptor)) => Ok(Some(TcpStream::accepted(descriptor, nonblocking))),
+            Ok(Done::Moved(descriptor)) => {
+                visibility::count(|counters| counters.connections_accepted.add(1));
+                Ok(Some(TcpStream::accepted(descriptor, nonblocking)))
+            }
             Ok(Done::Drained) => Ok(None),
             Err(error) if shut_down(&error) => Ok(None),
             Err(error) => Err(error),

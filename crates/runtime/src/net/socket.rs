@@ -4,7 +4,7 @@
 //! ring's queues and adds to them; the shape is the same.
 
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, recv, send};
 use crate::drain::Listed;
 use crate::event_loop::core::Core;
 use crate::event_loop::remote::{self, Message};
+use crate::visibility::{self, Wait, seats};
 use crate::world::{self, Waited, block};
 
 /// A socket, and what the world that last used it keeps for it.
@@ -56,10 +57,13 @@ impl Access<'_> {
         let Some((core, token)) = self.ring else {
             let room = buffer.len();
             let (count, _) = recv(self.descriptor, buffer, RecvFlags::empty())?;
+            count_read(count);
             // The end of input is no shortage: it is there again at the next attempt.
             return Ok(Moved { value: count, short: count != 0 && count < room });
         };
-        core.with_ring(|ring| ring.receive(self.descriptor, token, buffer)).map(Moved::all)
+        let count = core.with_ring(|ring| ring.receive(self.descriptor, token, buffer))?;
+        count_read(count);
+        Ok(Moved::all(count))
     }
 
     /// Sends some of `bytes`.
@@ -74,6 +78,7 @@ impl Access<'_> {
             }
         };
         let count = send(self.descriptor, bytes, flags)?;
+        count_written(count);
         Ok(Moved { value: count, short: count < bytes.len() })
     }
 
@@ -83,6 +88,7 @@ impl Access<'_> {
         let Some((core, token)) = self.ring else {
             let offered: usize = buffers.iter().map(|buffer| buffer.len()).sum();
             let count = rustix::io::writev(self.descriptor, buffers)?;
+            count_written(count);
             return Ok(Moved { value: count, short: count < offered });
         };
         if self.sends_at_once {
@@ -90,7 +96,9 @@ impl Access<'_> {
             let some = buffers.iter().find(|buffer| !buffer.is_empty());
             return some.map_or(Ok(Moved::all(0)), |some| self.send(some));
         }
-        core.with_ring(|ring| ring.send(self.descriptor, token, buffers)).map(Moved::all)
+        let count = core.with_ring(|ring| ring.send(self.descriptor, token, buffers))?;
+        count_written(count);
+        Ok(Moved::all(count))
     }
 
     /// Accepts a connection.
@@ -203,10 +211,12 @@ impl Socket {
         if self.ends_at_drain && self.listed.is_none() {
             self.listed = Some(Listed::new(self.as_fd()));
         }
+        let _seen = seats::waiting(Wait::descriptor(direction, self.as_fd().as_raw_fd()));
         let own = |now| patience.deadline(now);
         match block::wait_for_descriptor(self.as_fd(), direction, own)? {
             Waited::Pending => Poll::Pending,
             Waited::Again => {
+                visibility::count(|counters| counters.attempts.add(1));
                 let moved = block::retry(|| attempt(self.access(None)));
                 Poll::Ready(moved.map(|moved| Done::Moved(moved.value)))
             }
@@ -236,6 +246,7 @@ impl Socket {
                         Waited::Pending => return Poll::Pending,
                     }
                 }
+                visibility::count(|counters| counters.attempts.add(1));
                 let ring = token.filter(|_| core.has_ring()).map(|token| (core, token));
                 match attempt(self.access(ring)) {
                     Ok(moved) => {
@@ -247,7 +258,9 @@ impl Socket {
                         return Poll::Ready(Ok(Done::Moved(moved.value)));
                     }
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        visibility::count(|counters| counters.would_blocks.add(1));
+                    }
                     Err(error) => return Poll::Ready(Err(error)),
                 }
             }
@@ -318,6 +331,14 @@ impl Socket {
         let client = self.ends_at_drain;
         self.watched.get_or_insert_with(|| (core.lane(), core.watch(client))).1
     }
+}
+
+fn count_read(count: usize) {
+    visibility::count(|counters| counters.read_bytes.add(count as u64));
+}
+
+pub(super) fn count_written(count: usize) {
+    visibility::count(|counters| counters.written_bytes.add(count as u64));
 }
 
 /// Whether new sockets of this kernel thread are to be in non-blocking mode.

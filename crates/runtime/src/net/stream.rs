@@ -16,7 +16,7 @@ use rustix::net::{
 
 use super::listener::internet_address;
 use super::options::ConnectOptions;
-use super::socket::{Access, Done, Moved, Patience, Socket, nonblocking_here};
+use super::socket::{Access, Done, Moved, Patience, Socket, count_written, nonblocking_here};
 use crate::{fs, world};
 
 /// The most that one `sendfile(2)` is asked for, so that a large file shares the loop.
@@ -202,6 +202,7 @@ impl TcpStream {
             if count == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
+            count_written(count);
         }
         Ok(())
     }

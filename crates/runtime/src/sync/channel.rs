@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::queue::{Waiting, Wake};
+use crate::visibility::Wait;
 
 /// A channel that holds at most `capacity` values.
 ///
@@ -14,7 +15,10 @@ use super::queue::{Waiting, Wake};
 pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     assert!(capacity > 0, "a channel needs room for one value");
     let queue = Queue { values: VecDeque::new(), capacity, senders: 1, open: true };
-    let shared = Arc::new(Shared { queue: Waiting::new(queue), arrivals: Waiting::new(()) });
+    let shared = Arc::new(Shared {
+        queue: Waiting::new(Wait::Send, queue),
+        arrivals: Waiting::new(Wait::Receive, ()),
+    });
     (Sender { shared: shared.clone() }, Receiver { shared })
 }
 

@@ -3,6 +3,7 @@
 use std::future::Future;
 
 use super::queue::{Waiting, Wake};
+use crate::visibility::Wait;
 
 /// Tells waiting tasks that something has happened.
 pub struct Notify {
@@ -19,7 +20,7 @@ struct State {
 impl Notify {
     /// With nothing to tell yet.
     pub const fn new() -> Self {
-        Self { state: Waiting::new(State { stored: false, broadcasts: 0 }) }
+        Self { state: Waiting::new(Wait::Notify, State { stored: false, broadcasts: 0 }) }
     }
 
     /// Waits for a notification, or takes the one that is stored. When all are told, whoever has called this is

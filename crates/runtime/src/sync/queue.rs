@@ -7,10 +7,13 @@ use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use crate::visibility::{self, Wait};
 use crate::world;
 
 /// State of type `T`, and the tasks that wait for it to change.
 pub(super) struct Waiting<T> {
+    /// What a wait here is called in a dump.
+    wait: Wait,
     inner: Mutex<Inner<T>>,
 }
 
@@ -29,9 +32,9 @@ pub(super) enum Wake {
 }
 
 impl<T> Waiting<T> {
-    pub(super) const fn new(state: T) -> Self {
+    pub(super) const fn new(wait: Wait, state: T) -> Self {
         let next_ticket = NonZeroU64::MIN;
-        Self { inner: Mutex::new(Inner { state, waiters: VecDeque::new(), next_ticket }) }
+        Self { wait, inner: Mutex::new(Inner { state, waiters: VecDeque::new(), next_ticket }) }
     }
 
     /// Changes the state, wakes as the change says, and returns its result.
@@ -110,7 +113,8 @@ impl<T, R, A: FnMut(&mut T) -> Option<R>> Future for Until<'_, T, A> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<R> {
         let Self { place, attempt } = &mut *self;
-        let reached = world::wait_until(context, None, |context| {
+        let wait = place.queue.wait;
+        let reached = world::wait_until(context, wait, None, |context| {
             let mut inner = place.queue.lock();
             match attempt(&mut inner.state) {
                 Some(value) => {
@@ -118,6 +122,9 @@ impl<T, R, A: FnMut(&mut T) -> Option<R>> Future for Until<'_, T, A> {
                     Poll::Ready(value)
                 }
                 None => {
+                    if place.ticket.is_none() && wait == Wait::Lock {
+                        visibility::count(|counters| counters.lock_waits.add(1));
+                    }
                     place.ticket = Some(inner.queue(place.ticket, context.waker()));
                     Poll::Pending
                 }

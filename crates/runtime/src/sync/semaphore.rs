@@ -1,6 +1,7 @@
 //! A number of permits.
 
 use super::queue::{Waiting, Wake};
+use crate::visibility::Wait;
 
 /// A number of permits that tasks take and give back.
 pub struct Semaphore {
@@ -10,7 +11,7 @@ pub struct Semaphore {
 impl Semaphore {
     /// A semaphore with `permits` permits.
     pub const fn new(permits: usize) -> Self {
-        Self { permits: Waiting::new(permits) }
+        Self { permits: Waiting::new(Wait::Lock, permits) }
     }
 
     /// Takes a permit, waiting for one if need be.

@@ -8,7 +8,7 @@ pub(crate) use offload::on_disk;
 pub use offload::{HELPERS, limit_helpers, offload, submit};
 
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::{Future, poll_fn, ready};
 use std::io;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,6 +17,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::event_loop::Place;
 use crate::event_loop::core::Core;
+use crate::visibility::{self, Wait};
 use crate::world::{self, Waited, block};
 
 use meeting::{Awaiting, Ending, meeting};
@@ -37,8 +38,10 @@ where
 {
     let (ending, awaiting) = meeting();
     let task = Spawned { future, finish: Finish { ending, outcome: Err(JoinError) } };
+    let state = size_of_val(&task) as u64;
     let place = world::with_loop(|core| core.map(Core::reserve).transpose())?;
     start(place, task)?;
+    visibility::count(|counters| counters.task_state_allocated_bytes.add(state));
     Ok(JoinHandle { awaiting })
 }
 
@@ -64,10 +67,13 @@ pub async fn yield_now() {
                 std::thread::yield_now();
                 Poll::Ready(())
             }
-            Some(core) => match core.wait(None) {
-                Waited::Again => Poll::Ready(()),
-                Waited::Pending => Poll::Pending,
-            },
+            Some(core) => {
+                core.sight.set_wait(Wait::Turn);
+                match core.wait(None) {
+                    Waited::Again => Poll::Ready(()),
+                    Waited::Pending => Poll::Pending,
+                }
+            }
         })
     })
     .await;
@@ -82,9 +88,15 @@ pub fn group() -> u32 {
 }
 
 /// Marks a stage boundary: a place where an architecture made of stages may queue the task again.
-/// The others, all those there are today, have no use for it, and it costs them nothing.
+/// The others, all those there are today, only note it: a dump tells for each task which stage it
+/// reached last, and a stalled loop is reported with it. That costs a few stores.
+///
+/// It is noted at the call, so that nothing of it is kept in the state of the task.
 #[inline]
-pub async fn stage(_name: &'static str) {}
+pub fn stage(name: &'static str) -> impl Future<Output = ()> + Send {
+    visibility::stage(name);
+    ready(())
+}
 
 /// A task that was spawned; awaiting it gives what the task returned. Dropping it lets the task run on.
 pub struct JoinHandle<T> {
@@ -108,7 +120,7 @@ impl<T> Future for JoinHandle<T> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let awaiting = &mut self.get_mut().awaiting;
-        let outcome = world::wait_until(context, None, |context| {
+        let outcome = world::wait_until(context, Wait::Join, None, |context| {
             awaiting.poll(|| context.waker().clone()).map_or(Poll::Pending, Poll::Ready)
         });
         outcome

@@ -14,6 +14,7 @@ use std::task::{Poll, Waker};
 use std::thread::Result as Caught;
 
 use super::thread;
+use crate::visibility::Wait;
 use crate::world;
 
 /// The most helper threads that a process makes, unless it says otherwise: as many calls keep a disk busy,
@@ -68,7 +69,7 @@ pub async fn offload<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stati
         }
     }));
     let result = poll_fn(|context| {
-        world::wait_until(context, None, |context| {
+        world::wait_until(context, Wait::Offload, None, |context| {
             let mut slot = lock(&slot);
             match slot.result.take() {
                 Some(result) => Poll::Ready(result),

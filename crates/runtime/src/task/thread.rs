@@ -10,6 +10,8 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
 
+use crate::visibility::{self, seats};
+
 /// What a kernel thread runs.
 pub type Body = Box<dyn FnOnce() + Send>;
 
@@ -28,20 +30,26 @@ pub struct Refused {
 ///
 /// [`Refused`], when no thread can be made.
 pub fn start(stack_size: usize, body: Body) -> Result<(), Refused> {
-    let argument = Box::into_raw(Box::new(body));
+    let page = rustix::param::page_size();
+    let stack_size = stack_size.max(libc::PTHREAD_STACK_MIN).next_multiple_of(page);
+    let argument = Box::into_raw(Box::new(Start { stack_size, body }));
     match create(stack_size, argument.cast()) {
         0 => Ok(()),
         error => {
             // SAFETY: no thread was made, so the box that was leaked above is still ours.
-            let body = *unsafe { Box::from_raw(argument) };
-            Err(Refused { error: io::Error::from_raw_os_error(error), body })
+            let start = *unsafe { Box::from_raw(argument) };
+            Err(Refused { error: io::Error::from_raw_os_error(error), body: start.body })
         }
     }
 }
 
+/// What a new thread is given.
+struct Start {
+    stack_size: usize,
+    body: Body,
+}
+
 fn create(stack_size: usize, argument: *mut c_void) -> i32 {
-    let page = rustix::param::page_size();
-    let stack_size = stack_size.max(libc::PTHREAD_STACK_MIN).next_multiple_of(page);
     let mut attributes = MaybeUninit::uninit();
     let mut thread = MaybeUninit::uninit();
     // SAFETY: the attributes are initialised before they are used and destroyed after; size and state
@@ -62,7 +70,9 @@ fn create(stack_size: usize, argument: *mut c_void) -> i32 {
 
 extern "C" fn main(argument: *mut c_void) -> *mut c_void {
     // SAFETY: `start` leaked this box for this thread alone.
-    let body = *unsafe { Box::from_raw(argument.cast::<Body>()) };
+    let Start { stack_size, body } = *unsafe { Box::from_raw(argument.cast::<Start>()) };
+    let _seat = seats::sit();
+    visibility::count(|counters| counters.task_stack_allocated_bytes.add(stack_size as u64));
     super::contain(body);
     ptr::null_mut()
 }

@@ -17,10 +17,12 @@ use duality_poller::Direction;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{Waited, ambient_deadline, earlier};
+use crate::visibility::seats;
 
 /// Runs `future` to its end on this kernel thread; whatever it waits for, the kernel thread waits for.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     super::enter(None, || {
+        let _seen = seats::run_task();
         let outer = super::set_ambient_deadline(None);
         let mut future = pin!(future);
         let waker = Waker::from(Arc::new(Unpark(thread::current())));

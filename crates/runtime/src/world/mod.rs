@@ -34,6 +34,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use crate::event_loop::core::Core;
+use crate::visibility::{Wait, seats};
 
 thread_local! {
     /// The loop that runs on this kernel thread, null in the block world. A plain pointer, constant
@@ -70,6 +71,7 @@ pub(crate) fn enter<R>(core: Option<&Core>, body: impl FnOnce() -> R) -> R {
             LOOP.set(self.0);
         }
     }
+    let _seat = seats::sit();
     let _restore = Restore(LOOP.replace(core.map_or(ptr::null(), ptr::from_ref)));
     body()
 }
@@ -103,9 +105,10 @@ pub(crate) fn now() -> Instant {
 
 /// Waits until `condition` is ready, where whoever makes it so wakes the waker it was given.
 ///
-/// `deadline` ends the wait with `Ready(None)`.
+/// `deadline` ends the wait with `Ready(None)`; `wait` is what it is called in a dump.
 pub(crate) fn wait_until<T>(
     context: &mut Context<'_>,
+    wait: Wait,
     deadline: Option<Instant>,
     mut condition: impl FnMut(&mut Context<'_>) -> Poll<T>,
 ) -> Poll<Option<T>> {
@@ -117,8 +120,14 @@ pub(crate) fn wait_until<T>(
             return Poll::Ready(None);
         }
         let waited = with_loop(|core| match core {
-            None => block::wait(deadline),
-            Some(core) => core.wait(deadline),
+            None => {
+                let _seen = seats::waiting(wait);
+                block::wait(deadline)
+            }
+            Some(core) => {
+                core.sight.set_wait(wait);
+                core.wait(deadline)
+            }
         });
         match waited {
             Waited::Again => {}

@@ -35,7 +35,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use duality_runtime::net::TcpStream;
+use duality_runtime::{net::TcpStream, task};
 use minijinja::{Value, context};
 
 use crate::{
@@ -141,10 +141,12 @@ impl Pages for Guestpages {
     fn answer<'p>(&'p self, asked: Asked<'p>) -> Answer<'p> {
         Box::pin(async move {
             let template = self.templates.find(asked.path, clock::seconds()).await?;
-            Some(match asked.is_post {
+            let reply = match asked.is_post {
                 true => self.sign(asked.body, &template).await,
                 false => self.show(asked.path, &template).await,
-            })
+            };
+            task::stage("http: reply").await;
+            Some(reply)
         })
     }
 }
@@ -152,6 +154,7 @@ impl Pages for Guestpages {
 impl Guestpages {
     async fn show(&self, path: &str, template: &Template) -> Reply {
         let variables = if path == PAGE || template.shows_store() {
+            task::stage("guestbook: visit").await;
             match self.store.visit(SHOWN).await {
                 Ok(visit) => self.found(variables_of(&visit)),
                 Err(unavailable) => return self.missed(&unavailable),
@@ -174,6 +177,7 @@ impl Guestpages {
                 return page(&status::UNPROCESSABLE_CONTENT, template, &variables);
             }
         };
+        task::stage("guestbook: sign").await;
         match self.store.add_remark(&remark).await {
             Ok(()) => {
                 self.found(Reply::explained(&status::SEE_OTHER).with("Location", "/guestbook"))

@@ -44,7 +44,7 @@ mod wire;
 
 use std::{io, sync::Arc, time::Duration};
 
-use duality_runtime::net::TcpStream;
+use duality_runtime::{net::TcpStream, task};
 
 pub use limits::{Config, HEADER_FIELDS, Limits};
 pub use pages::{Answer, Asked, Offer, Pages};
@@ -148,6 +148,7 @@ impl Http {
         let mut memo = Memo::default();
         let mut requests_left = limits.requests;
         loop {
+            task::stage("http: request").await;
             let mut deadline = Deadline::new(limits.head_time);
             let request = loop {
                 match request::parse(input.unused()) {
@@ -264,6 +265,7 @@ impl Http {
         memo: &mut Memo,
         wire: &mut Wire<'_>,
     ) -> io::Result<()> {
+        task::stage("http: reply").await;
         if wire.has_much() {
             wire.flush().await?;
         }
@@ -343,6 +345,7 @@ async fn take_body(
     input: &mut Input,
     limits: &Limits,
 ) -> io::Result<Taken> {
+    task::stage("http: body").await;
     let mut body = Body::new(framing, limits.body, room);
     let mut deadline = Deadline::new(limits.body_time);
     loop {

@@ -9,6 +9,7 @@ use std::{
 
 use duality_runtime::{
     net::TcpStream,
+    task,
     time::{Elapsed, timeout},
 };
 
@@ -160,6 +161,7 @@ impl<'l> Wire<'l> {
     /// the reply before the client has read it. So only our side is closed, and what still comes
     /// is read and dropped, for at most `limit` and up to a bounded amount (RFC 9112, section 9.6).
     pub(super) async fn linger(&mut self, input: &mut Input, limit: Duration) -> io::Result<()> {
+        task::stage("http: linger").await;
         self.flush().await?;
         if self.stream.shutdown(Shutdown::Write).await.is_err() {
             return Ok(());

@@ -1,0 +1,239 @@
+//! What a server shows of itself: counters that equal what was done, dumps that name who waits and for
+//! what, stalls that name who held the loop; and it goes on serving.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+
+use duality_conformance::{Served, eventually, for_every_architecture};
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+macro_rules! visibility {
+    ($name:ident $architecture:expr) => {
+        mod $name {
+            const ARCHITECTURE: &[&str] = &$architecture;
+            visibility! { @ counters_equal_what_was_done
+                a_dump_names_a_connection_that_waits
+                the_server_survives_any_number_of_dumps }
+        }
+    };
+    (@ $($body:ident)*) => {
+        $(#[test] fn $body() { super::$body(ARCHITECTURE); })*
+    };
+}
+
+for_every_architecture!(visibility);
+
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n";
+
+fn serve(architecture: &[&str], more: &[&str]) -> Served {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
+    command.args(["serve", "http", "--listen=127.0.0.1:0", "--architecture"]);
+    Served::start(command.args(architecture).args(more))
+}
+
+/// The number called `name` in a line of counters.
+fn counter(line: &str, name: &str) -> u64 {
+    let label = format!("\"{name}\":");
+    let start = line.find(&label).unwrap_or_else(|| panic!("{name} is in {line}")) + label.len();
+    let digits = line[start..].split(|character: char| !character.is_ascii_digit()).next();
+    digits.unwrap().parse().unwrap()
+}
+
+/// Asks for the page and reads the whole reply; returns its length.
+fn get(stream: &mut TcpStream) -> u64 {
+    stream.write_all(REQUEST).unwrap();
+    let mut reply = Vec::new();
+    let mut byte = [0];
+    while !reply.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).unwrap();
+        reply.push(byte[0]);
+    }
+    let head = String::from_utf8(reply).unwrap();
+    let length = head.split_once("Content-Length: ").unwrap().1;
+    let length: u64 = length.split_once("\r\n").unwrap().0.parse().unwrap();
+    let body = Read::by_ref(stream).take(length).read_to_end(&mut Vec::new()).unwrap();
+    head.len() as u64 + body as u64
+}
+
+fn counters_equal_what_was_done(architecture: &[&str]) {
+    const CONNECTIONS: u64 = 5;
+    const REQUESTS: u64 = 7;
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("stats");
+    let server = serve(architecture, &["--stats", file.to_str().unwrap()]);
+    let mut written = 0;
+    for _ in 0..CONNECTIONS {
+        let mut stream = server.connect();
+        for _ in 0..REQUESTS {
+            written += get(&mut stream);
+        }
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    }
+    server.signal(Signal::TERM);
+    let (status, said) = server.wait();
+    assert_eq!((status.code(), said.as_str()), (Some(0), ""));
+    let line = fs::read_to_string(file).unwrap();
+    assert_eq!(line.lines().count(), 1, "{line}");
+    let count = |name| counter(&line, name);
+    assert_eq!(count("version"), 1);
+    assert_eq!(count("connections_accepted"), CONNECTIONS);
+    assert_eq!(count("connections_begun"), CONNECTIONS);
+    assert_eq!(count("connections_ended"), CONNECTIONS);
+    assert_eq!(count("connections_now"), 0);
+    assert_eq!(count("tasks_now"), 0);
+    assert_eq!(count("tasks_created"), count("tasks_ended"));
+    assert!(count("tasks_created") >= CONNECTIONS);
+    assert_eq!(count("read_bytes"), CONNECTIONS * REQUESTS * REQUEST.len() as u64);
+    assert_eq!(count("written_bytes"), written);
+    // A read and a write for each request, if the reads were not cut, and the reads that saw the end.
+    assert!(count("attempts") >= CONNECTIONS * (2 * REQUESTS + 1), "{line}");
+    // To wait for a request and to reply, and the wait that saw the end; the architecture has its own.
+    assert!(count("stages") >= CONNECTIONS * (2 * REQUESTS + 1), "{line}");
+    assert!(count("task_state_allocated_bytes") > 0, "{line}");
+    let has_loop = ["uthreads", "select", "poll", "epoll"].contains(&architecture[0]);
+    for name in ["switches", "poller_rounds", "poller_events"] {
+        assert_eq!(count(name) > CONNECTIONS, has_loop, "{name} in {line}");
+    }
+    assert_eq!(count("uncounted_threads"), 0);
+}
+
+fn a_dump_names_a_connection_that_waits(architecture: &[&str]) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("dump");
+    let server = serve(architecture, &["--dump", file.to_str().unwrap()]);
+    let mut stream = server.connect();
+    get(&mut stream);
+    let client = stream.local_addr().unwrap();
+    // The server may not have come to wait again.
+    let found = eventually("the connection is seen to wait", || {
+        let dump = dump(&server, &file);
+        let waits = |line: &&str| {
+            line.contains("stage http: request, waits for ") && line.contains(" s to read ")
+        };
+        dump.lines().find(waits).map(|line| (line.to_owned(), dump.clone()))
+    });
+    let (line, dump) = found;
+    assert!(line.contains(" descriptor "), "{dump}");
+    // Another process's sockets may be out of sight.
+    let forks = ["fork", "prefork"].contains(&architecture[0]);
+    assert!(forks || line.contains(&format!("({client})")), "{client}: {dump}");
+    assert_eq!(line.contains("process "), forks, "{dump}");
+    assert_eq!(line.contains("; stack "), architecture[0] == "uthreads", "{dump}");
+    if architecture[0] == "uthreads" {
+        assert!(dump.contains("services/src/http/wire.rs:"), "{dump}");
+    }
+    get(&mut stream);
+}
+
+/// Asks for a dump and returns it.
+fn dump(server: &Served, file: &Path) -> String {
+    let before = fs::read_to_string(file).unwrap().len();
+    server.signal(Signal::USR1);
+    eventually("a dump", || {
+        let dump = fs::read_to_string(file).unwrap().split_off(before);
+        dump.ends_with("duality: end of the dump\n").then_some(dump)
+    })
+}
+
+fn the_server_survives_any_number_of_dumps(architecture: &[&str]) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("dump");
+    let server = serve(architecture, &["--dump", file.to_str().unwrap()]);
+    let mut stream = server.connect();
+    for _ in 0..200 {
+        server.signal(Signal::USR1);
+        get(&mut stream);
+    }
+    drop(stream);
+    let dump = dump(&server, &file);
+    assert!(dump.starts_with("duality: dump of process "), "{dump}");
+    server.signal(Signal::TERM);
+    let (status, said) = server.wait();
+    assert_eq!((status.code(), said.as_str()), (Some(0), ""));
+}
+
+/// To look at a stack takes some of it.
+#[test]
+fn a_small_stack_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("dump");
+    let more = ["--stack-size=16K", "--dump", file.to_str().unwrap()];
+    let server = serve(&["uthreads"], &more);
+    let mut stream = server.connect();
+    get(&mut stream);
+    let dump = dump(&server, &file);
+    assert!(dump.contains("stage http: ") && !dump.contains("; stack "), "{dump}");
+    get(&mut stream);
+}
+
+#[test]
+fn counters_come_again_and_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("stats");
+    let server = serve(&["epoll"], &["--stats", file.to_str().unwrap(), "--stats-every=10ms"]);
+    get(&mut server.connect());
+    eventually("lines that know of the connection", || {
+        let lines = fs::read_to_string(&file).unwrap();
+        let whole = lines.lines().filter(|line| line.ends_with('}'));
+        (whole.filter(|line| counter(line, "connections_accepted") == 1).count() > 3).then_some(())
+    });
+}
+
+/// A service that spins until it is let go.
+fn spinning(architecture: &[&str], more: &[&str]) -> (Served, TempDir) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_spinning"));
+    command.args(["serve", "--listen=127.0.0.1:0", "--architecture"]);
+    (Served::start(command.args(architecture).args(more)), tempfile::tempdir().unwrap())
+}
+
+#[test]
+fn a_stall_is_told_while_it_lasts_and_when_it_is_over() {
+    for architecture in [&["epoll"][..], &["uthreads"], &["epoll", "--cores=2"]] {
+        let (mut server, directory) = spinning(architecture, &["--stall=20ms"]);
+        let lines = server.complaints();
+        let release = directory.path().join("go");
+        let mut spinner = server.connect();
+        writeln!(spinner, "{}", release.display()).unwrap();
+        let stall = lines.next("a stall");
+        assert!(stall.starts_with("duality: stall: task "), "{stall}");
+        assert!(stall.contains(", stage spin, has held its loop (thread "), "{stall}");
+        fs::write(&release, "").unwrap();
+        let over = lines.next("its end");
+        assert!(over.starts_with("duality: stall over: task "), "{over}");
+        assert!(over.contains(", stage spin, held its loop (thread "), "{over}");
+        let mut answer = [0; 5];
+        spinner.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"done\n");
+    }
+}
+
+#[test]
+fn a_loop_that_is_held_is_named_in_a_dump() {
+    let (server, directory) = spinning(&["epoll"], &[]);
+    let (server, lines) = {
+        let mut server = server;
+        let lines = server.complaints();
+        (server, lines)
+    };
+    let release = directory.path().join("go");
+    let mut spinner = server.connect();
+    writeln!(spinner, "{}", release.display()).unwrap();
+    eventually("the dump names the task", || {
+        server.signal(Signal::USR1);
+        let mut named = false;
+        loop {
+            let line = lines.next("a dump");
+            named |= line.contains("does not answer: task ") && line.contains("stage spin");
+            if line == "duality: end of the dump" {
+                return named.then_some(());
+            }
+        }
+    });
+    fs::write(&release, "").unwrap();
+    spinner.read_exact(&mut [0; 5]).unwrap();
+}

@@ -1,0 +1,45 @@
+//! What `serve` shows of the server; see docs/visibility.md.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use duality_lab::plan::settings::parse_duration;
+
+use crate::watch::Settings;
+
+/// SIGUSR1 has every task told, whatever these flags say.
+#[derive(Args)]
+pub(super) struct Visibility {
+    /// At the end, write the counters (tasks, switches, rounds, bytes …) as a line of JSON to FILE, or to standard error (-)
+    #[arg(long, value_name = "FILE")]
+    stats: Option<PathBuf>,
+    /// Write the counters so often, each time another line, such as every 1s
+    #[arg(long, value_name = "TIME", value_parser = period, requires = "stats")]
+    stats_every: Option<Duration>,
+    /// Where SIGUSR1 has a dump of all tasks go [default: standard error]
+    #[arg(long, value_name = "FILE")]
+    dump: Option<PathBuf>,
+    /// Report a task that holds its event loop for longer, such as 100ms
+    #[arg(long, value_name = "TIME", value_parser = period)]
+    stall: Option<Duration>,
+}
+
+impl Visibility {
+    pub(super) fn settings(&self) -> Settings {
+        Settings {
+            stats: self.stats.clone(),
+            stats_every: self.stats_every,
+            dump: self.dump.clone(),
+            stall: self.stall,
+        }
+    }
+}
+
+/// A time that a kernel thread can keep without being busy.
+fn period(text: &str) -> Result<Duration, String> {
+    match parse_duration(text)? {
+        short if short < Duration::from_millis(10) => Err("give a time from 10ms on".into()),
+        period => Ok(period),
+    }
+}

@@ -1,0 +1,162 @@
+//! The kernel thread that watches a server: it writes the counters (`--stats`), a dump of the tasks when
+//! SIGUSR1 asks for one (`--dump`), and who holds up a loop (`--stall`). See docs/visibility.md.
+//!
+//! It sleeps until one of them is due. A server that forks has its one watcher in the parent, which sees
+//! the children through their seats (`duality_runtime::visibility`).
+
+mod dump;
+mod stall;
+mod stats;
+
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use duality_runtime::visibility;
+
+use self::stall::Stalls;
+use self::stats::Stats;
+
+/// What is to be seen of a server, and where.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settings {
+    /// Where the counters go, `-` for standard error.
+    pub(crate) stats: Option<PathBuf>,
+    /// How often they go there, beside once at the end.
+    pub(crate) stats_every: Option<Duration>,
+    /// Where dumps go; without it, to standard error.
+    pub(crate) dump: Option<PathBuf>,
+    /// How long a task may hold a loop before it is reported.
+    pub(crate) stall: Option<Duration>,
+}
+
+/// What is watched.
+#[derive(Clone, Debug)]
+pub(crate) struct Subject {
+    pub(crate) service: String,
+    pub(crate) architecture: &'static str,
+}
+
+/// A server that is watched.
+pub(crate) struct Watch {
+    stats: Option<Arc<Mutex<Stats>>>,
+}
+
+impl Watch {
+    /// Opens what is written to, and starts the watching thread.
+    ///
+    /// # Errors
+    ///
+    /// What cannot be had, with the flag that asked for it.
+    pub(crate) fn start(settings: &Settings, subject: Subject) -> Result<Self, String> {
+        let stats = match &settings.stats {
+            Some(path) => Some(Stats::new(Output::open(path, "--stats")?, subject.clone())),
+            None => None,
+        };
+        let dump = match &settings.dump {
+            Some(path) => Output::open(path, "--dump")?,
+            None => Output::standard_error()?,
+        };
+        let stats = stats.map(|stats| Arc::new(Mutex::new(stats)));
+        let stalls = settings.stall.map(Stalls::new).transpose()?;
+        visibility::prepare().map_err(|error| format!("cannot watch: {error}"))?;
+        let watcher = Watcher { stats: stats.clone(), every: settings.stats_every, dump, stalls };
+        thread::Builder::new()
+            .name("watch".into())
+            .spawn(move || watcher.run(&subject))
+            .map_err(|error| format!("cannot watch: {error}"))?;
+        Ok(Self { stats })
+    }
+
+    /// Writes the counters for the last time.
+    ///
+    /// # Errors
+    ///
+    /// When they cannot be written.
+    pub(crate) fn finish(self) -> Result<(), String> {
+        self.stats.map_or(Ok(()), |stats| write_stats(&stats))
+    }
+}
+
+struct Watcher {
+    stats: Option<Arc<Mutex<Stats>>>,
+    every: Option<Duration>,
+    dump: Output,
+    stalls: Option<Stalls>,
+}
+
+impl Watcher {
+    fn run(mut self, subject: &Subject) {
+        let mut stats_due = self.every.and_then(|every| Instant::now().checked_add(every));
+        loop {
+            let until_stats = stats_due.map(|due| due.saturating_duration_since(Instant::now()));
+            let until_look = self.stalls.as_ref().map(Stalls::pause);
+            let limit = [until_stats, until_look].into_iter().flatten().min();
+            if visibility::wait(limit) {
+                complain(self.dump.write(&dump::dump(subject)));
+            }
+            if let Some(stalls) = &mut self.stalls {
+                stalls.look();
+            }
+            let now = Instant::now();
+            if let (Some(due), Some(every), Some(stats)) = (&mut stats_due, self.every, &self.stats)
+                && now >= *due
+            {
+                // What is late is left out, not made up for.
+                *due = now + every;
+                complain(write_stats(stats));
+            }
+        }
+    }
+}
+
+fn write_stats(stats: &Mutex<Stats>) -> Result<(), String> {
+    stats.lock().unwrap_or_else(PoisonError::into_inner).write()
+}
+
+fn complain(result: Result<(), String>) {
+    if let Err(problem) = result {
+        say(&problem);
+    }
+}
+
+/// Writes a line to standard error, past the lock of std: a process that is forked off this one in that
+/// moment would have the lock for ever.
+fn say(line: &dyn Display) {
+    // There is nobody else to tell.
+    let _ = rustix::io::write(io::stderr().as_fd(), format!("duality: {line}\n").as_bytes());
+}
+
+/// A file, or standard error under a descriptor of its own, for the reason that [`say`] gives.
+struct Output {
+    file: File,
+    /// What complaints call it.
+    name: String,
+}
+
+impl Output {
+    fn open(path: &Path, flag: &str) -> Result<Self, String> {
+        if path == Path::new("-") {
+            return Self::standard_error();
+        }
+        let name = path.display().to_string();
+        let file = File::create(path).map_err(|error| format!("{flag}: {name}: {error}"))?;
+        Ok(Self { file, name })
+    }
+
+    fn standard_error() -> Result<Self, String> {
+        let descriptor = io::stderr().as_fd().try_clone_to_owned();
+        let file =
+            descriptor.map(File::from).map_err(|error| format!("standard error: {error}"))?;
+        Ok(Self { file, name: "standard error".into() })
+    }
+
+    fn write(&mut self, text: &str) -> Result<(), String> {
+        self.file.write_all(text.as_bytes()).map_err(|error| format!("{}: {error}", self.name))
+    }
+}

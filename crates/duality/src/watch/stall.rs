@@ -1,0 +1,146 @@
+//! Who holds up a loop.
+//!
+//! A loop says, for each turn that it gives to a task, whose turn it is, and counts it. Whoever sees the
+//! same turn again and again for longer than the threshold sees a stall, while it lasts; the loop itself
+//! reads no clock for it. So a stall is found if it lasts for the threshold and one look more.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use duality_runtime::visibility::{self, LoopTurn};
+
+use super::say;
+
+/// Looks for each threshold: a stall's length is known to so much of it.
+const LOOKS: u32 = 8;
+
+/// Stalls that are told in a second, each in at most two lines; of the others, how many there were.
+const LINES: u32 = 10;
+
+/// What is known of the loops.
+pub(super) struct Stalls {
+    threshold: Duration,
+    /// The turn that each loop, by its kernel thread, was seen at.
+    seen: HashMap<u32, Turn>,
+    quota: Quota,
+}
+
+struct Turn {
+    turns: u64,
+    /// When it was first seen at that turn.
+    since: Instant,
+    /// The task and its stage, once they have been told.
+    told: Option<String>,
+}
+
+impl Stalls {
+    /// Prepares to look for turns of more than `threshold`.
+    pub(super) fn new(threshold: Duration) -> Result<Self, String> {
+        visibility::install_sampling().map_err(|error| format!("--stall: {error}"))?;
+        let quota = Quota { second: Instant::now(), told: 0, untold: 0 };
+        Ok(Self { threshold, seen: HashMap::new(), quota })
+    }
+
+    /// How long to wait before the next look.
+    pub(super) fn pause(&self) -> Duration {
+        self.threshold / LOOKS
+    }
+
+    /// Looks at all loops, and tells what is new.
+    pub(super) fn look(&mut self) {
+        let now = Instant::now();
+        for turn in visibility::loops() {
+            self.look_at(&turn, now);
+        }
+        if let Some(line) = self.quota.renew(now) {
+            say(&line);
+        }
+    }
+
+    fn look_at(&mut self, turn: &LoopTurn, now: Instant) {
+        let fresh = Turn { turns: turn.turns, since: now, told: None };
+        let seen = self.seen.entry(turn.thread).or_insert(fresh);
+        let held = now - seen.since;
+        if let (true, Some((task, stage))) = (seen.turns == turn.turns, turn.task) {
+            if held >= self.threshold && seen.told.is_none() {
+                let who = format!("task {task}, stage {}", stage.unwrap_or("-"));
+                if self.quota.admits() {
+                    let place = where_it_is(turn);
+                    say(&format!(
+                        "stall: {who}, has held its loop (thread {}) for {} ms{place}",
+                        turn.thread,
+                        held.as_millis()
+                    ));
+                }
+                seen.told = Some(who);
+            }
+            return;
+        }
+        if let Some(who) = seen.told.take()
+            && self.quota.tells_end()
+        {
+            say(&format!(
+                "stall over: {who}, held its loop (thread {}) for {} ms",
+                turn.thread,
+                held.as_millis()
+            ));
+        }
+        *seen = Turn { turns: turn.turns, since: now, told: None };
+    }
+}
+
+/// The function that a loop executes, if it says so and is still at that turn.
+fn where_it_is(turn: &LoopTurn) -> String {
+    let Some(instruction) = visibility::sample(turn.thread) else { return String::new() };
+    let names = visibility::name_instruction(instruction);
+    names.first().map_or_else(String::new, |name| format!(", in {name}"))
+}
+
+/// So that a service that always stalls does not fill the disk.
+struct Quota {
+    second: Instant,
+    told: u32,
+    untold: u32,
+}
+
+impl Quota {
+    /// Whether one more stall may be told.
+    fn admits(&mut self) -> bool {
+        let admitted = self.told < LINES;
+        self.told += u32::from(admitted);
+        self.untold += u32::from(!admitted);
+        admitted
+    }
+
+    /// Whether the end of a stall may be told: if all that began were.
+    fn tells_end(&self) -> bool {
+        self.untold == 0
+    }
+
+    /// Begins another second, if it is time; returns what was not told in the last.
+    fn renew(&mut self, now: Instant) -> Option<String> {
+        if now - self.second < Duration::from_secs(1) {
+            return None;
+        }
+        let untold = std::mem::take(&mut self.untold);
+        (self.second, self.told) = (now, 0);
+        (untold > 0).then(|| format!("stall: {untold} more within a second"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_has_a_quota() {
+        let start = Instant::now();
+        let mut quota = Quota { second: start, told: 0, untold: 0 };
+        assert_eq!((0..13).filter(|_| quota.admits()).count(), LINES as usize);
+        assert!(!quota.tells_end());
+        assert_eq!(quota.renew(start), None);
+        let told = quota.renew(start + Duration::from_secs(1)).unwrap();
+        assert!(told.contains("3 more"), "{told}");
+        assert!(quota.admits() && quota.tells_end());
+    }
+}

@@ -1,0 +1,136 @@
+//! What a loop can tell of its tasks: what they wait for, since when, and where their stacks stand.
+//!
+//! While a task runs, [`Sight`] holds what it is about to wait for; when its turn ends, that goes into
+//! the task's entry. The clock is that of the loop's round. The loop is asked by
+//! [`visibility::survey`](crate::visibility::survey()), and answers between two rounds.
+
+use std::cell::{Cell, RefCell};
+use std::time::{Duration, Instant};
+
+use rustix::process::getpid;
+
+use super::core::Core;
+use super::tasks::Body;
+use crate::visibility::survey::{self, LoopReport, TaskReport};
+use crate::visibility::{self, Trace, Wait, seats, waits};
+
+/// What a loop keeps in order to be seen.
+pub(crate) struct Sight {
+    start: Instant,
+    /// The time of the round, in milliseconds since the start; it begins again after 49 days.
+    clock: Cell<u32>,
+    /// What the running task will wait for.
+    wait: Cell<Wait>,
+    answered: Cell<u32>,
+    /// Set while fibers are resumed only to tell where they are.
+    walks: Cell<bool>,
+    walked: RefCell<Option<Trace>>,
+}
+
+impl Sight {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self {
+            start: now,
+            clock: Cell::new(0),
+            wait: Cell::new(Wait::Foreign),
+            answered: Cell::new(survey::asked()),
+            walks: Cell::new(false),
+            walked: RefCell::new(None),
+        }
+    }
+
+    /// A new round begins.
+    #[inline]
+    pub(crate) fn tick(&self, now: Instant) {
+        self.clock.set((now - self.start).as_millis() as u32);
+    }
+
+    #[inline]
+    pub(crate) fn clock(&self) -> u32 {
+        self.clock.get()
+    }
+
+    #[inline]
+    pub(crate) fn set_wait(&self, wait: Wait) {
+        self.wait.set(wait);
+    }
+
+    /// What the task that ran last waits for.
+    #[inline]
+    pub(crate) fn take_wait(&self) -> Wait {
+        self.wait.replace(Wait::Foreign)
+    }
+
+    /// Called by a fiber that has been resumed: whether it is to park again at once, having told where it
+    /// is.
+    #[inline]
+    pub(crate) fn has_walked(&self) -> bool {
+        if self.walks.get() {
+            *self.walked.borrow_mut() = visibility::capture();
+        }
+        self.walks.get()
+    }
+
+    /// Whether the loop owes a report.
+    #[inline]
+    pub(crate) fn is_asked(&self) -> bool {
+        self.answered.get() != survey::asked()
+    }
+}
+
+/// Answers the survey.
+#[cold]
+pub(crate) fn answer(core: &Core) {
+    let asked = survey::asked();
+    core.sight.answered.set(asked);
+    seats::with(|seat| survey::answer(asked, report(core, seat.thread())));
+}
+
+fn report(core: &Core, thread: u32) -> LoopReport {
+    let clock = core.sight.clock();
+    let mut tasks = core.tasks.borrow_mut();
+    let ready = tasks.ready();
+    let mut ages: Vec<(u32, u32)> =
+        tasks.iter().map(|(slot, task)| (clock.wrapping_sub(task.since()), slot)).collect();
+    let count = ages.len();
+    let most = survey::most();
+    // The oldest first, and of the same age the first slot.
+    let order = |&(age, slot): &(u32, u32)| (u32::MAX - age, slot);
+    if count > most && most > 0 {
+        ages.select_nth_unstable_by_key(most - 1, order);
+    }
+    ages.truncate(most);
+    ages.sort_unstable_by_key(order);
+    let longest = ages
+        .into_iter()
+        .filter_map(|(age, slot)| {
+            let due = core.timers.borrow().deadline(slot);
+            let has_begun = tasks.at(slot)?.wait() != Wait::Begin;
+            let trace = tasks.body(slot).filter(|_| has_begun).and_then(|body| walk(&core.sight, body));
+            let task = tasks.at(slot)?;
+            Some(TaskReport {
+                number: task.serial(),
+                stage: task.stage().name(),
+                wait: task.wait(),
+                is_ready: task.is_ready(),
+                waited: Duration::from_millis(age.into()),
+                due: due
+                    .filter(|_| task.wait() == Wait::Time)
+                    .map(|due| due.saturating_duration_since(core.now())),
+                peer: waits::peer(task.wait(), getpid()),
+                trace,
+            })
+        })
+        .collect();
+    LoopReport { thread, tasks: count, ready, longest }
+}
+
+/// Has a fiber that has begun walk its stack.
+fn walk(sight: &Sight, body: &mut Body) -> Option<Trace> {
+    let Body::Fiber(fiber) = body else { return None };
+    sight.walks.set(true);
+    let ended = fiber.resume();
+    sight.walks.set(false);
+    debug_assert!(!ended, "a fiber that is asked where it is parks again");
+    sight.walked.take()
+}

@@ -1,0 +1,114 @@
+//! The counters: what each of them counts is said where it is listed, and in docs/visibility.md.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number that one kernel thread counts and others may read.
+#[derive(Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    /// Only the owner adds, so that load and store are enough.
+    #[inline]
+    pub(crate) fn add(&self, amount: u64) {
+        self.0.store(self.value().wrapping_add(amount), Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Makes good for an owner that died between two counts.
+    fn raise_to(&self, value: u64) {
+        self.0.store(self.value().max(value), Ordering::Relaxed);
+    }
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])+ $name:ident,)+) => {
+        /// Those of one kernel thread.
+        #[derive(Default)]
+        pub(crate) struct Counters {
+            $(pub(crate) $name: Counter,)+
+        }
+
+        /// The counters of all kernel threads together, since the process began.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Totals {
+            $($(#[$doc])+ pub $name: u64,)+
+        }
+
+        impl Totals {
+            pub(super) fn include(&mut self, counters: &Counters) {
+                $(self.$name = self.$name.wrapping_add(counters.$name.value());)+
+            }
+
+            /// Each with its name, in the order of the documentation.
+            #[must_use]
+            pub fn named(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name),)+]
+            }
+        }
+    };
+}
+
+counters! {
+    /// Tasks that began: connections, what they spawned, and the architecture's own.
+    tasks_created,
+    /// Tasks that ended.
+    tasks_ended,
+    /// Turns that a loop gave to a task: a fiber resumed, or a future polled. None in the block world,
+    /// where the kernel switches.
+    switches,
+    /// Stage boundaries that tasks passed (`task::stage`).
+    stages,
+    /// Connections that accept(2) returned.
+    connections_accepted,
+    /// Connections whose service began; the others wait in a list or a lobby.
+    connections_begun,
+    /// Connections whose service ended.
+    connections_ended,
+    /// Rounds of the loops: how often the pollers were asked.
+    poller_rounds,
+    /// Events that the pollers told.
+    poller_events,
+    /// Attempts of an operation on a socket: system calls that move bytes, accept or connect.
+    attempts,
+    /// Attempts that would have blocked. None in the block world, where they block.
+    would_blocks,
+    /// Waits for a mutex or a semaphore that somebody else had.
+    lock_waits,
+    /// Bytes that were read from sockets.
+    read_bytes,
+    /// Bytes that were written to sockets, by sendfile(2) too.
+    written_bytes,
+    /// Nanoseconds in which a loop had nothing to do. None in the block world, where the kernel knows.
+    idle_ns,
+    /// Bytes of the state of tasks: what the compiler keeps across a service's waits.
+    task_state_allocated_bytes,
+    /// Bytes of the stacks that tasks were given, of kernel threads or user-level threads; reserved, of
+    /// which they use what they touch.
+    task_stack_allocated_bytes,
+}
+
+impl Totals {
+    /// Tasks that are alive.
+    #[must_use]
+    pub fn tasks_now(&self) -> u64 {
+        self.tasks_created.saturating_sub(self.tasks_ended)
+    }
+
+    /// Connections that were accepted and have not ended.
+    #[must_use]
+    pub fn connections_now(&self) -> u64 {
+        self.connections_accepted.saturating_sub(self.connections_ended)
+    }
+}
+
+impl Counters {
+    /// What began on a kernel thread that is dead has ended.
+    pub(super) fn settle(&self) {
+        self.tasks_ended.raise_to(self.tasks_created.value());
+        self.connections_ended.raise_to(self.connections_begun.value());
+    }
+}

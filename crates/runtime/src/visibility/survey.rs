@@ -1,0 +1,113 @@
+//! Asking the loops of this process what their tasks wait for.
+//!
+//! A loop answers between two of its rounds: the watcher rings its bell, and waits for the answers. A
+//! loop that a task holds does not answer in time, and is told apart by that.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::seats::{LoopTurn, loops};
+use super::{Trace, Wait};
+use crate::event_loop::remote;
+
+/// The number of the last survey. A loop that has answered another owes an answer.
+static ASKED: AtomicU32 = AtomicU32::new(0);
+static ANSWERS: Mutex<Answers> = Mutex::new(Answers { survey: 0, reports: Vec::new() });
+static ARRIVED: Condvar = Condvar::new();
+
+struct Answers {
+    survey: u32,
+    reports: Vec<LoopReport>,
+}
+
+/// What the loops of this process answered.
+#[derive(Debug)]
+pub struct Survey {
+    /// Those that answered in time.
+    pub answered: Vec<LoopReport>,
+    /// Those that did not.
+    pub silent: Vec<LoopTurn>,
+}
+
+/// The tasks of one loop.
+#[derive(Debug)]
+pub struct LoopReport {
+    /// The number of the loop's kernel thread.
+    pub thread: u32,
+    /// How many tasks it has.
+    pub tasks: usize,
+    /// How many of them are ready.
+    pub ready: usize,
+    /// Some of them: those that have waited longest, in that order.
+    pub longest: Vec<TaskReport>,
+}
+
+/// A task of a loop.
+#[derive(Debug)]
+pub struct TaskReport {
+    /// How many tasks its loop had had before it.
+    pub number: u32,
+    /// The stage that it reached last.
+    pub stage: Option<&'static str>,
+    /// What it waits for, or waited for before it became ready.
+    pub wait: Wait,
+    /// Whether it has been woken, and waits for its turn only.
+    pub is_ready: bool,
+    /// How long it has not run: in milliseconds of the loop's clock, as of its last round.
+    pub waited: Duration,
+    /// In how long the time comes that it waits for, if it waits for a time.
+    pub due: Option<Duration>,
+    /// The other end of what it reads from or writes to.
+    pub peer: Option<SocketAddr>,
+    /// Where its stack stands, if it has one, has begun, and has room to look.
+    pub trace: Option<Trace>,
+}
+
+/// Asks all loops of this process for at most `most` tasks each, and waits no longer than `patience`.
+/// One caller at a time.
+pub fn survey(most: u32, patience: Duration) -> Survey {
+    let expected = loops();
+    if expected.is_empty() {
+        return Survey { answered: Vec::new(), silent: Vec::new() };
+    }
+    let mut answers = lock();
+    MOST.store(most, Ordering::Relaxed);
+    answers.survey = ASKED.fetch_add(1, Ordering::Release).wrapping_add(1);
+    answers.reports.clear();
+    remote::ring_all();
+    let (mut answers, _) = ARRIVED
+        .wait_timeout_while(answers, patience, |answers| answers.reports.len() < expected.len())
+        .unwrap_or_else(PoisonError::into_inner);
+    let answered = std::mem::take(&mut answers.reports);
+    let has_answered = |turn: &LoopTurn| answered.iter().any(|loop_| loop_.thread == turn.thread);
+    let silent = loops().into_iter().filter(|turn| !has_answered(turn)).collect();
+    Survey { answered, silent }
+}
+
+/// How many tasks of each loop are asked for.
+static MOST: AtomicU32 = AtomicU32::new(0);
+
+/// The survey that was asked for last; a loop compares it with the last that it answered.
+#[inline]
+pub(crate) fn asked() -> u32 {
+    ASKED.load(Ordering::Acquire)
+}
+
+pub(crate) fn most() -> usize {
+    MOST.load(Ordering::Relaxed) as usize
+}
+
+/// A loop's answer to the survey of that number; one that comes too late is dropped.
+pub(crate) fn answer(survey: u32, report: LoopReport) {
+    let mut answers = lock();
+    if answers.survey == survey {
+        answers.reports.push(report);
+        ARRIVED.notify_all();
+    }
+}
+
+fn lock() -> MutexGuard<'static, Answers> {
+    ANSWERS.lock().unwrap_or_else(PoisonError::into_inner)
+}

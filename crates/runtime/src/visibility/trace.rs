@@ -1,0 +1,251 @@
+//! Where a parked user-level thread is, and where a busy kernel thread is.
+//!
+//! A parked user-level thread tells by itself: its loop resumes it in order to have it walk its own stack
+//! and park again, so that nobody unwinds a stack that is not running. The walk only gathers addresses;
+//! whoever prints them finds their names, on a stack with room for it.
+//!
+//! A kernel thread that computes is asked by a signal, whose handler notes the interrupted instruction:
+//! more than that a handler cannot find out, for what walks a stack may take locks.
+
+use std::fmt;
+use std::io;
+use std::mem;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustix::mm::{Advice, madvise};
+
+/// Frames of a stack that are noted.
+const FRAMES: usize = 48;
+
+/// Bytes of stack that a walk gets. It needs some 4 KiB; binding the symbols of the unwinder lazily, on a
+/// machine with large vector registers, some more.
+const ROOM: usize = 16 * 1024;
+
+/// The addresses of a stack's frames, the innermost first.
+pub type Trace = Vec<usize>;
+
+/// Walks the stack that this is called on; `None` where it may lack the room.
+#[inline(never)]
+pub(crate) fn capture() -> Option<Trace> {
+    if !has_room() {
+        return None;
+    }
+    let mut trace = Vec::with_capacity(FRAMES);
+    backtrace::trace(|frame| {
+        trace.push(frame.ip().addr());
+        trace.len() < FRAMES
+    });
+    Some(trace)
+}
+
+/// Whether the stack that this is called on has [`ROOM`] left: the kernel is asked to make that memory
+/// readable (Linux 5.14), and refuses where any of it is a guard. It is not written to.
+fn has_room() -> bool {
+    let page = rustix::param::page_size();
+    let here = (&raw const page).addr() & !(page - 1);
+    let lowest = std::ptr::without_provenance_mut(here - ROOM);
+    // SAFETY: this advice changes no memory, whatever the address.
+    unsafe { madvise(lowest, ROOM, Advice::LinuxPopulateRead) }.is_ok()
+}
+
+/// Where a stack stands, a line for each function, the innermost first, without the language's own machinery
+/// and what this crate has beneath a wait. A function that the compiler has merged into its caller may have lost
+/// its name, but not its place.
+#[must_use]
+pub fn name_frames(trace: &[usize]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for &address in trace {
+        for function in functions_at(address) {
+            if function.name.contains(BASE) {
+                return lines;
+            }
+            if !function.is_machinery() {
+                lines.push(function.to_string());
+            }
+        }
+    }
+    lines
+}
+
+/// The function that an instruction belongs to, and those that it was merged into, the innermost first.
+#[must_use]
+pub fn name_instruction(instruction: usize) -> Vec<String> {
+    // What returns to an address called from before it, so the address before this one would be named.
+    functions_at(instruction.saturating_add(1)).iter().map(Function::to_string).collect()
+}
+
+/// The function that a fiber begins with: what is above it is the loop.
+const BASE: &str = "duality_runtime::world::park::fiber";
+
+/// Crates whose functions say nothing about what a task waits for, and their sources.
+const MACHINERY: &[(&str, &str)] = &[
+    ("core::", "/library/core/"),
+    ("alloc::", "/library/alloc/"),
+    ("std::", "/library/std/"),
+    ("backtrace::", "/backtrace-"),
+    ("corosensei::", "/corosensei-"),
+    ("duality_fiber::", "/fiber/src/"),
+];
+
+/// The same of this crate: what every wait stands on.
+const OWN_MACHINERY: &[&str] =
+    &["event_loop/", "visibility/", "world/", "net/socket.rs", "sync/queue.rs"];
+
+/// A function of the program, and where in it an instruction is.
+struct Function {
+    name: String,
+    /// As the compiler was given it.
+    file: Option<String>,
+    line: u32,
+}
+
+fn functions_at(address: usize) -> Vec<Function> {
+    let mut functions = Vec::new();
+    backtrace::resolve(std::ptr::without_provenance_mut(address), |symbol| {
+        functions.push(Function {
+            // The alternate form has no hash at its end.
+            name: symbol.name().map_or_else(|| "?".into(), |name| format!("{name:#}")),
+            file: symbol.filename().map(|file| file.to_string_lossy().into_owned()),
+            line: symbol.lineno().unwrap_or(0),
+        });
+    });
+    functions
+}
+
+impl Function {
+    fn is_machinery(&self) -> bool {
+        let Some(file) = &self.file else {
+            let name = self.name.trim_start_matches('<');
+            return MACHINERY.iter().any(|(prefix, _)| name.starts_with(prefix));
+        };
+        let own = file!().trim_end_matches("visibility/trace.rs");
+        let is_own = file
+            .split_once(own)
+            .is_some_and(|(_, inner)| OWN_MACHINERY.iter().any(|prefix| inner.starts_with(prefix)));
+        is_own || MACHINERY.iter().any(|(_, folder)| file.contains(folder))
+    }
+}
+
+impl fmt::Display for Function {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(file) = &self.file else { return formatter.write_str(&self.name) };
+        // Of a merged function is left something like `{async_fn#0}` or `read<…>`, without its path.
+        match self.name.split_once('<') {
+            _ if self.name.starts_with('{') => {}
+            Some((bare, _)) if !bare.is_empty() && !bare.contains("::") => {
+                write!(formatter, "{bare} at ")?;
+            }
+            _ => write!(formatter, "{} at ", self.name)?,
+        }
+        write!(formatter, "{}:{}", last_components(file), self.line)
+    }
+}
+
+/// Enough of a path to find the file.
+fn last_components(path: &str) -> &str {
+    const KEPT: usize = 4;
+    path.rmatch_indices('/').nth(KEPT - 1).map_or(path, |(slash, _)| &path[slash + 1..])
+}
+
+/// The instruction that the last thread which was asked had reached; 0 before it answers.
+static SAMPLED: AtomicUsize = AtomicUsize::new(0);
+
+/// Installs the handler that [`sample`] needs, for SIGURG, which otherwise nobody uses.
+///
+/// # Errors
+///
+/// Those of `sigaction(2)`.
+pub fn install_sampling() -> io::Result<()> {
+    // SAFETY: all zeroes is a valid `sigaction`: no flags, an empty mask, the default handler.
+    let mut action: libc::sigaction = unsafe { mem::zeroed() };
+    action.sa_sigaction = note_instruction as *const () as libc::sighandler_t;
+    action.sa_flags = libc::SA_RESTART | libc::SA_SIGINFO;
+    // SAFETY: the action is valid, and its handler does only what a handler may.
+    if unsafe { libc::sigaction(libc::SIGURG, &action, std::ptr::null_mut()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+extern "C" fn note_instruction(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the kernel gives a handler that was installed with SA_SIGINFO the interrupted context.
+    let context = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext };
+    #[cfg(target_arch = "x86_64")]
+    let instruction = context.gregs[libc::REG_RIP as usize] as usize;
+    #[cfg(target_arch = "aarch64")]
+    let instruction = context.pc as usize;
+    SAMPLED.store(instruction, Ordering::Release);
+}
+
+/// Asks a kernel thread of this process for the instruction that it executes; `None` when it does not
+/// answer at once. One caller at a time.
+#[must_use]
+pub fn sample(thread: u32) -> Option<usize> {
+    const ATTEMPTS: u32 = 1000;
+    SAMPLED.store(0, Ordering::Relaxed);
+    // SAFETY: tgkill(2) has no preconditions, and the signal has the handler that was installed for it or
+    // is ignored.
+    let asked = unsafe {
+        libc::syscall(libc::SYS_tgkill, libc::getpid(), thread as libc::pid_t, libc::SIGURG)
+    };
+    if asked != 0 {
+        return None;
+    }
+    (0..ATTEMPTS).find_map(|_| {
+        std::thread::yield_now();
+        match SAMPLED.swap(0, Ordering::Acquire) {
+            0 => None,
+            instruction => Some(instruction),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[inline(never)]
+    fn a_function_of_this_test() -> Option<Trace> {
+        // Something to do after the call, which otherwise takes this function's place on the stack.
+        std::hint::black_box(capture())
+    }
+
+    #[test]
+    fn a_walk_names_its_callers() {
+        let trace = a_function_of_this_test().expect("a test's stack has room");
+        // Those of this module are machinery to `name_frames`.
+        let mut functions = trace.iter().flat_map(|&address| functions_at(address));
+        assert!(functions.any(|function| function.name.contains("a_function_of_this_test")));
+    }
+
+    #[test]
+    fn a_small_stack_is_not_walked() {
+        let stack = duality_fiber::Stack::new(12 * 1024).unwrap();
+        let walked = std::rc::Rc::new(std::cell::Cell::new(true));
+        let told = walked.clone();
+        let mut fiber = duality_fiber::Fiber::new(stack, move || told.set(capture().is_some()));
+        assert!(fiber.resume());
+        assert!(!walked.get());
+    }
+
+    #[test]
+    fn a_busy_thread_tells_where_it_is() {
+        install_sampling().unwrap();
+        let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let (told, thread) = std::sync::mpsc::channel();
+        let spinner = std::thread::spawn({
+            let stop = stop.clone();
+            move || {
+                told.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()).unwrap();
+                while !stop.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            }
+        });
+        let thread = thread.recv().unwrap();
+        let found = (0..1000).find_map(|_| sample(thread));
+        stop.store(true, Ordering::Relaxed);
+        spinner.join().unwrap();
+        assert!(found.is_some());
+    }
+}
