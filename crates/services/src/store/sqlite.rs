@@ -232,10 +232,12 @@ impl Sqlite {
     /// Makes what is not there; false when the file is a database of somebody else's.
     fn create_tables(&self) -> rusqlite::Result<bool> {
         let mut connection = self.open(OpenFlags::SQLITE_OPEN_CREATE)?;
-        let application: i32 =
-            connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+        // In one transaction, or another process could make it between the one look and the other.
+        let view = connection.transaction()?;
+        let application: i32 = view.pragma_query_value(None, "application_id", |row| row.get(0))?;
         let tables: i64 =
-            connection.query_one("SELECT count(*) FROM sqlite_schema", (), |row| row.get(0))?;
+            view.query_one("SELECT count(*) FROM sqlite_schema", (), |row| row.get(0))?;
+        view.finish()?;
         if application != APPLICATION && tables > 0 {
             return Ok(false);
         }
