@@ -106,7 +106,8 @@ fn report(core: &Core, thread: u32) -> LoopReport {
         .filter_map(|(age, slot)| {
             let due = core.timers.borrow().deadline(slot);
             let has_begun = tasks.at(slot)?.wait() != Wait::Begin;
-            let trace = tasks.body(slot).filter(|_| has_begun).and_then(|body| walk(&core.sight, body));
+            let trace =
+                tasks.body(slot).filter(|_| has_begun).and_then(|body| walk(&core.sight, body));
             let task = tasks.at(slot)?;
             Some(TaskReport {
                 number: task.serial(),

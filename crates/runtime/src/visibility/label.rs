@@ -117,8 +117,9 @@ mod tests {
 
     #[test]
     fn a_short_label_is_the_one_that_it_was_made_of() {
-        let names: Vec<&'static str> =
-            (0..100).map(|number| &*Box::leak(format!("stage {number}").into_boxed_str())).collect();
+        let names: Vec<&'static str> = (0..100)
+            .map(|number| &*Box::leak(format!("stage {number}").into_boxed_str()))
+            .collect();
         for _ in 0..2 {
             for &name in &names {
                 assert_eq!(Label::new(name).short().label().name(), Some(name));
