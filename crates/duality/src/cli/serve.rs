@@ -46,6 +46,13 @@ pub(super) struct Arguments {
 
 pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
     let architecture = architecture(&arguments.architecture)?;
+    if let Some(flag) = arguments.visibility.flag().filter(|_| !architecture.gives().straight_line)
+    {
+        return Err(Failure::misuse(format!(
+            "{flag}: {} has no tasks to tell of: choose another architecture",
+            architecture.name()
+        )));
+    }
     let name = arguments.service.as_deref().unwrap_or(catalogue.default_name());
     let service = catalogue.open(name, &arguments.setup, arguments.store.as_ref())?;
     let control = match arguments.control {

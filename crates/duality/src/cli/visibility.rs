@@ -26,6 +26,16 @@ pub(super) struct Visibility {
 }
 
 impl Visibility {
+    /// The flag that asks about tasks, if one does.
+    pub(super) fn flag(&self) -> Option<&'static str> {
+        let said = [
+            ("--stats", self.stats.is_some()),
+            ("--dump", self.dump.is_some()),
+            ("--stall", self.stall.is_some()),
+        ];
+        said.into_iter().find(|(_, is_said)| *is_said).map(|(flag, _)| flag)
+    }
+
     pub(super) fn settings(&self) -> Settings {
         Settings {
             stats: self.stats.clone(),
