@@ -5,11 +5,15 @@
 //! decides among those that reached that limit. Two are level when the interval of their ratio holds
 //! the number one. The choice is the one that leads, or is level with the leader, at most
 //! concurrencies; the higher concurrency decides among equals. Whoever left connections without a reply
-//! is not compared.
+//! is not compared, nor is what serves no service of one's own.
 
 use crate::format::{bytes, connections, duration, grouped, listed};
 use crate::statistics::{Estimate, Interval, ratio};
 use crate::summary::{Medians, Row, Summary};
+
+/// The architecture that nobody can choose: a state machine by hand for two of the built-in services,
+/// beside which the compiler's can be seen.
+const YARDSTICK: &str = "handwritten";
 
 /// What to choose, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +44,9 @@ pub fn recommend(summary: &Summary) -> Recommendation {
     }
     sentences.extend(elsewhere(chosen, &lost));
     sentences.extend(left_out(summary));
+    if summary.architectures.iter().any(|name| name == YARDSTICK) {
+        sentences.push(format!("{YARDSTICK} is a yardstick and no choice: it runs no other code."));
+    }
     sentences.push(how_sure(summary));
     Recommendation { architecture: Some(chosen.to_owned()), sentences }
 }
@@ -58,7 +65,7 @@ impl<'a> Contest<'a> {
         let mut ranked: Vec<(&Row, &Medians)> = summary
             .rows
             .iter()
-            .filter(|row| row.concurrency == concurrency)
+            .filter(|row| row.concurrency == concurrency && row.architecture != YARDSTICK)
             .filter_map(|row| Some((row, row.medians()?)))
             .filter(|(_, medians)| !medians.starved && medians.requests_per_second.value > 0.0)
             .collect();

@@ -29,6 +29,21 @@ fn one_leads_and_another_wins_elsewhere() {
 }
 
 #[test]
+fn the_yardstick_is_not_chosen() {
+    let names = ["handwritten", "epoll"];
+    let experiment = fixtures::experiment(&names, &[100], 1);
+    let cells = names.map(|name| {
+        let rate = if name == "epoll" { 50_000.0 } else { 60_000.0 };
+        let measured = fixtures::measured(100, rate, 12.0, 4.0);
+        fixtures::cell(name, 100, 0, Outcome::Measured(Box::new(measured)))
+    });
+    let said = recommend(&Summary::of(&experiment, &cells));
+    assert_eq!(said.architecture.as_deref(), Some("epoll"));
+    let yardstick = "handwritten is a yardstick and no choice: it runs no other code.";
+    assert!(text(&said).contains(&yardstick), "{said:?}");
+}
+
+#[test]
 fn level_ones_are_named() {
     let (experiment, cells) = trial(&[100], 3, |name, _| match name {
         "threads" => (50_010.0, 15.0, false),
