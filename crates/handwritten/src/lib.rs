@@ -13,7 +13,7 @@
 //!
 //! A service of `crates/services` is an `async fn`, and under the architecture `epoll` the compiler turns it
 //! into a state machine that the runtime polls. Here the same is done as one would without such a
-//! compiler: a [`Machine`] is a struct of what outlives a wait, and a callback that goes on from there. The
+//! compiler: a `Machine` is a struct of what outlives a wait, and a callback that goes on from there. The
 //! parsers, the pages and the replies are those of the services, and so are buffer sizes, limits, socket
 //! options, the poller and the timers; what differs is who made the state machine, and that it is called by
 //! a loop that knows it and not through a task.

@@ -1,7 +1,7 @@
 //! Files beneath a root that nothing leaves.
 //!
 //! Opening and reading may be held up by a disk. So on a loop the helper threads of
-//! [`task::offload`](crate::task::offload) do them, or the loop itself where it was told to
+//! [`task::offload`] do them, or the loop itself where it was told to
 //! ([`EventLoop::disk_in_place`](crate::event_loop::EventLoop::disk_in_place)).
 
 use std::ffi::OsStr;

@@ -68,7 +68,7 @@ enum Purpose {
     PollWrite,
 }
 
-/// A poller that also performs operations; see the [module](self).
+/// A poller that also performs operations (io_uring(7)).
 pub struct Ring {
     queue: Queue,
     sources: Vec<Source>,
