@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use duality_lab::format::grouped;
 use duality_lab::statistics::{Estimate, estimate, ratio};
 use serde_json::{Value, json};
 
@@ -198,17 +199,4 @@ fn number(estimate: Estimate) -> String {
         }
         _ => digits,
     }
-}
-
-/// 1234567.8 → `1,234,568`.
-fn grouped(value: f64) -> String {
-    let digits = format!("{value:.0}");
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }

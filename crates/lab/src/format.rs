@@ -14,7 +14,7 @@ pub(crate) fn rate(rate: Estimate) -> String {
 }
 
 /// 1234567.8 → `1,234,568`.
-pub(crate) fn grouped(value: f64) -> String {
+pub fn grouped(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {

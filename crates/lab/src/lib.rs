@@ -4,7 +4,7 @@
 
 mod counters;
 mod display;
-mod format;
+pub mod format;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
