@@ -115,9 +115,9 @@ fn counters_equal_what_was_done(architecture: &[&str]) {
     // To wait for a request and to reply, and the wait that saw the end; the architecture has its own.
     assert!(count("stages") >= CONNECTIONS * (2 * REQUESTS + 1), "{line}");
     assert!(count("task_state_allocated_bytes") > 0, "{line}");
-    let has_loop = ["uthreads", "select", "poll", "epoll", "uring"].contains(&architecture[0]);
-    for name in ["switches", "poller_rounds", "poller_events"] {
-        assert_eq!(count(name) > CONNECTIONS, has_loop, "{name} in {line}");
+    // How often a loop found nothing to do depends on how quick its clients are.
+    for name in ["switches", "poller_rounds"] {
+        assert_eq!(count(name) > 0, has_loop(architecture), "{name} in {line}");
     }
     assert_eq!(count("uncounted_threads"), 0);
 }
@@ -125,7 +125,9 @@ fn counters_equal_what_was_done(architecture: &[&str]) {
 fn a_dump_names_a_connection_that_waits(architecture: &[&str]) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("dump");
-    let server = serve(architecture, &["--dump", file.to_str().unwrap()]);
+    let stats = directory.path().join("stats");
+    let files = ["--dump", file.to_str().unwrap(), "--stats", stats.to_str().unwrap()];
+    let server = serve(architecture, &files);
     let mut stream = server.connect();
     get(&mut stream);
     let client = stream.local_addr().unwrap();
@@ -148,6 +150,16 @@ fn a_dump_names_a_connection_that_waits(architecture: &[&str]) {
         assert!(dump.contains("services/src/http/wire.rs:"), "{dump}");
     }
     get(&mut stream);
+    drop(stream);
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().0.code(), Some(0));
+    let line = fs::read_to_string(stats).unwrap();
+    // The connection was seen to wait, so its second request came by an event.
+    assert_eq!(counter(&line, "poller_events") > 0, has_loop(architecture), "{line}");
+}
+
+fn has_loop(architecture: &[&str]) -> bool {
+    ["uthreads", "select", "poll", "epoll", "uring"].contains(&architecture[0])
 }
 
 /// Asks for a dump and returns it.
