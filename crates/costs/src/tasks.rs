@@ -29,13 +29,19 @@ pub(crate) async fn switch(count: u64) -> io::Result<Duration> {
     let turns = Arc::new(Turns::default());
     together(2, |me| {
         let turns = turns.clone();
-        async move {
-            turns.enter(me).await;
-            for _ in 0..count {
-                turns.await_mine(me).await;
-                turns.pass_on(me);
+        let mut remaining = count;
+        poll_fn(move |context| {
+            turns.wakers[me].get_or_init(|| context.waker().clone());
+            // A wake may be spurious, in any world.
+            while turns.whose.load(Ordering::Acquire) == me {
+                turns.pass_on(1 - me);
+                if remaining == 0 {
+                    return Poll::Ready(());
+                }
+                remaining -= 1;
             }
-        }
+            Poll::Pending
+        })
     })
     .await
 }
@@ -48,24 +54,7 @@ struct Turns {
 }
 
 impl Turns {
-    async fn enter(&self, me: usize) {
-        poll_fn(|context| {
-            self.wakers[me].get_or_init(|| context.waker().clone());
-            Poll::Ready(())
-        })
-        .await;
-    }
-
-    async fn await_mine(&self, me: usize) {
-        poll_fn(|_| {
-            // A wake may be spurious, in any world.
-            if self.whose.load(Ordering::Acquire) == me { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
-    }
-
-    fn pass_on(&self, me: usize) {
-        let other = 1 - me;
+    fn pass_on(&self, other: usize) {
         self.whose.store(other, Ordering::Release);
         // Who has not come in yet is not asleep.
         if let Some(waker) = self.wakers[other].get() {

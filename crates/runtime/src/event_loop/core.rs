@@ -7,11 +7,11 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::ptr::NonNull;
-use std::task::{Context, Poll};
+use std::task::Context;
 use std::time::{Duration, Instant};
 
 use duality_fiber::{Stack, StackPool};
@@ -21,7 +21,7 @@ use super::Waiting;
 use super::remote::{self, Message};
 use super::report::{self, Sight};
 use super::sources::Sources;
-use super::tasks::{Body, TaskId, Tasks};
+use super::tasks::{Body, TaskId, TaskRef, Tasks};
 use super::waker::TaskName;
 use crate::drain;
 use crate::visibility::{self, Label, Wait, seats};
@@ -43,12 +43,12 @@ pub(crate) struct Core {
     /// Whether the poller is a ring, which sockets then operate through.
     has_ring: bool,
     sources: RefCell<Sources>,
-    pub(super) tasks: RefCell<Tasks>,
+    pub(super) tasks: Tasks,
     pub(super) timers: RefCell<Timers>,
     pub(crate) sight: Sight,
     stacks: RefCell<StackPool>,
     now: Cell<Instant>,
-    running: Cell<Option<TaskId>>,
+    running: Cell<Option<TaskRef>>,
     budget: Cell<u32>,
     draining: Cell<bool>,
     /// A task has used up its budget: descriptors and timers must have their turn.
@@ -107,7 +107,7 @@ impl Place {
 /// overflowed: it only reads cells.
 pub(super) fn name_running(line: &mut dyn fmt::Write) -> fmt::Result {
     world::with_loop(|core| match core.map(|core| (core.running.get(), core.lane())) {
-        Some((Some(task), lane)) => write!(line, "task {} of loop {lane}", task.serial),
+        Some((Some(task), lane)) => write!(line, "task {} of loop {lane}", task.id().serial()),
         _ => line.write_str("a user-level thread"),
     })
 }
@@ -131,7 +131,7 @@ impl Core {
             poller: RefCell::new(poller),
             has_ring,
             sources: RefCell::new(sources),
-            tasks: RefCell::default(),
+            tasks: Tasks::default(),
             timers: RefCell::new(Timers::new(now)),
             sight: Sight::new(now),
             stacks: RefCell::new(StackPool::new(stack_size)),
@@ -173,7 +173,7 @@ impl Core {
     }
 
     pub(crate) fn wake(&self, task: TaskId) {
-        self.tasks.borrow_mut().wake(task);
+        self.tasks.wake(task);
     }
 
     /// Spends one unit of the running task's budget; false when it is used up, and then the task has
@@ -182,8 +182,9 @@ impl Core {
     pub(crate) fn spend(&self) -> bool {
         let left = self.budget.get();
         if left == 0 {
-            self.sight.set_wait(Wait::Turn);
-            self.wake(self.running_task());
+            let task = self.running();
+            task.set_wait(Wait::Turn);
+            self.wake(task.id());
             self.overdue.set(true);
             return false;
         }
@@ -237,8 +238,9 @@ impl Core {
         token: Token,
         direction: Direction,
     ) -> io::Result<()> {
-        self.sight.set_wait(Wait::descriptor(direction, descriptor.as_raw_fd()));
-        self.sources.borrow_mut().wait(token, direction, self.running_task());
+        let task = self.running();
+        task.set_wait(Wait::descriptor(direction, descriptor.as_raw_fd()));
+        self.sources.borrow_mut().wait(token, direction, task.id());
         self.poller.borrow_mut().arm(descriptor, token, direction)
     }
 
@@ -257,13 +259,18 @@ impl Core {
         self.sources.borrow_mut().remove(token);
     }
 
+    /// Notes what the running task is about to wait for.
+    #[inline]
+    pub(crate) fn set_wait(&self, wait: Wait) {
+        self.running().set_wait(wait);
+    }
+
     /// Leaves the running task until it is woken, `deadline` passes or the ambient deadline does.
     #[inline]
     pub(crate) fn wait(&self, deadline: Option<Instant>) -> Waited {
-        let task = self.running_task();
         let deadline = world::earlier(deadline, world::ambient_deadline());
         if let Some(deadline) = deadline {
-            self.timers.borrow_mut().set(task.slot, deadline);
+            self.timers.borrow_mut().set(self.running().id().slot(), deadline);
         }
         // A timer that is still set when the task is woken otherwise is left alone: the next deadline
         // replaces it, and should there be none, it wakes the task in vain once.
@@ -282,7 +289,8 @@ impl Core {
         Ok(Place { stack })
     }
 
-    fn running_task(&self) -> TaskId {
+    #[inline]
+    fn running(&self) -> TaskRef {
         self.running.get().expect("operations run within a task")
     }
 
@@ -301,18 +309,20 @@ impl Core {
 
     fn insert(&self, body: Body) -> TaskId {
         visibility::count(|counters| counters.tasks_created.add(1));
-        self.tasks.borrow_mut().insert(body, self.sight.clock())
+        self.tasks.insert(body, self.sight.clock())
     }
 
     pub(crate) fn set_stage(&self, stage: Label) {
         if let Some(task) = self.running.get() {
-            self.tasks.borrow().set_stage(task, stage);
+            let stage = stage.short();
+            task.set_stage(stage);
+            seats::with(|seat| seat.set_turn(task.id().serial(), stage));
         }
     }
 
     fn insert_fiber(&self, stack: Stack, future: impl Future<Output = ()> + 'static) -> TaskId {
-        let task = self.tasks.borrow().next_id();
-        let waker = TaskName { lane: self.lane(), task }.waker();
+        let task = self.tasks.next_id();
+        let waker = TaskName::new(self.lane(), task).waker();
         if let Waiting::Park { stack_size } = self.waiting {
             visibility::count(|counters| {
                 counters.task_stack_allocated_bytes.add(stack_size as u64);
@@ -321,59 +331,50 @@ impl Core {
         self.insert(Body::Fiber(park::fiber(stack, waker, future)))
     }
 
-    /// Runs a task until it waits or ends.
+    /// Gives a task its turn: runs it until it waits or ends.
     #[inline]
-    fn run_task(&self, id: TaskId, mut body: NonNull<Body>, stage: Label) {
-        seats::with(|seat| seat.begin_turn(id.serial, stage));
-        self.running.set(Some(id));
+    fn run_task(&self, task: TaskRef) {
+        let id = task.id();
+        seats::with(|seat| seat.begin_turn(id.serial(), task.stage()));
+        task.begin_turn(self.sight.clock());
+        self.running.set(Some(task));
         self.budget.set(BUDGET);
+        let Some(mut body) = task.body() else { return };
         // SAFETY: the body is ours until we ask for the next or remove it, and stays where it is.
-        let done = catch_unwind(AssertUnwindSafe(|| match unsafe { body.as_mut() } {
+        let has_ended = match unsafe { body.as_mut() } {
             Body::Fiber(fiber) => fiber.resume(),
             Body::Future(future) => {
-                let waker = TaskName { lane: self.lane(), task: id }.waker();
-                let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
-                matches!(polled, Poll::Ready(()))
+                // To drop it would do nothing, by way of the table.
+                let waker = ManuallyDrop::new(TaskName::new(self.lane(), id).waker());
+                future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready()
             }
-        }));
-        match done {
-            Ok(false) => {
-                self.running.set(None);
-                let (wait, now) = (self.sight.take_wait(), self.sight.clock());
-                self.tasks.borrow().waits(id, wait, now);
-            }
-            Ok(true) => self.end(id),
-            // The panic hook has said what and where; the task's connection closes, the rest go on.
-            Err(_) => {
-                world::set_ambient_deadline(None);
-                self.end(id);
-            }
+        };
+        if has_ended {
+            self.end(id);
         }
     }
 
     fn end(&self, id: TaskId) {
         visibility::count(|counters| counters.tasks_ended.add(1));
-        self.sight.take_wait();
-        self.timers.borrow_mut().clear(id.slot);
-        let body = self.tasks.borrow_mut().remove(id);
+        self.timers.borrow_mut().clear(id.slot());
+        let body = self.tasks.remove(id);
         match body.expect("a task that has run is there") {
             // What a destructor panics with ends here as well.
             Body::Future(future) => drop(catch_unwind(AssertUnwindSafe(|| drop(future)))),
             Body::Fiber(fiber) => self.stacks.borrow_mut().put(fiber.into_stack()),
         }
-        self.running.set(None);
     }
 
     /// Drops every task, within the loop, so that their descriptors are forgotten as they close.
     pub(crate) fn drop_tasks(&self) {
         let mut from = 0;
         loop {
-            let taken = self.tasks.borrow_mut().take_from(from);
+            let taken = self.tasks.take_from(from);
             match taken {
                 Some((id, body)) => {
-                    from = id.slot + 1;
+                    from = id.slot() + 1;
                     visibility::count(|counters| counters.tasks_ended.add(1));
-                    self.timers.borrow_mut().clear(id.slot);
+                    self.timers.borrow_mut().clear(id.slot());
                     // What a destructor panics with has been reported, and there is nobody left to tell.
                     let _ = catch_unwind(AssertUnwindSafe(|| drop(body)));
                 }
@@ -392,14 +393,14 @@ impl Core {
         self.now.set(Instant::now());
         loop {
             self.run_ready();
-            if !self.tasks.borrow().contains(root) {
+            if !self.tasks.contains(root) {
                 return;
             }
             self.await_events(&mut events);
             self.dispatch(&events);
             self.timers.borrow_mut().expire(self.now(), &mut fired);
             for slot in fired.drain(..) {
-                self.tasks.borrow_mut().wake_slot(slot);
+                self.tasks.wake_slot(slot);
             }
             if self.sight.is_asked() {
                 report::answer(self);
@@ -412,23 +413,28 @@ impl Core {
 
     /// Runs the tasks that are ready now, and of those that they make ready as many as a round may have; the
     /// others wait for the next one, so that descriptors and timers have their turn.
-    #[inline]
     fn run_ready(&self) {
-        let ready = self.tasks.borrow().ready();
+        let ready = self.tasks.ready();
         self.overdue.set(false);
-        for turn in 0..ready.max(ROUND) {
-            if turn >= ready && self.overdue.get() {
-                break;
+        let turns = Cell::new(0);
+        let run = || {
+            while turns.get() < ready.max(ROUND) && !(turns.get() >= ready && self.overdue.get()) {
+                let Some(task) = self.tasks.next() else { break };
+                turns.set(turns.get() + 1);
+                self.run_task(task);
             }
-            let next = self.tasks.borrow_mut().next();
-            let Some((id, body, stage)) = next else { break };
-            self.run_task(id, body, stage);
+        };
+        // The panic hook has said what and where; the task's connection closes, the rest go on.
+        while catch_unwind(AssertUnwindSafe(run)).is_err() {
+            world::set_ambient_deadline(None);
+            self.end(self.running().id());
         }
+        self.running.set(None);
         seats::with(seats::Seat::end_turns);
     }
 
     fn await_events(&self, events: &mut Vec<Event>) {
-        let idle_from = (self.tasks.borrow().ready() == 0).then(Instant::now);
+        let idle_from = (self.tasks.ready() == 0).then(Instant::now);
         let waited = match idle_from {
             None => self.poller.borrow_mut().wait(Some(Duration::ZERO), events),
             Some(from) => self.await_first_event(from, events),
@@ -470,15 +476,14 @@ impl Core {
                 continue;
             }
             let woken = self.sources.borrow_mut().event(event);
-            let mut tasks = self.tasks.borrow_mut();
-            woken.into_iter().flatten().for_each(|task| tasks.wake(task));
+            woken.into_iter().flatten().for_each(|task| self.wake(task));
         }
     }
 
     fn answer_bell(&self) {
         for message in self.lane.take() {
             match message {
-                Message::Wake(name) => self.wake(name.task),
+                Message::Wake(name) => self.wake(name.task()),
                 Message::Close(token, descriptor) => {
                     self.close(descriptor, token, true);
                 }

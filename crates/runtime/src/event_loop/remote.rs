@@ -67,7 +67,7 @@ pub(crate) fn claim() -> io::Result<Claim> {
 
 /// Asks the loop that `name` belongs to, if it is alive, to wake the task.
 pub(crate) fn wake(name: TaskName) {
-    send(name.lane, Message::Wake(name));
+    send(name.lane(), Message::Wake(name));
 }
 
 /// Sends a message to the loop of a lane; it is dropped when that loop is gone.

@@ -1,7 +1,6 @@
 //! What a loop can tell of its tasks: what they wait for, since when, and where their stacks stand.
 //!
-//! While a task runs, [`Sight`] holds what it is about to wait for; when its turn ends, that goes into
-//! the task's entry. The clock is that of the loop's round. The loop is asked by
+//! A task notes in its control block what it is about to wait for. The clock is that of the loop's round. The loop is asked by
 //! [`visibility::survey`](crate::visibility::survey()), and answers between two rounds.
 
 use std::cell::{Cell, RefCell};
@@ -10,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::getpid;
 
 use super::core::Core;
-use super::tasks::Body;
+use super::tasks::{Body, TaskRef};
 use crate::visibility::survey::{self, LoopReport, TaskReport};
 use crate::visibility::{self, Trace, Wait, seats, waits};
 
@@ -19,8 +18,6 @@ pub(crate) struct Sight {
     start: Instant,
     /// The time of the round, in milliseconds since the start; it begins again after 49 days.
     clock: Cell<u32>,
-    /// What the running task will wait for.
-    wait: Cell<Wait>,
     answered: Cell<u32>,
     /// Set while fibers are resumed only to tell where they are.
     walks: Cell<bool>,
@@ -32,7 +29,6 @@ impl Sight {
         Self {
             start: now,
             clock: Cell::new(0),
-            wait: Cell::new(Wait::Foreign),
             answered: Cell::new(survey::asked()),
             walks: Cell::new(false),
             walked: RefCell::new(None),
@@ -48,17 +44,6 @@ impl Sight {
     #[inline]
     pub(crate) fn clock(&self) -> u32 {
         self.clock.get()
-    }
-
-    #[inline]
-    pub(crate) fn set_wait(&self, wait: Wait) {
-        self.wait.set(wait);
-    }
-
-    /// What the task that ran last waits for.
-    #[inline]
-    pub(crate) fn take_wait(&self) -> Wait {
-        self.wait.replace(Wait::Foreign)
     }
 
     /// Called by a fiber that has been resumed: whether it is to park again at once, having told where it
@@ -88,10 +73,10 @@ pub(crate) fn answer(core: &Core) {
 
 fn report(core: &Core, thread: u32) -> LoopReport {
     let clock = core.sight.clock();
-    let mut tasks = core.tasks.borrow_mut();
+    let tasks = &core.tasks;
     let ready = tasks.ready();
     let mut ages: Vec<(u32, u32)> =
-        tasks.iter().map(|(slot, task)| (clock.wrapping_sub(task.since()), slot)).collect();
+        tasks.iter().map(|task| (clock.wrapping_sub(task.since()), task.id().slot())).collect();
     let count = ages.len();
     let most = survey::most();
     // The oldest first, and of the same age the first slot.
@@ -101,34 +86,31 @@ fn report(core: &Core, thread: u32) -> LoopReport {
     }
     ages.truncate(most);
     ages.sort_unstable_by_key(order);
-    let longest = ages
-        .into_iter()
-        .filter_map(|(age, slot)| {
-            let due = core.timers.borrow().deadline(slot);
-            let has_begun = tasks.at(slot)?.wait() != Wait::Begin;
-            let trace =
-                tasks.body(slot).filter(|_| has_begun).and_then(|body| walk(&core.sight, body));
-            let task = tasks.at(slot)?;
-            Some(TaskReport {
-                number: task.serial(),
-                stage: task.stage().name(),
-                wait: task.wait(),
-                is_ready: task.is_ready(),
-                waited: Duration::from_millis(age.into()),
-                due: due
-                    .filter(|_| task.wait() == Wait::Time)
-                    .map(|due| due.saturating_duration_since(core.now())),
-                peer: waits::peer(task.wait(), getpid()),
-                trace,
-            })
+    let longest = ages.into_iter().filter_map(|(age, slot)| {
+        let task = tasks.at(slot)?;
+        let due = core.timers.borrow().deadline(slot).filter(|_| task.wait() == Wait::Time);
+        Some(TaskReport {
+            number: task.id().serial(),
+            stage: task.stage().label().name(),
+            wait: task.wait(),
+            is_ready: task.is_queued(),
+            waited: Duration::from_millis(age.into()),
+            due: due.map(|due| due.saturating_duration_since(core.now())),
+            peer: waits::peer(task.wait(), getpid()),
+            trace: walk(&core.sight, task),
         })
-        .collect();
+    });
+    let longest = longest.collect();
     LoopReport { thread, tasks: count, ready, longest }
 }
 
 /// Has a fiber that has begun walk its stack.
-fn walk(sight: &Sight, body: &mut Body) -> Option<Trace> {
-    let Body::Fiber(fiber) = body else { return None };
+fn walk(sight: &Sight, task: TaskRef) -> Option<Trace> {
+    if task.wait() == Wait::Begin {
+        return None;
+    }
+    // SAFETY: no task runs, so that the body is nobody else's.
+    let Body::Fiber(fiber) = (unsafe { task.body()?.as_mut() }) else { return None };
     sight.walks.set(true);
     let ended = fiber.resume();
     sight.walks.set(false);

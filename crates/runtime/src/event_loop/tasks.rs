@@ -10,29 +10,57 @@
 //! With a million tasks, nothing of the next one is in a cache; but the queue tells who comes, and what
 //! is asked for some tasks ahead has come when its turn has. That is most of what a wake costs then.
 
-use std::cell::{Cell, UnsafeCell};
-use std::collections::VecDeque;
+use std::cell::{Cell, RefCell, UnsafeCell};
 use std::future::Future;
 use std::mem::MaybeUninit;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::ptr::{self, NonNull};
 
 use duality_fiber::Fiber;
 
-use crate::visibility::{Label, ShortLabel, Wait};
+use super::ready::Ready;
+use crate::visibility::{ShortLabel, Wait};
 
-/// Names a task of one loop: the slot that it lives in, and which of the slot's tenants it is.
+/// Names a task of one loop in a word: the slot that it lives in, and which of the slot's tenants it is.
+///
+/// ```text
+///   63        54 53                          26 25                     0
+///   │ 0         │ serial of the task (28)      │ slot of the task (26) │
+/// ```
+///
+/// The serial is the low bits of the loop's count of tasks. A stale identity is recognised by it, and should
+/// it not be (a slot's tenant 2^28 tasks later), the wake is spurious, which every wait allows for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TaskId {
-    pub(crate) slot: u32,
-    /// The low bits of the loop's count of tasks. A stale identity is recognised by it, and should it
-    /// not be (a slot's tenant 2^28 tasks later), the wake is spurious, which every wait allows for.
-    pub(crate) serial: u32,
-}
+pub(crate) struct TaskId(u64);
 
 impl TaskId {
-    pub(crate) const SLOT_BITS: u32 = 26;
-    pub(crate) const SERIAL_BITS: u32 = 28;
+    pub(crate) const BITS: u32 = Self::SLOT_BITS + Self::SERIAL_BITS;
+    const SLOT_BITS: u32 = 26;
+    const SERIAL_BITS: u32 = 28;
+
+    /// Of a serial the low bits are taken.
+    const fn new(slot: u32, serial: u32) -> Self {
+        let serial = serial as u64 & ((1 << Self::SERIAL_BITS) - 1);
+        Self((serial << Self::SLOT_BITS) | slot as u64)
+    }
+
+    pub(crate) const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// The identity that has these bits, of which the upper ones are left out.
+    pub(crate) const fn from_bits(bits: u64) -> Self {
+        Self(bits & ((1 << Self::BITS) - 1))
+    }
+
+    pub(crate) const fn slot(self) -> u32 {
+        (self.0 & ((1 << Self::SLOT_BITS) - 1)) as u32
+    }
+
+    pub(crate) const fn serial(self) -> u32 {
+        (self.0 >> Self::SLOT_BITS) as u32
+    }
 }
 
 /// What a task is made of: the one difference between the two worlds of a loop.
@@ -44,21 +72,51 @@ pub(crate) enum Body {
 /// A control block. It is reached by shared references only: a wake may come while the body runs.
 #[repr(align(64))]
 pub(crate) struct Task {
-    /// [`VACANT`] where no task is.
-    serial: Cell<u32>,
-    /// What it waits for, and since when by the clock of `Sight`.
+    /// Its identity in the low bits ([`Task::VACANT`] where no task is), above it the stage that it reached last,
+    /// and in the highest bit whether it is to run; if so, it is in the queue.
+    ///
+    /// ```text
+    ///    63       62        54 53             0
+    ///   │ queued │ stage (9)  │ identity (54) │
+    /// ```
+    word: Cell<u64>,
+    /// What it waits for, packed, and since when by the clock of `Sight`; both as of its last turn.
     wait: Cell<u32>,
     since: Cell<u32>,
-    /// The stage that it reached last.
-    stage: Cell<ShortLabel>,
-    queued: Cell<bool>,
     /// In use by nobody but the round that runs it, if one does.
     body: UnsafeCell<Option<Body>>,
 }
 
 impl Task {
-    pub(crate) fn serial(&self) -> u32 {
-        self.serial.get()
+    /// The last slot is never used.
+    const VACANT: TaskId = TaskId::from_bits(u64::MAX);
+    const QUEUED: u64 = 1 << 63;
+    const STAGE: u64 = !Self::QUEUED & !Self::VACANT.0;
+
+    fn new(id: TaskId, body: Body, now: u32) -> Self {
+        Self {
+            word: Cell::new(id.0 | Self::QUEUED),
+            wait: Cell::new(Wait::Begin.pack()),
+            since: Cell::new(now),
+            body: UnsafeCell::new(Some(body)),
+        }
+    }
+
+    pub(crate) fn id(&self) -> TaskId {
+        TaskId::from_bits(self.word.get())
+    }
+
+    /// Begins a turn of the task at the time `now`; should it not say what it waits for, that is a future of
+    /// somebody else's.
+    #[inline]
+    pub(crate) fn begin_turn(&self, now: u32) {
+        self.wait.set(const { Wait::Foreign.pack() });
+        self.since.set(now);
+    }
+
+    #[inline]
+    pub(crate) fn set_wait(&self, wait: Wait) {
+        self.wait.set(wait.pack());
     }
 
     pub(crate) fn wait(&self) -> Wait {
@@ -69,19 +127,58 @@ impl Task {
         self.since.get()
     }
 
-    pub(crate) fn stage(&self) -> Label {
-        self.stage.get().label()
+    #[inline]
+    pub(crate) fn set_stage(&self, stage: ShortLabel) {
+        let stage = u64::from(stage.bits()) << TaskId::BITS;
+        self.word.set(self.word.get() & !Self::STAGE | stage);
     }
 
-    pub(crate) fn is_ready(&self) -> bool {
-        self.queued.get()
+    #[inline]
+    pub(crate) fn stage(&self) -> ShortLabel {
+        ShortLabel::from_bits(((self.word.get() & Self::STAGE) >> TaskId::BITS) as u16)
+    }
+
+    #[inline]
+    pub(crate) fn is_queued(&self) -> bool {
+        self.word.get() & Self::QUEUED != 0
+    }
+
+    #[inline]
+    fn set_queued(&self, queued: bool) {
+        let queued = if queued { Self::QUEUED } else { 0 };
+        self.word.set(self.word.get() & !Self::QUEUED | queued);
+    }
+}
+
+const _: () = assert!(ShortLabel::BITS + TaskId::BITS == 63, "queued has a bit of its own");
+
+/// A control block of a table that is alive: it does not leave the loop that the table belongs to, and chunks are
+/// freed with the table.
+#[derive(Clone, Copy)]
+pub(crate) struct TaskRef(NonNull<Task>);
+
+impl Deref for TaskRef {
+    type Target = Task;
+
+    #[inline]
+    fn deref(&self) -> &Task {
+        // SAFETY: as said above; only `Tasks` makes them, of blocks that have been written.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl TaskRef {
+    /// The body of a task that is given its turn: the caller's until it asks for the next task, or removes this
+    /// one. `None` when the task is gone.
+    #[inline]
+    pub(crate) fn body(self) -> Option<NonNull<Body>> {
+        // SAFETY: one task runs at a time, so nobody has a reference to the body.
+        unsafe { &mut *self.body.get() }.as_mut().map(NonNull::from)
     }
 }
 
 const _: () = assert!(size_of::<Task>() == 64, "a control block is one cache line");
 
-/// No task has it: a serial has 28 bits.
-const VACANT: u32 = u32::MAX;
 /// How many control blocks lie together: 1 MiB of address space, touched as they are used.
 const CHUNK: usize = 1 << 14;
 /// How many tasks ahead of its turn a stack is fetched: far enough for memory to answer, not so far
@@ -90,93 +187,101 @@ const STACK_AHEAD: usize = 3;
 /// And a control block, which leads to the stack.
 const TASK_AHEAD: usize = 8;
 
-#[derive(Default)]
+/// The table. Like its tasks, it is reached by shared references only.
 pub(crate) struct Tasks {
-    chunks: Vec<NonNull<Task>>,
+    /// Where each chunk is, null where there is none yet.
+    chunks: Box<[Cell<*mut Task>]>,
     /// The control blocks before this one have been written.
-    used: usize,
+    used: Cell<usize>,
     /// Those among them that are free.
-    free: Vec<u32>,
-    ready: VecDeque<TaskId>,
-    spawned: u32,
+    free: RefCell<Vec<u32>>,
+    /// Those to run, in turn. An entry whose task is not queued is void: its task ended otherwise.
+    ready: Ready,
+    spawned: Cell<u32>,
+}
+
+impl Default for Tasks {
+    fn default() -> Self {
+        let chunks = (1 << TaskId::SLOT_BITS) / CHUNK;
+        Self {
+            chunks: vec![Cell::new(ptr::null_mut()); chunks].into(),
+            used: Cell::default(),
+            free: RefCell::default(),
+            ready: Ready::default(),
+            spawned: Cell::default(),
+        }
+    }
 }
 
 impl Tasks {
     /// The identity that the next [`insert`](Tasks::insert) will give.
     pub(crate) fn next_id(&self) -> TaskId {
-        let slot = self.free.last().map_or(self.used, |slot| *slot as usize);
-        assert!(slot < 1 << TaskId::SLOT_BITS, "a loop holds at most 2^26 tasks");
-        TaskId { slot: slot as u32, serial: self.spawned & ((1 << TaskId::SERIAL_BITS) - 1) }
+        let slot = self.free.borrow().last().map_or(self.used.get(), |slot| *slot as usize);
+        assert!(slot < (1 << TaskId::SLOT_BITS) - 1, "a loop holds fewer than 2^26 tasks");
+        TaskId::new(slot as u32, self.spawned.get())
     }
 
     /// Adds a task, ready to run.
-    pub(crate) fn insert(&mut self, body: Body, now: u32) -> TaskId {
+    pub(crate) fn insert(&self, body: Body, now: u32) -> TaskId {
         let id = self.next_id();
-        let slot = id.slot as usize;
-        if self.free.pop().is_none() {
-            if slot == self.chunks.len() * CHUNK {
-                let chunk = Box::<[Task]>::new_uninit_slice(CHUNK);
-                let chunk = Box::into_raw(chunk).cast::<Task>();
-                self.chunks.push(NonNull::new(chunk).expect("a box is not null"));
+        let slot = id.slot() as usize;
+        if self.free.borrow_mut().pop().is_none() {
+            let chunk = &self.chunks[slot / CHUNK];
+            if chunk.get().is_null() {
+                chunk.set(Box::into_raw(Box::<[Task]>::new_uninit_slice(CHUNK)).cast());
             }
-            self.used += 1;
+            self.used.set(self.used.get() + 1);
         }
-        let body = UnsafeCell::new(Some(body));
-        let task = Task {
-            serial: Cell::new(id.serial),
-            wait: Cell::new(Wait::Begin.pack()),
-            since: Cell::new(now),
-            stage: Cell::default(),
-            queued: Cell::new(true),
-            body,
-        };
+        let place = self.place(slot);
         // SAFETY: the place is in a chunk, and no task is there that anyone could refer to.
-        unsafe { self.place(slot).write(task) };
-        self.spawned = self.spawned.wrapping_add(1);
-        self.ready.push_back(id);
+        unsafe { place.write(Task::new(id, body, now)) };
+        self.spawned.set(self.spawned.get().wrapping_add(1));
+        self.ready.push(TaskRef(place));
         id
     }
 
     /// Queues the task, unless it is queued or gone.
     #[inline]
-    pub(crate) fn wake(&mut self, id: TaskId) {
-        if let Some(task) = self.at(id.slot)
-            && task.serial.get() == id.serial
-            && !task.queued.replace(true)
+    pub(crate) fn wake(&self, id: TaskId) {
+        if let Some(task) = self.at(id.slot())
+            && task.id() == id
         {
-            self.ready.push_back(id);
+            self.queue(task);
         }
     }
 
     /// Queues whichever task lives in a slot: timers know no more than that.
-    pub(crate) fn wake_slot(&mut self, slot: u32) {
-        if let Some(serial) = self.at(slot).map(|task| task.serial.get())
-            && serial != VACANT
+    pub(crate) fn wake_slot(&self, slot: u32) {
+        if let Some(task) = self.at(slot)
+            && task.id() != Task::VACANT
         {
-            self.wake(TaskId { slot, serial });
+            self.queue(task);
         }
     }
 
-    /// How many tasks are ready now.
+    #[inline]
+    fn queue(&self, task: TaskRef) {
+        if !task.is_queued() {
+            task.set_queued(true);
+            self.ready.push(task);
+        }
+    }
+
+    /// How many tasks are ready now, at most.
     #[inline]
     pub(crate) fn ready(&self) -> usize {
         self.ready.len()
     }
 
-    /// The next ready task and its stage. The body is the caller's until it asks for another, or removes it.
+    /// The next ready task, which is to run now.
     #[inline]
-    pub(crate) fn next(&mut self) -> Option<(TaskId, NonNull<Body>, Label)> {
+    pub(crate) fn next(&self) -> Option<TaskRef> {
         loop {
-            let id = self.ready.pop_front()?;
+            let task = self.ready.pop()?;
             self.fetch_ahead();
-            let Some(task) = self.at(id.slot) else { continue };
-            if task.serial.get() != id.serial {
-                continue;
-            }
-            task.queued.set(false);
-            // SAFETY: one task runs at a time, so nobody has a reference to the body.
-            if let Some(body) = unsafe { &mut *task.body.get() } {
-                return Some((id, NonNull::from(body), task.stage()));
+            if task.is_queued() {
+                task.set_queued(false);
+                return Some(task);
             }
         }
     }
@@ -184,13 +289,8 @@ impl Tasks {
     /// Asks for the memory of tasks whose turn comes soon.
     #[inline]
     fn fetch_ahead(&self) {
-        if let Some(id) = self.ready.get(TASK_AHEAD) {
-            duality_fiber::fetch(self.place(id.slot as usize).addr());
-        }
-        if let Some(id) = self.ready.get(STACK_AHEAD)
-            && let Some(task) = self.at(id.slot)
-        {
-            // SAFETY: as in `next`; this one does not run either.
+        if let Some(task) = self.ready.ahead(STACK_AHEAD) {
+            // SAFETY: as in `TaskRef::body`; this one does not run either.
             match unsafe { &*task.body.get() } {
                 Some(Body::Fiber(fiber)) => fiber.fetch(),
                 Some(Body::Future(future)) => {
@@ -198,86 +298,66 @@ impl Tasks {
                 }
                 None => {}
             }
-        }
-    }
-
-    pub(crate) fn set_stage(&self, id: TaskId, stage: Label) {
-        if let Some(task) = self.at(id.slot) {
-            task.stage.set(stage.short());
-        }
-    }
-
-    /// Notes what a task waits for since `now`.
-    #[inline]
-    pub(crate) fn waits(&self, id: TaskId, wait: Wait, now: u32) {
-        if let Some(task) = self.at(id.slot) {
-            task.wait.set(wait.pack());
-            task.since.set(now);
+            if let Some(task) = self.ready.ahead(TASK_AHEAD) {
+                duality_fiber::fetch(task.0.addr().get());
+            }
         }
     }
 
     /// The tasks by their slots.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Task)> {
-        let slots = 0..self.used as u32;
-        let tasks = slots.filter_map(|slot| Some((slot, self.at(slot)?)));
-        tasks.filter(|(_, task)| task.serial() != VACANT)
-    }
-
-    /// The body of a task that does not run.
-    pub(crate) fn body(&mut self, slot: u32) -> Option<&mut Body> {
-        // SAFETY: no task runs, so nobody else has a reference to it.
-        unsafe { &mut *self.at(slot)?.body.get() }.as_mut()
+    pub(crate) fn iter(&self) -> impl Iterator<Item = TaskRef> {
+        let slots = 0..self.used.get() as u32;
+        slots.filter_map(|slot| self.at(slot)).filter(|task| task.id() != Task::VACANT)
     }
 
     /// Takes a task's body out and frees its slot.
-    pub(crate) fn remove(&mut self, id: TaskId) -> Option<Body> {
-        let task = self.at(id.slot).filter(|task| task.serial.get() == id.serial)?;
-        task.serial.set(VACANT);
+    pub(crate) fn remove(&self, id: TaskId) -> Option<Body> {
+        let task = self.at(id.slot()).filter(|task| task.id() == id)?;
+        task.word.set(Task::VACANT.0);
         // SAFETY: the caller does not run it any more.
         let body = unsafe { &mut *task.body.get() }.take();
-        self.free.push(id.slot);
+        self.free.borrow_mut().push(id.slot());
         body
     }
 
     pub(crate) fn contains(&self, id: TaskId) -> bool {
-        self.at(id.slot).is_some_and(|task| task.serial.get() == id.serial)
+        self.at(id.slot()).is_some_and(|task| task.id() == id)
     }
 
     /// Removes the first task at or after a slot, to drop it outside the borrow of this table.
-    pub(crate) fn take_from(&mut self, slot: u32) -> Option<(TaskId, Option<Body>)> {
-        let task =
-            |slot| TaskId { slot, serial: self.at(slot).map_or(VACANT, |at| at.serial.get()) };
-        let mut tasks = (slot..self.used as u32).map(task);
-        let found = tasks.find(|id| id.serial != VACANT)?;
+    pub(crate) fn take_from(&self, slot: u32) -> Option<(TaskId, Option<Body>)> {
+        let mut tasks = (slot..self.used.get() as u32).filter_map(|slot| Some(self.at(slot)?.id()));
+        let found = tasks.find(|id| *id != Task::VACANT)?;
         Some((found, self.remove(found)))
     }
 
     /// The control block of a slot that has been used.
     #[inline]
-    pub(crate) fn at(&self, slot: u32) -> Option<&Task> {
+    pub(crate) fn at(&self, slot: u32) -> Option<TaskRef> {
         let slot = slot as usize;
-        // SAFETY: it has been written, and is never freed while the table lives. References to it are
-        // shared ones only.
-        (slot < self.used).then(|| unsafe { &*self.place(slot) })
+        // It has been written, and references to it are shared ones only.
+        (slot < self.used.get()).then(|| TaskRef(self.place(slot)))
     }
 
+    /// One of a chunk that there is.
     #[inline]
-    fn place(&self, slot: usize) -> *mut Task {
-        // SAFETY: the chunk is as long as that.
-        unsafe { self.chunks[slot / CHUNK].as_ptr().add(slot % CHUNK) }
+    fn place(&self, slot: usize) -> NonNull<Task> {
+        let chunk = self.chunks[slot / CHUNK].get();
+        // SAFETY: the chunk is as long as that, and not at the address 0.
+        unsafe { NonNull::new_unchecked(chunk.add(slot % CHUNK)) }
     }
 }
 
 impl Drop for Tasks {
     fn drop(&mut self) {
-        for slot in 0..self.used {
+        for slot in 0..self.used.get() {
             // SAFETY: it has been written once, and is not looked at again.
             unsafe { self.place(slot).drop_in_place() };
         }
-        for chunk in &self.chunks {
-            let chunk = ptr::slice_from_raw_parts_mut(chunk.as_ptr(), CHUNK);
+        for chunk in self.chunks.iter().map(Cell::get).take_while(|chunk| !chunk.is_null()) {
+            let chunk = ptr::slice_from_raw_parts_mut(chunk.cast::<MaybeUninit<Task>>(), CHUNK);
             // SAFETY: it was such a box, whose values are dropped; the type says that it has none.
-            drop(unsafe { Box::from_raw(chunk as *mut [MaybeUninit<Task>]) });
+            drop(unsafe { Box::from_raw(chunk) });
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The waker of a loop's task: its name in a word.
 //!
 //! ```text
-//!   63        54 53                          26 25                     0
-//!   │ loop (10) │ serial of the task (28)      │ slot of the task (26) │
+//!   63        54 53                                                   0
+//!   │ loop (10) │ the task's identity in its loop (54)                 │
 //! ```
 //!
 //! There is nothing to count and nothing to free: making, cloning and dropping one costs nothing. On
@@ -20,35 +20,30 @@ const _: () = assert!(usize::BITS == 64, "a task's name needs a word of 64 bits"
 
 /// A task of some loop of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TaskName {
-    pub(crate) lane: u16,
-    pub(crate) task: TaskId,
-}
+pub(crate) struct TaskName(u64);
 
 impl TaskName {
-    const LOOP_SHIFT: u32 = TaskId::SLOT_BITS + TaskId::SERIAL_BITS;
-
-    pub(crate) fn pack(self) -> usize {
-        (usize::from(self.lane) << Self::LOOP_SHIFT)
-            | ((self.task.serial as usize) << TaskId::SLOT_BITS)
-            | self.task.slot as usize
+    pub(crate) const fn new(lane: u16, task: TaskId) -> Self {
+        Self((lane as u64) << TaskId::BITS | task.bits())
     }
 
-    pub(crate) fn unpack(word: usize) -> Self {
-        let slot = (word & ((1 << TaskId::SLOT_BITS) - 1)) as u32;
-        let serial = ((word >> TaskId::SLOT_BITS) & ((1 << TaskId::SERIAL_BITS) - 1)) as u32;
-        Self { lane: (word >> Self::LOOP_SHIFT) as u16, task: TaskId { slot, serial } }
+    pub(crate) const fn lane(self) -> u16 {
+        (self.0 >> TaskId::BITS) as u16
+    }
+
+    pub(crate) const fn task(self) -> TaskId {
+        TaskId::from_bits(self.0)
     }
 
     pub(crate) fn waker(self) -> Waker {
         // SAFETY: the functions of the table only ever read the data as an integer, on any thread; so
         // they uphold the contract of `RawWaker` for every value of it.
-        unsafe { Waker::from_raw(raw(self.pack())) }
+        unsafe { Waker::from_raw(raw(ptr::without_provenance(self.0 as usize))) }
     }
 
     fn wake(self) {
         let local = world::with_loop(|core| {
-            core.filter(|core| core.lane() == self.lane).map(|core| core.wake(self.task))
+            core.filter(|core| core.lane() == self.lane()).map(|core| core.wake(self.task()))
         });
         if local.is_none() {
             remote::wake(self);
@@ -56,16 +51,15 @@ impl TaskName {
     }
 }
 
-const fn raw(word: usize) -> RawWaker {
-    RawWaker::new(ptr::without_provenance(word), &TABLE)
+const fn raw(name: *const ()) -> RawWaker {
+    RawWaker::new(name, &TABLE)
 }
 
-static TABLE: RawWakerVTable = RawWakerVTable::new(
-    |data| raw(data.addr()),
-    |data| TaskName::unpack(data.addr()).wake(),
-    |data| TaskName::unpack(data.addr()).wake(),
-    |_| {},
-);
+fn wake(name: *const ()) {
+    TaskName(name.addr() as u64).wake();
+}
+
+static TABLE: RawWakerVTable = RawWakerVTable::new(raw, wake, wake, |_| {});
 
 #[cfg(test)]
 mod tests {
@@ -74,11 +68,9 @@ mod tests {
     #[test]
     fn a_name_survives_packing() {
         for lane in [0, 1, 1023] {
-            for slot in [0, 77, (1 << TaskId::SLOT_BITS) - 1] {
-                for serial in [0, 5, (1 << TaskId::SERIAL_BITS) - 1] {
-                    let name = TaskName { lane, task: TaskId { slot, serial } };
-                    assert_eq!(TaskName::unpack(name.pack()), name);
-                }
+            for bits in [0, 77, (1 << TaskId::BITS) - 1] {
+                let name = TaskName::new(lane, TaskId::from_bits(bits));
+                assert_eq!((name.lane(), name.task().bits()), (lane, bits));
             }
         }
     }

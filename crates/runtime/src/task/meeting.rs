@@ -3,47 +3,56 @@
 //! ```text
 //!              await: leaves its waker                 await again: takes it back
 //!   ALONE ─────────────────────────────▶ AWAITED ─────────────────────────────▶ ALONE
-//!     │                                     │
-//!     └──── end: leaves its value ──▶ ENDED ◀┘ … and takes the waker, to wake it
+//!    │ │                                  │   │
+//!    │ └─ end ──▶ ENDED ◀── TAKING ◀── end┘   │      end: has left its value; while TAKING it takes the waker
+//!    └──────────▶ LEFT ◀──────────────────────┘      the awaiting side goes, and will not ask
 //! ```
 //!
-//! One atomic operation on either side, because a task's life of a hundred nanoseconds has no time for a lock.
-//! Whoever may write a field at a state is the only one that does: the waker is the awaiting side's while ALONE and
-//! the ending side's after AWAITED has become ENDED; the value is the ending side's before ENDED, and the awaiting
-//! side's after.
+//! One atomic read-modify-write on either side, because a task's life of a hundred nanoseconds has no time for a
+//! lock, nor for counting who has left: the state tells that as well. Whoever may write a field at a state is the
+//! only one that does: the waker is the awaiting side's while ALONE and the ending side's while TAKING; the value is
+//! the ending side's before ENDED, and the awaiting side's after. The place belongs to the awaiting side once it is
+//! ENDED, and to the ending side once it is LEFT.
+
+use std::ptr::NonNull;
 
 #[cfg(all(test, loom))]
 use loom::{
     cell::UnsafeCell,
-    sync::Arc,
     sync::atomic::{AtomicU8, Ordering},
+    thread::yield_now,
 };
 #[cfg(not(all(test, loom)))]
-use std::sync::{
-    Arc,
-    atomic::{AtomicU8, Ordering},
+use std::{
+    sync::atomic::{AtomicU8, Ordering},
+    thread::yield_now,
 };
 
 const ALONE: u8 = 0;
 const AWAITED: u8 = 1;
-const ENDED: u8 = 2;
+const TAKING: u8 = 2;
+const ENDED: u8 = 3;
+const LEFT: u8 = 4;
 
 /// The side that ends, and the side that awaits it; a `W` is what wakes the latter.
 pub(super) fn meeting<T, W>() -> (Ending<T, W>, Awaiting<T, W>) {
-    let place = Arc::new(Place {
+    let place = Box::new(Place {
         state: AtomicU8::new(ALONE),
         value: UnsafeCell::new(None),
         waker: UnsafeCell::new(None),
     });
-    (Ending { place: place.clone() }, Awaiting { place })
+    let place = NonNull::from(Box::leak(place));
+    (Ending { place: Some(place) }, Awaiting { place })
 }
 
+/// Whoever has it must end it, or the other side will wait in vain.
 pub(super) struct Ending<T, W> {
-    place: Arc<Place<T, W>>,
+    /// None after the end.
+    place: Option<NonNull<Place<T, W>>>,
 }
 
 pub(super) struct Awaiting<T, W> {
-    place: Arc<Place<T, W>>,
+    place: NonNull<Place<T, W>>,
 }
 
 struct Place<T, W> {
@@ -53,15 +62,34 @@ struct Place<T, W> {
 }
 
 impl<T, W> Ending<T, W> {
-    /// Leaves the value, and returns the waker of whoever waits for it already. To be called once.
+    /// Leaves the value, and returns the waker of whoever waits for it already.
+    ///
+    /// # Panics
+    ///
+    /// At the second call.
     pub(super) fn end(&mut self, value: T) -> Option<W> {
-        let place = &*self.place;
+        let owned = self.place.take().expect("a task ends once");
+        // SAFETY: the other side frees the place only after ENDED, which we have not written.
+        let place = unsafe { owned.as_ref() };
         // SAFETY: the state is not ENDED yet, so the value is ours; no other `Ending` exists.
         place.value.with_mut(|left| unsafe { *left = Some(value) });
-        match place.state.swap(ENDED, Ordering::AcqRel) {
-            // SAFETY: the other side left it before it wrote AWAITED, and does not touch it after ENDED.
-            AWAITED => place.waker.with_mut(|waker| unsafe { (*waker).take() }),
-            _ => None,
+        loop {
+            match place.state.load(Ordering::Acquire) {
+                ALONE if place.becomes(ALONE, ENDED) => return None,
+                AWAITED if place.becomes(AWAITED, TAKING) => {
+                    // SAFETY: the other side left it before it wrote AWAITED, and leaves it to us while TAKING.
+                    let waker = place.waker.with_mut(|waker| unsafe { (*waker).take() });
+                    place.state.store(ENDED, Ordering::Release);
+                    return waker;
+                }
+                LEFT => {
+                    // SAFETY: the other side will not look at it again, so it is ours, and came from a box.
+                    drop(unsafe { Box::from_raw(owned.as_ptr()) });
+                    return None;
+                }
+                // The other side was quicker.
+                _ => {}
+            }
         }
     }
 }
@@ -69,35 +97,65 @@ impl<T, W> Ending<T, W> {
 impl<T, W> Awaiting<T, W> {
     /// Takes the value, if it is there, and otherwise leaves `waker` for the other side.
     pub(super) fn poll(&mut self, waker: impl FnOnce() -> W) -> Option<T> {
-        let place = &*self.place;
-        let alone = match place.state.load(Ordering::Acquire) {
-            ENDED => false,
-            AWAITED => self.becomes(AWAITED, ALONE),
-            _ => true,
+        let place = self.place();
+        let has_ended = loop {
+            match place.state.load(Ordering::Acquire) {
+                ALONE => break false,
+                AWAITED if place.becomes(AWAITED, ALONE) => break false,
+                ENDED => break true,
+                // The other side ends, and has a few instructions to go.
+                _ => yield_now(),
+            }
         };
-        if alone {
+        if !has_ended {
             // SAFETY: the state is ALONE, and only we, who are borrowed exclusively, change it to AWAITED; so the other
             // side will not touch the waker.
             place.waker.with_mut(|left| unsafe { *left = Some(waker()) });
-            if self.becomes(ALONE, AWAITED) {
+            if place.becomes(ALONE, AWAITED) {
                 return None;
             }
         }
-        // SAFETY: the state is ENDED, so the other side has left the value and is done with it.
+        // SAFETY: the state is ENDED, so the other side has left the value and is done with the place.
         place.value.with_mut(|value| unsafe { (*value).take() })
     }
 
-    /// Changes the state, unless the other side has ended.
-    fn becomes(&self, from: u8, to: u8) -> bool {
-        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
-        self.place.state.compare_exchange(from, to, success, failure).is_ok()
+    fn place(&self) -> &Place<T, W> {
+        // SAFETY: the other side frees the place only after LEFT, which is written when this is dropped.
+        unsafe { self.place.as_ref() }
     }
 }
 
-// SAFETY: value and waker move from one side to the other, and are never shared.
-unsafe impl<T: Send, W: Send> Send for Place<T, W> {}
-// SAFETY: as above; the states say whose they are, as the module's picture shows.
-unsafe impl<T: Send, W: Send> Sync for Place<T, W> {}
+impl<T, W> Drop for Awaiting<T, W> {
+    fn drop(&mut self) {
+        loop {
+            match self.place().state.load(Ordering::Acquire) {
+                state @ (ALONE | AWAITED) if self.place().becomes(state, LEFT) => return,
+                ENDED => break,
+                _ => yield_now(),
+            }
+        }
+        // SAFETY: the other side is done with it, so it is ours, and came from a box.
+        drop(unsafe { Box::from_raw(self.place.as_ptr()) });
+    }
+}
+
+impl<T, W> Place<T, W> {
+    /// Changes the state, unless the other side has.
+    fn becomes(&self, from: u8, to: u8) -> bool {
+        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+        self.state.compare_exchange(from, to, success, failure).is_ok()
+    }
+}
+
+// SAFETY: value and waker move from one side to the other, and are never shared; the states say whose they are, as
+// the module's picture shows.
+unsafe impl<T: Send, W: Send> Send for Ending<T, W> {}
+// SAFETY: as above.
+unsafe impl<T: Send, W: Send> Send for Awaiting<T, W> {}
+// SAFETY: all that it does is by exclusive reference.
+unsafe impl<T: Send, W: Send> Sync for Ending<T, W> {}
+// SAFETY: all that it does is by exclusive reference.
+unsafe impl<T: Send, W: Send> Sync for Awaiting<T, W> {}
 
 /// std's, with the interface of loom's.
 #[cfg(not(all(test, loom)))]
@@ -116,6 +174,8 @@ impl<T> UnsafeCell<T> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::rc::Rc;
+
     use super::*;
 
     #[test]
@@ -136,12 +196,23 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_when_a_side_leaves() {
-        let kept = Arc::new(());
+        let kept = Rc::new(());
         let (mut ending, awaiting) = meeting::<_, ()>();
         drop(awaiting);
         ending.end(kept.clone());
-        drop(ending);
-        assert_eq!(Arc::strong_count(&kept), 1);
+        assert_eq!(Rc::strong_count(&kept), 1);
+
+        let (mut ending, mut awaiting) = meeting::<_, Rc<()>>();
+        assert_eq!(awaiting.poll(|| kept.clone()), None);
+        drop(awaiting);
+        assert_eq!(ending.end(kept.clone()), None, "nobody is to be woken");
+        assert_eq!(Rc::strong_count(&kept), 1);
+
+        let (mut ending, awaiting) = meeting::<_, ()>();
+        ending.end(kept.clone());
+        assert_eq!(Rc::strong_count(&kept), 2);
+        drop(awaiting);
+        assert_eq!(Rc::strong_count(&kept), 1);
     }
 }
 
@@ -167,6 +238,21 @@ mod loom_tests {
                     assert_eq!(awaiting.poll(|| 3), Some(7));
                 }
             }
+        });
+    }
+
+    /// Whichever side leaves first, the value and the waker are dropped, once.
+    #[test]
+    fn loom_who_leaves_last_clears_the_place() {
+        loom::model(|| {
+            let kept = loom::sync::Arc::new(());
+            let (mut ending, mut awaiting) = meeting::<_, _>();
+            let value = kept.clone();
+            let task = loom::thread::spawn(move || drop(ending.end(value)));
+            drop(awaiting.poll(|| kept.clone()));
+            drop(awaiting);
+            task.join().unwrap();
+            assert_eq!(loom::sync::Arc::strong_count(&kept), 1);
         });
     }
 }

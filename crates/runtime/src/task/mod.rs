@@ -68,7 +68,7 @@ pub async fn yield_now() {
                 Poll::Ready(())
             }
             Some(core) => {
-                core.sight.set_wait(Wait::Turn);
+                core.set_wait(Wait::Turn);
                 match core.wait(None) {
                     Waited::Again => Poll::Ready(()),
                     Waited::Pending => Poll::Pending,

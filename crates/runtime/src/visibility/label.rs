@@ -60,10 +60,21 @@ static SHORT: [AtomicU64; ShortLabel::MOST] = [const { AtomicU64::new(0) }; Shor
 impl ShortLabel {
     /// More stages than a program has. One that finds no place has no name in dumps.
     const MOST: usize = 256;
+    /// As many as a number up to `MOST` has.
+    pub(crate) const BITS: u32 = Self::MOST.ilog2() + 1;
+
+    pub(crate) const fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// Those of a label; others name none.
+    pub(crate) const fn from_bits(bits: u16) -> Self {
+        Self(bits)
+    }
 
     pub(crate) fn label(self) -> Label {
-        let place = usize::from(self.0).checked_sub(1);
-        place.map_or(Label::NONE, |place| Label(SHORT[place].load(Ordering::Relaxed)))
+        let place = usize::from(self.0).checked_sub(1).and_then(|place| SHORT.get(place));
+        place.map_or(Label::NONE, |label| Label(label.load(Ordering::Relaxed)))
     }
 }
 

@@ -51,14 +51,10 @@ pub(crate) fn count(change: impl FnOnce(&Counters)) {
 #[inline]
 pub(crate) fn stage(name: &'static str) {
     let label = Label::new(name);
-    seats::with(|seat| {
-        seat.counters.stages.add(1);
-        seat.set_stage(label);
-    });
-    world::with_loop(|core| {
-        if let Some(core) = core {
-            core.set_stage(label);
-        }
+    count(|counters| counters.stages.add(1));
+    world::with_loop(|core| match core {
+        Some(core) => core.set_stage(label),
+        None => seats::with(|seat| seat.set_stage(label)),
     });
 }
 

@@ -20,7 +20,7 @@ use rustix::thread::gettid;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::counters::{Counters, Totals};
-use super::{Label, Wait, waits};
+use super::{Label, ShortLabel, Wait, waits};
 
 /// More kernel threads than this at a time are not seen. What is not used is not touched, and costs nothing.
 const SEATS: usize = 1 << 16;
@@ -39,10 +39,11 @@ pub(crate) struct Seat {
     thread: AtomicU32,
     /// The seat below in the list of free ones, plus one; 0 ends it.
     below: AtomicU32,
-    /// The running task of a loop, plus one; 0 between turns.
-    task: AtomicU64,
+    /// Of a loop: the running task, plus one, and above it the stage that it reached last; 0 between turns.
+    turn: AtomicU64,
+    /// In the block world: the stage that the task reached last.
     stage: AtomicU64,
-    /// In the block world: what the thread waits for, and since when (milliseconds of the coarse clock).
+    /// And what the thread waits for, and since when (milliseconds of the coarse clock).
     wait: AtomicU32,
     since: AtomicU64,
 }
@@ -191,7 +192,7 @@ impl Seat {
     fn occupy(&'static self) {
         self.process.store(getpid().as_raw_nonzero().get().unsigned_abs(), Ordering::Relaxed);
         self.thread.store(gettid().as_raw_nonzero().get().unsigned_abs(), Ordering::Relaxed);
-        self.task.store(0, Ordering::Relaxed);
+        self.turn.store(0, Ordering::Relaxed);
         self.set_stage(Label::NONE);
         SEAT.set(self);
     }
@@ -213,16 +214,28 @@ impl Seat {
 
     /// The loop on this kernel thread gives a task its turn.
     #[inline]
-    pub(crate) fn begin_turn(&self, task: u32, stage: Label) {
+    pub(crate) fn begin_turn(&self, task: u32, stage: ShortLabel) {
         self.counters.switches.add(1);
-        self.task.store(u64::from(task) + 1, Ordering::Relaxed);
-        self.set_stage(stage);
+        self.set_turn(task, stage);
+    }
+
+    /// The task that has its turn has reached a stage.
+    #[inline]
+    pub(crate) fn set_turn(&self, task: u32, stage: ShortLabel) {
+        let turn = (u64::from(task) + 1) | u64::from(stage.bits()) << 32;
+        self.turn.store(turn, Ordering::Relaxed);
     }
 
     /// No task has its turn.
     #[inline]
     pub(crate) fn end_turns(&self) {
-        self.task.store(0, Ordering::Relaxed);
+        self.turn.store(0, Ordering::Relaxed);
+    }
+
+    fn turn(&self) -> Option<(u32, Option<&'static str>)> {
+        let turn = self.turn.load(Ordering::Relaxed);
+        let task = (turn as u32).checked_sub(1)?;
+        Some((task, ShortLabel::from_bits((turn >> 32) as u16).label().name()))
     }
 }
 
@@ -398,11 +411,7 @@ pub fn loops() -> Vec<LoopTurn> {
         .map(|seat| LoopTurn {
             thread: seat.thread.load(Ordering::Relaxed),
             turns: seat.counters.switches.value(),
-            task: seat
-                .task
-                .load(Ordering::Relaxed)
-                .checked_sub(1)
-                .map(|task| (task as u32, seat.stage().name())),
+            task: seat.turn(),
         })
         .collect()
 }
@@ -466,8 +475,8 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..10_000 {
                         let seat = hall.take().unwrap();
-                        assert_eq!(seat.task.swap(1, Ordering::Relaxed), 0, "nobody else has it");
-                        seat.task.store(0, Ordering::Relaxed);
+                        assert_eq!(seat.turn.swap(1, Ordering::Relaxed), 0, "nobody else has it");
+                        seat.turn.store(0, Ordering::Relaxed);
                         hall.give_back(seat);
                     }
                 });

@@ -125,7 +125,7 @@ pub(crate) fn wait_until<T>(
                 block::wait(deadline)
             }
             Some(core) => {
-                core.sight.set_wait(wait);
+                core.set_wait(wait);
                 core.wait(deadline)
             }
         });
