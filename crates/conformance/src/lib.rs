@@ -240,6 +240,7 @@ macro_rules! for_every_architecture_of_straight_line_code {
         $body! { epoll_two_cores ["epoll", "--cores=2"] }
         $body! { epoll_prefers_accept ["epoll", "--prefer=accept", "--disk=inline", "--busy-poll=100us"] }
         $body! { uring ["uring"] }
+        $body! { uring_without_lobby ["uring", "--accept-queue=0"] }
         $body! { uring_two_cores ["uring", "--cores=2"] }
     };
 }

@@ -32,6 +32,7 @@ admission! {
     uring ["uring"]
     handwritten ["handwritten"]
     epoll_without_lobby ["epoll", "--accept-queue=0"]
+    uring_without_lobby ["uring", "--accept-queue=0"]
     epoll_prefers_accept ["epoll", "--prefer=accept"]
 }
 

@@ -29,6 +29,9 @@ pub(crate) struct Socket {
     watched: Option<(u16, Token)>,
     /// Whether a ring receives or sends for it.
     is_the_rings: bool,
+    /// Whether a loop with a ring makes system calls for it, as the other loops do: the ring only says when it is
+    /// ready.
+    pub(super) by_system_calls: bool,
     /// Whether its input ends when the process drains.
     ends_at_drain: bool,
     listed: Option<Listed>,
@@ -167,6 +170,7 @@ impl Socket {
             duplicated: false,
             watched: None,
             is_the_rings: false,
+            by_system_calls: false,
             ends_at_drain: false,
             listed: None,
         }
@@ -231,8 +235,9 @@ impl Socket {
         patience: &mut Patience,
         mut attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
     ) -> Poll<io::Result<Done<T>>> {
-        self.join_loop(core)?;
-        if core.has_ring() {
+        let by_ring = core.has_ring() && !self.by_system_calls;
+        self.join_loop(core, !by_ring)?;
+        if by_ring {
             self.watch(core);
             self.is_the_rings |= direction == Direction::Read || !self.duplicated;
         }
@@ -247,7 +252,7 @@ impl Socket {
                     }
                 }
                 visibility::count(|counters| counters.attempts.add(1));
-                let ring = token.filter(|_| core.has_ring()).map(|token| (core, token));
+                let ring = token.filter(|_| by_ring).map(|token| (core, token));
                 match attempt(self.access(ring)) {
                     Ok(moved) => {
                         if moved.short
@@ -284,13 +289,13 @@ impl Socket {
         Access { descriptor: self.as_fd(), ring, sends_at_once: self.duplicated }
     }
 
-    /// Makes the socket one of this loop's, whatever world it comes from.
+    /// Makes the socket one of this loop's, whatever world it comes from. System calls must not block; but what
+    /// a ring operates on is in blocking mode: it waits by itself, and would otherwise report "would block".
     #[inline]
-    fn join_loop(&mut self, core: &Core) -> io::Result<()> {
-        // A ring waits by itself, where to a socket that must not block it would report as much.
-        if self.nonblocking == core.has_ring() {
-            ioctl_fionbio(self.as_fd(), !self.nonblocking)?;
-            self.nonblocking = !self.nonblocking;
+    fn join_loop(&mut self, core: &Core, nonblocking: bool) -> io::Result<()> {
+        if self.nonblocking != nonblocking {
+            ioctl_fionbio(self.as_fd(), nonblocking)?;
+            self.nonblocking = nonblocking;
         }
         self.listed = None;
         if let Some((lane, _)) = self.watched
