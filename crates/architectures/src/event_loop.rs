@@ -72,7 +72,7 @@ impl Architecture for EventDriven {
         true
     }
 
-    fn unavailable(&self) -> Option<String> {
+    fn unavailable(&self, _options: &Options) -> Option<String> {
         self.poller.unavailable()
     }
 
