@@ -14,7 +14,7 @@ use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, recv, send};
 
 use crate::drain::Listed;
 use crate::event_loop::core::Core;
-use crate::event_loop::remote::{self, Message};
+use crate::event_loop::remote::{self, LoopId};
 use crate::visibility::{self, Wait, seats};
 use crate::world::{self, Waited, block};
 
@@ -25,8 +25,8 @@ pub(crate) struct Socket {
     nonblocking: bool,
     /// Whether another socket has a duplicate of the descriptor.
     duplicated: bool,
-    /// Where it is watched: the loop's lane, and its token there.
-    watched: Option<(u16, Token)>,
+    /// Where it is watched: the loop, and its token there.
+    watched: Option<(LoopId, Token)>,
     /// Whether a ring receives or sends for it.
     is_the_rings: bool,
     /// Whether a loop with a ring makes system calls for it, as the other loops do: the ring only says when it is
@@ -298,8 +298,8 @@ impl Socket {
             self.nonblocking = nonblocking;
         }
         self.listed = None;
-        if let Some((lane, _)) = self.watched
-            && lane != core.lane()
+        if let Some((watcher, _)) = self.watched
+            && watcher != core.id()
         {
             self.leave_loop()?;
         }
@@ -322,11 +322,11 @@ impl Socket {
             let problem = "what a ring receives or sends for stays on its loop";
             return Err(io::Error::new(io::ErrorKind::Unsupported, problem));
         }
-        if let Some((lane, token)) = self.watched.take() {
+        if let Some((watcher, token)) = self.watched.take() {
             let duplicate = rustix::io::fcntl_dupfd_cloexec(self.as_fd(), 0)?;
             let old = self.descriptor.replace(duplicate);
             let old = old.expect("a socket has its descriptor until it is dropped");
-            remote::send(lane, Message::Close(token, old));
+            remote::close(watcher, token, old);
         }
         Ok(())
     }
@@ -334,7 +334,7 @@ impl Socket {
     #[inline]
     fn watch(&mut self, core: &Core) -> Token {
         let client = self.ends_at_drain;
-        self.watched.get_or_insert_with(|| (core.lane(), core.watch(client))).1
+        self.watched.get_or_insert_with(|| (core.id(), core.watch(client))).1
     }
 }
 
@@ -362,11 +362,11 @@ impl Drop for Socket {
     fn drop(&mut self) {
         // Off the list before the number can mean something else.
         self.listed = None;
-        let Some((lane, token)) = self.watched else { return };
+        let Some((watcher, token)) = self.watched else { return };
         let Some(descriptor) = self.descriptor.take() else { return };
-        world::with_loop(|core| match core.filter(|core| core.lane() == lane) {
+        world::with_loop(|core| match core.filter(|core| core.id() == watcher) {
             Some(core) => core.close(descriptor, token, self.duplicated),
-            None => remote::send(lane, Message::Close(token, descriptor)),
+            None => remote::close(watcher, token, descriptor),
         });
     }
 }
