@@ -22,7 +22,7 @@ use std::io;
 use duality_poller::Kind;
 
 use crate::event_loop::run_loops;
-use crate::{Architecture, Needs, Server, Service};
+use crate::{Architecture, Needs, Options, Server, Service};
 
 /// See the [module](self).
 pub struct Handwritten;
@@ -48,7 +48,7 @@ impl Architecture for Handwritten {
         true
     }
 
-    fn unavailable(&self) -> Option<String> {
+    fn unavailable(&self, _options: &Options) -> Option<String> {
         Kind::Epoll.unavailable()
     }
 

@@ -75,8 +75,9 @@ pub trait Architecture: Sync {
         None
     }
 
-    /// Why this machine cannot run it, if so.
-    fn unavailable(&self) -> Option<String> {
+    /// Why this machine cannot run it with these options, if so.
+    fn unavailable(&self, options: &Options) -> Option<String> {
+        let _ = options;
         None
     }
 

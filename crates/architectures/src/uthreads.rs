@@ -18,7 +18,7 @@ use std::io;
 use duality_runtime::event_loop::Waiting;
 
 use crate::event_loop::run_event_loops;
-use crate::{Architecture, Needs, Server};
+use crate::{Architecture, Needs, Options, Server};
 
 /// See the [module](self).
 pub struct Uthreads;
@@ -42,6 +42,10 @@ impl Architecture for Uthreads {
 
     fn replicates(&self) -> bool {
         true
+    }
+
+    fn unavailable(&self, options: &Options) -> Option<String> {
+        options.poller.unavailable()
     }
 
     fn serve(&self, server: Server) -> io::Result<()> {

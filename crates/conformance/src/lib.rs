@@ -6,13 +6,16 @@ mod redis;
 
 pub use redis::Redis;
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use duality_architectures::Options;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Longer than anything takes that works.
@@ -208,6 +211,27 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// Whether this machine can run a server of these arguments. A test of one that it cannot run is skipped, and
+/// why is said once for all tests of a program, past their captured output.
+///
+/// # Panics
+///
+/// When there is no such architecture.
+pub fn runs_here(architecture: &[&str]) -> bool {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let (name, flags) = architecture.split_first().expect("an architecture has a name");
+    let mut options = Options::default();
+    if let Some(poller) = flags.iter().find_map(|flag| flag.strip_prefix("--poller=")) {
+        options.poller = poller.parse().expect("it is a poller");
+    }
+    let architecture = duality_architectures::find(name).expect("it is an architecture");
+    let Some(reason) = architecture.unavailable(&options) else { return true };
+    if SAID.lock().unwrap().insert(reason.clone()) {
+        let _ = writeln!(std::io::stderr(), "skipped: {name} and the like: {reason}");
+    }
+    false
+}
+
 /// Calls a macro with the name of a module and the arguments of `serve` for each architecture there is,
 /// and the variants that differ in more than a number: for services that are also written by hand.
 #[macro_export]
@@ -240,6 +264,7 @@ macro_rules! for_every_architecture_of_straight_line_code {
         $body! { epoll_two_cores ["epoll", "--cores=2"] }
         $body! { epoll_prefers_accept ["epoll", "--prefer=accept", "--disk=inline", "--busy-poll=100us"] }
         $body! { uring ["uring"] }
+        $body! { uring_without_lobby ["uring", "--accept-queue=0"] }
         $body! { uring_two_cores ["uring", "--cores=2"] }
     };
 }

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use duality_conformance::{
     Conversation, Redis, Served, eventually, for_every_architecture_of_straight_line_code,
+    runs_here,
 };
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -26,30 +27,19 @@ macro_rules! stores {
     ($name:ident $architecture:expr) => {
         mod $name {
             const ARCHITECTURE: &[&str] = &$architecture;
-            #[test]
-            fn entries_outlive_a_killed_server() {
-                super::entries_outlive_a_killed_server(ARCHITECTURE);
-            }
-            #[test]
-            fn clients_at_the_same_time_lose_nothing() {
-                super::clients_at_the_same_time_lose_nothing(ARCHITECTURE);
-            }
-            #[test]
-            fn remarks_are_kept_and_shown() {
-                super::remarks_are_kept_and_shown(ARCHITECTURE, &super::file().1);
-            }
-            #[test]
-            fn remarks_are_kept_in_redis() {
-                let directory = tempfile::tempdir().unwrap();
-                let redis = super::Redis::start(directory.path());
-                let store = format!("redis://{}", redis.address());
-                super::remarks_are_kept_and_shown(ARCHITECTURE, &store);
-            }
-            #[test]
-            fn a_store_that_was_away_is_found_again() {
-                super::a_store_that_was_away_is_found_again(ARCHITECTURE);
-            }
+            stores! { @ entries_outlive_a_killed_server
+                clients_at_the_same_time_lose_nothing
+                remarks_are_kept_in_a_file
+                remarks_are_kept_in_redis
+                a_store_that_was_away_is_found_again }
         }
+    };
+    (@ $($body:ident)*) => {
+        $(#[test] fn $body() {
+            if super::runs_here(ARCHITECTURE) {
+                super::$body(ARCHITECTURE);
+            }
+        })*
     };
 }
 
@@ -119,6 +109,17 @@ fn visitors(page: &str) -> u64 {
     assert!(page.starts_with("HTTP/1.1 200 "), "{page}");
     let (_, after) = page.split_once("id=\"visitors\">").expect("the page counts visitors");
     after.split('<').next().unwrap().parse().unwrap()
+}
+
+fn remarks_are_kept_in_a_file(architecture: &[&str]) {
+    let (_directory, store) = file();
+    remarks_are_kept_and_shown(architecture, &store);
+}
+
+fn remarks_are_kept_in_redis(architecture: &[&str]) {
+    let directory = tempfile::tempdir().unwrap();
+    let redis = Redis::start(directory.path());
+    remarks_are_kept_and_shown(architecture, &format!("redis://{}", redis.address()));
 }
 
 fn remarks_are_kept_and_shown(architecture: &[&str], store: &str) {

@@ -57,6 +57,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use rustix::event::Timespec;
+use rustix::io::Errno;
 
 /// Reports when descriptors become ready. The module's picture shows who calls what.
 ///
@@ -204,7 +205,12 @@ impl Kind {
     pub fn unavailable(self) -> Option<String> {
         let look = |mut poller: Box<dyn Poller>| poller.wait(Some(Duration::ZERO), &mut Vec::new());
         let error = self.open().and_then(look).err()?;
-        Some(format!("the kernel refuses {self} here: {error}; look for a system call filter"))
+        let remedy = match (self, Errno::from_io_error(&error)) {
+            (Kind::Uring, Some(Errno::INVAL)) => "it needs Linux 6.1",
+            (Kind::Uring, _) => "look for a system call filter, and at kernel.io_uring_disabled",
+            _ => "look for a system call filter",
+        };
+        Some(format!("the kernel refuses {self} here: {error}; {remedy}"))
     }
 
     /// The one place that ties a kind to its file.

@@ -59,6 +59,7 @@ every_poller!(
     a_broken_pipe_is_reported_both_ways,
     one_arm_buys_one_report,
     an_idle_descriptor_whose_peer_left_does_not_spin,
+    connections_stay_with_an_armed_listener,
     token_and_descriptor_are_reused,
     forgetting_what_was_never_armed,
     forgotten_but_still_open,
@@ -216,6 +217,26 @@ fn an_idle_descriptor_whose_peer_left_does_not_spin(mut poller: Box<dyn Poller>)
     drop(far);
     await_report(&mut *poller, Token(0), Direction::Read)?;
     assert_eq!(look(&mut *poller)?, [], "one arm, one report: the task is busy elsewhere");
+    Ok(())
+}
+
+/// To report connections is not to accept them, whatever the poller can do by itself.
+fn connections_stay_with_an_armed_listener(mut poller: Box<dyn Poller>) -> io::Result<()> {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    listener.set_nonblocking(true)?;
+    for _ in 0..3 {
+        assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        poller.arm(listener.as_fd(), Token(0), Direction::Read)?;
+        assert_eq!(look(&mut *poller)?, [], "nobody has come yet");
+        for _ in 0..4 {
+            std::net::TcpStream::connect(listener.local_addr()?)?;
+        }
+        await_report(&mut *poller, Token(0), Direction::Read)?;
+        look(&mut *poller)?;
+        for _ in 0..4 {
+            listener.accept()?;
+        }
+    }
     Ok(())
 }
 

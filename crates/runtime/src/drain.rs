@@ -12,28 +12,34 @@
 //! [`request`] is async-signal-safe, so that it can be all that a SIGTERM handler does.
 
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::PoisonError;
 
+use self::shim::Mutex;
+use self::shim::atomic::{AtomicBool, Ordering, fence};
 use rustix::net::{Shutdown, shutdown};
 
 use crate::event_loop::remote;
 
-static REQUESTED: AtomicBool = AtomicBool::new(false);
+#[cfg(all(test, loom))]
+use self::loom_tests::shim;
+#[cfg(not(all(test, loom)))]
+use std::sync as shim;
 
-/// The descriptors of the block world that end at a drain, each at the index of its number.
-static BLOCKING: Mutex<Vec<bool>> = Mutex::new(Vec::new());
+#[cfg(not(all(test, loom)))]
+static PROCESS: Drain =
+    Drain { requested: AtomicBool::new(false), blocking: Mutex::new(Vec::new()) };
+#[cfg(all(test, loom))]
+loom::lazy_static! { static ref PROCESS: Drain = Drain::default(); }
 
 /// Whether this process has been asked to drain.
 #[inline]
 pub fn requested() -> bool {
-    REQUESTED.load(Ordering::Relaxed)
+    PROCESS.requested.load(Ordering::Relaxed)
 }
 
 /// Asks this process to drain. There is no way back. Async-signal-safe.
 pub fn request() {
-    REQUESTED.store(true, Ordering::SeqCst);
-    release();
+    PROCESS.request(end_input);
     remote::ring_all();
 }
 
@@ -44,45 +50,188 @@ impl Listed {
     /// Lists a descriptor that stays open for longer than the result lives.
     pub(crate) fn new(descriptor: BorrowedFd<'_>) -> Self {
         let number = descriptor.as_raw_fd();
-        list(number, true);
+        PROCESS.list(number, true, end_input);
         Self(number)
     }
 }
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        list(self.0, false);
+        PROCESS.list(self.0, false, end_input);
     }
 }
 
-fn list(number: RawFd, open: bool) {
-    let index = usize::try_from(number).expect("descriptors are not negative");
-    {
-        let mut blocking = lock();
-        if index >= blocking.len() {
-            blocking.resize((index + 1).next_power_of_two(), false);
+/// Ends the input of a descriptor that is listed, and so open.
+fn end_input(number: RawFd) {
+    // SAFETY: what is listed is open, and cannot be closed before it is taken off the list, which needs the lock.
+    let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
+    // A peer that has reset the connection makes this fail, and needs no telling.
+    let _ = shutdown(descriptor, Shutdown::Read);
+}
+
+/// Whether a process drains, and what that ends.
+#[cfg_attr(all(test, loom), derive(Default))]
+struct Drain {
+    requested: AtomicBool,
+    /// The descriptors of the block world that end at a drain, each at the index of its number.
+    blocking: Mutex<Vec<bool>>,
+}
+
+impl Drain {
+    fn request(&self, end: impl Fn(RawFd)) {
+        self.requested.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        self.release(end);
+    }
+
+    fn list(&self, number: RawFd, open: bool, end: impl Fn(RawFd)) {
+        let index = usize::try_from(number).expect("descriptors are not negative");
+        {
+            let mut blocking = self.blocking.lock().unwrap_or_else(PoisonError::into_inner);
+            if index >= blocking.len() {
+                blocking.resize((index + 1).next_power_of_two(), false);
+            }
+            blocking[index] = open;
         }
-        blocking[index] = open;
+        // A request that came while the lock was held could not walk the list: it is walked now. One that
+        // comes later walks it itself. The fences, here and there between what each has done and what it looks at,
+        // see to it that not both miss the other.
+        fence(Ordering::SeqCst);
+        if self.requested.load(Ordering::Relaxed) {
+            self.release(end);
+        }
     }
-    // A request that came while the lock was held could not walk the list: it is walked now. One that
-    // comes later walks it itself.
-    if open && REQUESTED.load(Ordering::SeqCst) {
-        release();
+
+    /// Ends the input of all that is listed, unless the list is being changed, whose author does it then.
+    fn release(&self, end: impl Fn(RawFd)) {
+        let Ok(blocking) = self.blocking.try_lock() else { return };
+        let listed = blocking.iter().enumerate().filter(|(_, open)| **open);
+        listed.for_each(|(number, _)| end(number as RawFd));
     }
 }
 
-/// Ends the input of all that is listed, unless the list is being changed, whose author does it then.
-fn release() {
-    let Ok(blocking) = BLOCKING.try_lock() else { return };
-    for (number, _) in blocking.iter().enumerate().filter(|(_, open)| **open) {
-        // SAFETY: what is listed is open, and cannot be closed before it is taken off the list, which
-        // needs the lock.
-        let descriptor = unsafe { BorrowedFd::borrow_raw(number as RawFd) };
-        // A peer that has reset the connection makes this fail, and needs no telling.
-        let _ = shutdown(descriptor, Shutdown::Read);
-    }
-}
+#[cfg(all(test, loom))]
+mod loom_tests {
+    /// loom's own mutex is never seen locked by `try_lock`: its threads take turns at atomic operations, of which
+    /// there is none while it is held, and it orders more than std's promises to.
+    pub(super) mod shim {
+        use std::cell::UnsafeCell;
+        use std::ops::{Deref, DerefMut};
+        use std::sync::LockResult;
 
-fn lock() -> std::sync::MutexGuard<'static, Vec<bool>> {
-    BLOCKING.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        use loom::sync::atomic::{AtomicBool, Ordering};
+
+        pub(in crate::drain) use loom::sync::atomic;
+
+        #[derive(Default)]
+        pub(in crate::drain) struct Mutex<T> {
+            held: AtomicBool,
+            value: UnsafeCell<T>,
+        }
+
+        pub(in crate::drain) struct Guard<'a, T>(&'a Mutex<T>);
+
+        // SAFETY: the value is its holder's alone.
+        unsafe impl<T: Send> Sync for Mutex<T> {}
+
+        impl<T> Mutex<T> {
+            pub(in crate::drain) fn lock(&self) -> LockResult<Guard<'_, T>> {
+                loop {
+                    if let Some(guard) = self.take() {
+                        return Ok(guard);
+                    }
+                    loom::thread::yield_now();
+                }
+            }
+
+            pub(in crate::drain) fn try_lock(&self) -> Result<Guard<'_, T>, ()> {
+                self.take().ok_or(())
+            }
+
+            fn take(&self) -> Option<Guard<'_, T>> {
+                let (success, failure) = (Ordering::Acquire, Ordering::Relaxed);
+                self.held.compare_exchange(false, true, success, failure).ok().map(|_| Guard(self))
+            }
+        }
+
+        impl<T> Drop for Guard<'_, T> {
+            fn drop(&mut self) {
+                self.0.held.store(false, Ordering::Release);
+            }
+        }
+
+        impl<T> Deref for Guard<'_, T> {
+            type Target = T;
+
+            fn deref(&self) -> &T {
+                // SAFETY: who has the guard holds the mutex.
+                unsafe { &*self.0.value.get() }
+            }
+        }
+
+        impl<T> DerefMut for Guard<'_, T> {
+            fn deref_mut(&mut self) -> &mut T {
+                // SAFETY: as above.
+                unsafe { &mut *self.0.value.get() }
+            }
+        }
+    }
+
+    use loom::sync::Arc;
+    use loom::sync::atomic::AtomicU32;
+    use loom::thread;
+
+    use super::*;
+
+    /// A kernel thread is about to wait for its client; a drain finds it, whenever it comes.
+    #[test]
+    fn loom_a_drain_ends_what_is_listed() {
+        model(|| {
+            let drain = Arc::new(Drain::default());
+            let ended = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
+            let lister = {
+                let (drain, ended) = (drain.clone(), ended.clone());
+                thread::spawn(move || drain.list(0, true, count(&ended)))
+            };
+            drain.request(count(&ended));
+            lister.join().unwrap();
+            assert!(ended[0].load(Ordering::Relaxed) > 0);
+        });
+    }
+
+    /// Another is listed while the first is taken off the list: whoever holds up the drain makes up for it.
+    #[test]
+    fn loom_one_that_leaves_the_list_hides_no_other() {
+        model(|| {
+            let drain = Arc::new(Drain::default());
+            let ended = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
+            drain.list(0, true, count(&ended));
+            drain.list(1, true, count(&ended));
+            let leaver = {
+                let (drain, ended) = (drain.clone(), ended.clone());
+                thread::spawn(move || {
+                    drain.list(0, false, count(&ended));
+                    // Its descriptor is closed now, and may be another's.
+                    ended[0].swap(0, Ordering::Relaxed)
+                })
+            };
+            drain.request(count(&ended));
+            leaver.join().unwrap();
+            assert_eq!(ended[0].load(Ordering::Relaxed), 0, "it had left");
+            assert!(ended[1].load(Ordering::Relaxed) > 0);
+        });
+    }
+
+    /// Threads are interrupted twice at most: all interleavings of one that spins are too many.
+    fn model(body: impl Fn() + Sync + Send + 'static) {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(2);
+        model.check(body);
+    }
+
+    fn count(ended: &[AtomicU32; 2]) -> impl Fn(RawFd) {
+        |number| {
+            ended[number as usize].fetch_add(1, Ordering::Relaxed);
+        }
+    }
 }

@@ -27,6 +27,10 @@ enum World {
 }
 
 impl World {
+    fn unavailable(self) -> Option<String> {
+        if let Self::Suspend(kind) = self { kind.unavailable() } else { None }
+    }
+
     fn run<F: Future + 'static>(self, future: F) -> F::Output {
         let (kind, waiting) = match self {
             Self::Block => return block_on(future),
@@ -49,7 +53,12 @@ macro_rules! in_every_world {
     (@ $name:ident $world:expr, $($body:ident)*) => {
         mod $name {
             use super::*;
-            $(#[test] fn $body() { $world.run(super::$body()); })*
+            $(#[test] fn $body() {
+                match $world.unavailable() {
+                    Some(reason) => eprintln!("skipped: {reason}"),
+                    None => $world.run(super::$body()),
+                }
+            })*
         }
     };
 }

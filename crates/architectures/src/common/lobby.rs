@@ -68,6 +68,11 @@ impl Lobby {
         Self { prefer, size, inner, changed: Notify::new(), left: Notify::new() }
     }
 
+    /// Whether connections may have to stay in the kernel's accept queue.
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.prefer == Prefer::Serve && self.size < usize::MAX
+    }
+
     /// Waits until a connection may be accepted: there is room for it to wait, or it need not. `credit` is the
     /// acceptor's, 0 at the start.
     pub(crate) async fn vacancy(&self, connections: &Connections, credit: &mut u32) {

@@ -161,7 +161,7 @@ fn unavailable(
     let mut unavailable = BTreeMap::new();
     for architecture in architectures {
         let never = architecture
-            .unavailable()
+            .unavailable(options)
             .or_else(|| service.needs.missing_from(architecture.gives()).map(str::to_owned));
         for &connections in &design.concurrency {
             let why = never.clone().or_else(|| match all_at_once {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use duality_architectures::{ALL, Needs};
+use duality_architectures::{ALL, Needs, Options};
 use serde_json::{Value, json};
 
 use super::{Failure, print};
@@ -29,7 +29,7 @@ pub(super) fn architectures(arguments: &Arguments) -> Result<(), Failure> {
                     "straight_line": straight_line,
                     "shared_memory": shared_memory,
                     "concurrent_connections": concurrent_connections,
-                    "unavailable": architecture.unavailable(),
+                    "unavailable": architecture.unavailable(&Options::default()),
                 })
             })
             .collect();
@@ -48,7 +48,9 @@ pub(super) fn architectures(arguments: &Arguments) -> Result<(), Failure> {
         if !gives.concurrent_connections {
             remarks.push("one connection at a time".to_owned());
         }
-        remarks.extend(architecture.unavailable().map(|why| format!("unavailable: {why}")));
+        remarks.extend(
+            architecture.unavailable(&Options::default()).map(|why| format!("unavailable: {why}")),
+        );
         let remarks =
             if remarks.is_empty() { String::new() } else { format!(" [{}]", remarks.join("; ")) };
         let (name, summary) = (architecture.name(), architecture.summary());

@@ -61,8 +61,9 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         })?),
         false => None,
     };
+    let options = arguments.tuning.options();
     let reason = architecture
-        .unavailable()
+        .unavailable(&options)
         .or_else(|| service.needs().missing_from(architecture.gives()).map(str::to_owned));
     if let Some(reason) = reason {
         if let Some(control) = control {
@@ -73,7 +74,6 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let subject = Subject { service: name.to_owned(), architecture: architecture.name() };
     let watch = Watch::start(&arguments.visibility.settings(), subject).map_err(Failure::failed)?;
     prepare(arguments)?;
-    let options = arguments.tuning.options();
     let server = Server::bind(architecture, service, arguments.listen, options)
         .map_err(|error| cannot_listen(arguments.listen, &error))?;
     let address = server.address();

@@ -46,7 +46,7 @@ pub(crate) struct Tuning {
     /// They wait in the lobbies of loops that serve first, or in the list of pool. Without a limit no client meets a full
     /// accept queue of the kernel, which drops what it has no room for, so that the client tries again after a second.
     /// With one, the server holds fewer descriptors, and a load balancer sees sooner that it is late. 0 accepts no
-    /// connection before its turn. Under uring the kernel accepts all that come.
+    /// connection before its turn. With a limit, uring makes a system call for each connection that it accepts.
     #[arg(long, value_name = "N")]
     accept_queue: Option<usize>,
     /// How long a loop with nothing to do goes on looking before it sleeps, such as 50us [default: 0ms]

@@ -122,6 +122,11 @@ impl Ring {
 
     /// Accepts a connection; its socket is in blocking mode.
     ///
+    /// From the first call on the kernel accepts all that come, whether anybody takes them or not. Cancelling
+    /// that when some number waits would bound nothing: one completion of a multishot accept goes on until the accept
+    /// queue is empty. Whoever has connections stay there calls accept(2) when the listener is
+    /// [armed](Poller::arm) and readable.
+    ///
     /// # Errors
     ///
     /// `WouldBlock` when there is none yet; those of `accept(2)`.

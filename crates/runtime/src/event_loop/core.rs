@@ -18,7 +18,7 @@ use duality_fiber::{Stack, StackPool};
 use duality_poller::{Direction, Event, Poller, Ring, Timers, Token};
 
 use super::Waiting;
-use super::remote::{self, Message};
+use super::remote::{self, LoopId, Message};
 use super::report::{self, Sight};
 use super::sources::Sources;
 use super::tasks::{Body, TaskId, TaskRef, Tasks};
@@ -161,6 +161,10 @@ impl Core {
 
     pub(crate) fn lane(&self) -> u16 {
         self.lane.number()
+    }
+
+    pub(crate) fn id(&self) -> LoopId {
+        self.lane.id()
     }
 
     #[inline]
@@ -484,9 +488,10 @@ impl Core {
         for message in self.lane.take() {
             match message {
                 Message::Wake(name) => self.wake(name.task()),
-                Message::Close(token, descriptor) => {
+                Message::Close(watcher, token, descriptor) if watcher == self.id() => {
                     self.close(descriptor, token, true);
                 }
+                Message::Close(..) => {} // For a loop that had the lane before: it is closed, and that is all.
             }
         }
         let armed = self.poller.borrow_mut().arm(self.lane.bell(), self.bell, Direction::Read);

@@ -9,12 +9,12 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
-use std::sync::atomic::{self, AtomicBool};
+use std::sync::atomic::AtomicU16;
 
 use duality_poller::Token;
 use rustix::event::{EventfdFlags, eventfd};
 
-use self::shim::{AtomicPtr, Ordering};
+use self::shim::{AtomicBool, AtomicPtr, Ordering};
 use super::waker::TaskName;
 
 #[cfg(all(test, loom))]
@@ -28,21 +28,38 @@ pub(crate) const LANES: usize = 1024;
 /// What other kernel threads ask of a loop.
 pub(crate) enum Message {
     Wake(TaskName),
-    /// A descriptor that this loop watches is no longer wanted: forget it, then close it.
-    Close(Token, OwnedFd),
+    /// A descriptor that this loop watches is no longer wanted: forget it, then close it. For any other loop the token
+    /// means something else, and there is nothing to do but the close.
+    Close(LoopId, Token, OwnedFd),
+}
+
+/// One loop among those that the process has had. A number comes again after 65,536 loops on its lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LoopId {
+    lane: u16,
+    /// How many loops had the lane before it.
+    term: u16,
 }
 
 static TABLE: [OnceLock<Lane>; LANES] = [const { OnceLock::new() }; LANES];
 
-struct Lane {
+struct Lane<B = OwnedFd> {
     taken: AtomicBool,
+    /// Loops that have had it. Only who takes the lane changes it.
+    terms: AtomicU16,
     inbox: Inbox<Message>,
-    bell: OwnedFd,
+    bell: B,
+}
+
+/// What interrupts a loop's wait: an eventfd, and in the model a counter.
+trait Interrupt {
+    fn ring(&self);
+    fn silence(&self);
 }
 
 /// A lane in the hands of its loop; given back on drop.
 pub(crate) struct Claim {
-    number: u16,
+    id: LoopId,
     lane: &'static Lane,
 }
 
@@ -53,13 +70,13 @@ pub(crate) fn claim() -> io::Result<Claim> {
             Some(lane) => lane,
             None => {
                 let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-                let taken = AtomicBool::new(false);
                 // Another thread may have been quicker; then its lane is as good as ours.
-                place.get_or_init(|| Lane { taken, inbox: Inbox::new(), bell })
+                place.get_or_init(|| Lane::new(bell))
             }
         };
-        if !lane.taken.swap(true, atomic::Ordering::AcqRel) {
-            return Ok(Claim { number: number as u16, lane });
+        if !lane.taken.swap(true, Ordering::AcqRel) {
+            let term = lane.terms.fetch_add(1, Ordering::Relaxed);
+            return Ok(Claim { id: LoopId { lane: number as u16, term }, lane });
         }
     }
     Err(io::Error::other(format!("more than {LANES} event loops in one process")))
@@ -70,40 +87,70 @@ pub(crate) fn wake(name: TaskName) {
     send(name.lane(), Message::Wake(name));
 }
 
+/// Has a loop forget a descriptor that it watches, and closes it.
+pub(crate) fn close(watcher: LoopId, token: Token, descriptor: OwnedFd) {
+    send(watcher.lane, Message::Close(watcher, token, descriptor));
+}
+
 /// Sends a message to the loop of a lane; it is dropped when that loop is gone.
-pub(crate) fn send(lane: u16, message: Message) {
-    if let Some(lane) = TABLE[usize::from(lane)].get()
-        && lane.taken.load(atomic::Ordering::Acquire)
-        && lane.inbox.push(message)
-    {
-        lane.ring();
+fn send(lane: u16, message: Message) {
+    if let Some(lane) = TABLE[usize::from(lane)].get() {
+        lane.send(message);
     }
 }
 
 /// Interrupts the wait of the loop of a lane.
 pub(crate) fn ring(lane: u16) {
     if let Some(lane) = TABLE[usize::from(lane)].get() {
-        lane.ring();
+        lane.bell.ring();
     }
 }
 
 /// Interrupts the wait of every loop of this process. Async-signal-safe.
 pub(crate) fn ring_all() {
     for lane in TABLE.iter().filter_map(OnceLock::get) {
-        lane.ring();
+        lane.bell.ring();
     }
 }
 
-impl Lane {
+impl Interrupt for OwnedFd {
     fn ring(&self) {
         // It can only fail when the counter is full, and then the loop is as good as awake.
-        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        let _ = rustix::io::write(self, &1u64.to_ne_bytes());
+    }
+
+    fn silence(&self) {
+        let _ = rustix::io::read(self, &mut [0u8; 8]);
+    }
+}
+
+impl<B: Interrupt> Lane<B> {
+    /// A lane that is free.
+    fn new(bell: B) -> Self {
+        let (taken, terms) = (AtomicBool::new(false), AtomicU16::new(0));
+        Self { taken, terms, inbox: Inbox::new(), bell }
+    }
+
+    fn send(&self, message: Message) {
+        if self.taken.load(Ordering::Acquire) && self.inbox.push(message) {
+            self.bell.ring();
+        }
+    }
+
+    /// In this order: who finds the inbox empty after it was taken rings again, and that is not silenced.
+    fn take(&self) -> Vec<Message> {
+        self.bell.silence();
+        self.inbox.take()
     }
 }
 
 impl Claim {
+    pub(crate) fn id(&self) -> LoopId {
+        self.id
+    }
+
     pub(crate) fn number(&self) -> u16 {
-        self.number
+        self.id.lane
     }
 
     /// Becomes readable when messages (or a drain) wait.
@@ -113,15 +160,14 @@ impl Claim {
 
     /// Silences the bell, then takes what has come in, oldest first.
     pub(crate) fn take(&self) -> Vec<Message> {
-        let _ = rustix::io::read(&self.lane.bell, &mut [0u8; 8]);
-        self.lane.inbox.take()
+        self.lane.take()
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
         self.take();
-        self.lane.taken.store(false, atomic::Ordering::Release);
+        self.lane.taken.store(false, Ordering::Release);
     }
 }
 
@@ -202,28 +248,116 @@ mod tests {
 
 #[cfg(all(test, loom))]
 mod loom_tests {
-    use loom::sync::Arc;
+    use loom::cell::UnsafeCell;
+    use loom::sync::{Arc, Condvar, Mutex};
     use loom::thread;
 
+    use super::super::tasks::TaskId;
     use super::*;
+
+    /// What a waker has done before it wakes; the woken task must see it.
+    #[derive(Default)]
+    struct Deeds([UnsafeCell<bool>; 2]);
+
+    // SAFETY: loom fails the model where two threads are at a cell at once, or one looks without having been told.
+    unsafe impl Sync for Deeds {}
+    // SAFETY: as above.
+    unsafe impl Send for Deeds {}
+
+    impl Deeds {
+        fn doing(&self, index: usize) {
+            // SAFETY: loom checks.
+            self.0[index].with_mut(|deed| unsafe { *deed = true });
+        }
+
+        fn are_seen(&self, index: usize) {
+            // SAFETY: loom checks.
+            assert!(self.0[index].with(|deed| unsafe { *deed }));
+        }
+    }
+
+    /// An eventfd(2) and a poller that waits for it: asleep for as long as the counter is 0.
+    #[derive(Default)]
+    struct Counter {
+        count: Mutex<u64>,
+        rung: Condvar,
+    }
+
+    impl Interrupt for Counter {
+        fn ring(&self) {
+            *self.count.lock().unwrap() += 1;
+            self.rung.notify_one();
+        }
+
+        fn silence(&self) {
+            *self.count.lock().unwrap() = 0;
+        }
+    }
+
+    impl Counter {
+        fn wait(&self) {
+            let mut count = self.count.lock().unwrap();
+            while *count == 0 {
+                count = self.rung.wait(count).unwrap();
+            }
+        }
+    }
+
+    fn name(task: u32) -> TaskName {
+        TaskName { lane: 0, task: TaskId { slot: task, serial: 0 } }
+    }
 
     /// Whoever finds the inbox empty rings; so after the last ring nothing may be left behind.
     #[test]
     fn loom_no_message_is_lost_and_each_batch_is_announced() {
         loom::model(|| {
-            let inbox = Arc::new(Inbox::new());
-            let pushers: Vec<_> = [1, 2]
+            let (inbox, deeds) = (Arc::new(Inbox::new()), Arc::new(Deeds::default()));
+            let pushers: Vec<_> = [0, 1]
                 .map(|value| {
-                    let inbox = inbox.clone();
-                    thread::spawn(move || usize::from(inbox.push(value)))
+                    let (inbox, deeds) = (inbox.clone(), deeds.clone());
+                    thread::spawn(move || {
+                        deeds.doing(value);
+                        usize::from(inbox.push(value))
+                    })
                 })
                 .into();
             let early = inbox.take();
+            early.iter().for_each(|&value| deeds.are_seen(value));
             let rings: usize = pushers.into_iter().map(|pusher| pusher.join().unwrap()).sum();
             let late = inbox.take();
             assert_eq!(early.len() + late.len(), 2);
             let batches = usize::from(!early.is_empty()) + usize::from(!late.is_empty());
             assert_eq!(rings, batches);
+        });
+    }
+
+    /// A loop that sleeps whenever it has taken what there was hears of every wake. A lost one shows as a deadlock.
+    #[test]
+    fn loom_a_loop_asleep_in_its_poller_hears_every_wake() {
+        let mut model = loom::model::Builder::new();
+        // All interleavings are too many; two threads that are interrupted once each lose a wake where it can be lost.
+        model.preemption_bound = Some(2);
+        model.check(|| {
+            let lane = Arc::new(Lane::new(Counter::default()));
+            lane.taken.store(true, Ordering::Relaxed);
+            let deeds = Arc::new(Deeds::default());
+            let wakers = [0, 1].map(|task| {
+                let (lane, deeds) = (lane.clone(), deeds.clone());
+                thread::spawn(move || {
+                    deeds.doing(task as usize);
+                    lane.send(Message::Wake(name(task)));
+                })
+            });
+            let mut awaited = 2;
+            while awaited > 0 {
+                lane.bell.wait();
+                for message in lane.take() {
+                    let Message::Wake(name) = message else { unreachable!("nothing is closed") };
+                    deeds.are_seen(name.task.slot as usize);
+                    awaited -= 1;
+                }
+            }
+            wakers.into_iter().for_each(|waker| waker.join().unwrap());
         });
     }
 }

@@ -58,6 +58,17 @@ impl TcpListener {
         Ok(Self { socket: Socket::new(descriptor, false).ending_at_drain() })
     }
 
+    /// Leaves each connection in the kernel's accept queue until [`accept`](Self::accept) is called for it.
+    ///
+    /// So does every listener that is not used on a loop with a ring (io_uring), whose accept takes all that the
+    /// queue holds in one go, and each that comes later, whether anybody waits for them or not. There this costs the
+    /// system call a connection that the ring saves.
+    #[must_use]
+    pub fn on_demand(mut self) -> Self {
+        self.socket.by_system_calls = true;
+        self
+    }
+
     /// Another handle on the same socket, for another kernel thread or process to accept from.
     ///
     /// # Errors
@@ -65,7 +76,9 @@ impl TcpListener {
     /// `EMFILE`.
     pub fn try_clone(&self) -> io::Result<Self> {
         let descriptor = rustix::io::fcntl_dupfd_cloexec(&self.socket, 0)?;
-        Ok(Self { socket: Socket::new(descriptor, false).ending_at_drain() })
+        let mut socket = Socket::new(descriptor, false).ending_at_drain();
+        socket.by_system_calls = self.socket.by_system_calls;
+        Ok(Self { socket })
     }
 
     /// Accepts a connection.

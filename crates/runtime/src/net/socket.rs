@@ -14,7 +14,7 @@ use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, recv, send};
 
 use crate::drain::Listed;
 use crate::event_loop::core::Core;
-use crate::event_loop::remote::{self, Message};
+use crate::event_loop::remote::{self, LoopId};
 use crate::visibility::{self, Wait, seats};
 use crate::world::{self, Waited, block};
 
@@ -25,10 +25,13 @@ pub(crate) struct Socket {
     nonblocking: bool,
     /// Whether another socket has a duplicate of the descriptor.
     duplicated: bool,
-    /// Where it is watched: the loop's lane, and its token there.
-    watched: Option<(u16, Token)>,
+    /// Where it is watched: the loop, and its token there.
+    watched: Option<(LoopId, Token)>,
     /// Whether a ring receives or sends for it.
     is_the_rings: bool,
+    /// Whether a loop with a ring makes system calls for it, as the other loops do: the ring only says when it is
+    /// ready.
+    pub(super) by_system_calls: bool,
     /// Whether its input ends when the process drains.
     ends_at_drain: bool,
     listed: Option<Listed>,
@@ -167,6 +170,7 @@ impl Socket {
             duplicated: false,
             watched: None,
             is_the_rings: false,
+            by_system_calls: false,
             ends_at_drain: false,
             listed: None,
         }
@@ -231,8 +235,9 @@ impl Socket {
         patience: &mut Patience,
         mut attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
     ) -> Poll<io::Result<Done<T>>> {
-        self.join_loop(core)?;
-        if core.has_ring() {
+        let by_ring = core.has_ring() && !self.by_system_calls;
+        self.join_loop(core, !by_ring)?;
+        if by_ring {
             self.watch(core);
             self.is_the_rings |= direction == Direction::Read || !self.duplicated;
         }
@@ -247,7 +252,7 @@ impl Socket {
                     }
                 }
                 visibility::count(|counters| counters.attempts.add(1));
-                let ring = token.filter(|_| core.has_ring()).map(|token| (core, token));
+                let ring = token.filter(|_| by_ring).map(|token| (core, token));
                 match attempt(self.access(ring)) {
                     Ok(moved) => {
                         if moved.short
@@ -284,17 +289,17 @@ impl Socket {
         Access { descriptor: self.as_fd(), ring, sends_at_once: self.duplicated }
     }
 
-    /// Makes the socket one of this loop's, whatever world it comes from.
+    /// Makes the socket one of this loop's, whatever world it comes from. System calls must not block; but what
+    /// a ring operates on is in blocking mode: it waits by itself, and would otherwise report "would block".
     #[inline]
-    fn join_loop(&mut self, core: &Core) -> io::Result<()> {
-        // A ring waits by itself, where to a socket that must not block it would report as much.
-        if self.nonblocking == core.has_ring() {
-            ioctl_fionbio(self.as_fd(), !self.nonblocking)?;
-            self.nonblocking = !self.nonblocking;
+    fn join_loop(&mut self, core: &Core, nonblocking: bool) -> io::Result<()> {
+        if self.nonblocking != nonblocking {
+            ioctl_fionbio(self.as_fd(), nonblocking)?;
+            self.nonblocking = nonblocking;
         }
         self.listed = None;
-        if let Some((lane, _)) = self.watched
-            && lane != core.lane()
+        if let Some((watcher, _)) = self.watched
+            && watcher != core.id()
         {
             self.leave_loop()?;
         }
@@ -317,11 +322,11 @@ impl Socket {
             let problem = "what a ring receives or sends for stays on its loop";
             return Err(io::Error::new(io::ErrorKind::Unsupported, problem));
         }
-        if let Some((lane, token)) = self.watched.take() {
+        if let Some((watcher, token)) = self.watched.take() {
             let duplicate = rustix::io::fcntl_dupfd_cloexec(self.as_fd(), 0)?;
             let old = self.descriptor.replace(duplicate);
             let old = old.expect("a socket has its descriptor until it is dropped");
-            remote::send(lane, Message::Close(token, old));
+            remote::close(watcher, token, old);
         }
         Ok(())
     }
@@ -329,7 +334,7 @@ impl Socket {
     #[inline]
     fn watch(&mut self, core: &Core) -> Token {
         let client = self.ends_at_drain;
-        self.watched.get_or_insert_with(|| (core.lane(), core.watch(client))).1
+        self.watched.get_or_insert_with(|| (core.id(), core.watch(client))).1
     }
 }
 
@@ -357,11 +362,11 @@ impl Drop for Socket {
     fn drop(&mut self) {
         // Off the list before the number can mean something else.
         self.listed = None;
-        let Some((lane, token)) = self.watched else { return };
+        let Some((watcher, token)) = self.watched else { return };
         let Some(descriptor) = self.descriptor.take() else { return };
-        world::with_loop(|core| match core.filter(|core| core.lane() == lane) {
+        world::with_loop(|core| match core.filter(|core| core.id() == watcher) {
             Some(core) => core.close(descriptor, token, self.duplicated),
-            None => remote::send(lane, Message::Close(token, descriptor)),
+            None => remote::close(watcher, token, descriptor),
         });
     }
 }

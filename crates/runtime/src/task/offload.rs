@@ -9,13 +9,19 @@ use std::future::poll_fn;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Poll, Waker};
 use std::thread::Result as Caught;
 
+use self::shim::{Condvar, Mutex, MutexGuard};
 use super::thread;
 use crate::visibility::Wait;
 use crate::world;
+
+#[cfg(all(test, loom))]
+use loom::sync as shim;
+#[cfg(not(all(test, loom)))]
+use std::sync as shim;
 
 /// The most helper threads that a process makes, unless it says otherwise: as many calls keep a disk busy,
 /// and on a machine of few processors more of them only take turns.
@@ -25,14 +31,28 @@ const HELPER_STACK: usize = 1 << 20;
 
 type Job = Box<dyn FnOnce() + Send>;
 
+/// Jobs, and the helper threads that take them.
+struct Pool {
+    helpers: Mutex<Helpers>,
+    work: Condvar,
+}
+
 struct Helpers {
     jobs: VecDeque<Job>,
     alive: usize,
     idle: usize,
 }
 
-static POOL: Mutex<Helpers> = Mutex::new(Helpers { jobs: VecDeque::new(), alive: 0, idle: 0 });
-static WORK: Condvar = Condvar::new();
+impl Helpers {
+    const NONE: Self = Self { jobs: VecDeque::new(), alive: 0, idle: 0 };
+}
+
+#[cfg(not(all(test, loom)))]
+static POOL: Pool = Pool { helpers: Mutex::new(Helpers::NONE), work: Condvar::new() };
+#[cfg(all(test, loom))]
+loom::lazy_static! {
+    static ref POOL: Pool = Pool { helpers: Mutex::new(Helpers::NONE), work: Condvar::new() };
+}
 
 /// Bounds the helper threads of this process; those that are there stay.
 pub fn limit_helpers(most: NonZeroUsize) {
@@ -95,38 +115,55 @@ struct Slot<T> {
 /// Has a helper thread run `job`, which must not panic. [`offload`] is this for tasks; here nobody waits, and
 /// the job itself says when it is done: for loops that are not of this crate.
 pub fn submit(job: Box<dyn FnOnce() + Send>) {
-    let mut pool = lock(&POOL);
-    pool.jobs.push_back(job);
-    if pool.idle >= pool.jobs.len() || pool.alive >= MOST.load(Ordering::Relaxed) {
-        drop(pool);
-        WORK.notify_one();
-        return;
-    }
-    pool.alive += 1;
-    drop(pool);
-    if thread::start(HELPER_STACK, Box::new(help)).is_err() {
-        let mut pool = lock(&POOL);
-        pool.alive -= 1;
-        // With no helper at all, holding up the loop is better than never answering.
-        let job = if pool.alive == 0 { pool.jobs.pop_front() } else { None };
-        drop(pool);
-        if let Some(job) = job {
-            job();
-        }
-    }
+    POOL.submit(job, MOST.load(Ordering::Relaxed), || {
+        thread::start(HELPER_STACK, Box::new(help)).is_ok()
+    });
 }
 
 fn help() {
-    let mut pool = lock(&POOL);
     loop {
-        if let Some(job) = pool.jobs.pop_front() {
-            drop(pool);
+        POOL.next()();
+    }
+}
+
+impl Pool {
+    /// Leaves a job to the helpers, of which there are to be `most`; `start` makes one, or says that it cannot.
+    fn submit(&self, job: Job, most: usize, start: impl FnOnce() -> bool) {
+        let mut helpers = lock(&self.helpers);
+        helpers.jobs.push_back(job);
+        if helpers.idle >= helpers.jobs.len() || helpers.alive >= most {
+            drop(helpers);
+            self.work.notify_one();
+            return;
+        }
+        helpers.alive += 1;
+        drop(helpers);
+        if start() {
+            return;
+        }
+        let mut helpers = lock(&self.helpers);
+        helpers.alive -= 1;
+        // With no helper at all, holding up the loop is better than never answering. There may be more than this job:
+        // others counted on the helper that did not come.
+        while helpers.alive == 0
+            && let Some(job) = helpers.jobs.pop_front()
+        {
+            drop(helpers);
             job();
-            pool = lock(&POOL);
-        } else {
-            pool.idle += 1;
-            pool = WORK.wait(pool).unwrap_or_else(PoisonError::into_inner);
-            pool.idle -= 1;
+            helpers = lock(&self.helpers);
+        }
+    }
+
+    /// The next job, as soon as there is one.
+    fn next(&self) -> Job {
+        let mut helpers = lock(&self.helpers);
+        loop {
+            if let Some(job) = helpers.jobs.pop_front() {
+                return job;
+            }
+            helpers.idle += 1;
+            helpers = self.work.wait(helpers).unwrap_or_else(PoisonError::into_inner);
+            helpers.idle -= 1;
         }
     }
 }
@@ -135,7 +172,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::sync::Barrier;
 
@@ -167,5 +204,94 @@ mod tests {
                 assert!(job.await.unwrap() < 2);
             }
         });
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    /// Two threads submit a job each, and so many helpers can be made at most; both jobs are done. A job that nobody
+    /// comes for shows as a deadlock, or in the count.
+    fn jobs_are_done(helpers: usize) {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(move || {
+            let world = Arc::new(World {
+                pool: Pool { helpers: Mutex::new(Helpers::NONE), work: Condvar::new() },
+                refusals: AtomicUsize::new(2 - helpers),
+                done: AtomicUsize::new(0),
+                threads: Mutex::new(Vec::new()),
+            });
+            let other = {
+                let world = world.clone();
+                loom::thread::spawn(move || world.submit())
+            };
+            world.submit();
+            other.join().unwrap();
+            loop {
+                let thread = world.threads.lock().unwrap().pop();
+                let Some(thread) = thread else { break };
+                thread.join().unwrap();
+            }
+            assert_eq!(world.done.load(Ordering::Relaxed), 2);
+        });
+    }
+
+    struct World {
+        pool: Pool,
+        /// How many more times no thread is made.
+        refusals: AtomicUsize,
+        done: AtomicUsize,
+        threads: Mutex<Vec<loom::thread::JoinHandle<()>>>,
+    }
+
+    impl World {
+        fn submit(self: &Arc<Self>) {
+            let world = self.clone();
+            let job = Box::new(move || {
+                if world.done.fetch_add(1, Ordering::Relaxed) == 1 {
+                    // All is done: who waits for more may go.
+                    for _ in 0..2 {
+                        world.pool.submit(Box::new(|| {}), 0, || unreachable!("none is wanted"));
+                    }
+                }
+            });
+            self.pool.submit(job, 2, || self.start());
+        }
+
+        fn start(self: &Arc<Self>) -> bool {
+            let refused =
+                self.refusals
+                    .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+            if refused.is_ok() {
+                return false;
+            }
+            let world = self.clone();
+            let helper = loom::thread::spawn(move || {
+                while world.done.load(Ordering::Relaxed) < 2 {
+                    world.pool.next()();
+                }
+            });
+            self.threads.lock().unwrap().push(helper);
+            true
+        }
+    }
+
+    #[test]
+    fn loom_jobs_are_done_by_two_helpers() {
+        jobs_are_done(2);
+    }
+
+    #[test]
+    fn loom_jobs_are_done_by_one_helper() {
+        jobs_are_done(1);
+    }
+
+    #[test]
+    fn loom_jobs_are_done_without_helpers() {
+        jobs_are_done(0);
     }
 }

@@ -21,6 +21,7 @@
 mod bell;
 mod counters;
 mod label;
+mod places;
 pub(crate) mod seats;
 pub(crate) mod survey;
 mod trace;

@@ -1,8 +1,7 @@
 //! The hall: a seat for each kernel thread that runs tasks, in this process and in its children.
 //!
 //! It is one shared mapping, made before the first child is: a child's seat is given to it by its parent,
-//! and taken back when the child has been reaped, whatever it died of. Free seats are a list (Treiber
-//! 1986) whose head carries a count of its changes against reuse in between (ABA). A seat is never given
+//! and taken back when the child has been reaped, whatever it died of. A seat is never given
 //! back to the kernel, and keeps its counts for the next who sits there: so the sum over all seats is
 //! what has been counted since the process began.
 
@@ -20,6 +19,7 @@ use rustix::thread::gettid;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::counters::{Counters, Totals};
+use super::places::Places;
 use super::{Label, ShortLabel, Wait, waits};
 
 /// More kernel threads than this at a time are not seen. What is not used is not touched, and costs nothing.
@@ -37,8 +37,6 @@ pub(crate) struct Seat {
     role: AtomicU32,
     process: AtomicU32,
     thread: AtomicU32,
-    /// The seat below in the list of free ones, plus one; 0 ends it.
-    below: AtomicU32,
     /// Of a loop: the running task, plus one, and above it the stage that it reached last; 0 between turns.
     turn: AtomicU64,
     /// In the block world: the stage that the task reached last.
@@ -57,10 +55,7 @@ const LOOP: u32 = 2;
 
 #[repr(C)]
 struct Hall {
-    /// The first free seat, plus one, and above it how often it has changed.
-    free: AtomicU64,
-    /// Seats that have been taken at some time are those below.
-    opened: AtomicU32,
+    free: Places<SEATS>,
     turned_away: AtomicU32,
     seats: [Seat; SEATS],
 }
@@ -83,48 +78,22 @@ fn hall() -> Option<&'static Hall> {
 
 impl Hall {
     fn take(&self) -> Option<&Seat> {
-        let mut head = self.free.load(Ordering::Acquire);
-        while let Some(index) = (head as u32).checked_sub(1) {
-            let seat = &self.seats[index as usize];
-            let next = after(head, seat.below.load(Ordering::Relaxed));
-            let order = (Ordering::Acquire, Ordering::Acquire);
-            match self.free.compare_exchange_weak(head, next, order.0, order.1) {
-                Ok(_) => return Some(seat),
-                Err(now) => head = now,
-            }
-        }
-        let index = self.opened.fetch_add(1, Ordering::Relaxed) as usize;
-        let seat = self.seats.get(index);
-        if seat.is_none() {
-            self.opened.fetch_sub(1, Ordering::Relaxed);
+        let index = self.free.take();
+        if index.is_none() {
             self.turned_away.fetch_add(1, Ordering::Relaxed);
         }
-        seat
+        index.map(|index| &self.seats[index])
     }
 
     fn give_back(&self, seat: &Seat) {
         let index = (ptr::from_ref(seat).addr() - self.seats.as_ptr().addr()) / size_of::<Seat>();
         seat.role.store(IDLE, Ordering::Relaxed);
-        let mut head = self.free.load(Ordering::Relaxed);
-        loop {
-            seat.below.store(head as u32, Ordering::Relaxed);
-            let next = after(head, index as u32 + 1);
-            let order = (Ordering::Release, Ordering::Relaxed);
-            match self.free.compare_exchange_weak(head, next, order.0, order.1) {
-                Ok(_) => return,
-                Err(now) => head = now,
-            }
-        }
+        self.free.give_back(index);
     }
 
     fn opened(&self) -> &[Seat] {
-        &self.seats[..SEATS.min(self.opened.load(Ordering::Relaxed) as usize)]
+        &self.seats[..self.free.opened()]
     }
-}
-
-/// The head that follows `head` and names the seat `first`.
-const fn after(head: u64, first: u32) -> u64 {
-    ((head >> 32).wrapping_add(1) << 32) | first as u64
 }
 
 /// Calls `use_seat` with the seat of this kernel thread, if it has one.

@@ -1,0 +1,139 @@
+//! Which places of a fixed number are free: a list without a lock (Treiber 1986), for threads and processes.
+//!
+//! ```text
+//!   head: [ changes │ 3 ] ─▶ below[2]: 1 ─▶ below[0]: 0        places 2 and 0 are free, and all from `opened` on
+//! ```
+//!
+//! The head carries a count of its changes: who read it, and then what is below, takes the place only if nobody has taken
+//! and given back any in between (ABA). All zeroes is a list whose places are all free.
+
+use self::shim::{AtomicU32, AtomicU64, Ordering};
+
+#[cfg(all(test, loom))]
+use loom::sync::atomic as shim;
+#[cfg(not(all(test, loom)))]
+use std::sync::atomic as shim;
+
+#[repr(C)]
+pub(super) struct Places<const COUNT: usize> {
+    /// The first free place, plus one, and above it how often it has changed.
+    head: AtomicU64,
+    /// Places that have been taken at some time are those below.
+    opened: AtomicU32,
+    /// Of each free place: the one below it in the list, plus one; 0 ends it.
+    below: [AtomicU32; COUNT],
+}
+
+impl<const COUNT: usize> Places<COUNT> {
+    /// Takes a free place, the one that was given back last. What its last holder did there is seen.
+    pub(super) fn take(&self) -> Option<usize> {
+        let mut head = self.head.load(Ordering::Acquire);
+        while let Some(index) = (head as u32).checked_sub(1) {
+            let next = after(head, self.below[index as usize].load(Ordering::Relaxed));
+            let order = (Ordering::Acquire, Ordering::Acquire);
+            match self.head.compare_exchange_weak(head, next, order.0, order.1) {
+                Ok(_) => return Some(index as usize),
+                Err(now) => head = now,
+            }
+        }
+        let index = self.opened.fetch_add(1, Ordering::Relaxed) as usize;
+        if index >= COUNT {
+            self.opened.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(index)
+    }
+
+    /// Gives back a place that was taken.
+    pub(super) fn give_back(&self, index: usize) {
+        let mut head = self.head.load(Ordering::Relaxed);
+        loop {
+            self.below[index].store(head as u32, Ordering::Relaxed);
+            let next = after(head, index as u32 + 1);
+            let order = (Ordering::Release, Ordering::Relaxed);
+            match self.head.compare_exchange_weak(head, next, order.0, order.1) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// All places that have been taken at some time are below this.
+    pub(super) fn opened(&self) -> usize {
+        COUNT.min(self.opened.load(Ordering::Relaxed) as usize)
+    }
+}
+
+/// The head that follows `head` and names the place `first`.
+const fn after(head: u64, first: u32) -> u64 {
+    ((head >> 32).wrapping_add(1) << 32) | first as u64
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::cell::UnsafeCell;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    /// Places with something in each that one thread may touch at a time: its holder. loom fails the model otherwise.
+    struct World {
+        places: Places<3>,
+        contents: [UnsafeCell<u32>; 3],
+    }
+
+    // SAFETY: loom checks that nobody else is at a cell.
+    unsafe impl Sync for World {}
+    // SAFETY: as above.
+    unsafe impl Send for World {}
+
+    impl World {
+        fn take(&self) -> usize {
+            let index = self.places.take().expect("there are places for all");
+            self.touch(index, |content| {
+                assert_eq!(std::mem::replace(content, 1), 0, "somebody has it")
+            });
+            index
+        }
+
+        fn give_back(&self, index: usize) {
+            self.touch(index, |content| *content = 0);
+            self.places.give_back(index);
+        }
+
+        fn touch(&self, index: usize, touch: impl FnOnce(&mut u32)) {
+            // SAFETY: loom checks.
+            self.contents[index].with_mut(|content| touch(unsafe { &mut *content }));
+        }
+    }
+
+    /// One thread takes a place while another takes two and gives the first of them back, which then is first again.
+    #[test]
+    fn loom_a_place_has_one_holder() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let number = || AtomicU32::new(0);
+            let places = Places {
+                head: AtomicU64::new(0),
+                opened: number(),
+                below: std::array::from_fn(|_| number()),
+            };
+            let contents = std::array::from_fn(|_| UnsafeCell::new(0));
+            let world = Arc::new(World { places, contents });
+            let both = [world.take(), world.take()];
+            both.into_iter().for_each(|index| world.give_back(index));
+            let other = {
+                let world = world.clone();
+                thread::spawn(move || {
+                    let (first, _second) = (world.take(), world.take());
+                    world.give_back(first);
+                })
+            };
+            world.take();
+            other.join().unwrap();
+            world.take();
+        });
+    }
+}
