@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod redis;
+pub mod soak;
 
 pub use redis::Redis;
 
