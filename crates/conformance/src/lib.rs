@@ -1,4 +1,4 @@
-//! Servers for the tests of this crate: real processes, real sockets, everything bounded in time.
+//! Servers for the tests of this crate, and [`soak`]: real processes, real sockets, everything bounded in time.
 
 #![forbid(unsafe_code)]
 

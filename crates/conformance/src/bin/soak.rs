@@ -56,7 +56,7 @@ fn soak(arguments: Arguments) -> Result<usize, String> {
         server,
         folder: arguments.folder,
         duration,
-        seed: arguments.seed.unwrap_or_else(rand_seed),
+        seed: arguments.seed.unwrap_or_else(time_of_day),
         architectures: arguments.architectures,
         services: arguments.services,
     })?;
@@ -66,8 +66,7 @@ fn soak(arguments: Arguments) -> Result<usize, String> {
     Ok(broken)
 }
 
-/// Another one each second.
-fn rand_seed() -> u64 {
+fn time_of_day() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.map_or(1, |since| since.as_secs())
 }

@@ -56,29 +56,32 @@ impl Question {
                 let bytes = printable(random, length);
                 Self { reply: Reply::Same(bytes.clone()), bytes }
             }
-            Service::Http => Self::of_http(random, short),
-            Service::Guestbook if random.below(3) == 0 => Self::of_http(random, short),
+            Service::Http if !short && random.below(6) == 0 => Self::of_body(random),
+            Service::Http => Self::of_page(random, short),
+            Service::Guestbook if random.below(3) == 0 => Self::of_page(random, short),
             Service::Guestbook => Self::of_guestbook(random),
         }
     }
 
-    fn of_http(random: &mut SplitMix64, short: bool) -> Self {
+    /// A body that the http service, and not the guestbook, sends back.
+    fn of_body(random: &mut SplitMix64) -> Self {
+        let length = (1 + random_below(random, 60)) << 10;
+        let body = printable(random, length);
+        let head = format!("POST / HTTP/1.1\r\nContent-Length: {length}");
+        Self::http(&head, &body, "200 OK", Body::Exactly(body.clone()))
+    }
+
+    fn of_page(random: &mut SplitMix64, short: bool) -> Self {
         let of = |bytes: &[u8]| Body::Exactly(bytes.to_vec());
-        let (head, status, body) = match random.below(if short { 5 } else { 8 }) {
+        let (head, status, body) = match random.below(if short { 5 } else { 7 }) {
             0 | 1 => ("GET / HTTP/1.1", "200 OK", of(INDEX)),
             2 => ("GET /hello.txt HTTP/1.1", "200 OK", of(HELLO)),
             3 => ("HEAD /large.txt HTTP/1.1", "200 OK", Body::Withheld),
             4 => ("GET /absent HTTP/1.1", "404 Not Found", Body::Any),
             5 => ("GET /large.txt HTTP/1.1", "200 OK", of(&LARGE)),
-            6 => {
+            _ => {
                 let range = "GET /large.txt HTTP/1.1\r\nRange: bytes=777-77776";
                 (range, "206 Partial Content", of(&LARGE[777..77777]))
-            }
-            _ => {
-                let length = (1 + random_below(random, 60)) << 10;
-                let body = printable(random, length);
-                let head = format!("POST / HTTP/1.1\r\nContent-Length: {}", body.len());
-                return Self::http(&head, &body, "200 OK", Body::Exactly(body.clone()));
             }
         };
         Self::http(head, b"", status, body)

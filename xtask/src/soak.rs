@@ -1,0 +1,73 @@
+//! `cargo xtask soak`: the unit tests of the crates with unsafe code, and then servers under faulty clients, all built with
+//! AddressSanitizer. docs/soak.md says what it looks for; the clients are in crates/conformance/src/soak/.
+//!
+//! ```text
+//!   target/debug/soak           the clients, built as everything else is
+//!   target/soak                 what is built with the sanitizer, and needs the nightly compiler
+//!   target/soak/logs            what the servers of the last run said
+//! ```
+
+use std::process::Command;
+
+use crate::Workspace;
+use crate::fuzz::{nightly, nightly_host};
+use crate::steps::Outcome::{self, Failed, Passed, Skipped};
+use crate::steps::{cargo_command, execute};
+
+/// The crates that may be unsafe, whose unit tests run first.
+const UNSAFE: [&str; 4] =
+    ["duality-fiber", "duality-poller", "duality-runtime", "duality-architectures"];
+
+/// Tests that the sanitizer keeps from running: a limit of address space, of which its shadow takes 16 TiB, or stacks that end
+/// as they should, by a signal that it takes for its own.
+const UNFIT: &[&str] = &[];
+
+/// Runs a soak; `arguments` are those of the clients' program.
+pub(crate) fn run(workspace: &Workspace, arguments: &[&str]) -> Outcome {
+    // The clients come first: they know what may be asked for, and refuse the rest before anything long begins.
+    let mut build = cargo_command(workspace);
+    build.args(["build", "--quiet", "--package=duality-conformance", "--bin=soak"]);
+    let clients = workspace.target.join("debug").join("soak");
+    let checked = match execute(&mut build) {
+        Passed => execute(Command::new(&clients).args(arguments)),
+        failed => failed,
+    };
+    if checked != Passed || arguments.contains(&"--help") {
+        return checked;
+    }
+    let Some(host) = nightly_host() else {
+        return Skipped("needs nightly (rustup toolchain install nightly)".into());
+    };
+    let folder = workspace.target.join("soak");
+    let sanitized = |words: &[&str]| {
+        let mut command = nightly("cargo");
+        // With a target named, build scripts and macros are built without the flags.
+        command.args(words).args(["--locked", "--target", &host]);
+        command.args(["--features", "duality-runtime/sanitizer"]).current_dir(&workspace.root);
+        command.env("CARGO_TARGET_DIR", &folder).env("RUSTFLAGS", "-Zsanitizer=address");
+        command
+    };
+    let mut tests = sanitized(&["test", "--quiet", "--lib"]);
+    UNSAFE.iter().for_each(|package| drop(tests.args(["--package", package])));
+    tests.arg("--");
+    UNFIT.iter().for_each(|test| drop(tests.args(["--skip", test])));
+    let mut build =
+        sanitized(&["build", "--quiet", "--package=duality", "--package=duality-runtime"]);
+    let server = folder.join(host.as_str()).join("debug").join("duality");
+    let mut soak = Command::new(&clients);
+    soak.args(arguments).arg("--server").arg(server);
+    soak.arg("--folder").arg(folder.join("logs")).current_dir(&workspace.root);
+    let steps = [
+        ("the unit tests, with AddressSanitizer", &mut tests),
+        ("the server, with AddressSanitizer", &mut build),
+        ("the soak", &mut soak),
+    ];
+    for (what, command) in steps {
+        println!("--- {what}");
+        match execute(command) {
+            Passed => {}
+            failed => return failed,
+        }
+    }
+    Passed
+}
