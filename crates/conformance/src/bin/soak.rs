@@ -45,13 +45,13 @@ fn main() -> ExitCode {
 
 /// How many rounds found something.
 fn soak(arguments: Arguments) -> Result<usize, String> {
+    let duration = Duration::try_from_secs_f64(arguments.minutes * 60.0)
+        .map_err(|error| format!("--minutes: {error}"))?;
     let Some(server) = arguments.server else {
         let rounds = plan(&arguments.architectures, &arguments.services)?;
         rounds.iter().for_each(|round| println!("{round}"));
         return Ok(0);
     };
-    let duration = Duration::try_from_secs_f64(arguments.minutes * 60.0)
-        .map_err(|error| format!("--minutes: {error}"))?;
     let broken = run(&Settings {
         server,
         folder: arguments.folder,

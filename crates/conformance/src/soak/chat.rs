@@ -32,7 +32,7 @@ pub(super) fn leave(client: &mut Client<'_>) -> Result<(), String> {
     ann.says_to(&mut bob, |wire, lines, _| wire.send(lines), client)?;
     ann.wire.half_close().map_err(|error| unsent(&error))?;
     // What the others say meanwhile is told as well.
-    let heard = ann.wire.to_the_end(64 << 20);
+    let heard = ann.wire.into_rest(64 << 20);
     let heard = heard.map_err(|error| format!("instead of the end of the connection: {error}"))?;
     match heard.split(|&byte| byte == b'\n').any(|line| line.starts_with(&ann.label)) {
         true => Err("a client heard itself".into()),

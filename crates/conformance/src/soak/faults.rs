@@ -157,7 +157,7 @@ impl Client<'_> {
         if self.one_in(4) {
             return wire.reset();
         }
-        wire.to_the_end(1 << 20).map(drop)
+        wire.into_rest(1 << 20).map(drop)
     }
 
     /// Leaves the connection by a close or a reset.

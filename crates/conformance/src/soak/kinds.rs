@@ -32,7 +32,7 @@ use Act::{Fault, Right};
 /// Every kind: first the right ones, then the faults.
 pub(super) const ALL: &[Kind] = &[
     kind("kept alive", 16, Right(right::kept_alive)),
-    kind("one and a half close", 8, Right(right::half_closed)),
+    kind("half close after a request", 8, Right(right::half_closed)),
     kind("pipelined", 8, Right(right::pipelined)),
     kind("in pieces", 8, Right(right::in_pieces)),
     kind("burst of 200", 1, Right(right::burst)),

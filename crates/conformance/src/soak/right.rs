@@ -114,7 +114,7 @@ pub(super) fn connect(client: &Client<'_>) -> Result<Wire, String> {
 
 /// Nothing more comes, and the connection ends.
 fn ends(wire: Wire) -> Result<(), String> {
-    match wire.to_the_end(1 << 10) {
+    match wire.into_rest(1 << 10) {
         Ok(rest) if rest.is_empty() => Ok(()),
         Ok(rest) => Err(format!("after the last reply came {:?}", String::from_utf8_lossy(&rest))),
         Err(error) => Err(format!("after the last reply, instead of the end: {error}")),

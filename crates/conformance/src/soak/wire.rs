@@ -86,7 +86,7 @@ impl Wire {
     }
 
     /// Takes all up to the end of the connection, and no more than `limit` bytes.
-    pub(super) fn to_the_end(mut self, limit: usize) -> io::Result<Vec<u8>> {
+    pub(super) fn into_rest(mut self, limit: usize) -> io::Result<Vec<u8>> {
         let taken = (&self.stream).take(limit as u64).read_to_end(&mut self.ahead);
         taken.map(|_| self.ahead)
     }
