@@ -86,12 +86,15 @@ pub fn run(settings: &Settings) -> Result<usize, String> {
     let end = Instant::now() + settings.duration;
     let mut counts = vec![0; kinds::ALL.len()];
     let mut broken = 0;
+    let mut around = Duration::ZERO;
     for (number, round) in rounds.into_iter().take(count).enumerate() {
         let start = Instant::now();
-        // What servers take to start and end comes off the rounds that follow.
+        // What servers have taken to start and end so far, the next ones will.
         let share = end.saturating_duration_since(start) / (count - number) as u32;
+        let share = share.saturating_sub(around / (number as u32).max(1));
         let seed = SplitMix64::new(settings.seed.wrapping_add(number as u64));
         let outcome = soak(settings, round, share, seed);
+        around += start.elapsed().saturating_sub(share);
         outcome.counts.iter().zip(&mut counts).for_each(|(one, all)| *all += one);
         let (right, faults) = kinds::right_and_faults(&outcome.counts);
         println!(
@@ -133,6 +136,7 @@ fn soak(settings: &Settings, round: Round, share: Duration, mut random: SplitMix
     let scene = Scene::new(server.address(), round.service);
     // Every other server is told to end while it is busy, and owes no reply from then on.
     let is_ended_busy = random.below(2) == 0;
+    let mut early = None;
     let peak_mebibytes = thread::scope(|scope| {
         for _ in 0..CLIENTS {
             let mut client =
@@ -141,6 +145,7 @@ fn soak(settings: &Settings, round: Round, share: Duration, mut random: SplitMix
         }
         disturb(&mut server, round, &scene, Instant::now() + share, &mut random);
         let peak_mebibytes = server.peak_mebibytes();
+        early = server.ended();
         if is_ended_busy {
             scene.drain();
             server.signal(Signal::TERM);
@@ -151,6 +156,7 @@ fn soak(settings: &Settings, round: Round, share: Duration, mut random: SplitMix
         peak_mebibytes
     });
     let mut findings = scene.findings();
+    findings.extend(early.map(|status| format!("it ended by itself: {status}")));
     if !is_ended_busy {
         findings.extend(server.forgets_its_clients(PATIENCE).err());
         server.signal(Signal::TERM);
