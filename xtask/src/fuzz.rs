@@ -122,7 +122,7 @@ fn targets(root: &Path) -> io::Result<Vec<String>> {
 }
 
 /// The platform that the nightly compiler builds for; `None` without one.
-fn nightly_host() -> Option<String> {
+pub(crate) fn nightly_host() -> Option<String> {
     let output = nightly("rustc").arg("-vV").output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));
@@ -130,7 +130,7 @@ fn nightly_host() -> Option<String> {
 }
 
 /// A program of the nightly toolchain. `cargo +nightly` would not do: beneath `cargo xtask`, cargo is that of the toolchain in use.
-fn nightly(program: &str) -> Command {
+pub(crate) fn nightly(program: &str) -> Command {
     let mut command = Command::new("rustup");
     command.args(["run", "nightly", program]);
     // They name the programs of the other toolchain, or flags of its own.

@@ -6,6 +6,7 @@
 
 mod fuzz;
 mod peers;
+mod soak;
 mod steps;
 mod tidy;
 mod tools;
@@ -13,7 +14,7 @@ mod tools;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use steps::STEPS;
+use steps::{SOAK, STEPS};
 
 /// Where a command works.
 pub(crate) struct Workspace {
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
             Ok(request) => steps::run_fuzz(&workspace, &request),
             Err(problem) => refuse(&problem),
         },
+        ["soak", ref rest @ ..] => steps::run_soak(&workspace, rest),
         [name] => match STEPS.iter().position(|step| step.name == name) {
             Some(index) => steps::run(&workspace, &STEPS[index..=index]),
             None => refuse(&format!("there is no command `{name}`")),
@@ -70,6 +72,7 @@ fn help() -> String {
     for step in STEPS {
         text += &format!("  {:<11} {}\n", step.name, step.about);
     }
+    text += &format!("\nNot among them:\n  {:<11} {}\n", SOAK.name, SOAK.about);
     text += "\nRules of `tidy`; what may break one, and why, stands in xtask/src/tidy/mod.rs:\n";
     for rule in tidy::RULES {
         text += &format!("  {:<16} {}\n", rule.name, rule.demand);
@@ -86,7 +89,7 @@ mod tests {
         let help = help();
         let names =
             STEPS.iter().map(|step| step.name).chain(tidy::RULES.iter().map(|rule| rule.name));
-        for name in names.chain(["test"]) {
+        for name in names.chain(["test", "soak"]) {
             assert!(help.contains(&format!("\n  {name} ")), "{name}");
         }
         assert!(help.lines().all(|line| line.len() <= 130), "a line of the help is too long");

@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use crate::tidy::{self, Tree};
-use crate::{Workspace, fuzz, peers, tools};
+use crate::{Workspace, fuzz, peers, soak, tools};
 
 /// One check of the workspace, a command of its own.
 pub(crate) struct Step {
@@ -44,6 +44,13 @@ pub(crate) const STEPS: &[Step] = &[
     step("doc", "the documentation builds, and its links lead somewhere", doc),
 ];
 
+/// None of [`STEPS`]: it takes as long as it is told, and a build of everything.
+pub(crate) const SOAK: Step = step(
+    "soak",
+    "servers with AddressSanitizer under faulty clients; also: soak --help",
+    |workspace| soak::run(workspace, &[]),
+);
+
 const fn step(name: &'static str, about: &'static str, run: fn(&Workspace) -> Outcome) -> Step {
     Step { name, about, run }
 }
@@ -58,6 +65,11 @@ pub(crate) fn run_fuzz(workspace: &Workspace, request: &fuzz::Request) -> ExitCo
     let index = STEPS.iter().position(|step| step.name == "fuzz");
     let index = index.expect("fuzz is a step");
     run_by(&STEPS[index..=index], |_| fuzz::run(workspace, request))
+}
+
+/// Runs the soak, with arguments of its own.
+pub(crate) fn run_soak(workspace: &Workspace, arguments: &[&str]) -> ExitCode {
+    run_by(&[SOAK], |_| soak::run(workspace, arguments))
 }
 
 fn run_by(steps: &[Step], mut run: impl FnMut(&Step) -> Outcome) -> ExitCode {
@@ -240,14 +252,14 @@ fn cargo(workspace: &Workspace, arguments: &[&str]) -> Outcome {
     execute(cargo_command(workspace).args(arguments))
 }
 
-fn cargo_command(workspace: &Workspace) -> Command {
+pub(crate) fn cargo_command(workspace: &Workspace) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(&workspace.root);
     command
 }
 
 /// Runs `command` on this terminal; what it prints is its own.
-fn execute(command: &mut Command) -> Outcome {
+pub(crate) fn execute(command: &mut Command) -> Outcome {
     let name = command.get_program().to_string_lossy().into_owned();
     match command.status() {
         Ok(status) if status.success() => Passed,

@@ -1,8 +1,9 @@
-//! Servers for the tests of this crate: real processes, real sockets, everything bounded in time.
+//! Servers for the tests of this crate, and [`soak`]: real processes, real sockets, everything bounded in time.
 
 #![forbid(unsafe_code)]
 
 mod redis;
+pub mod soak;
 
 pub use redis::Redis;
 

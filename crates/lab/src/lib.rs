@@ -10,7 +10,8 @@ pub mod format;
 pub mod fuzzing;
 pub mod machine;
 pub mod plan;
-mod random;
+#[doc(hidden)]
+pub mod random;
 pub mod recommendation;
 pub mod record;
 pub mod report;

@@ -1,10 +1,11 @@
-//! Chance that can be repeated: the order of cells, and the draws of the bootstrap.
+//! Chance that can be repeated: the order of cells, and the draws of the bootstrap, and what soaking clients do.
 
 /// Steele, Lea and Flood's generator (OOPSLA 2014): small, seeded, and the same everywhere.
-pub(crate) struct SplitMix64(u64);
+pub struct SplitMix64(u64);
 
 impl SplitMix64 {
-    pub(crate) const fn new(seed: u64) -> Self {
+    /// A sequence that is the same for the same seed.
+    pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
@@ -17,7 +18,7 @@ impl SplitMix64 {
     }
 
     /// A number below `bound`, which is small enough for the bias of a remainder not to matter.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 }

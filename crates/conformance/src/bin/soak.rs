@@ -1,0 +1,72 @@
+//! `soak`: what `cargo xtask soak` runs once it has built an instrumented server. Exit code 1 means that something was found.
+
+#![forbid(unsafe_code)]
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use duality_conformance::soak::{Settings, plan, run};
+
+/// Runs servers under clients that do wrong at random
+#[derive(Parser)]
+struct Arguments {
+    /// For all rounds together
+    #[arg(long, default_value_t = 24.0)]
+    minutes: f64,
+    /// What the clients' choices follow [default: the time of day]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Only these architectures, in all their variants
+    #[arg(long, value_delimiter = ',')]
+    architectures: Vec<String>,
+    /// Only these services
+    #[arg(long, value_delimiter = ',')]
+    services: Vec<String>,
+    /// The duality command; without it, the rounds are listed and not run
+    #[arg(long)]
+    server: Option<PathBuf>,
+    /// Where logs and stores go
+    #[arg(long, default_value = "target/soak/logs")]
+    folder: PathBuf,
+}
+
+fn main() -> ExitCode {
+    match soak(Arguments::parse()) {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(problem) => {
+            eprintln!("soak: {problem}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// How many rounds found something.
+fn soak(arguments: Arguments) -> Result<usize, String> {
+    let duration = Duration::try_from_secs_f64(arguments.minutes * 60.0)
+        .map_err(|error| format!("--minutes: {error}"))?;
+    let Some(server) = arguments.server else {
+        let rounds = plan(&arguments.architectures, &arguments.services)?;
+        rounds.iter().for_each(|round| println!("{round}"));
+        return Ok(0);
+    };
+    let broken = run(&Settings {
+        server,
+        folder: arguments.folder,
+        duration,
+        seed: arguments.seed.unwrap_or_else(time_of_day),
+        architectures: arguments.architectures,
+        services: arguments.services,
+    })?;
+    if broken > 0 {
+        println!("\nsomething was found in {broken} of the rounds");
+    }
+    Ok(broken)
+}
+
+fn time_of_day() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(1, |since| since.as_secs())
+}

@@ -1,0 +1,98 @@
+//! Chat, rightly: two clients talk among all the others, and each hears the other's lines, all of them, in order, and none of its own.
+
+use std::io;
+
+use duality_lab::random::SplitMix64;
+
+use super::kinds::Client;
+use super::question::printable;
+use super::right::{connect, unsent};
+use super::wire::Wire;
+
+/// How a client sends its lines.
+type Send = fn(&mut Wire, &[u8], &mut Client<'_>) -> io::Result<()>;
+
+/// One who is in the room.
+struct Talker {
+    wire: Wire,
+    /// What stands before its lines.
+    label: Vec<u8>,
+}
+
+/// Two enter, one talks and then the other.
+pub(super) fn talk(client: &mut Client<'_>, send: Send) -> Result<(), String> {
+    let [mut ann, mut bob] = [Talker::enter(client)?, Talker::enter(client)?];
+    ann.says_to(&mut bob, send, client)?;
+    bob.says_to(&mut ann, send, client)
+}
+
+/// Two enter, one talks and ends its side; the other hears it all, and the first one the end.
+pub(super) fn leave(client: &mut Client<'_>) -> Result<(), String> {
+    let [mut ann, mut bob] = [Talker::enter(client)?, Talker::enter(client)?];
+    ann.says_to(&mut bob, |wire, lines, _| wire.send(lines), client)?;
+    ann.wire.half_close().map_err(|error| unsent(&error))?;
+    // What the others say meanwhile is told as well.
+    let heard = ann.wire.into_rest(64 << 20);
+    let heard = heard.map_err(|error| format!("instead of the end of the connection: {error}"))?;
+    match heard.split(|&byte| byte == b'\n').any(|line| line.starts_with(&ann.label)) {
+        true => Err("a client heard itself".into()),
+        false => Ok(()),
+    }
+}
+
+impl Talker {
+    fn enter(client: &mut Client<'_>) -> Result<Self, String> {
+        let mut wire = connect(client)?;
+        let greeting = wire.until(b"\n").map_err(|error| format!("no greeting: {error}"))?;
+        let number = greeting.strip_prefix(b"* you are ").and_then(|rest| rest.strip_suffix(b"\n"));
+        let number = number.filter(|digits| digits.iter().all(u8::is_ascii_digit));
+        let number = number
+            .ok_or_else(|| format!("{:?} is no greeting", String::from_utf8_lossy(&greeting)))?;
+        let label = [number, b"> "].concat();
+        Ok(Self { wire, label })
+    }
+
+    fn says_to(
+        &mut self,
+        other: &mut Self,
+        send: Send,
+        client: &mut Client<'_>,
+    ) -> Result<(), String> {
+        let lines: Vec<_> = (0..=client.below(10)).map(|_| line(&mut client.random)).collect();
+        send(&mut self.wire, &lines.concat(), client).map_err(|error| unsent(&error))?;
+        for line in lines {
+            let heard = other.hears(&self.label)?;
+            if heard != line {
+                let [line, heard] =
+                    [line, heard].map(|text| String::from_utf8_lossy(&text).into_owned());
+                return Err(format!("{line:?} was said, and {heard:?} heard"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The next line of the one with this label, without the label.
+    fn hears(&mut self, label: &[u8]) -> Result<Vec<u8>, String> {
+        loop {
+            let line = self.wire.until(b"\n").map_err(|error| format!("not heard: {error}"))?;
+            if line.starts_with(&self.label) {
+                return Err("a client heard itself".into());
+            }
+            if let Some(said) = line.strip_prefix(label) {
+                return Ok(said.to_vec());
+            }
+            // Whoever says what, a number stands before it.
+            let digits = line.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            if digits == 0 || !line[digits..].starts_with(b"> ") {
+                return Err(format!("{:?} is no line of chat", String::from_utf8_lossy(&line)));
+            }
+        }
+    }
+}
+
+fn line(random: &mut SplitMix64) -> Vec<u8> {
+    let length = 1 + random.below(200) as usize;
+    let mut line = printable(random, length);
+    line.push(b'\n');
+    line
+}

@@ -1,0 +1,175 @@
+//! What clients do wrong, or the network to them. Each is bounded in time by itself and ends early with the round; no reply is owed.
+
+use std::io;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::kinds::Client;
+use super::rounds::Service;
+use super::wire::Wire;
+
+/// How long a client at fault stays at the most.
+const STAY: Duration = Duration::from_millis(1500);
+
+pub(super) fn leave_at_once(client: &mut Client<'_>) -> io::Result<()> {
+    client.connect().map(drop)
+}
+
+/// Connects, says nothing for a while, and goes.
+pub(super) fn silent(client: &mut Client<'_>) -> io::Result<()> {
+    let wire = client.connect()?;
+    client.stay();
+    client.go(wire)
+}
+
+pub(super) fn reset_before(client: &mut Client<'_>) -> io::Result<()> {
+    client.connect()?.reset()
+}
+
+pub(super) fn reset_within(client: &mut Client<'_>) -> io::Result<()> {
+    let mut wire = client.connect()?;
+    client.send_part(&mut wire)?;
+    if client.one_in(2) {
+        client.stay();
+    }
+    wire.reset()
+}
+
+pub(super) fn reset_after(client: &mut Client<'_>) -> io::Result<()> {
+    let mut wire = client.connect()?;
+    wire.send(&client.question(false).bytes)?;
+    wire.reset()
+}
+
+/// Asks for a lot, takes some of it, and breaks off.
+pub(super) fn reset_in_reply(client: &mut Client<'_>) -> io::Result<()> {
+    let mut wire = client.ask_for_much()?;
+    wire.some(1 + client.below(20_000))?;
+    wire.reset()
+}
+
+/// Sends a part of a request and ends its side; then takes what comes.
+pub(super) fn half_close_within(client: &mut Client<'_>) -> io::Result<()> {
+    let mut wire = client.connect()?;
+    client.send_part(&mut wire)?;
+    wire.half_close()?;
+    client.listen(wire)
+}
+
+/// Bytes of all values, with an end of line now and then so that they are taken for something.
+pub(super) fn garbage(client: &mut Client<'_>) -> io::Result<()> {
+    let mut wire = client.connect()?;
+    for _ in 0..=client.below(3) {
+        let length = 1 + client.below(3000);
+        let mut bytes: Vec<u8> = (0..length).map(|_| client.below(256) as u8).collect();
+        match client.below(4) {
+            0 => bytes.extend_from_slice(b"\r\n\r\n"),
+            1 => bytes.push(b'\n'),
+            // The right beginning, and a byte of it that is wrong.
+            2 => {
+                bytes = client.question(true).bytes;
+                let at = client.below(bytes.len());
+                bytes[at] = client.below(256) as u8;
+            }
+            _ => {}
+        }
+        wire.send(&bytes)?;
+    }
+    client.listen(wire)
+}
+
+pub(super) fn head_too_large(client: &mut Client<'_>) -> io::Result<()> {
+    let mut wire = client.connect()?;
+    wire.send(b"GET / HTTP/1.1\r\nHost: soak\r\n")?;
+    for number in 0..100 + client.below(1000) {
+        wire.send(format!("X-Field-{number}: {number:060}\r\n").as_bytes())?;
+    }
+    client.listen(wire)
+}
+
+pub(super) fn body_too_large(client: &mut Client<'_>) -> io::Result<()> {
+    let mut wire = client.connect()?;
+    let length = (65 + client.below(200)) << 10;
+    let chunked = client.one_in(2);
+    let coding = match chunked {
+        true => "Transfer-Encoding: chunked".to_owned(),
+        false => format!("Content-Length: {length}"),
+    };
+    wire.send(format!("POST / HTTP/1.1\r\nHost: soak\r\n{coding}\r\n\r\n").as_bytes())?;
+    for _ in 0..length >> 10 {
+        if chunked {
+            wire.send(b"400\r\n")?;
+        }
+        wire.send(&[b'x'; 1 << 10])?;
+        if chunked {
+            wire.send(b"\r\n")?;
+        }
+    }
+    client.listen(wire)
+}
+
+/// Asks for a lot and takes it in drops.
+pub(super) fn slow_reader(client: &mut Client<'_>) -> io::Result<()> {
+    let mut wire = client.ask_for_much()?;
+    let until = Instant::now() + STAY;
+    while Instant::now() < until && !client.scene.is_over() {
+        wire.some(1 + client.below(4000))?;
+        sleep(Duration::from_millis(client.random.below(20)));
+    }
+    client.go(wire)
+}
+
+/// Asks for a lot, takes none of it, and goes.
+pub(super) fn reads_nothing(client: &mut Client<'_>) -> io::Result<()> {
+    let wire = client.ask_for_much()?;
+    client.stay();
+    client.go(wire)
+}
+
+impl Client<'_> {
+    /// Sends the beginning of a request.
+    fn send_part(&mut self, wire: &mut Wire) -> io::Result<()> {
+        let bytes = self.question(false).bytes;
+        let length = self.below(bytes.len());
+        wire.send(&bytes[..length])
+    }
+
+    /// A connection on which more is to come than sockets hold: megabytes of replies under http, and elsewhere
+    /// as much as a socket takes of what is to come back.
+    fn ask_for_much(&mut self) -> io::Result<Wire> {
+        let mut wire = self.connect()?;
+        wire.hurry(STAY)?;
+        let bytes = match self.scene.service {
+            Service::Http | Service::Guestbook => {
+                b"GET /large.txt HTTP/1.1\r\nHost: soak\r\n\r\n".repeat(1 + self.below(100))
+            }
+            // Lines of 64 bytes, all of which are echoed or told to the others.
+            Service::Echo => [b'e'; 64].repeat(1 << (4 + self.below(10))),
+            Service::Chat => format!("{:>63}\n", "much").into_bytes().repeat(1 + self.below(50)),
+        };
+        wire.try_send(&bytes)?;
+        Ok(wire)
+    }
+
+    /// Takes what comes, for no longer than [`STAY`] without a byte.
+    fn listen(&mut self, wire: Wire) -> io::Result<()> {
+        wire.hurry(STAY)?;
+        if self.one_in(4) {
+            return wire.reset();
+        }
+        wire.into_rest(1 << 20).map(drop)
+    }
+
+    /// Leaves the connection by a close or a reset.
+    fn go(&mut self, wire: Wire) -> io::Result<()> {
+        if self.one_in(2) { wire.reset() } else { Ok(()) }
+    }
+
+    /// Waits for a while, unless the round is over.
+    fn stay(&mut self) {
+        let until = Instant::now() + STAY / 100 * self.random.below(100) as u32;
+        while Instant::now() < until && !self.scene.is_over() {
+            sleep(Duration::from_millis(10));
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! A soak: servers that are built with AddressSanitizer, under clients that break off, stall, overflow and talk nonsense at random,
+//! among others whose requests are right and whose replies are checked. docs/soak.md is about running it.
+//!
+//! ```text
+//!   rounds ── one after the other ──▶ a fresh server, `variant` × `service`
+//!                                        ▲ ▲ ▲      SIGUSR1 now and then, SIGTERM at the end
+//!   60 clients ──────────────────────────┘ │ │      each draws its next act from `kinds`:
+//!        right: the reply is checked ──────┘ │      a wrong one is a finding
+//!        faults: anything may happen ────────┘
+//! ```
+//!
+//! Choices follow the seed; how they fall together in time does not.
+
+mod chat;
+mod faults;
+mod kinds;
+mod question;
+mod right;
+mod rounds;
+mod server;
+mod wire;
+
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use duality_lab::random::SplitMix64;
+use rustix::process::Signal;
+
+use kinds::{Client, Scene};
+use rounds::Round;
+use server::Server;
+
+/// How long a right request waits for its reply. A silent client holds a worker of a pool for a second or two.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a server may take to end.
+const DRAIN: Duration = Duration::from_secs(40);
+const CLIENTS: usize = 60;
+/// Less is not worth a server's start and end.
+const SHORTEST_ROUND: Duration = Duration::from_secs(3);
+
+/// What is to be done.
+pub struct Settings {
+    /// The `duality` command, instrumented or not.
+    pub server: PathBuf,
+    /// Where logs and stores go.
+    pub folder: PathBuf,
+    /// For all rounds together.
+    pub duration: Duration,
+    /// What the clients' choices follow.
+    pub seed: u64,
+    /// By name; all, if there is none.
+    pub architectures: Vec<String>,
+    /// By name; all, if there is none.
+    pub services: Vec<String>,
+}
+
+/// The rounds that these names stand for, as they are shown; without a name, of all there are.
+///
+/// # Errors
+///
+/// A name that nothing has.
+pub fn plan(architectures: &[String], services: &[String]) -> Result<Vec<String>, String> {
+    let (rounds, _) = rounds::chosen(architectures, services)?;
+    Ok(rounds.into_iter().map(title).collect())
+}
+
+/// Runs the rounds one after the other, telling each on standard output in a line; returns how many had a finding.
+///
+/// # Errors
+///
+/// A name that nothing has, or a folder that cannot be made.
+pub fn run(settings: &Settings) -> Result<usize, String> {
+    let (rounds, unable) = rounds::chosen(&settings.architectures, &settings.services)?;
+    std::fs::create_dir_all(&settings.folder)
+        .map_err(|error| format!("cannot make {}: {error}", settings.folder.display()))?;
+    unable.iter().for_each(|reason| println!("skipped: {reason}"));
+    let possible = (settings.duration.as_secs() / SHORTEST_ROUND.as_secs()).max(1) as usize;
+    let count = rounds.len().min(possible);
+    println!(
+        "{count} rounds of {}, {CLIENTS} clients, seed {}, logs in {}",
+        rounds.len(),
+        settings.seed,
+        settings.folder.display()
+    );
+    let end = Instant::now() + settings.duration;
+    let mut counts = vec![0; kinds::ALL.len()];
+    let mut broken = 0;
+    let mut around = Duration::ZERO;
+    for (number, round) in rounds.into_iter().take(count).enumerate() {
+        let start = Instant::now();
+        // What servers have taken to start and end so far, the next ones will.
+        let share = end.saturating_duration_since(start) / (count - number) as u32;
+        let share = share.saturating_sub(around / (number as u32).max(1));
+        let seed = SplitMix64::new(settings.seed.wrapping_add(number as u64));
+        let outcome = soak(settings, round, share, seed);
+        around += start.elapsed().saturating_sub(share);
+        outcome.counts.iter().zip(&mut counts).for_each(|(one, all)| *all += one);
+        let (right, faults) = kinds::right_and_faults(&outcome.counts);
+        println!(
+            "{:>3}/{count} {:>5.1} s  {:<42} {right:>6} right {faults:>6} faults {:>5} MiB  {}",
+            number + 1,
+            start.elapsed().as_secs_f64(),
+            title(round),
+            outcome.peak_mebibytes,
+            if outcome.findings.is_empty() { "ok" } else { "FOUND" }
+        );
+        // Others follow from the first ones.
+        outcome.findings.iter().take(3).for_each(|finding| println!("    {finding}"));
+        broken += usize::from(!outcome.findings.is_empty());
+    }
+    println!();
+    for (kind, count) in kinds::ALL.iter().zip(counts) {
+        println!("{:<28} {count:>8}", kind.name);
+    }
+    Ok(broken)
+}
+
+fn title(round: Round) -> String {
+    format!("{} {}", round.variant.join(" "), round.service.name())
+}
+
+/// What came of a round.
+#[derive(Default)]
+struct Outcome {
+    counts: Vec<u64>,
+    peak_mebibytes: u64,
+    findings: Vec<String>,
+}
+
+fn soak(settings: &Settings, round: Round, share: Duration, mut random: SplitMix64) -> Outcome {
+    let mut server = match Server::start(&settings.server, round, &settings.folder) {
+        Ok(server) => server,
+        Err(finding) => return Outcome { findings: vec![finding], ..Outcome::default() },
+    };
+    let scene = Scene::new(server.address(), round.service);
+    // Every other server is told to end while it is busy, and owes no reply from then on.
+    let is_ended_busy = random.below(2) == 0;
+    let mut early = None;
+    let peak_mebibytes = thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            let mut client =
+                Client { scene: &scene, random: SplitMix64::new(random.below(u64::MAX)) };
+            scope.spawn(move || client.run());
+        }
+        disturb(&mut server, round, &scene, Instant::now() + share, &mut random);
+        let peak_mebibytes = server.peak_mebibytes();
+        early = server.ended();
+        if is_ended_busy {
+            scene.drain();
+            server.signal(Signal::TERM);
+            // For some time the clients meet a server that drains, and then none.
+            thread::sleep(Duration::from_millis(random.below(300)));
+        }
+        scene.finish();
+        peak_mebibytes
+    });
+    let mut findings = scene.findings();
+    findings.extend(early.map(|status| format!("it ended by itself: {status}")));
+    if !is_ended_busy {
+        findings.extend(server.forgets_its_clients(PATIENCE).err());
+        server.signal(Signal::TERM);
+    }
+    findings.extend(server.ends(DRAIN).err());
+    Outcome { counts: scene.counts(), peak_mebibytes, findings }
+}
+
+/// Waits until `end`, a finding, or the server's; asks for a dump of all tasks now and then.
+fn disturb(
+    server: &mut Server,
+    round: Round,
+    scene: &Scene,
+    end: Instant,
+    random: &mut SplitMix64,
+) {
+    const STEP: Duration = Duration::from_millis(50);
+    while Instant::now() < end && !scene.is_over() && server.ended().is_none() {
+        if round.tells_of_tasks() && random.below(20) == 0 {
+            server.signal(Signal::USR1);
+        }
+        thread::sleep(STEP);
+    }
+}

@@ -1,0 +1,126 @@
+//! Right requests, in each of the ways that a client may put them. Whatever the other clients do, the replies must be right.
+
+use std::io;
+use std::thread::sleep;
+use std::time::Duration;
+
+use super::chat;
+use super::kinds::Client;
+use super::question::Question;
+use super::rounds::Service;
+use super::wire::Wire;
+
+/// How many connections a burst has.
+const BURST: usize = 200;
+
+/// A few requests on one connection, each after the reply to the last.
+pub(super) fn kept_alive(client: &mut Client<'_>) -> Result<(), String> {
+    if client.scene.service == Service::Chat {
+        return chat::talk(client, |wire, lines, _| wire.send(lines));
+    }
+    let mut wire = connect(client)?;
+    for _ in 0..=client.below(6) {
+        let question = client.question(false);
+        wire.send(&question.bytes).map_err(|error| unsent(&error))?;
+        question.check(&mut wire, &client.scene.heads)?;
+    }
+    // Who closes first has the wait for late segments; let it be either.
+    if client.one_in(2) {
+        wire.half_close().map_err(|error| unsent(&error))?;
+        ends(wire)?;
+    }
+    Ok(())
+}
+
+/// A request and the end of what the client has to say; then the reply, and the end of the connection.
+pub(super) fn half_closed(client: &mut Client<'_>) -> Result<(), String> {
+    if client.scene.service == Service::Chat {
+        return chat::leave(client);
+    }
+    let mut wire = connect(client)?;
+    let question = client.question(false);
+    wire.send(&question.bytes).map_err(|error| unsent(&error))?;
+    wire.half_close().map_err(|error| unsent(&error))?;
+    question.check(&mut wire, &client.scene.heads)?;
+    ends(wire)
+}
+
+/// Many requests at once; then the replies, in order.
+pub(super) fn pipelined(client: &mut Client<'_>) -> Result<(), String> {
+    if client.scene.service == Service::Chat {
+        return chat::talk(client, |wire, lines, _| wire.send(lines));
+    }
+    let mut wire = connect(client)?;
+    let questions: Vec<_> = (0..=client.below(30)).map(|_| client.question(true)).collect();
+    let bytes: Vec<u8> = questions.iter().flat_map(|question| &question.bytes).copied().collect();
+    wire.send(&bytes).map_err(|error| unsent(&error))?;
+    for question in &questions {
+        question.check(&mut wire, &client.scene.heads)?;
+    }
+    Ok(())
+}
+
+/// Requests that are cut anywhere, with pauses between the pieces.
+pub(super) fn in_pieces(client: &mut Client<'_>) -> Result<(), String> {
+    if client.scene.service == Service::Chat {
+        return chat::talk(client, send_in_pieces);
+    }
+    let mut wire = connect(client)?;
+    for _ in 0..=client.below(2) {
+        let question = client.question(true);
+        send_in_pieces(&mut wire, &question.bytes, client).map_err(|error| unsent(&error))?;
+        question.check(&mut wire, &client.scene.heads)?;
+    }
+    Ok(())
+}
+
+/// Many connections at once. Each has a request; some are reset, and the others get their replies.
+pub(super) fn burst(client: &mut Client<'_>) -> Result<(), String> {
+    let Ok(_alone) = client.scene.burst.try_lock() else { return Ok(()) };
+    let mut asked: Vec<(Wire, Question)> = Vec::new();
+    for _ in 0..BURST {
+        asked.push((connect(client)?, client.question(true)));
+    }
+    let checked = client.scene.service != Service::Chat;
+    for (wire, question) in &mut asked {
+        wire.send(&question.bytes).map_err(|error| unsent(&error))?;
+    }
+    for (mut wire, question) in asked {
+        if !checked || client.one_in(4) {
+            let _ = wire.reset();
+        } else {
+            question.check(&mut wire, &client.scene.heads)?;
+        }
+    }
+    Ok(())
+}
+
+fn send_in_pieces(wire: &mut Wire, bytes: &[u8], client: &mut Client<'_>) -> io::Result<()> {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let (piece, after) = rest.split_at(1 + client.below(rest.len().min(60)));
+        wire.send(piece)?;
+        rest = after;
+        if client.one_in(2) {
+            sleep(Duration::from_micros(client.random.below(2000)));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn connect(client: &Client<'_>) -> Result<Wire, String> {
+    client.connect().map_err(|error| format!("cannot connect: {error}"))
+}
+
+/// Nothing more comes, and the connection ends.
+fn ends(wire: Wire) -> Result<(), String> {
+    match wire.into_rest(1 << 10) {
+        Ok(rest) if rest.is_empty() => Ok(()),
+        Ok(rest) => Err(format!("after the last reply came {:?}", String::from_utf8_lossy(&rest))),
+        Err(error) => Err(format!("after the last reply, instead of the end: {error}")),
+    }
+}
+
+pub(super) fn unsent(error: &io::Error) -> String {
+    format!("cannot send: {error}")
+}

@@ -1,0 +1,164 @@
+//! What is soaked: architectures in their variants, each with the services that it carries.
+
+use duality_architectures::find;
+
+/// A service that the clients can speak to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Service {
+    Http,
+    Guestbook,
+    Echo,
+    Chat,
+}
+
+/// Arguments of `--architecture`, the name first.
+pub(super) type Variant = &'static [&'static str];
+
+/// One server and its clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Round {
+    pub(super) variant: Variant,
+    pub(super) service: Service,
+}
+
+/// Those that differ in the unsafe code that runs beneath them. `iterative` is not among them: who is silent there
+/// holds up all others, as it should be.
+const VARIANTS: &[Variant] = &[
+    &["uthreads"],
+    &["uring"],
+    &["uthreads", "--poller=uring"],
+    &["epoll"],
+    &["uring", "--cores=2"],
+    &["uthreads", "--cores=2"],
+    &["epoll", "--cores=2"],
+    &["uthreads", "--poller=uring", "--cores=2"],
+    &["pool", "--workers=64"],
+    &["threads"],
+    &["poll"],
+    &["select"],
+    &["fork"],
+    &["prefork", "--workers=64"],
+    &["handwritten"],
+];
+
+impl Service {
+    pub(super) const ALL: [Self; 4] = [Self::Http, Self::Guestbook, Self::Echo, Self::Chat];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Guestbook => "guestbook",
+            Self::Echo => "echo",
+            Self::Chat => "chat",
+        }
+    }
+}
+
+impl Round {
+    /// Whether the architecture has tasks that can be asked for by SIGUSR1.
+    pub(super) fn tells_of_tasks(self) -> bool {
+        self.variant[0] != "handwritten"
+    }
+
+    /// Whether the architecture carries the service.
+    fn is_possible(self) -> bool {
+        match self.variant[0] {
+            "fork" | "prefork" => self.service != Service::Chat,
+            "handwritten" => matches!(self.service, Service::Http | Service::Echo),
+            _ => true,
+        }
+    }
+}
+
+/// The rounds of these architectures and services, of all where none is named, such that whatever time there is,
+/// it is shared by all architectures alike: each has had its first service before one has its second. Beside them,
+/// the variants that this machine cannot run, with the reason.
+///
+/// # Errors
+///
+/// A name that nothing has.
+pub(super) fn chosen(
+    architectures: &[String],
+    services: &[String],
+) -> Result<(Vec<Round>, Vec<String>), String> {
+    let variants = named("architecture", architectures, VARIANTS.to_vec(), |variant| variant[0])?;
+    let services = named("service", services, Service::ALL.to_vec(), Service::name)?;
+    let (able, unable): (Vec<_>, Vec<_>) = variants
+        .into_iter()
+        .map(|variant| (variant, lack(variant)))
+        .partition(|(_, lack)| lack.is_none());
+    let mut rounds = Vec::new();
+    for turn in 0..services.len() {
+        for (number, (variant, _)) in able.iter().enumerate() {
+            let all = services.iter().map(|&service| Round { variant, service });
+            let possible: Vec<_> = all.filter(|round| round.is_possible()).collect();
+            if turn < possible.len() {
+                rounds.push(possible[(number + turn) % possible.len()]);
+            }
+        }
+    }
+    let unable = unable
+        .into_iter()
+        .filter_map(|(variant, lack)| Some(format!("{}: {}", variant.join(" "), lack?)));
+    Ok((rounds, unable.collect()))
+}
+
+/// Why this machine cannot run a variant, if so.
+fn lack(variant: Variant) -> Option<String> {
+    let poller = variant.iter().find_map(|flag| flag.strip_prefix("--poller="));
+    [Some(variant[0]), poller].into_iter().flatten().find_map(|name| find(name)?.unavailable())
+}
+
+/// Those of `all` that have one of these names; all, if there is none.
+fn named<T: Copy>(
+    what: &str,
+    names: &[String],
+    all: Vec<T>,
+    name_of: impl Fn(T) -> &'static str,
+) -> Result<Vec<T>, String> {
+    for name in names {
+        if !all.iter().any(|one| name_of(*one) == name) {
+            let mut known: Vec<_> = all.iter().map(|one| name_of(*one)).collect();
+            known.sort_unstable();
+            known.dedup();
+            return Err(format!("no {what} `{name}` is soaked, only {}", known.join(", ")));
+        }
+    }
+    let is_wanted = |one: &T| names.is_empty() || names.iter().any(|name| name == name_of(*one));
+    Ok(all.into_iter().filter(is_wanted).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_architecture_has_a_round_before_one_has_its_second() {
+        let (rounds, unable) = chosen(&[], &[]).unwrap();
+        let able = VARIANTS.len() - unable.len();
+        for (number, round) in rounds.iter().take(able).enumerate() {
+            assert!(rounds[..number].iter().all(|before| before.variant != round.variant));
+        }
+        for service in Service::ALL {
+            let count = rounds.iter().filter(|round| round.service == service).count();
+            assert!(count * 5 >= rounds.len(), "{service:?}: {count} of {}", rounds.len());
+        }
+    }
+
+    #[test]
+    fn rounds_are_chosen_by_name() {
+        let names =
+            |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let (rounds, _) = chosen(&names(&["epoll", "fork"]), &names(&["chat"])).unwrap();
+        assert_eq!(rounds.len(), 2, "epoll on one core and two, and no fork: {rounds:?}");
+        assert!(chosen(&names(&["iterative"]), &[]).unwrap_err().contains("`iterative`"));
+        assert!(chosen(&[], &names(&["chess"])).unwrap_err().contains("echo, guestbook"));
+    }
+
+    #[test]
+    fn every_architecture_is_known_to_the_server() {
+        for variant in VARIANTS {
+            assert!(find(variant[0]).is_some(), "{variant:?}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The server of a round, and everything that may be wrong with it: it dies, it complains, it keeps connections, it does not end.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::rounds::Round;
+
+/// What the sanitizers are asked for. A report ends the process, with a code that nothing else has. Fake stacks would move locals
+/// off the fibers' stacks, which is where they are to be looked at.
+const SANITIZER: &str = "exitcode=86:detect_stack_use_after_return=0:strict_string_checks=1:check_initialization_order=1:detect_leaks=1";
+
+/// What no server says that is well: the sanitizer, a panic, a stack that has overflowed.
+const COMPLAINTS: &[&str] = &["Sanitizer", "panicked at", "has overflowed its stack"];
+
+/// A server process; killed when it is dropped.
+pub(super) struct Server {
+    child: Child,
+    address: SocketAddr,
+    log: PathBuf,
+    /// Sockets that it had before the first client came.
+    sockets: usize,
+}
+
+impl Server {
+    /// Starts `program` for a round; what it says on standard error goes to `NAME.log` in `folder`.
+    ///
+    /// # Errors
+    ///
+    /// When it does not say that it listens.
+    pub(super) fn start(program: &Path, round: Round, folder: &Path) -> Result<Self, String> {
+        let name =
+            format!("{}-{}", round.variant.concat().replace("--", "-"), round.service.name());
+        let log = folder.join(format!("{name}.log"));
+        let complaints =
+            File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
+        let store = folder.join(format!("{name}.sqlite"));
+        for ending in ["", "-wal", "-shm"] {
+            let _ = fs::remove_file(format!("{}{ending}", store.display()));
+        }
+        let mut command = Command::new(program);
+        command.args(["serve", round.service.name(), "--listen=127.0.0.1:0"]);
+        command.arg("--architecture").args(round.variant);
+        // Instrumented frames are several times as large.
+        command.args(["--stack-size=1M", "--drain-limit=20"]);
+        if round.service.name() == "guestbook" {
+            command.arg(format!("--store=sqlite:{}", store.display()));
+        }
+        if round.tells_of_tasks() {
+            command.arg("--dump").arg(folder.join(format!("{name}.dump")));
+        }
+        command.env("ASAN_OPTIONS", SANITIZER).env("RUST_BACKTRACE", "1");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(complaints);
+        let mut child = command
+            .spawn()
+            .map_err(|error| format!("cannot run {}: {error}", program.display()))?;
+        let mut line = String::new();
+        let output = child.stdout.take().expect("it is piped");
+        let read = BufReader::new(output).read_line(&mut line);
+        let address = line.trim().strip_prefix("listening on ").and_then(|text| text.parse().ok());
+        let Some(address) = address else {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(format!("it does not listen ({read:?}): see {}", log.display()));
+        };
+        let mut server = Self { child, address, log, sockets: 0 };
+        server.sockets = server.sockets_now();
+        Ok(server)
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Sends a signal; to a process that has ended, nothing.
+    pub(super) fn signal(&self, signal: Signal) {
+        let _ = kill_process(Pid::from_child(&self.child), signal);
+    }
+
+    /// How it has ended; `None` while it runs.
+    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// The most memory that it has had, in MiB.
+    pub(super) fn peak_mebibytes(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+        let status = status.unwrap_or_default();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let peak =
+            peak.and_then(|text| text.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
+        peak.unwrap_or(0) >> 10
+    }
+
+    /// Waits until it has no more sockets than in the beginning, its clients having gone.
+    ///
+    /// # Errors
+    ///
+    /// When it still has, after `limit`.
+    pub(super) fn forgets_its_clients(&mut self, limit: Duration) -> Result<(), String> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let kept = self.sockets_now().saturating_sub(self.sockets);
+            if kept == 0 || self.ended().is_some() {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(format!(
+                    "{kept} sockets are left {limit:?} after the last client has gone"
+                ));
+            }
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits for the end after SIGTERM, and looks at what was said until then.
+    ///
+    /// # Errors
+    ///
+    /// When it does not end within `limit`, or other than with 0, or has complained.
+    pub(super) fn ends(mut self, limit: Duration) -> Result<(), String> {
+        let deadline = Instant::now() + limit;
+        let status = loop {
+            if let Some(status) = self.ended() {
+                break status;
+            }
+            if Instant::now() > deadline {
+                return Err(format!(
+                    "it has not ended {limit:?} after SIGTERM: see {}",
+                    self.log.display()
+                ));
+            }
+            sleep(Duration::from_millis(5));
+        };
+        let said = fs::read(&self.log).unwrap_or_default();
+        let said = String::from_utf8_lossy(&said);
+        let complaint = said.lines().find(|line| COMPLAINTS.iter().any(|word| line.contains(word)));
+        match complaint {
+            Some(line) => {
+                Err(format!("it said {line:?} and ended with {status}: see {}", self.log.display()))
+            }
+            None if status.success() => Ok(()),
+            None => Err(format!("it ended with {status}: see {}", self.log.display())),
+        }
+    }
+
+    fn sockets_now(&self) -> usize {
+        let Ok(entries) = fs::read_dir(format!("/proc/{}/fd", self.child.id())) else { return 0 };
+        let is_socket = |path: &PathBuf| path.to_string_lossy().starts_with("socket:");
+        entries
+            .flatten()
+            .filter_map(|entry| fs::read_link(entry.path()).ok())
+            .filter(is_socket)
+            .count()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,79 @@
+//! `cargo xtask soak`: the tests of the crates with unsafe code, and then servers under faulty clients, all built with
+//! AddressSanitizer. docs/soak.md says what it looks for; the clients are in crates/conformance/src/soak/.
+//!
+//! ```text
+//!   target/debug/soak           the clients, built as everything else is
+//!   target/soak                 what is built with the sanitizer, and needs the nightly compiler
+//!   target/soak/logs            what the servers of the last run said
+//! ```
+
+use std::process::Command;
+
+use crate::Workspace;
+use crate::fuzz::{nightly, nightly_host};
+use crate::steps::Outcome::{self, Passed, Skipped};
+use crate::steps::{cargo_command, execute};
+
+/// The crates that may be unsafe, whose tests run first.
+const UNSAFE: [&str; 4] =
+    ["duality-fiber", "duality-poller", "duality-runtime", "duality-architectures"];
+
+/// Tests of what the sanitizer has a say in itself: faults, which it reports before anybody else, and memory, of which it takes more.
+const UNFIT: [&str; 5] = [
+    "a_signal_that_was_sent_goes_the_way_it_went",
+    "a_kernel_threads_own_overflow_is_still_std_s",
+    "another_fault_of_a_fiber_is_a_plain_one",
+    "the_guard_of_another_is_a_plain_fault",
+    "a_million_tasks_wait_in_little_memory_and_all_are_woken",
+];
+
+/// Runs a soak; `arguments` are those of the clients' program.
+pub(crate) fn run(workspace: &Workspace, arguments: &[&str]) -> Outcome {
+    // The clients come first: they know what may be asked for, and refuse the rest before anything long begins.
+    let mut build = cargo_command(workspace);
+    build.args(["build", "--quiet", "--package=duality-conformance", "--bin=soak"]);
+    let clients = workspace.target.join("debug").join("soak");
+    let checked = match execute(&mut build) {
+        Passed => execute(Command::new(&clients).args(arguments)),
+        failed => failed,
+    };
+    if checked != Passed || arguments.iter().any(|argument| ["-h", "--help"].contains(argument)) {
+        return checked;
+    }
+    let Some(host) = nightly_host() else {
+        return Skipped("needs nightly (rustup toolchain install nightly)".into());
+    };
+    let folder = workspace.target.join("soak");
+    let sanitized = |words: &[&str]| {
+        let mut command = nightly("cargo");
+        // With a target named, build scripts and macros are built without the flags.
+        command.args(words).args(["--locked", "--target", &host]);
+        command.args(["--features", "duality-runtime/sanitizer"]).current_dir(&workspace.root);
+        command.env("CARGO_TARGET_DIR", &folder).env("RUSTFLAGS", "-Zsanitizer=address");
+        command
+    };
+    let mut tests = sanitized(&["test", "--quiet", "--tests"]);
+    tests.args(UNSAFE.map(|package| format!("--package={package}"))).arg("--");
+    tests.args(UNFIT.map(|test| format!("--skip={test}")));
+    // A test may leak what it needs for ever; whether a server does is seen when it ends.
+    tests.env("ASAN_OPTIONS", "detect_stack_use_after_return=0:detect_leaks=0");
+    let mut build =
+        sanitized(&["build", "--quiet", "--package=duality", "--package=duality-runtime"]);
+    let server = folder.join(host.as_str()).join("debug").join("duality");
+    let mut soak = Command::new(&clients);
+    soak.args(arguments).arg("--server").arg(server);
+    soak.arg("--folder").arg(folder.join("logs")).current_dir(&workspace.root);
+    let steps = [
+        ("the tests of the unsafe crates, with AddressSanitizer", &mut tests),
+        ("the server, with AddressSanitizer", &mut build),
+        ("the soak", &mut soak),
+    ];
+    for (what, command) in steps {
+        println!("--- {what}");
+        match execute(command) {
+            Passed => {}
+            failed => return failed,
+        }
+    }
+    Passed
+}
