@@ -19,27 +19,27 @@ macro_rules! every_server {
 
             #[test]
             fn the_page_is_ours_byte_for_byte() {
-                run(stringify!($name), page);
+                start(stringify!($name)).as_ref().map(page);
             }
 
             #[test]
             fn a_connection_lasts_as_long_as_was_agreed() {
-                run(stringify!($name), persistence);
+                start(stringify!($name)).as_ref().map(persistence);
             }
 
             #[test]
             fn a_head_may_come_in_pieces_and_requests_together() {
-                run(stringify!($name), pieces);
+                start(stringify!($name)).as_ref().map(pieces);
             }
 
             #[test]
             fn what_is_not_understood_is_refused() {
-                run(stringify!($name), refusals);
+                start(stringify!($name)).as_ref().map(refusals);
             }
 
             #[test]
             fn sigterm_ends_it() {
-                run(stringify!($name), ending);
+                start(stringify!($name)).map(ending);
             }
         })*
     };
@@ -47,15 +47,16 @@ macro_rules! every_server {
 
 every_server! { http_st, http_pth, http_pthreads }
 
-fn run(name: &str, test: fn(Served)) {
+/// The server, if it is built.
+fn start(name: &str) -> Option<Served> {
     // target/debug/served, and target/peers.
     let target = Path::new(env!("CARGO_BIN_EXE_served")).ancestors().nth(2).unwrap();
     let program = target.join("peers").join(name);
     if !program.exists() {
         eprintln!("not tried: {} is not built (cargo xtask peers)", program.display());
-        return;
+        return None;
     }
-    test(Served::start(Command::new(program).args(["--listen", "127.0.0.1:0"])));
+    Some(Served::start(Command::new(program).args(["--listen", "127.0.0.1:0"])))
 }
 
 /// Head and body of all that comes back, which is one reply.
@@ -65,9 +66,9 @@ fn reply(server: &Served, request: &str) -> (String, String) {
     (head.to_owned(), body.to_owned())
 }
 
-fn page(server: Served) {
+fn page(server: &Served) {
     for path in ["/", "/index.html"] {
-        let (head, body) = reply(&server, &format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let (head, body) = reply(server, &format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
         assert_eq!(body, PAGE);
         let mut lines = head.lines();
         assert_eq!(lines.next(), Some("HTTP/1.1 200 OK"));
@@ -76,7 +77,7 @@ fn page(server: Served) {
         assert_eq!(names.join(" "), expected);
         assert!(head.contains("\r\nContent-Length: 305\r\n"), "{head}");
     }
-    let (head, body) = reply(&server, "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let (head, body) = reply(server, "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert!(head.contains("\r\nContent-Length: 305\r\n") && body.is_empty(), "{head}{body}");
 }
 
@@ -91,7 +92,7 @@ fn hear_page(stream: &mut impl Read) -> String {
     String::from_utf8(reply).unwrap()
 }
 
-fn persistence(server: Served) {
+fn persistence(server: &Served) {
     for (version, field, is_kept) in [
         ("1.1", "", true),
         ("1.1", "connection: TE,Keep-Alive\r\n", true),
@@ -116,7 +117,7 @@ fn persistence(server: Served) {
     }
 }
 
-fn pieces(server: Served) {
+fn pieces(server: &Served) {
     let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     let mut stream = server.connect();
     for byte in request {
@@ -129,7 +130,7 @@ fn pieces(server: Served) {
     }
 }
 
-fn refusals(server: Served) {
+fn refusals(server: &Served) {
     let long = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(9000));
     for (request, status) in [
         ("GET /other HTTP/1.1\r\nHost: a\r\n\r\n", "404"),
@@ -146,7 +147,7 @@ fn refusals(server: Served) {
         ("\r\n\r\n", "400"),
         (&long[..8192], "431"),
     ] {
-        let (head, _) = reply(&server, request);
+        let (head, _) = reply(server, request);
         assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{request:?}: {head}");
     }
     assert_eq!(server.ask(b"GET / HTTP/1.1\r\nHost: a\r\n"), b"");

@@ -115,7 +115,7 @@ fn make(
         *path = directory.join(&*path);
     }
     let settings = flags.settings.clone().or(written);
-    let plan = experiment::plan(catalogue, &settings, &flags.tuning)?;
+    let plan = experiment::plan(catalogue, &settings, &flags.tuning, &file.peers)?;
     let origin = Origin {
         title: file.title.clone(),
         source: file.source.clone(),
