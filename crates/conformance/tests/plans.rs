@@ -161,7 +161,14 @@ command = ['no-such-server', '{{port}}']
 #[test]
 fn peers_are_measured_beside_architectures_and_never_recommended() {
     let lab = Lab::new(&plan_with_peer("300ms"));
-    let said = lab.compared(&[]);
+    let output = lab.compare(&[]);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{told}");
+    assert!(
+        told.contains("the peer absent is the command [\"no-such-server\", \"{port}\"]"),
+        "{told}"
+    );
+    let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.contains("mine (peer)"), "{said}");
     assert!(said.contains("Choose epoll") && said.contains("For reference"), "{said}");
     assert!(lab.read("out/beside/report.html").contains("mine (peer)"));

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
-    Pid, PidfdFlags, Resource, Signal, WaitId, WaitIdOptions, getrlimit, kill_process,
+    Pid, PidfdFlags, Resource, Signal, WaitId, WaitIdOptions, geteuid, getrlimit, kill_process,
     kill_process_group, pidfd_open, pidfd_send_signal, setrlimit, waitid,
 };
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -74,8 +74,10 @@ impl Process {
 
     fn spawn(peer: &Peer, site: &Site, connections: usize, cpus: &[usize]) -> io::Result<Self> {
         let directory = tempfile::Builder::new().prefix("duality-peer-").tempdir()?;
-        // Servers that are started as root serve as somebody else.
-        fs::set_permissions(directory.path(), Permissions::from_mode(0o755))?;
+        if geteuid().is_root() {
+            // Servers that are started as root serve as somebody else.
+            fs::set_permissions(directory.path(), Permissions::from_mode(0o755))?;
+        }
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         let made = directory.path().join("root");
         let places = Places {
