@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Server CPU time per request: Duality's architectures and nginx, in alternating runs under wrk.
+"""Server CPU time per request: Duality's architectures and peers, in alternating runs under wrk.
 
-    python3 docs/versus.py epoll,uthreads,nginx CONNECTIONS keep|close REPEATS SECONDS
+    python3 docs/versus.py epoll,uthreads,st,nginx CONNECTIONS keep|close REPEATS SECONDS
 
-Needs target/release/duality, nginx and wrk. The server runs on processor 0, wrk on processor 1. Ratios are
+Peers are nginx, and st, pth and pthreads, which `cargo xtask peers` builds. Needs target/release/duality, wrk, and the peers that are named. The server runs on processor 0, wrk on processor 1. Ratios are
 to the last of the names, run by run.
 """
 
+import os
 import re
 import shutil
 import signal
@@ -16,7 +17,9 @@ import sys
 import tempfile
 import time
 
-DUALITY = "target/release/duality"
+TARGET = os.environ.get("CARGO_TARGET_DIR", "target")
+DUALITY = f"{TARGET}/release/duality"
+BUILT = {"st", "pth", "pthreads"}
 NGINX = """
 worker_processes 1; daemon off; pid {home}/pid; error_log {home}/error.log warn;
 events {{ worker_connections 16384; multi_accept on; }}
@@ -46,7 +49,10 @@ def start(name, home):
         while subprocess.run(["curl", "-s", "-o", f"{home}/x", "http://127.0.0.1:18080/"]).returncode:
             pass
         return server, "127.0.0.1:18080"
-    command = [DUALITY, "serve", "http", "-a", name, "--listen", "127.0.0.1:0", "--cpus", "0"]
+    if name in BUILT:
+        command = ["taskset", "-c", "0", f"{TARGET}/peers/http_{name}", "--listen", "127.0.0.1:0"]
+    else:
+        command = [DUALITY, "serve", "http", "-a", name, "--listen", "127.0.0.1:0", "--cpus", "0"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     return server, server.stdout.readline().split()[2]
 

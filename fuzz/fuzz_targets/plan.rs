@@ -1,7 +1,7 @@
 //! Plan files, which may come from anybody.
 //!
 //! An experiment's name is fit for a directory, no two are the same, and settings are within their
-//! bounds; what is wrong is told in one line, with a place that is in the text.
+//! bounds; a peer has a command that can be started; what is wrong is told in one line, with a place that is in the text.
 
 #![no_main]
 
@@ -20,6 +20,12 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(!plan.title.trim().is_empty() && !plan.title.contains(char::is_control));
     assert!(!plan.source.contains(char::is_control));
     assert!((1..=100).contains(&plan.experiments.len()));
+    let mut peers = BTreeSet::new();
+    for peer in &plan.peers {
+        assert!((1..=32).contains(&peer.name.len()) && peers.insert(&peer.name));
+        assert!(!peer.command[0].is_empty() && !peer.command.iter().any(|word| word.contains('\0')));
+        assert!(0.0 < peer.start_seconds && peer.start_seconds <= 600.0);
+    }
     let mut names = BTreeSet::new();
     for experiment in &plan.experiments {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';

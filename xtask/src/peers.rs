@@ -1,6 +1,7 @@
-//! `cargo xtask peers`: the programs of peers/, which `duality model --costs` measures beside our own worlds.
+//! `cargo xtask peers`: the programs of peers/, which `duality model --costs` and `duality compare --peers` measure beside
+//! what is ours.
 //!
-//! They go to `target/peers`, where that command looks for them. A peer whose package cannot be had is left out,
+//! They go to `target/peers`, where those commands look for them. A peer whose package cannot be had is left out,
 //! with a line that names it; users of Duality need none of them.
 
 use std::path::{Path, PathBuf};
@@ -27,6 +28,9 @@ const PEERS: &[Peer] = &[
     c("pth", "-lpth", "/usr/include/pth.h", "libpth-dev"),
     c("pthreads", "-pthread", "/usr/include/pthread.h", "libc6-dev"),
     Peer { name: "go", needs: Needs::Go },
+    c("http_st", "-lst", "/usr/include/st.h", "libst-dev"),
+    c("http_pth", "-lpth", "/usr/include/pth.h", "libpth-dev"),
+    c("http_pthreads", "-pthread", "/usr/include/pthread.h", "libc6-dev"),
 ];
 
 const fn c(
@@ -76,7 +80,10 @@ fn missing_packages(has: impl Fn(&str) -> bool) -> Vec<&'static str> {
         Needs::C { header, package, .. } if !has(header) => Some(package),
         _ => None,
     };
-    PEERS.iter().filter_map(missing).collect()
+    let mut packages: Vec<&str> = PEERS.iter().filter_map(missing).collect();
+    packages.sort_unstable();
+    packages.dedup();
+    packages
 }
 
 /// The command that makes `program` of a peer, or what is lacking for it.

@@ -35,7 +35,7 @@ pub(crate) const STEPS: &[Step] = &[
     step("deny", "licences, sources and duplicates of the dependencies", deny),
     step(
         "peers",
-        "builds peers/, the packages that `duality model --costs` is held against",
+        "builds peers/, what `model --costs` and `compare --peers` measure beside ours",
         peers,
     ),
     step("cargo-test", "every test of the workspace", cargo_test),

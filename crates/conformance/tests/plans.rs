@@ -4,8 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use duality_conformance::eventually;
+use duality_lab::peers::READY_MADE;
 use duality_lab::record::{Cell, Experiment, Outcome};
 use duality_lab::results;
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tempfile::TempDir;
 
 /// Two experiments, one of which needs a store.
@@ -39,9 +42,14 @@ impl Lab {
     }
 
     fn compare(&self, flags: &[&str]) -> Output {
+        self.command().args(flags).output().unwrap()
+    }
+
+    fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
         command.current_dir(self.directory.path());
-        command.args(["compare", "plan.toml", "--out", "out"]).args(flags).output().unwrap()
+        command.args(["compare", "plan.toml", "--out", "out"]);
+        command
     }
 
     /// As [`compare`](Self::compare), which must succeed; returns standard output.
@@ -124,12 +132,123 @@ fn redis_is_started_for_each_cell_or_missed_by_name() {
     assert_eq!(lab.results("b").1[0].outcome, Outcome::Unavailable { reason });
 }
 
+/// A plan with a peer of its own, which is this program, and leaves its number in a file.
+fn plan_with_peer(window: &str) -> String {
+    let served = env!("CARGO_BIN_EXE_served");
+    format!(
+        "title = 'Mine?'
+[[experiment]]
+name = 'beside'
+architectures = ['epoll']
+peers = ['mine', 'absent']
+concurrency = [2]
+repeats = 1
+warm-up = '0s'
+window = '{window}'
+[[peer]]
+name = 'mine'
+command = ['sh', '{{configuration}}', '{{host}}:{{port}}']
+configuration = 'echo $$ > $NOTE; exec {served} serve http -a threads --listen $1'
+environment = {{ NOTE = '{{directory}}/pid' }}
+ready = 'listening on'
+[[peer]]
+name = 'absent'
+command = ['no-such-server', '{{port}}']
+"
+    )
+}
+
+#[test]
+fn peers_are_measured_beside_architectures_and_never_recommended() {
+    let lab = Lab::new(&plan_with_peer("300ms"));
+    let output = lab.compare(&[]);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{told}");
+    assert!(
+        told.contains("the peer absent is the command [\"no-such-server\", \"{port}\"]"),
+        "{told}"
+    );
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("mine (peer)"), "{said}");
+    assert!(said.contains("Choose epoll") && said.contains("For reference"), "{said}");
+    assert!(lab.read("out/beside/report.html").contains("mine (peer)"));
+    let (experiment, cells) = lab.results("beside");
+    assert_eq!(experiment.design.peers.len(), 2);
+    for cell in &cells {
+        match cell.subject.as_str() {
+            "absent" => {
+                let reason = "needs no-such-server: it is not on the PATH".to_owned();
+                assert_eq!(cell.outcome, Outcome::Unavailable { reason });
+            }
+            _ => served_well(cell),
+        }
+    }
+    assert_eq!(cells.len(), 3);
+}
+
+#[test]
+fn ready_made_peers_are_measured_or_missed_by_name() {
+    let lab = Lab::new(
+        "title = 'a'\n[[experiment]]\nname = 'b'\narchitectures = ['epoll']\nconcurrency = [3]\n\
+         repeats = 1\nwindow = '300ms'\nwarm-up = '0s'",
+    );
+    let names: Vec<&str> = READY_MADE.iter().map(|ready| ready.name).collect();
+    let flag = format!("--peers={}", names.join(","));
+    lab.compared(&[&flag]);
+    let (_, cells) = lab.results("b");
+    assert_eq!(cells.len(), 1 + names.len());
+    for cell in &cells {
+        match &cell.outcome {
+            Outcome::Unavailable { reason } => {
+                assert!(reason.starts_with("needs ") && reason.contains(": "), "{reason}");
+                eprintln!("not tried: {} {reason}", cell.subject);
+            }
+            _ => served_well(cell),
+        }
+    }
+    // What they cannot serve is known before anything starts.
+    let lab = Lab::new("title = 'a'\n[[experiment]]\nname = 'b'\nservice = 'echo'\nrepeats = 1");
+    lab.compared(&[&flag, "--concurrency=1", "--architectures=epoll", "--window=300ms"]);
+    let (_, cells) = lab.results("b");
+    let reason = "serves http, and not echo".to_owned();
+    let unserved = Outcome::Unavailable { reason };
+    assert_eq!(cells.iter().filter(|cell| cell.outcome == unserved).count(), names.len());
+}
+
+#[test]
+fn a_peer_ends_with_the_comparison_however_that_ends() {
+    for signal in [Signal::INT, Signal::KILL] {
+        let lab = Lab::new(&plan_with_peer("2s"));
+        let scratch = lab.directory.path().join("scratch");
+        fs::create_dir(&scratch).unwrap();
+        let mut command = lab.command();
+        let mut compare = command.env("TMPDIR", &scratch).spawn().unwrap();
+        let peer = eventually("the peer starts", || {
+            let directories = fs::read_dir(&scratch).unwrap();
+            let notes = directories
+                .filter_map(|entry| fs::read_to_string(entry.ok()?.path().join("pid")).ok());
+            notes.filter_map(|note| note.trim().parse().ok()).next()
+        });
+        let peer = Pid::from_raw(peer).unwrap();
+        kill_process(Pid::from_child(&compare), signal).unwrap();
+        compare.wait().unwrap();
+        if signal == Signal::KILL && Command::new("setpriv").arg("--version").output().is_err() {
+            eprintln!("not tried: there is no setpriv");
+            let _ = kill_process(peer, Signal::KILL);
+            continue;
+        }
+        eventually("the peer ends", || test_kill_process(peer).is_err().then_some(()));
+    }
+}
+
 #[test]
 fn a_plan_that_is_wrong_starts_nothing() {
     for (plan, told) in [
         ("title = 'a'", "plan.toml:1:12: there is nothing to measure"),
         (&format!("{PLAN}store = 'mysql'"), "plan.toml:16:9: no store is called `mysql`"),
         (&format!("{PLAN}architectures = ['magic']"), "plan.toml:16:17: architectures: "),
+        (&format!("{PLAN}peers = ['iis']"), "plan.toml:16:9: peers: there is no peer `iis`"),
+        (&format!("{PLAN}peers = ['epoll']"), "plan.toml:16:9: peers: `epoll` is an architecture"),
     ] {
         let lab = Lab::new(plan);
         let output = lab.compare(&[]);
@@ -148,6 +267,6 @@ fn served_well(cell: &Cell) {
             assert!(figures.requests > 0, "{cell:?}");
             assert!(figures.errors.is_empty(), "{cell:?}");
         }
-        other => panic!("{} at {}: {other:?}", cell.architecture, cell.concurrency),
+        other => panic!("{} at {}: {other:?}", cell.subject, cell.concurrency),
     }
 }

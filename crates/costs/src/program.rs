@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -79,14 +79,6 @@ fn answer(mut child: Child, patience: Duration) -> io::Result<String> {
     let text =
         text.map_err(|_| io::Error::other(format!("it took more than {patience} s for a batch")))?;
     if status.success() { text } else { Err(io::Error::other(format!("it failed ({status})"))) }
-}
-
-/// Where `cargo xtask peers` puts the programs: beside the folder that cargo put this executable into.
-pub(crate) fn built_peers() -> Option<PathBuf> {
-    let executable = std::env::current_exe().ok()?;
-    // target/release/duality, or target/release/deps/costs-… for the benchmark.
-    let folders = executable.ancestors().skip(2).take(2);
-    folders.map(|folder| folder.join("peers")).find(|peers| peers.is_dir())
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::program::{self, NOT_BUILT, PEERS, Program};
+use crate::program::{NOT_BUILT, PEERS, Program};
 use crate::{Cost, Trouble, Unit};
 
 /// How many tasks are parked to see how much memory one takes. The largest count that the peers can do as well is theirs
@@ -136,7 +136,7 @@ fn subjects(plan: &Plan, cost: &Cost) -> Vec<Running> {
     if !cost.has_peers() {
         return all;
     }
-    let folder = plan.peers.clone().or_else(program::built_peers);
+    let folder = plan.peers.clone().or_else(duality_lab::peers::built);
     for peer in PEERS {
         let path = folder.as_ref().map(|folder| folder.join(peer.name));
         all.push(match path.filter(|path| path.is_file()) {

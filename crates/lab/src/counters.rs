@@ -29,10 +29,16 @@ pub(crate) fn children(parent: u32) -> Vec<u32> {
 
 /// What living children have used. One that ends meanwhile is left out: its parent counts it.
 pub(crate) fn of_living(children: &[u32]) -> Counters {
+    let folders: Vec<String> = children.iter().map(|pid| format!("/proc/{pid}")).collect();
+    of_tasks(folders.iter().map(String::as_str))
+}
+
+/// What the first threads of processes have used (`/proc/PID`), or any threads (`/proc/PID/task/TID`).
+pub(crate) fn of_tasks<'a>(folders: impl Iterator<Item = &'a str>) -> Counters {
     let mut total = Counters::default();
-    for pid in children {
-        let Ok(schedule) = fs::read_to_string(format!("/proc/{pid}/schedstat")) else { continue };
-        let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else { continue };
+    for folder in folders {
+        let Ok(schedule) = fs::read_to_string(format!("{folder}/schedstat")) else { continue };
+        let Ok(status) = fs::read_to_string(format!("{folder}/status")) else { continue };
         total.cpu_us += first_number(&schedule) / 1000;
         total.voluntary_switches += status_number(&status, "voluntary_ctxt_switches");
         total.involuntary_switches += status_number(&status, "nonvoluntary_ctxt_switches");

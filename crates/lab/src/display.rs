@@ -26,7 +26,7 @@ struct Live {
 
 impl Display {
     pub(crate) fn new(design: &Design) -> Self {
-        let total = design.architectures.len() * design.concurrency.len() * design.repeats;
+        let total = design.cells();
         let live = stderr().is_terminal().then(|| Live::new(design, total as u64));
         let mut display =
             Self { design: design.clone(), total, ended: 0, rates: BTreeMap::new(), live };
@@ -38,13 +38,13 @@ impl Display {
     pub(crate) fn ended(&mut self, cell: &Cell) {
         self.ended += 1;
         if let Outcome::Measured(measured) = &cell.outcome {
-            let place = (cell.architecture.clone(), cell.concurrency);
+            let place = (cell.subject.clone(), cell.concurrency);
             self.rates.entry(place).or_default().push(measured.requests_per_second);
         }
         match &self.live {
             Some(live) => {
                 live.bar.set_position(self.ended as u64);
-                live.bar.set_message(format!("{} at {}", cell.architecture, cell.concurrency));
+                live.bar.set_message(format!("{} at {}", cell.subject, cell.concurrency));
                 self.redraw();
             }
             None => eprintln!("[{}/{}] {}", self.ended, self.total, describe(cell)),
@@ -66,10 +66,10 @@ impl Display {
             let _ = write!(heading, "{:>12}", format!("c={concurrency}"));
         }
         live.table[0].set_message(heading);
-        for (architecture, line) in self.design.architectures.iter().zip(&live.table[1..]) {
-            let mut row = format!("{architecture:<12}");
+        for (subject, line) in self.design.subjects().zip(&live.table[1..]) {
+            let mut row = format!("{subject:<12}");
             for concurrency in &self.design.concurrency {
-                let rates = self.rates.get(&(architecture.clone(), *concurrency));
+                let rates = self.rates.get(&(subject.to_owned(), *concurrency));
                 let rate = rates.and_then(|rates| median(rates));
                 let _ =
                     write!(row, "{:>12}", rate.map_or("·".to_owned(), |rate| format!("{rate:.0}")));
@@ -83,7 +83,7 @@ impl Live {
     fn new(design: &Design, total: u64) -> Self {
         let screen = MultiProgress::new();
         let plain = ProgressStyle::with_template("{msg}").expect("the template is right");
-        let table = (0..=design.architectures.len())
+        let table = (0..=design.subjects().count())
             .map(|_| screen.add(ProgressBar::new_spinner().with_style(plain.clone())))
             .collect();
         let template = "[{elapsed_precise}] {bar:32} {pos}/{len} cells, {eta} left: {msg}";
@@ -95,7 +95,7 @@ impl Live {
 }
 
 fn describe(cell: &Cell) -> String {
-    let place = format!("{} c={} #{}", cell.architecture, cell.concurrency, cell.repeat + 1);
+    let place = format!("{} c={} #{}", cell.subject, cell.concurrency, cell.repeat + 1);
     match &cell.outcome {
         Outcome::Measured(measured) => format!(
             "{place}: {:.0} req/s, p99 {:.2} ms, {:.2} µs CPU/request",

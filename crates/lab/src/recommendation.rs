@@ -5,7 +5,8 @@
 //! decides among those that reached that limit. Two are level when the interval of their ratio holds
 //! the number one. The choice is the one that leads, or is level with the leader, at most
 //! concurrencies; the higher concurrency decides among equals. Whoever left connections without a reply
-//! is not compared, nor is what serves no service of one's own.
+//! is not compared, nor is what serves no service of one's own: handwritten, and peers, which the choice is
+//! held against.
 
 use crate::format::{bytes, connections, duration, grouped, listed};
 use crate::statistics::{Estimate, Interval, ratio};
@@ -38,13 +39,15 @@ pub fn recommend(summary: &Summary) -> Recommendation {
     let (won, lost): (Vec<&Contest<'_>>, Vec<&Contest<'_>>) =
         contests.iter().partition(|contest| contest.leads(chosen));
     let mut sentences = vec![headline(chosen, &won, contests.len())];
-    if let Some(largest) = won.iter().max_by_key(|contest| contest.concurrency) {
+    let largest = won.iter().max_by_key(|contest| contest.concurrency);
+    if let Some(largest) = largest {
         sentences.push(largest.margin(chosen));
         sentences.extend(largest.cost(chosen));
     }
     sentences.extend(elsewhere(chosen, &lost));
+    sentences.extend(largest.and_then(|contest| contest.beside_peers(summary, chosen)));
     sentences.extend(left_out(summary));
-    if summary.architectures.iter().any(|name| name == YARDSTICK) {
+    if summary.subjects.iter().any(|name| name == YARDSTICK) {
         sentences.push(format!("{YARDSTICK} is a yardstick and no choice: it runs no other code."));
     }
     sentences.push(how_sure(summary));
@@ -65,7 +68,8 @@ impl<'a> Contest<'a> {
         let mut ranked: Vec<(&Row, &Medians)> = summary
             .rows
             .iter()
-            .filter(|row| row.concurrency == concurrency && row.architecture != YARDSTICK)
+            .filter(|row| row.concurrency == concurrency && row.subject != YARDSTICK)
+            .filter(|row| !summary.peers.contains(&row.subject))
             .filter_map(|row| Some((row, row.medians()?)))
             .filter(|(_, medians)| !medians.starved && medians.requests_per_second.value > 0.0)
             .collect();
@@ -100,11 +104,11 @@ impl<'a> Contest<'a> {
 
     /// Whether `name` leads or is level with the leader.
     fn leads(&self, name: &str) -> bool {
-        self.level().any(|(row, _)| row.architecture == name)
+        self.level().any(|(row, _)| row.subject == name)
     }
 
     fn medians_of(&self, name: &str) -> Option<&'a Medians> {
-        let found = self.ranked.iter().find(|(row, _)| row.architecture == name);
+        let found = self.ranked.iter().find(|(row, _)| row.subject == name);
         found.map(|(_, medians)| *medians)
     }
 
@@ -128,7 +132,7 @@ impl<'a> Contest<'a> {
         };
         let ties: Vec<&str> = self
             .level()
-            .map(|(row, _)| row.architecture.as_str())
+            .map(|(row, _)| row.subject.as_str())
             .filter(|other| *other != name)
             .collect();
         let tied = match ties.as_slice() {
@@ -139,14 +143,14 @@ impl<'a> Contest<'a> {
             }
         };
         let beaten = |entry: &&(&Row, &Medians)| {
-            entry.0.architecture != name && !ties.contains(&entry.0.architecture.as_str())
+            entry.0.subject != name && !ties.contains(&entry.0.subject.as_str())
         };
         let next = self.ranked.iter().find(beaten).and_then(|(row, other)| {
             let advantage = self.advantage(medians, other)?;
             let compared = if self.by_cpu { "the CPU time" } else { "the rate" };
             let (amount, interval) =
                 (times(advantage, self.by_cpu), within(advantage, self.by_cpu));
-            Some(format!("{amount} {compared} of the next, {}{interval}", row.architecture))
+            Some(format!("{amount} {compared} of the next, {}{interval}", row.subject))
         });
         let joint = if ties.is_empty() { ", " } else { " and " };
         let next = next.map_or(String::new(), |next| format!("{joint}{next}"));
@@ -162,7 +166,7 @@ impl<'a> Contest<'a> {
         let beside = |of: fn(&Medians) -> f64, show: fn(f64) -> String, best: &str| match least(of)
         {
             Some((row, other)) if show(of(other)) != show(of(chosen)) => {
-                format!("({best}: {}, {})", row.architecture, show(of(other)))
+                format!("({best}: {}, {})", row.subject, show(of(other)))
             }
             _ => format!("(the {best})"),
         };
@@ -176,6 +180,40 @@ impl<'a> Contest<'a> {
     }
 }
 
+impl Contest<'_> {
+    /// How the choice compares with the peers that were measured here: for reference, since nobody can choose them.
+    fn beside_peers(&self, summary: &Summary, chosen: &str) -> Option<String> {
+        let own = self.medians_of(chosen)?;
+        let peers = summary.rows.iter().filter(|row| {
+            row.concurrency == self.concurrency && summary.peers.contains(&row.subject)
+        });
+        // A peer that took less of the load than it was given is no measure of processor time.
+        let comparable =
+            |medians: &&Medians| !medians.starved && (!self.by_cpu || medians.client_was_limit);
+        let told: Vec<String> = peers
+            .filter_map(|row| {
+                let advantage = self.advantage(own, row.medians().filter(comparable)?)?;
+                let by = times(advantage, self.by_cpu);
+                let interval = within(advantage, self.by_cpu);
+                let level = advantage.interval.is_some_and(|interval| interval.contains(1.0));
+                Some(match level {
+                    true => format!("{}: level{interval}", row.subject),
+                    false => format!("{}: {by} its {}{interval}", row.subject, self.measure()),
+                })
+            })
+            .collect();
+        (!told.is_empty()).then(|| {
+            let at = connections(self.concurrency);
+            format!("For reference, {chosen} beside the peers at {at}: {}.", told.join("; "))
+        })
+    }
+
+    /// What is compared here.
+    fn measure(&self) -> &'static str {
+        if self.by_cpu { "CPU time" } else { "rate" }
+    }
+}
+
 /// The architecture that leads most often; the higher concurrency, then the design's order, decides
 /// among equals.
 fn choose<'a>(summary: &'a Summary, contests: &[Contest<'_>]) -> Option<&'a str> {
@@ -183,12 +221,12 @@ fn choose<'a>(summary: &'a Summary, contests: &[Contest<'_>]) -> Option<&'a str>
         let led = contests.iter().filter(|contest| contest.leads(name));
         let places = |name: &str| {
             let last = contests.iter().max_by_key(|contest| contest.concurrency)?;
-            last.ranked.iter().position(|(row, _)| row.architecture == name)
+            last.ranked.iter().position(|(row, _)| row.subject == name)
         };
         let highest = led.clone().map(|contest| contest.concurrency).max();
         (led.count(), highest, std::cmp::Reverse(places(name).unwrap_or(usize::MAX)))
     };
-    let names = summary.architectures.iter().rev().map(String::as_str);
+    let names = summary.subjects.iter().rev().map(String::as_str);
     names.max_by_key(|name| score(name)).filter(|name| score(name).0 > 0)
 }
 
@@ -218,7 +256,7 @@ fn elsewhere(chosen: &str, lost: &[&Contest<'_>]) -> Option<String> {
         let by = by.map_or(String::new(), |by| {
             format!(", {} {what}{}", times(by, contest.by_cpu), within(by, contest.by_cpu))
         });
-        format!("{} at {}{by}", winner.architecture, connections(contest.concurrency))
+        format!("{} at {}{by}", winner.subject, connections(contest.concurrency))
     };
     let wins: Vec<String> = lost.iter().map(win).collect();
     (!wins.is_empty()).then(|| format!("Another leads elsewhere: {}.", wins.join("; ")))
@@ -227,12 +265,12 @@ fn elsewhere(chosen: &str, lost: &[&Contest<'_>]) -> Option<String> {
 /// Who was not compared because it left connections without a reply.
 fn left_out(summary: &Summary) -> Option<String> {
     let starved = |name: &String| {
-        let rows = summary.of_architecture(name);
+        let rows = summary.of_subject(name);
         let starved = rows.filter(|row| row.medians().is_some_and(|medians| medians.starved));
         let at: Vec<String> = starved.map(|row| grouped(row.concurrency as f64)).collect();
         (!at.is_empty()).then(|| format!("{name} (at {})", listed(&at)))
     };
-    let all: Vec<String> = summary.architectures.iter().filter_map(starved).collect();
+    let all: Vec<String> = summary.subjects.iter().filter_map(starved).collect();
     (!all.is_empty()).then(|| {
         format!("Not compared, for leaving connections without any reply: {}.", listed(&all))
     })

@@ -11,6 +11,7 @@ use duality_load::{Fate, Latency, OpenLoop};
 use serde::{Deserialize, Serialize};
 
 use crate::format::listed;
+use crate::peers::Peer;
 
 /// The version of the format.
 pub const VERSION: u32 = 1;
@@ -63,6 +64,9 @@ pub struct Design {
     pub service: String,
     /// The architectures, in the order in which they are shown.
     pub architectures: Vec<String>,
+    /// The servers that are not ours, in the order in which they are shown, after the architectures.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub peers: Vec<Peer>,
     /// The numbers of connections that are open at once.
     pub concurrency: Vec<usize>,
     /// How clients behave.
@@ -89,6 +93,31 @@ pub struct Design {
     /// Where the servers keep what they are told; none for a service that keeps nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<String>,
+}
+
+impl Design {
+    /// The names of all that is compared, architectures first.
+    pub fn subjects(&self) -> impl Iterator<Item = &str> {
+        let peers = self.peers.iter().map(|peer| peer.name.as_str());
+        self.architectures.iter().map(String::as_str).chain(peers)
+    }
+
+    /// How many cells it has. The numbers may come from a file that anybody may have written.
+    pub fn cells(&self) -> usize {
+        (self.subjects().count() * self.concurrency.len()).saturating_mul(self.repeats)
+    }
+
+    /// What is compared, in words: `9 architectures and 2 peers`.
+    pub fn compared(&self) -> String {
+        let count = |count: usize, what: &str| {
+            format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+        };
+        let architectures = count(self.architectures.len(), "architecture");
+        match self.peers.len() {
+            0 => architectures,
+            peers => format!("{architectures} and {}", count(peers, "peer")),
+        }
+    }
 }
 
 /// How clients behave; in files that were written before there was a choice, the default.
@@ -166,8 +195,9 @@ pub struct Machine {
 /// One measurement, or why there is none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// The architecture.
-    pub architecture: String,
+    /// What was measured: the name of an architecture or a peer.
+    #[serde(rename = "architecture")]
+    pub subject: String,
     /// How many connections were open at once.
     pub concurrency: usize,
     /// Which repeat, from 0.
@@ -185,7 +215,7 @@ pub struct Cell {
 pub enum Outcome {
     /// It was measured.
     Measured(Box<Measured>),
-    /// This architecture cannot carry it, and why.
+    /// It cannot be carried, and why.
     Unavailable {
         /// Why.
         reason: String,

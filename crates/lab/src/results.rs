@@ -170,11 +170,7 @@ pub(crate) fn latest(cells: Vec<Cell>) -> Vec<Cell> {
 }
 
 fn key(cell: &Cell) -> CellKey {
-    CellKey {
-        repeat: cell.repeat,
-        architecture: cell.architecture.clone(),
-        concurrency: cell.concurrency,
-    }
+    CellKey { repeat: cell.repeat, subject: cell.subject.clone(), concurrency: cell.concurrency }
 }
 
 pub(crate) fn parse(path: &Path, text: &str) -> Result<(Experiment, Vec<Cell>), Error> {
@@ -228,7 +224,7 @@ pub(crate) mod tests {
 
     fn failed(repeat: usize) -> Cell {
         Cell {
-            architecture: "epoll".into(),
+            subject: "epoll".into(),
             concurrency: 10,
             repeat,
             started_at: String::new(),

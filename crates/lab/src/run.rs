@@ -8,10 +8,11 @@ use duality_load::{Observer, Report};
 use crate::counters::Counters;
 use crate::display::Display;
 use crate::machine;
+use crate::peers::ReadyMade;
 use crate::plan::{self, CellKey, Plan};
 use crate::record::{Cell, Experiment, Measured, Outcome, VERSION};
 use crate::results::{self, Results};
-use crate::server::{NoServer, Server};
+use crate::server::{self, NoServer, Server};
 use crate::store::OpenStore;
 
 /// What an experiment came to.
@@ -67,6 +68,9 @@ fn begin(plan: &Plan) -> Experiment {
             .as_ref()
             .map(|store| ("store".to_owned(), store.describe(&plan.design.client_cpus))),
     );
+    machine.settings.extend(plan.design.peers.iter().filter_map(|peer| {
+        Some((format!("peer {}", peer.name), ReadyMade::named(&peer.name)?.version()?))
+    }));
     Experiment {
         version: VERSION,
         duality: env!("CARGO_PKG_VERSION").to_owned(),
@@ -99,14 +103,14 @@ fn run_cells(
             return Ok((results::latest(cells), false));
         }
         let started_at = now();
-        let place = (key.architecture.clone(), key.concurrency);
+        let place = (key.subject.clone(), key.concurrency);
         let outcome = match plan.unavailable.get(&place) {
             Some(reason) => Some(Outcome::Unavailable { reason: reason.clone() }),
             None => executor.measure(&key),
         };
         let Some(outcome) = outcome else { return Ok((results::latest(cells), false)) };
-        let CellKey { repeat, architecture, concurrency } = key;
-        let cell = Cell { architecture, concurrency, repeat, started_at, outcome };
+        let CellKey { repeat, subject, concurrency } = key;
+        let cell = Cell { subject, concurrency, repeat, started_at, outcome };
         ended(&cell)?;
         cells.push(cell);
     }
@@ -135,9 +139,9 @@ impl Processes<'_> {
         let store = self.plan.store.as_ref().map(|store| store.open(&design.client_cpus));
         let mut store = store.transpose()?;
         // It ends before its store does, for it is dropped first.
-        let mut server = Server::start(self.plan, key, store.as_ref())?;
+        let mut server = server::start(self.plan, key, store.as_ref())?;
         let options = self.plan.load(server.address(), key).map_err(NoServer::Failed)?;
-        let mut window = Window { server: &mut server, opened: None, closed: None, problem: None };
+        let mut window = Window { server: &mut *server, opened: None, closed: None, problem: None };
         let report = duality_load::run(&options, &mut window, self.interrupted);
         let Window { opened, closed, problem, .. } = window;
         if let Some(problem) = store.as_mut().and_then(OpenStore::problem) {
@@ -163,7 +167,7 @@ impl Processes<'_> {
 
 /// Reads the server's counters as the measured window opens and closes.
 struct Window<'a> {
-    server: &'a mut Server,
+    server: &'a mut dyn Server,
     opened: Option<Counters>,
     closed: Option<Counters>,
     problem: Option<std::io::Error>,
@@ -235,12 +239,8 @@ fn measured(report: Report, opened: Counters, closed: Counters, pinned: bool) ->
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::path::PathBuf;
 
     use super::*;
-    use crate::plan::clients;
-    use crate::plan::settings::Settings;
-    use crate::plan::tests::design;
 
     struct Mock {
         calls: Vec<CellKey>,
@@ -257,19 +257,11 @@ mod tests {
         }
     }
 
+    /// A plan in which threads are not to be had.
     fn plan() -> Plan {
-        Plan {
-            design: design(),
-            exchange: None,
-            behaviour: clients::behaviour(&Settings::default()).unwrap(),
-            unavailable: [1, 10, 100]
-                .map(|many| (("threads".to_owned(), many), "no threads".to_owned()))
-                .into(),
-            store: None,
-            origin: None,
-            program: PathBuf::new(),
-            command: vec![],
-        }
+        let unavailable =
+            [1, 10, 100].map(|many| (("threads".to_owned(), many), "no threads".to_owned())).into();
+        Plan { unavailable, ..plan::tests::plan() }
     }
 
     #[test]
@@ -279,7 +271,7 @@ mod tests {
         let (cells, complete) = run_cells(&plan(), vec![], &mut mock, &never, |_| Ok(())).unwrap();
         assert!(complete);
         assert_eq!((cells.len(), mock.calls.len()), (18, 9));
-        assert!(mock.calls.iter().all(|key| key.architecture == "epoll"));
+        assert!(mock.calls.iter().all(|key| key.subject == "epoll"));
     }
 
     #[test]

@@ -1,10 +1,11 @@
-//! What the cells of an experiment come to: one row for each architecture at each concurrency.
+//! What the cells of an experiment come to: one row for each subject, which is an architecture or a peer, at each
+//! concurrency.
 //!
 //! [`Summary::of`] takes what has been measured so far, so it serves the terminal after a whole
 //! experiment and after a Ctrl-C alike. A cell that was measured again (`--resume` after a failure)
 //! counts as it was last. What could not be measured keeps its reason and never becomes a zero.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use crate::format::{bytes, connections, duration, grouped, rate};
@@ -17,8 +18,10 @@ use crate::statistics::{Estimate, estimate, median};
 pub struct Summary {
     /// The service.
     pub service: String,
-    /// The architectures, in the order of the design.
-    pub architectures: Vec<String>,
+    /// The names of architectures and peers, in the order of the design.
+    pub subjects: Vec<String>,
+    /// Which of them are peers.
+    pub peers: BTreeSet<String>,
     /// The numbers of open connections, in the order of the design.
     pub concurrency: Vec<usize>,
     /// How often each cell was to be measured.
@@ -29,15 +32,15 @@ pub struct Summary {
     pub done: usize,
     /// Decides the draws of the bootstrap.
     pub seed: u64,
-    /// One for each architecture at each concurrency; architectures outermost.
+    /// One for each subject at each concurrency; subjects outermost.
     pub rows: Vec<Row>,
 }
 
-/// An architecture at a concurrency.
+/// A subject at a concurrency.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// The architecture.
-    pub architecture: String,
+    /// The name of the architecture or peer.
+    pub subject: String,
     /// How many connections were open at once.
     pub concurrency: usize,
     /// What was found.
@@ -46,7 +49,7 @@ pub struct Row {
     pub warnings: Vec<String>,
 }
 
-/// What was found for an architecture at a concurrency.
+/// What was found for a subject at a concurrency.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Figures {
     /// At least one repeat was measured.
@@ -110,35 +113,38 @@ impl Summary {
         let design = &experiment.design;
         let mut latest: BTreeMap<(&str, usize, usize), &Outcome> = BTreeMap::new();
         for cell in cells {
-            latest.insert((&cell.architecture, cell.concurrency, cell.repeat), &cell.outcome);
+            latest.insert((&cell.subject, cell.concurrency, cell.repeat), &cell.outcome);
         }
         let mut rows = Vec::new();
-        for architecture in &design.architectures {
+        for subject in design.subjects() {
             for &concurrency in &design.concurrency {
-                let repeats = (architecture.as_str(), concurrency, 0)
-                    ..=(architecture.as_str(), concurrency, usize::MAX);
+                let repeats = (subject, concurrency, 0)..=(subject, concurrency, usize::MAX);
                 let outcomes: Vec<&Outcome> =
                     latest.range(repeats).map(|(_, outcome)| *outcome).collect();
-                rows.push(row(architecture, concurrency, &outcomes, design.seed));
+                rows.push(row(subject, concurrency, &outcomes, design.seed));
             }
         }
         Summary {
             service: design.service.clone(),
-            architectures: design.architectures.clone(),
+            subjects: design.subjects().map(str::to_owned).collect(),
+            peers: design.peers.iter().map(|peer| peer.name.clone()).collect(),
             concurrency: design.concurrency.clone(),
             repeats: design.repeats,
-            // The numbers come from a file that anybody may have written.
-            planned: (design.architectures.len() * design.concurrency.len())
-                .saturating_mul(design.repeats),
+            planned: design.cells(),
             done: latest.len(),
             seed: design.seed,
             rows,
         }
     }
 
-    /// The rows of an architecture, by concurrency.
-    pub fn of_architecture<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Row> {
-        self.rows.iter().filter(move |row| row.architecture == name)
+    /// What a subject is called where it stands among others: `nginx (peer)`.
+    pub fn label(&self, name: &str) -> String {
+        if self.peers.contains(name) { format!("{name} (peer)") } else { name.to_owned() }
+    }
+
+    /// The rows of a subject, by concurrency.
+    pub fn of_subject<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Row> {
+        self.rows.iter().filter(move |row| row.subject == name)
     }
 
     /// `partial: 37 of 108 cells` when the experiment did not come to its end.
@@ -167,18 +173,18 @@ impl Summary {
         text
     }
 
-    /// One row for each architecture, one column for each concurrency.
+    /// One row for each subject, one column for each concurrency.
     fn grid(&self, text: &mut String, title: &str, show: impl Fn(&Medians) -> String) {
         let mut lines = vec![vec![String::new()]];
         lines[0].extend(self.concurrency.iter().map(|&count| connections(count) + "  "));
-        for name in &self.architectures {
-            let cells = self.of_architecture(name).map(|row| match &row.figures {
+        for name in &self.subjects {
+            let cells = self.of_subject(name).map(|row| match &row.figures {
                 // The mark leads to the warnings beneath the tables.
                 Figures::Measured(medians) if row.warnings.is_empty() => show(medians) + "  ",
                 Figures::Measured(medians) => show(medians) + " !",
                 Figures::Missing { what, .. } => format!("{what}  "),
             });
-            lines.push([name.clone()].into_iter().chain(cells).collect());
+            lines.push([self.label(name)].into_iter().chain(cells).collect());
         }
         let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
         let widths: Vec<usize> = (0..lines[0].len()).filter_map(width).collect();
@@ -205,7 +211,7 @@ impl Summary {
                 _ => None,
             };
             for said in missing.iter().chain(&row.warnings) {
-                let note = format!("{}: {said}", row.architecture);
+                let note = format!("{}: {said}", row.subject);
                 let concurrency = grouped(row.concurrency as f64);
                 match notes.iter_mut().find(|(known, _)| *known == note) {
                     Some((_, at)) => at.push(concurrency),
@@ -223,7 +229,7 @@ impl Summary {
 }
 
 /// The row of `outcomes`, one for each repeat that there is.
-fn row(architecture: &str, concurrency: usize, outcomes: &[&Outcome], seed: u64) -> Row {
+fn row(subject: &str, concurrency: usize, outcomes: &[&Outcome], seed: u64) -> Row {
     let mut measured: Vec<&Measured> = Vec::new();
     let mut missing: Vec<(&'static str, &String)> = Vec::new();
     for outcome in outcomes {
@@ -245,7 +251,7 @@ fn row(architecture: &str, concurrency: usize, outcomes: &[&Outcome], seed: u64)
         (None, Some((what, reason))) => Figures::Missing { what, reason: (*reason).clone() },
         (None, None) => Figures::Missing { what: "not run", reason: String::new() },
     };
-    Row { architecture: architecture.to_owned(), concurrency, figures, warnings }
+    Row { subject: subject.to_owned(), concurrency, figures, warnings }
 }
 
 /// Each warning once: those that differ only in their numbers, from one repeat to the next, are one.

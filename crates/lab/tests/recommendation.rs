@@ -2,6 +2,7 @@
 
 mod fixtures;
 
+use duality_lab::peers::ReadyMade;
 use duality_lab::recommendation::{Recommendation, recommend};
 use duality_lab::record::{Cell, Experiment, Outcome};
 use duality_lab::summary::Summary;
@@ -41,6 +42,25 @@ fn the_yardstick_is_not_chosen() {
     assert_eq!(said.architecture.as_deref(), Some("epoll"));
     let yardstick = "handwritten is a yardstick and no choice: it runs no other code.";
     assert!(text(&said).contains(&yardstick), "{said:?}");
+}
+
+#[test]
+fn a_peer_is_no_choice_but_a_reference() {
+    let mut experiment = fixtures::experiment(&["threads", "epoll"], &[100], 1);
+    experiment.design.peers =
+        ["nginx", "st"].map(|name| ReadyMade::named(name).unwrap().peer()).into();
+    let rates = [("threads", 40_000.0), ("epoll", 50_000.0), ("nginx", 40_000.0), ("st", 80_000.0)];
+    let cells = rates.map(|(name, rate)| {
+        let measured = fixtures::measured(100, rate, 12.0, 4.0);
+        fixtures::cell(name, 100, 0, Outcome::Measured(Box::new(measured)))
+    });
+    let summary = Summary::of(&experiment, &cells);
+    let said = recommend(&summary);
+    assert_eq!(said.architecture.as_deref(), Some("epoll"));
+    let reference = "For reference, epoll beside the peers at 100 connections: nginx: 1.25 times its rate; \
+                     st: 0.62 times its rate.";
+    assert!(text(&said).contains(&reference), "{said:?}");
+    assert!(summary.render_text().contains("\n  st (peer)"));
 }
 
 #[test]

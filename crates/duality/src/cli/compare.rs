@@ -24,6 +24,9 @@ pub(super) struct Arguments {
     /// Which architectures, such as threads,epoll; without it, all
     #[arg(short, long, value_delimiter = ',', value_name = "A,B,…")]
     architectures: Option<Vec<String>>,
+    /// Servers that are not ours, measured beside them: nginx, lighttpd, apache-prefork, apache-worker, apache-event; st, pth and pthreads, which `cargo xtask peers` builds; and those that the plan defines
+    #[arg(long, value_delimiter = ',', value_name = "A,B,…")]
+    peers: Option<Vec<String>>,
     /// How many connections are open at once [default: 1,10,100,1000, or those that the service can do with]
     #[arg(short, long, value_delimiter = ',', value_name = "N,…")]
     concurrency: Option<Vec<usize>>,
@@ -77,6 +80,7 @@ impl Arguments {
         let mut settings = Settings {
             close: clients.close.or(self.keep_alive.then_some(false)),
             architectures: self.architectures.clone(),
+            peers: self.peers.clone(),
             concurrency: self.concurrency.clone(),
             repeats: self.repeats,
             warm_up: self.warm_up,
@@ -105,7 +109,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         return plan::run(catalogue, file, &flags, &out, arguments.resume);
     }
     settings.service.clone_from(&arguments.subject);
-    let plan = experiment::plan(catalogue, &settings, &arguments.tuning).map_err(flag)?;
+    let plan = experiment::plan(catalogue, &settings, &arguments.tuning, &[]).map_err(flag)?;
     announce(&plan);
     eprintln!("results in {}", out.display());
     let interrupted = load::on_interrupt()?;
@@ -136,8 +140,8 @@ pub(super) fn report(arguments: &ReportArguments) -> Result<(), Failure> {
 pub(super) fn announce(plan: &Plan) {
     let connections: Vec<String> = plan.design.concurrency.iter().map(usize::to_string).collect();
     eprintln!(
-        "comparing {} architectures at {} connections, {} each: {} cells, about {:.0} s",
-        plan.design.architectures.len(),
+        "comparing {} at {} connections, {} each: {} cells, about {:.0} s",
+        plan.design.compared(),
         connections.join(", "),
         if plan.design.repeats == 1 {
             "once".to_owned()

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use duality_architectures::{ALL, Architecture, Options};
 use duality_lab::machine;
+use duality_lab::peers::{Peer, READY_MADE, ReadyMade};
 use duality_lab::plan::settings::{Misfit, Settings};
-use duality_lab::plan::{self, Plan, clients};
+use duality_lab::plan::{self, Plan, Site, clients};
 use duality_lab::record::Design;
 use duality_lab::store::Store;
 use duality_load::Pattern;
+use duality_services::http;
 use duality_services::store::Location;
 
 use super::{Setup, Tuning, serve};
@@ -20,7 +22,7 @@ const CONCURRENCY: [usize; 4] = [1, 10, 100, 1000];
 const REPEATS: usize = 3;
 
 /// What `settings` and `tuning` ask for; what neither says has its default. The tuning goes before the
-/// settings' own arguments of servers.
+/// settings' own arguments of servers. `defined` are the peers that can be had beside the ready-made ones.
 ///
 /// # Errors
 ///
@@ -29,6 +31,7 @@ pub(super) fn plan(
     catalogue: &Catalogue,
     settings: &Settings,
     tuning: &Tuning,
+    defined: &[Peer],
 ) -> Result<Plan, Misfit> {
     settings.check()?;
     let tuning = match &settings.server_arguments {
@@ -50,6 +53,7 @@ pub(super) fn plan(
         design: Design {
             service: name.to_owned(),
             architectures: architectures.iter().map(|one| one.name().to_owned()).collect(),
+            peers: peers(settings, defined)?,
             concurrency: Vec::new(),
             clients: behaviour.record(),
             keep_alive: behaviour.keep_alive && service.persistent,
@@ -66,6 +70,12 @@ pub(super) fn plan(
         },
         exchange: catalogue.exchange(),
         behaviour,
+        site: match &settings.root {
+            Some(root) => {
+                Site::Directory(std::path::absolute(root).unwrap_or_else(|_| root.clone()))
+            }
+            None => Site::Files(http::demo_files()),
+        },
         unavailable: BTreeMap::new(),
         store,
         origin: None,
@@ -76,6 +86,7 @@ pub(super) fn plan(
     };
     plan.design.concurrency = concurrency(catalogue, &plan, settings)?;
     plan.unavailable = unavailable(&plan, &service, &architectures, &tuning.options());
+    plan.unavailable.extend(unavailable_peers(&plan.design, settings.root.is_none()));
     let (warm_up, window) = plan::default_timing(plan.tried());
     plan.design.warm_up_seconds = settings.warm_up.unwrap_or(warm_up).as_secs_f64();
     plan.design.window_seconds = settings.window.unwrap_or(window).as_secs_f64();
@@ -93,6 +104,43 @@ fn architectures(settings: &Settings) -> Result<Vec<&'static dyn Architecture>, 
             })
             .collect(),
     }
+}
+
+/// The peers of those names: defined ones, or ready-made.
+fn peers(settings: &Settings, defined: &[Peer]) -> Result<Vec<Peer>, Misfit> {
+    let named = |name: &String| {
+        if ALL.iter().any(|architecture| architecture.name() == name) {
+            let problem = format!("`{name}` is an architecture: give the peer another name");
+            return Err(Misfit::new("peers", problem));
+        }
+        let peer = defined.iter().find(|peer| peer.name == *name).cloned();
+        peer.or_else(|| Some(ReadyMade::named(name)?.peer())).ok_or_else(|| {
+            let names: Vec<&str> = READY_MADE.iter().map(|ready| ready.name).collect();
+            let names = names.join(", ");
+            let problem = format!(
+                "there is no peer `{name}`: choose one of {names}, or define it in a plan, by [[peer]]"
+            );
+            Misfit::new("peers", problem)
+        })
+    };
+    settings.peers.iter().flatten().map(named).collect()
+}
+
+/// Which peers are not installed or cannot answer what is asked, and why. `is_demo` tells whether the
+/// built-in pages are served.
+fn unavailable_peers(design: &Design, is_demo: bool) -> BTreeMap<(String, usize), String> {
+    let asks_demo_page = is_demo && matches!(design.path.as_str(), "/" | "/index.html");
+    let mut unavailable = BTreeMap::new();
+    for peer in &design.peers {
+        let ready = ReadyMade::named(&peer.name);
+        let misfit = ready.and_then(|ready| ready.misfit(&design.service, asks_demo_page));
+        if let Some(why) = misfit.or_else(|| peer.missing()) {
+            unavailable.extend(
+                design.concurrency.iter().map(|&count| ((peer.name.clone(), count), why.clone())),
+            );
+        }
+    }
+    unavailable
 }
 
 /// A new file for each cell, unless there is another wish.

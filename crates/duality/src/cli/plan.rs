@@ -47,6 +47,10 @@ pub(super) fn run(
         length.as_secs_f64(),
         out.display(),
     );
+    // Those that the plan defines may be anything, and whoever runs it is to see what.
+    for peer in &file.peers {
+        eprintln!("the peer {} is the command {:?}", peer.name, peer.command);
+    }
     let interrupted = load::on_interrupt()?;
     let index_path = out.join("index.html");
     let mut index = Index::new(&file, plans.iter().map(|plan| &plan.design));
@@ -115,7 +119,7 @@ fn make(
         *path = directory.join(&*path);
     }
     let settings = flags.settings.clone().or(written);
-    let plan = experiment::plan(catalogue, &settings, &flags.tuning)?;
+    let plan = experiment::plan(catalogue, &settings, &flags.tuning, &file.peers)?;
     let origin = Origin {
         title: file.title.clone(),
         source: file.source.clone(),

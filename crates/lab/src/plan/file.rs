@@ -10,6 +10,10 @@
 //! [[experiment]]
 //! name = "long"
 //! pattern = "long"
+//! peers = ["mine"]
+//! [[peer]]                    # a server that is not ours
+//! name = "mine"
+//! command = ["my-echo", "{port}"]
 //! ```
 //!
 //! [`parse`] is a pure function of the text, which it takes for hostile: everything is bounded, and what is
@@ -25,12 +29,16 @@ use serde::de::IgnoredAny;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
 
+use super::peer::Definition;
 use super::settings::{Misfit, Settings};
+use crate::peers::Peer;
 
 /// The largest plan that is read, in bytes.
 pub const LARGEST: usize = 64 * 1024;
 /// The most experiments that a plan may have.
 const MOST_EXPERIMENTS: usize = 100;
+/// The most peers that a plan may define.
+const MOST_PEERS: usize = 100;
 /// The longest title or source, in bytes.
 const LONGEST_TITLE: usize = 1000;
 /// The longest name of an experiment, in bytes.
@@ -45,6 +53,8 @@ pub struct PlanFile {
     pub source: String,
     /// What to measure, in this order; at least one, each with a name of its own.
     pub experiments: Vec<Experiment>,
+    /// The peers that it defines, each with a name of its own.
+    pub peers: Vec<Peer>,
 }
 
 /// An experiment of a plan.
@@ -149,7 +159,11 @@ pub fn parse(text: &str) -> Result<PlanFile, Problem> {
             return Err(experiment.problem(&Misfit::new("name", problem)));
         }
     }
-    Ok(PlanFile { title: document.title, source: document.source, experiments })
+    let peers = match table.get("peer").map(Spanned::get_ref) {
+        Some(DeValue::Array(written)) => source.peers(written)?,
+        _ => Vec::new(),
+    };
+    Ok(PlanFile { title: document.title, source: document.source, experiments, peers })
 }
 
 /// The keys at the top. What tables hold is looked at one by one, when defaults and experiments are put
@@ -164,6 +178,8 @@ struct Document {
     _defaults: BTreeMap<String, IgnoredAny>,
     #[serde(default, rename = "experiment")]
     _experiments: Vec<BTreeMap<String, IgnoredAny>>,
+    #[serde(default, rename = "peer")]
+    _peers: Vec<BTreeMap<String, IgnoredAny>>,
 }
 
 /// The text of a plan, in which places are found.
@@ -204,6 +220,35 @@ impl Source<'_> {
         let experiment = Experiment { name, settings, place, places };
         experiment.settings.check().map_err(|misfit| experiment.problem(&misfit))?;
         Ok(experiment)
+    }
+
+    /// The peers that are defined.
+    fn peers(&self, written: &[Spanned<DeValue<'_>>]) -> Result<Vec<Peer>, Problem> {
+        if written.len() > MOST_PEERS {
+            let at = written[MOST_PEERS].span().start;
+            return Err(self.problem(at, "a plan has at most 100 peers: split it"));
+        }
+        let mut peers: Vec<Peer> = Vec::new();
+        for written in written {
+            let DeValue::Table(table) = written.get_ref() else {
+                return Err(self.problem(written.span().start, "a peer is a table: write [[peer]]"));
+            };
+            let whole = Spanned::new(written.span(), table.clone());
+            let definition = Definition::deserialize(Deserializer::from(whole))
+                .map_err(|error| self.refused(&error))?;
+            let told = |misfit: Misfit| {
+                let value = table.get(misfit.key);
+                let at = value.map_or(written.span().start, |value| value.span().start);
+                self.problem(at, format!("{}: {}", misfit.key, misfit.problem))
+            };
+            let peer = definition.peer().map_err(told)?;
+            if peers.iter().any(|other| other.name == peer.name) {
+                let problem = "another peer is called like this: choose another name";
+                return Err(told(Misfit::new("name", problem)));
+            }
+            peers.push(peer);
+        }
+        Ok(peers)
     }
 
     fn name(
@@ -260,6 +305,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::peers::Stop;
     use crate::store::Store;
 
     const PLAN: &str = r#"title = "Two echoes"
@@ -340,6 +386,47 @@ repeats = 1
         ("path = ''", "4:8", "leave it out"),
         ("server-arguments = [\"a\\u0000\"]", "4:20", "NUL"),
     ];
+
+    /// Each is a peer that is added to such a plan, from line 4 on.
+    const WRONG_PEERS: &[(&str, &str, &str)] = &[
+        ("name = 'm'", "4:1", "missing field `command`"),
+        ("name = 'm m'\ncommand = ['{port}']", "5:8", "1 to 32 letters"),
+        ("name = 'nginx'\ncommand = ['{port}']", "5:8", "needs no definition"),
+        ("name = 'm'\ncommand = []", "6:11", "name the program"),
+        ("name = 'm'\ncommand = ['m']", "6:11", "put {port} into it"),
+        ("name = 'm'\ncommand = ['m', \"\\u0000\"]", "6:11", "NUL"),
+        ("name = 'm'\ncommand = ['m']\nstop = 'HUP'", "7:8", "`TERM`"),
+        ("name = 'm'\ncommand = ['m', '{port}']\nready = ''", "7:9", "leave it out"),
+        ("name = 'm'\ncommand = ['m', '{port}']\nready = 'a'\nask = 'b'", "8:7", "one of the two"),
+        ("name = 'm'\ncommand = ['m', '{port}']\nstart-within = '11m'", "7:16", "10 minutes"),
+        (
+            "name = 'm'\ncommand = ['m', '{port}']\nenvironment = { '' = 'a' }",
+            "7:15",
+            "without `=`",
+        ),
+        (
+            "name = 'm'\ncommand = ['{port}']\n[[peer]]\nname = 'm'\ncommand = ['{port}']",
+            "8:8",
+            "another peer",
+        ),
+    ];
+
+    #[test]
+    fn peers_are_defined() {
+        let plan = parse(
+            "title = 'a'\n[[experiment]]\nname = 'a'\npeers = ['m', 'nginx']\n[[peer]]\nname = 'm'\n\
+             command = ['m']\nconfiguration = 'at {port}'\nready = 'up'\nstop = 'INT'\nstart-within = '2s'",
+        );
+        let plan = plan.unwrap();
+        assert_eq!(plan.experiments[0].settings.peers, Some(vec!["m".into(), "nginx".into()]));
+        let [peer] = plan.peers.as_slice() else { panic!("{plan:?}") };
+        assert_eq!((peer.name.as_str(), peer.start_seconds), ("m", 2.0));
+        assert_eq!((peer.stop, peer.ready.as_deref()), (Stop::Int, Some("up")));
+        for (lines, place, says) in WRONG_PEERS {
+            let text = format!("title = 'é'\n[[experiment]]\nname = 'a'\n[[peer]]\n{lines}");
+            refused(&text, place, says);
+        }
+    }
 
     /// Whole plans.
     const WRONG_PLANS: &[(&str, &str, &str)] = &[

@@ -3,6 +3,7 @@
 
 pub mod clients;
 pub mod file;
+mod peer;
 pub mod settings;
 
 use std::collections::BTreeMap;
@@ -35,7 +36,9 @@ pub struct Plan {
     pub exchange: Option<(Vec<u8>, Vec<u8>)>,
     /// How clients behave.
     pub behaviour: Behaviour,
-    /// What an architecture cannot carry at so many connections, and why.
+    /// What peers serve.
+    pub site: Site,
+    /// What a subject cannot carry at so many connections, and why.
     pub unavailable: BTreeMap<(String, usize), String>,
     /// Where the servers keep what they are told.
     pub store: Option<Store>,
@@ -53,7 +56,7 @@ impl Plan {
         let Design { warm_up_seconds, window_seconds, .. } = self.design;
         let load = Duration::from_secs_f64(warm_up_seconds + window_seconds);
         let tried = cells(&self.design).into_iter().filter(|cell| {
-            !self.unavailable.contains_key(&(cell.architecture.clone(), cell.concurrency))
+            !self.unavailable.contains_key(&(cell.subject.clone(), cell.concurrency))
         });
         tried
             .map(|cell| {
@@ -65,8 +68,7 @@ impl Plan {
 
     /// How many cells it has.
     pub fn cells(&self) -> usize {
-        let Design { architectures, concurrency, repeats, .. } = &self.design;
-        architectures.len() * concurrency.len() * repeats
+        self.design.cells()
     }
 
     /// How many of them are not unavailable from the start.
@@ -114,7 +116,7 @@ impl Plan {
     /// anything starts.
     pub fn misfit(&self, connections: usize) -> Option<String> {
         let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
-        let cell = CellKey { repeat: 0, architecture: String::new(), concurrency: connections };
+        let cell = CellKey { repeat: 0, subject: String::new(), concurrency: connections };
         match self.load(nowhere, &cell) {
             Ok(load) => load.check().err().map(|error| error.to_string()),
             Err(problem) => Some(problem),
@@ -122,28 +124,37 @@ impl Plan {
     }
 }
 
+/// The files that a peer serves.
+#[derive(Clone, Debug)]
+pub enum Site {
+    /// Those in a directory that is there.
+    Directory(PathBuf),
+    /// These, by their names.
+    Files(Vec<(String, Vec<u8>)>),
+}
+
 /// Names a cell.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CellKey {
     /// Which repeat, from 0.
     pub repeat: usize,
-    /// The architecture.
-    pub architecture: String,
+    /// What is measured: the name of an architecture or a peer.
+    pub subject: String,
     /// How many connections are open at once.
     pub concurrency: usize,
 }
 
 /// All cells of a design, in the order of measurement: repeat after repeat, at random within each, so
-/// that what drifts on the machine hits all architectures alike.
+/// that what drifts on the machine hits all subjects alike.
 pub fn cells(design: &Design) -> Vec<CellKey> {
     let mut random = SplitMix64::new(design.seed);
     let mut ordered = Vec::new();
     for repeat in 0..design.repeats {
         let begin = ordered.len();
-        for architecture in &design.architectures {
+        for subject in design.subjects() {
             ordered.extend(design.concurrency.iter().map(|&concurrency| CellKey {
                 repeat,
-                architecture: architecture.clone(),
+                subject: subject.to_owned(),
                 concurrency,
             }));
         }
@@ -178,6 +189,7 @@ pub(crate) mod tests {
         Design {
             service: "http".into(),
             architectures: vec!["threads".into(), "epoll".into()],
+            peers: vec![],
             concurrency: vec![1, 10, 100],
             clients: Clients::default(),
             keep_alive: true,
@@ -190,6 +202,21 @@ pub(crate) mod tests {
             server_arguments: vec![],
             path: "/".into(),
             store: None,
+        }
+    }
+
+    /// A small plan for tests.
+    pub(crate) fn plan() -> Plan {
+        Plan {
+            design: design(),
+            exchange: None,
+            behaviour: clients::behaviour(&settings::Settings::default()).unwrap(),
+            site: Site::Files(vec![]),
+            unavailable: BTreeMap::new(),
+            store: None,
+            origin: None,
+            program: PathBuf::new(),
+            command: vec![],
         }
     }
 

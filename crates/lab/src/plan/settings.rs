@@ -25,7 +25,7 @@ const MOST_CONNECTIONS: usize = 1_000_000;
 /// The most repeats of a cell.
 const MOST_REPEATS: usize = 1000;
 /// The most bytes of a text.
-const LONGEST_TEXT: usize = 4096;
+pub(super) const LONGEST_TEXT: usize = 4096;
 /// The longest warm-up or window.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -56,6 +56,8 @@ pub struct Settings {
     pub sources: Option<NonZeroU32>,
     /// The architectures, in the order in which they are shown.
     pub architectures: Option<Vec<String>>,
+    /// The servers that are not ours, shown after the architectures.
+    pub peers: Option<Vec<String>>,
     /// The numbers of connections that are open at once.
     pub concurrency: Option<Vec<usize>>,
     /// Whether each request has a connection of its own.
@@ -111,6 +113,7 @@ impl Settings {
     /// The first [`Misfit`].
     pub fn check(&self) -> Result<(), Misfit> {
         list("architectures", self.architectures.as_deref())?;
+        list("peers", self.peers.as_deref())?;
         list("concurrency", self.concurrency.as_deref())?;
         // An argument may well come twice.
         size("server-arguments", self.server_arguments.as_deref())?;
@@ -145,8 +148,10 @@ impl Settings {
             text("store", Some(url))?;
         }
         text("redis-calls", self.redis_calls.as_deref())?;
-        for architecture in self.architectures.iter().flatten() {
-            text("architectures", Some(architecture))?;
+        for (key, names) in [("architectures", &self.architectures), ("peers", &self.peers)] {
+            for name in names.iter().flatten() {
+                text(key, Some(name))?;
+            }
         }
         for argument in self.server_arguments.iter().flatten() {
             text("server-arguments", Some(argument))?;
@@ -195,6 +200,7 @@ alike! {
     "slow-senders" slow_senders,
     "sources" sources,
     "architectures" architectures,
+    "peers" peers,
     "concurrency" concurrency,
     "close" close,
     "repeats" repeats,
@@ -312,7 +318,9 @@ fn text(key: &'static str, text: Option<&str>) -> Result<(), Misfit> {
     Err(Misfit::new(key, problem))
 }
 
-fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+pub(super) fn duration<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Duration>, D::Error> {
     let text = String::deserialize(deserializer)?;
     parse_duration(&text).map(Some).map_err(de::Error::custom)
 }

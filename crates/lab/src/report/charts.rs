@@ -1,6 +1,6 @@
 //! The plots' data, as plotly.js takes it.
 //!
-//! An architecture has one colour and one marker on the whole page. Colours are Paul Tol's "muted"
+//! A subject, which is an architecture or a peer, has one colour and one marker on the whole page. Colours are Paul Tol's "muted"
 //! scheme, which the colour-blind can tell apart (<https://personal.sron.nl/~pault/>); the markers carry
 //! the same distinction into print.
 
@@ -37,23 +37,25 @@ pub(super) struct Chart {
     layout: Value,
 }
 
-/// How an architecture looks on every plot.
+/// How a subject looks on every plot.
 #[derive(Serialize)]
 pub(super) struct Look {
     name: String,
+    label: String,
     colour: &'static str,
     marker: &'static str,
     path: &'static str,
 }
 
-/// The looks of the architectures, in their order.
-pub(super) fn legend(architectures: &[String]) -> Vec<Look> {
+/// The looks of the subjects, in their order.
+pub(super) fn legend(summary: &Summary) -> Vec<Look> {
     let look = |(index, name): (usize, &String)| {
-        // Nine colours and eight markers: 72 architectures differ.
+        // Nine colours and eight markers: 72 subjects differ.
         let (marker, path) = MARKERS[index % MARKERS.len()];
-        Look { name: name.clone(), colour: COLOURS[index % COLOURS.len()], marker, path }
+        let label = summary.label(name);
+        Look { name: name.clone(), label, colour: COLOURS[index % COLOURS.len()], marker, path }
     };
-    architectures.iter().enumerate().map(look).collect()
+    summary.subjects.iter().enumerate().map(look).collect()
 }
 
 /// All plots, in the order of the page.
@@ -70,9 +72,9 @@ pub(super) fn charts(summary: &Summary) -> Vec<Chart> {
 
 fn throughput(summary: &Summary) -> Chart {
     let mut traces = lines(summary, by_concurrency, |medians| medians.requests_per_second.value);
-    for (trace, name) in traces.iter_mut().zip(&summary.architectures) {
+    for (trace, name) in traces.iter_mut().zip(&summary.subjects) {
         let reach = |up: bool| -> Vec<f64> {
-            let rates = summary.of_architecture(name).filter_map(Row::medians);
+            let rates = summary.of_subject(name).filter_map(Row::medians);
             rates
                 .map(|medians| {
                     let rate = medians.requests_per_second;
@@ -147,8 +149,8 @@ fn measured_load(summary: &Summary) -> Chart {
 /// concurrency; the page shows one concurrency at a time.
 fn latency(summary: &Summary) -> Chart {
     let mut traces = Vec::new();
-    for look in legend(&summary.architectures) {
-        for row in summary.of_architecture(&look.name) {
+    for look in legend(summary) {
+        for row in summary.of_subject(&look.name) {
             let Some(medians) = row.medians() else { continue };
             let latencies = [medians.p50_us, medians.p99_us, medians.p99_9_us];
             let names = ["p50", "p99", "p99.9"];
@@ -172,8 +174,8 @@ fn latency(summary: &Summary) -> Chart {
     }
     let mut architectures = axis("");
     architectures["type"] = json!("category");
-    architectures["categoryarray"] = json!(summary.architectures);
-    architectures["range"] = json!([-0.5, summary.architectures.len() as f64 - 0.5]);
+    architectures["categoryarray"] = json!(summary.subjects);
+    architectures["range"] = json!([-0.5, summary.subjects.len() as f64 - 0.5]);
     Chart {
         id: "latency",
         title: "Latency percentiles",
@@ -231,7 +233,7 @@ fn lines(
 ) -> Vec<Value> {
     let line = |look: Look| {
         let measured = || {
-            let rows = summary.of_architecture(&look.name);
+            let rows = summary.of_subject(&look.name);
             rows.filter_map(|row| Some((row, row.medians()?)))
         };
         let symbol = |(_, medians): (&Row, &Medians)| {
@@ -247,13 +249,13 @@ fn lines(
             "marker": {"color": look.colour, "symbol": symbols, "size": 8},
         })
     };
-    legend(&summary.architectures).into_iter().map(line).collect()
+    legend(summary).into_iter().map(line).collect()
 }
 
 /// Gives the points of [`lines`] words for the pointer.
 fn label(summary: &Summary, traces: &mut [Value], show: impl Fn(&Medians) -> String) {
-    for (trace, name) in traces.iter_mut().zip(&summary.architectures) {
-        let measured = summary.of_architecture(name).filter_map(Row::medians);
+    for (trace, name) in traces.iter_mut().zip(&summary.subjects) {
+        let measured = summary.of_subject(name).filter_map(Row::medians);
         trace["text"] = measured.map(&show).collect();
     }
 }

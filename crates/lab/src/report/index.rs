@@ -40,7 +40,7 @@ struct Entry {
 /// The rates of an architecture.
 #[derive(Serialize)]
 struct Line {
-    architecture: String,
+    subject: String,
     cells: Vec<Rate>,
 }
 
@@ -132,10 +132,10 @@ fn describe(design: &Design) -> String {
 
 fn lines(summary: &Summary) -> Vec<Line> {
     let line = |name: &String| Line {
-        architecture: name.clone(),
-        cells: summary.of_architecture(name).map(rate).collect(),
+        subject: summary.label(name),
+        cells: summary.of_subject(name).map(rate).collect(),
     };
-    summary.architectures.iter().map(line).collect()
+    summary.subjects.iter().map(line).collect()
 }
 
 fn rate(row: &Row) -> Rate {
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(index.render().matches("not run yet").count(), 2);
         let experiment = experiment();
         let cell = Cell {
-            architecture: "epoll".into(),
+            subject: "epoll".into(),
             concurrency: 10,
             repeat: 0,
             started_at: String::new(),

@@ -43,9 +43,10 @@ pub(crate) fn render_with(experiment: &Experiment, cells: &[Cell], plotly: Strin
         context! {
             experiment,
             partial => summary.partial(),
+            compared => experiment.design.compared(),
             crowd => experiment.design.clients.crowd(),
             recommendation => recommendation::recommend(&summary).sentences,
-            legend => charts::legend(&summary.architectures),
+            legend => charts::legend(&summary),
             charts => charts,
             chart_data => script_data(&charts),
             concurrency,

@@ -9,7 +9,7 @@ use crate::summary::{Figures, Row, Summary};
 /// A row of the full table.
 #[derive(Serialize)]
 pub(super) struct TableRow {
-    architecture: String,
+    subject: String,
     concurrency: usize,
     concurrency_text: String,
     /// The figures; empty when there is none.
@@ -27,23 +27,23 @@ pub(super) struct TableFigure {
     value: f64,
 }
 
-/// A straight line through an architecture's mean service times.
+/// A straight line through a subject's mean service times.
 #[derive(Serialize)]
 pub(super) struct LoadLine {
-    architecture: String,
+    subject: String,
     slope: String,
     correlation: String,
 }
 
-/// The full table, by architecture and concurrency.
+/// The full table, by subject and concurrency.
 pub(super) fn rows(summary: &Summary) -> Vec<TableRow> {
-    summary.rows.iter().map(table_row).collect()
+    summary.rows.iter().map(|row| table_row(summary, row)).collect()
 }
 
 /// The lines of mean service time over measured load.
 pub(super) fn lines(summary: &Summary) -> Vec<LoadLine> {
     let load_line = |name: &String| {
-        let rows = summary.of_architecture(name).filter_map(Row::medians);
+        let rows = summary.of_subject(name).filter_map(Row::medians);
         // The times of a few favoured connections say nothing about load.
         let measured = rows.filter(|medians| !medians.starved);
         let points: Vec<(f64, f64)> =
@@ -51,13 +51,13 @@ pub(super) fn lines(summary: &Summary) -> Vec<LoadLine> {
         let line = line(&points)?;
         let correlation = line.correlation;
         Some(LoadLine {
-            architecture: name.clone(),
+            subject: summary.label(name),
             slope: format!("{:.2}", line.slope),
             correlation: correlation
                 .map_or("–".into(), |correlation| format!("{correlation:.4}")),
         })
     };
-    summary.architectures.iter().filter_map(load_line).collect()
+    summary.subjects.iter().filter_map(load_line).collect()
 }
 
 /// A command line that a shell takes as it is.
@@ -73,7 +73,7 @@ pub(super) fn command(arguments: &[String]) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-fn table_row(row: &Row) -> TableRow {
+fn table_row(summary: &Summary, row: &Row) -> TableRow {
     let (figures, missing) = match &row.figures {
         Figures::Missing { what, reason } if reason.is_empty() => {
             (Vec::new(), Some((*what).to_owned()))
@@ -106,7 +106,7 @@ fn table_row(row: &Row) -> TableRow {
         }
     };
     TableRow {
-        architecture: row.architecture.clone(),
+        subject: summary.label(&row.subject),
         concurrency: row.concurrency,
         concurrency_text: grouped(row.concurrency as f64),
         figures,

@@ -36,6 +36,13 @@ const LINE: usize = 64;
 /// tells a client of a change that this constant misses.
 const LAST_MODIFIED: u64 = 1_795_219_200;
 
+/// The built-in pages by their names, for other servers that are to serve the same.
+#[must_use]
+pub fn demo_files() -> Vec<(String, Vec<u8>)> {
+    let files = FILES.iter().map(|&(path, body)| (path.to_owned(), body.to_vec()));
+    files.chain([("large.txt".to_owned(), large_text())]).collect()
+}
+
 impl Demo {
     pub(super) fn new() -> Self {
         let files = FILES.iter().map(|&(path, body)| (path, Cow::Borrowed(body)));

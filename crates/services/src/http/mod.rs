@@ -46,6 +46,7 @@ use std::{io, sync::Arc, time::Duration};
 
 use duality_runtime::{net::TcpStream, task};
 
+pub use demo::demo_files;
 pub use limits::{Config, HEADER_FIELDS, Limits};
 pub use pages::{Answer, Asked, Offer, Pages};
 pub use reply::Reply;

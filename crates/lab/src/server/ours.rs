@@ -1,10 +1,10 @@
-//! One server process: started, asked for its counters, drained.
+//! One of our architectures: a process that is started, asked for its counters, drained.
 //!
 //! The control channel is a socket on the server's standard input, with lines of JSON; see the server's
 //! end, `control.rs` in the crate `duality`, for what is said over it.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Seek, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -13,27 +13,19 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
+use super::{DRAIN, NoServer, Server, last_line, log_file, read_log};
 use crate::counters::{self, Counters};
 use crate::plan::{CellKey, Plan};
 use crate::store::OpenStore;
 
 /// How long a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a server may take to drain.
-const DRAIN: Duration = Duration::from_secs(3);
-
-/// A running server.
-pub(crate) struct Server {
+/// A running server of ours.
+pub(super) struct Process {
     child: Child,
     channel: BufReader<UnixStream>,
     stderr: File,
     address: SocketAddr,
-}
-
-/// Why there is none.
-pub(crate) enum NoServer {
-    Unavailable(String),
-    Failed(String),
 }
 
 /// What a server says.
@@ -45,9 +37,9 @@ enum Message {
     Counters(Counters),
 }
 
-impl Server {
+impl Process {
     /// Starts the server of a cell, which keeps what it is told in `store`, and waits until it listens.
-    pub(crate) fn start(
+    pub(super) fn start(
         plan: &Plan,
         key: &CellKey,
         store: Option<&OpenStore>,
@@ -59,7 +51,7 @@ impl Server {
         let (stderr, log) = log_file().map_err(failed)?;
         let design = &plan.design;
         let mut command = Command::new(&plan.program);
-        command.args(["serve", &design.service, "--architecture", &key.architecture, "--control"]);
+        command.args(["serve", &design.service, "--architecture", &key.subject, "--control"]);
         command.args(["--listen", "127.0.0.1:0"]).args(&design.server_arguments);
         if let Some(store) = store {
             command.arg(format!("--store={}", store.url()));
@@ -85,13 +77,21 @@ impl Server {
         Ok(server)
     }
 
-    /// Where it listens.
-    pub(crate) fn address(&self) -> SocketAddr {
+    fn hear(&mut self) -> io::Result<Message> {
+        let mut line = String::new();
+        if self.channel.read_line(&mut line)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(serde_json::from_str(&line)?)
+    }
+}
+
+impl Server for Process {
+    fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it and its children have used until now; with their memory if asked.
-    pub(crate) fn counters(&mut self, with_memory: bool) -> io::Result<Counters> {
+    fn counters(&mut self, with_memory: bool) -> io::Result<Counters> {
         self.channel.get_mut().write_all(b"counters\n")?;
         let Message::Counters(mut total) = self.hear()? else {
             return Err(io::Error::other("the server answered something else"));
@@ -110,28 +110,16 @@ impl Server {
         Ok(total)
     }
 
-    /// What it wrote to standard error, in one line, or else what went wrong with the channel.
-    pub(crate) fn last_words(&mut self, error: &io::Error) -> String {
+    fn last_words(&mut self, error: &io::Error) -> String {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let mut text = String::new();
-        let read = self.stderr.rewind().and_then(|()| self.stderr.read_to_string(&mut text));
-        match text.lines().rfind(|line| !line.trim().is_empty()) {
-            Some(line) if read.is_ok() => line.to_owned(),
-            _ => format!("the server did not answer: {error}"),
-        }
-    }
-
-    fn hear(&mut self) -> io::Result<Message> {
-        let mut line = String::new();
-        if self.channel.read_line(&mut line)? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        Ok(serde_json::from_str(&line)?)
+        let said = read_log(&self.stderr);
+        last_line(&said)
+            .map_or_else(|| format!("the server did not answer: {error}"), str::to_owned)
     }
 }
 
-impl Drop for Server {
+impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.channel.get_mut().write_all(b"drain\n");
         let deadline = Instant::now() + DRAIN;
@@ -144,11 +132,4 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// A file without a name, to read and to write: a server's standard error cannot fill it up and block.
-fn log_file() -> io::Result<(File, File)> {
-    use rustix::fs::{MemfdFlags, memfd_create};
-    let file = File::from(memfd_create("stderr", MemfdFlags::CLOEXEC)?);
-    Ok((file.try_clone()?, file))
 }

@@ -1,0 +1,187 @@
+//! Peers: servers that are not ours, measured in the same experiment.
+//!
+//! A [`Peer`] is a command line and what must be known about it. Those of [`READY_MADE`] come with their
+//! configuration; plans define others ([`[[peer]]`](mod@crate::plan::file)). In command, configuration and
+//! environment stand placeholders, which each cell fills in:
+//!
+//! | placeholder | is |
+//! | --- | --- |
+//! | `{host}`, `{port}` | where it is to listen |
+//! | `{directory}` | a new directory of its own |
+//! | `{configuration}` | the file in it with the peer's configuration |
+//! | `{root}` | the directory whose files it is to serve |
+//! | `{connections}` | for how many connections it is to have room |
+
+mod ready_made;
+
+use std::collections::BTreeMap;
+use std::env;
+use std::path::{Path, PathBuf};
+
+pub use ready_made::{READY_MADE, ReadyMade};
+
+use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
+
+/// Where servers are that no user's path leads to.
+const SYSTEM_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
+
+/// A server that is not ours.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Peer {
+    /// What it is called in plans and results.
+    pub name: String,
+    /// The program and its arguments. It stays in the foreground.
+    pub command: Vec<String>,
+    /// What is in the file `{configuration}`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub configuration: String,
+    /// What is added to its environment.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
+    /// What it writes when it listens; without it, it listens when a connection succeeds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<String>,
+    /// What is sent on such a connection and has to be answered; nothing is when it is empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub ask: String,
+    /// How long it may take until it listens, in seconds.
+    pub start_seconds: f64,
+    /// The signal that ends it.
+    pub stop: Stop,
+    /// What to do when there is no such program.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub remedy: String,
+}
+
+/// A signal that ends a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Stop {
+    /// What servers are ended by.
+    #[default]
+    Term,
+    /// What Ctrl-C sends.
+    Int,
+    /// What some take for "when all are served".
+    Quit,
+    /// For those that hear no other.
+    Kill,
+}
+
+impl Stop {
+    pub(crate) fn signal(self) -> Signal {
+        match self {
+            Stop::Term => Signal::TERM,
+            Stop::Int => Signal::INT,
+            Stop::Quit => Signal::QUIT,
+            Stop::Kill => Signal::KILL,
+        }
+    }
+
+    /// As setpriv(1) takes it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Stop::Term => "TERM",
+            Stop::Int => "INT",
+            Stop::Quit => "QUIT",
+            Stop::Kill => "KILL",
+        }
+    }
+}
+
+impl Peer {
+    /// Why it cannot be started, and the remedy, when its program is not there.
+    pub fn missing(&self) -> Option<String> {
+        let program = self.command.first().map_or("", String::as_str);
+        if find(program).is_some() {
+            return None;
+        }
+        let remedy = if self.remedy.is_empty() { "it is not on the PATH" } else { &self.remedy };
+        Some(format!("needs {program}: {remedy}"))
+    }
+
+    /// Every text in which a placeholder may stand.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &String> {
+        self.command.iter().chain([&self.configuration]).chain(self.environment.values())
+    }
+}
+
+/// A program on the path, or where servers are; one with a slash in its name is there itself.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    if program.contains('/') {
+        return Some(PathBuf::from(program)).filter(|path| path.is_file());
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .chain(SYSTEM_FOLDERS.map(PathBuf::from))
+        .map(|folder| folder.join(program))
+        .find(|path| !program.is_empty() && path.is_file())
+}
+
+/// Where `cargo xtask peers` puts what it builds: beside the folder that cargo put this executable into.
+pub fn built() -> Option<PathBuf> {
+    let executable = env::current_exe().ok()?;
+    // target/release/duality, or target/release/deps/costs-… for a benchmark.
+    let folders = executable.ancestors().skip(2).take(2);
+    folders.map(|folder| folder.join("peers")).find(|peers| peers.is_dir())
+}
+
+/// What the placeholders are in a cell.
+pub(crate) struct Places<'a> {
+    pub(crate) host: &'a str,
+    pub(crate) port: u16,
+    pub(crate) directory: &'a Path,
+    pub(crate) root: &'a Path,
+    pub(crate) connections: usize,
+}
+
+impl Places<'_> {
+    /// `text` with its placeholders filled in. Whatever else stands in braces is the peer's.
+    pub(crate) fn fill(&self, text: &str) -> String {
+        let directory = self.directory.display().to_string();
+        let values = [
+            ("{host}", self.host.to_owned()),
+            ("{port}", self.port.to_string()),
+            ("{configuration}", self.configuration().display().to_string()),
+            ("{root}", self.root.display().to_string()),
+            ("{connections}", self.connections.to_string()),
+            ("{directory}", directory),
+        ];
+        values.iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
+    }
+
+    /// The file that the configuration goes into.
+    pub(crate) fn configuration(&self) -> PathBuf {
+        self.directory.join("configuration")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_are_filled_in_and_nothing_else_is() {
+        let places = Places {
+            host: "127.0.0.1",
+            port: 81,
+            directory: Path::new("/d"),
+            root: Path::new("/r"),
+            connections: 42,
+        };
+        let text =
+            "listen {host}:{port}; { {root} {connections} } {configuration} {directory}/x {y}";
+        let filled = "listen 127.0.0.1:81; { /r 42 } /d/configuration /d/x {y}";
+        assert_eq!(places.fill(text), filled);
+    }
+
+    #[test]
+    fn what_is_not_there_is_told_with_the_remedy() {
+        let nginx = READY_MADE.iter().find(|ready| ready.name == "nginx").unwrap();
+        let peer = Peer { command: vec!["no-such-server".into()], ..nginx.peer() };
+        assert_eq!(peer.missing().unwrap(), "needs no-such-server: apt-get install nginx-light");
+        let shell = Peer { command: vec!["sh".into()], ..peer };
+        assert_eq!(shell.missing(), None);
+    }
+}
