@@ -370,9 +370,7 @@ impl Desk {
         http: &Http,
     ) -> Option<(Errand, u64)> {
         let now = parts::seconds();
-        let is_read = matches!(request.method, Method::Get | Method::Head);
-        let remembered = if is_read { self.memo.recall(request.target, now) } else { None };
-        if let Some(page) = remembered {
+        if let Some(page) = self.memo.recall(request, now) {
             self.output.page(page, request, persistence, now);
             return None;
         }

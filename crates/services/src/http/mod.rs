@@ -27,7 +27,6 @@ mod date;
 mod demo;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
-mod input;
 mod limits;
 mod memo;
 mod mime;
@@ -44,7 +43,10 @@ mod wire;
 
 use std::{io, sync::Arc, time::Duration};
 
-use duality_runtime::{net::TcpStream, task};
+use duality_runtime::{
+    net::{Input, TcpStream},
+    task,
+};
 
 pub use limits::{Config, HEADER_FIELDS, Limits};
 pub use pages::{Answer, Asked, Offer, Pages};
@@ -52,7 +54,6 @@ pub use reply::Reply;
 
 use crate::{Entry, clock};
 use body::{Body, Progress};
-use input::Input;
 use limits::REFUSAL_ROOM;
 use memo::Memo;
 use parts::BodyPlan;
@@ -133,15 +134,24 @@ impl Http {
     ///
     /// The connection broke, or the client took a reply too slowly. Errors in what the client sends
     /// are answered, and are none here.
-    pub async fn serve(&self, stream: TcpStream) -> io::Result<()> {
-        let mut wire = Wire::new(stream, &self.shared.limits)?;
-        let served = self.serve_requests(&mut wire).await;
-        if served.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
-            wire.reset();
+    pub fn serve(
+        &self,
+        mut stream: TcpStream,
+    ) -> impl Future<Output = io::Result<()>> + Send + use<> {
+        let http = self.clone();
+        // Not an `async fn`, which would have room for the stream where it came in, and again where it is used.
+        async move {
+            let mut wire = Wire::new(&mut stream, &http.shared.limits)?;
+            let served = http.serve_requests(&mut wire).await;
+            if served.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
+                wire.reset();
+            }
+            served
         }
-        served
     }
 
+    /// What few connections need, or each once, is in a box: an idle one is as large as the largest of the
+    /// others.
     async fn serve_requests(&self, wire: &mut Wire<'_>) -> io::Result<()> {
         let limits = &self.shared.limits;
         let mut input = Input::new(limits.head);
@@ -153,12 +163,12 @@ impl Http {
             let request = loop {
                 match request::parse(input.unused()) {
                     Parsed::Complete(request) => break request,
-                    Parsed::Bad(status) => return reject(status, wire, &mut input).await,
+                    Parsed::Bad(status) => return Box::pin(reject(status, wire, &mut input)).await,
                     Parsed::Partial => {}
                 }
                 if input.is_full() {
                     let status = request::too_long(input.unused());
-                    return reject(status, wire, &mut input).await;
+                    return Box::pin(reject(status, wire, &mut input)).await;
                 }
                 // A connection may be idle for long; a request, once begun, may not.
                 let idle = input.is_empty();
@@ -170,7 +180,8 @@ impl Http {
                 match filled {
                     Filled::Some => {}
                     Filled::TimedOut if !idle => {
-                        return reject(&status::REQUEST_TIMEOUT, wire, &mut input).await;
+                        let status = &status::REQUEST_TIMEOUT;
+                        return Box::pin(reject(status, wire, &mut input)).await;
                     }
                     Filled::End | Filled::TimedOut => return wire.flush().await,
                 }
@@ -178,21 +189,36 @@ impl Http {
 
             requests_left = requests_left.saturating_sub(1);
             let last = requests_left == 0;
+            if wire.has_much() {
+                wire.flush().await?;
+            }
             let next = if request.body == Framing::NONE {
+                task::stage("http: reply").await;
                 let persistence = if last { Persistence::Close } else { request.persistence };
-                self.answer(&request, &[], persistence, &mut memo, wire).await?;
-                let length = request.head.len();
+                let (length, now) = (request.head.len(), clock::seconds());
+                match memo.recall(&request, now) {
+                    Some(page) => {
+                        if let Some(rest) = wire.answer(page, &request, persistence, now) {
+                            wire.send(page.content(), rest).await?;
+                        }
+                    }
+                    None => {
+                        Box::pin(self.answer(request, &[], persistence, &mut memo, wire)).await?;
+                    }
+                }
+                memo.release_file();
                 input.consume(length);
                 Next::after(persistence, !last && input.is_empty())
             } else {
                 let head = Box::from(request.head);
-                // In a box, so that connections without bodies have no room for it.
                 Box::pin(self.take_and_answer(head, last, wire, &mut input)).await?
             };
             match next {
                 Next::Request => {}
                 Next::End => return wire.flush().await,
-                Next::Linger => return wire.linger(&mut input, limits.linger_time).await,
+                Next::Linger => {
+                    return Box::pin(wire.linger(&mut input, limits.linger_time)).await;
+                }
             }
         }
     }
@@ -203,9 +229,9 @@ impl Http {
     /// # Errors
     ///
     /// The connection broke.
-    pub async fn refuse(&self, stream: TcpStream) -> io::Result<()> {
+    pub async fn refuse(&self, mut stream: TcpStream) -> io::Result<()> {
         let limits = &self.shared.limits;
-        let mut wire = Wire::new(stream, limits)?;
+        let mut wire = Wire::new(&mut stream, limits)?;
         let limit = limits.linger_time.min(REFUSAL_TIME);
         // The request is read only so that the reply is not lost.
         wire.end_with(&parts::refusal(), false, &mut Input::new(REFUSAL_ROOM), limit).await
@@ -235,7 +261,7 @@ impl Http {
                 return Ok(Next::End);
             }
             BodyPlan::Leave => {
-                self.answer(&request, &[], Persistence::Close, &mut memo, wire).await?;
+                self.answer(request, &[], Persistence::Close, &mut memo, wire).await?;
                 return Ok(Next::Linger);
             }
         };
@@ -252,50 +278,41 @@ impl Http {
             Taken::End => return Ok(Next::End),
         };
         let persistence = if last { Persistence::Close } else { request.persistence };
-        self.answer(&request, &body, persistence, &mut memo, wire).await?;
+        self.answer(request, &body, persistence, &mut memo, wire).await?;
         Ok(Next::after(persistence, !last && input.is_empty()))
     }
 
-    /// Answers a request. The reply is gathered, or sent if it is long.
+    /// Answers a request for what the connection does not remember. The reply is gathered, or sent if it is
+    /// long.
     async fn answer(
         &self,
-        request: &Request<'_>,
+        request: Request<'_>,
         body: &[u8],
         persistence: Persistence,
         memo: &mut Memo,
         wire: &mut Wire<'_>,
     ) -> io::Result<()> {
         task::stage("http: reply").await;
-        if wire.has_much() {
-            wire.flush().await?;
-        }
         let now = clock::seconds();
-        let is_read = matches!(request.method, Method::Get | Method::Head);
-        let remembered = if is_read { memo.recall(request.target, now) } else { None };
-        let page = match remembered {
-            Some(page) => page,
-            None => {
-                if let Some(pages) = self.shared.pages.as_deref()
-                    && let Some(reply) = Box::pin(pages::answer(pages, request, body)).await
-                {
-                    return wire.reply(&reply, request, persistence, now).await;
-                }
-                if let Some(reply) = pages::to_method_of_files(request) {
-                    return wire.reply(&reply, request, persistence, now).await;
-                }
-                let found = match self.shared.site.look(request.target, now) {
-                    Looked::Known(found) => found,
-                    // In a box, as everything that few connections need.
-                    Looked::Unknown(errand) => Box::pin(self.shared.site.run(errand)).await,
-                };
-                match found {
-                    Ok(page) => memo.keep(request.target, page, now),
-                    Err(refusal) => return wire.reply(&refusal, request, persistence, now).await,
-                }
-            }
+        if let Some(pages) = self.shared.pages.as_deref()
+            && let Some(reply) = pages::answer(pages, &request, body).await
+        {
+            return wire.reply(&reply, &request, persistence, now).await;
+        }
+        if let Some(reply) = pages::to_method_of_files(&request) {
+            return wire.reply(&reply, &request, persistence, now).await;
+        }
+        let found = match self.shared.site.look(request.target, now) {
+            Looked::Known(found) => found,
+            Looked::Unknown(errand) => Box::pin(self.shared.site.run(errand)).await,
         };
-        wire.send(page, request, persistence, now).await?;
-        memo.release_file();
+        let page = match found {
+            Ok(page) => memo.keep(request.target, page, now),
+            Err(refusal) => return wire.reply(&refusal, &request, persistence, now).await,
+        };
+        if let Some(rest) = wire.answer(page, &request, persistence, now) {
+            wire.send(page.content(), rest).await?;
+        }
         Ok(())
     }
 }
