@@ -101,12 +101,19 @@ impl Input {
         }
     }
 
-    /// Exchanges the memory of an empty buffer for `other`, for whoever has a way of its own to keep it
-    /// while nothing is in it. Does nothing unless the buffer [`is_empty`](Self::is_empty).
-    pub fn exchange(&mut self, other: &mut Vec<u8>) {
-        if self.is_empty() {
+    /// Takes the memory of `spare`, unless there is some already: for loops other than the runtime's, whose
+    /// connections have spare memory in common.
+    pub fn borrow_from(&mut self, spare: &mut Vec<u8>) {
+        if self.bytes.is_empty() {
+            std::mem::swap(&mut self.bytes, spare);
+        }
+    }
+
+    /// Makes the memory of this buffer the `spare` one, if nothing is in it.
+    pub fn give_back_to(&mut self, spare: &mut Vec<u8>) {
+        if self.is_empty() && !self.bytes.is_empty() {
             (self.start, self.end) = (0, 0);
-            std::mem::swap(&mut self.bytes, other);
+            *spare = std::mem::take(&mut self.bytes);
         }
     }
 }
