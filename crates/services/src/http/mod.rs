@@ -41,7 +41,7 @@ pub mod status;
 mod target;
 mod wire;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, pin::Pin, sync::Arc, time::Duration};
 
 use duality_runtime::{
     net::{Input, TcpStream},
@@ -60,7 +60,7 @@ use parts::BodyPlan;
 use request::{Framing, Method, Parsed, Persistence, Request};
 use site::{Looked, Site};
 use status::Status;
-use wire::{Deadline, Filled, Wire};
+use wire::{Again, Deadline, Filled, Wire};
 
 /// The http service, as the registry lists it.
 pub const ENTRY: Entry = Entry {
@@ -150,8 +150,8 @@ impl Http {
         }
     }
 
-    /// What few connections need, or each once, is in a box: an idle one is as large as the largest of the
-    /// others.
+    /// An idle connection is as large as the largest of the waits here; so what few connections wait in, or
+    /// each once, is in a [box](boxed), and no wait has a request to keep.
     async fn serve_requests(&self, wire: &mut Wire<'_>) -> io::Result<()> {
         let limits = &self.shared.limits;
         let mut input = Input::new(limits.head);
@@ -159,16 +159,21 @@ impl Http {
         let mut requests_left = limits.requests;
         loop {
             task::stage("http: request").await;
+            if wire.has_much() {
+                wire.flush().await?;
+            }
             let mut deadline = Deadline::new(limits.head_time);
             let request = loop {
                 match request::parse(input.unused()) {
                     Parsed::Complete(request) => break request,
-                    Parsed::Bad(status) => return Box::pin(reject(status, wire, &mut input)).await,
+                    Parsed::Bad(status) => {
+                        return boxed(|| reject(status, wire, &mut input)).await;
+                    }
                     Parsed::Partial => {}
                 }
                 if input.is_full() {
                     let status = request::too_long(input.unused());
-                    return Box::pin(reject(status, wire, &mut input)).await;
+                    return boxed(|| reject(status, wire, &mut input)).await;
                 }
                 // A connection may be idle for long; a request, once begun, may not.
                 let idle = input.is_empty();
@@ -181,7 +186,7 @@ impl Http {
                     Filled::Some => {}
                     Filled::TimedOut if !idle => {
                         let status = &status::REQUEST_TIMEOUT;
-                        return Box::pin(reject(status, wire, &mut input)).await;
+                        return boxed(|| reject(status, wire, &mut input)).await;
                     }
                     Filled::End | Filled::TimedOut => return wire.flush().await,
                 }
@@ -189,21 +194,15 @@ impl Http {
 
             requests_left = requests_left.saturating_sub(1);
             let last = requests_left == 0;
-            if wire.has_much() {
-                wire.flush().await?;
-            }
-            let next = if request.body == Framing::NONE {
-                task::stage("http: reply").await;
+            let next = if matches!(request.body, Framing::NONE) {
                 let persistence = if last { Persistence::Close } else { request.persistence };
-                let (length, now) = (request.head.len(), clock::seconds());
-                match memo.recall(&request, now) {
-                    Some(page) => {
-                        if let Some(rest) = wire.answer(page, &request, persistence, now) {
-                            wire.send(page.content(), rest).await?;
-                        }
-                    }
-                    None => {
-                        Box::pin(self.answer(request, &[], persistence, &mut memo, wire)).await?;
+                let length = request.head.len();
+                match wire.answer_again(&memo, request, persistence) {
+                    Again::Done => {}
+                    Again::Rest(page, rest) => wire.send(page.content(), rest).await?,
+                    Again::No => {
+                        let (memo, wire) = (&mut memo, &mut *wire);
+                        boxed(move || self.answer(request, &[], persistence, memo, wire)).await?;
                     }
                 }
                 memo.release_file();
@@ -211,14 +210,12 @@ impl Http {
                 Next::after(persistence, !last && input.is_empty())
             } else {
                 let head = Box::from(request.head);
-                Box::pin(self.take_and_answer(head, last, wire, &mut input)).await?
+                boxed(|| self.take_and_answer(head, last, wire, &mut input)).await?
             };
             match next {
                 Next::Request => {}
                 Next::End => return wire.flush().await,
-                Next::Linger => {
-                    return Box::pin(wire.linger(&mut input, limits.linger_time)).await;
-                }
+                Next::Linger => return boxed(|| wire.linger(&mut input, limits.linger_time)).await,
             }
         }
     }
@@ -315,6 +312,13 @@ impl Http {
         }
         Ok(())
     }
+}
+
+/// A future in a box. It is made in a stack frame of its own, since the frame below it stays for as long as the
+/// connection is served.
+#[inline(never)]
+fn boxed<F>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
+    Box::pin(make())
 }
 
 /// Answers a head that is none, or not all of one, and ends the connection.

@@ -15,6 +15,7 @@ use duality_runtime::{
 
 use super::{
     limits::{GATHERED, LINGERED, Limits},
+    memo::Memo,
     page::{Content, Page},
     range::Part,
     reply::{CONTINUE, Reply},
@@ -38,6 +39,16 @@ pub(super) enum Filled {
     End,
     /// It took too long.
     TimedOut,
+}
+
+/// What came of a request for the page that the connection got last.
+pub(super) enum Again<'m> {
+    /// It is answered.
+    Done,
+    /// This part of the page is still to be sent.
+    Rest(&'m Page, Part),
+    /// It is a request for something else.
+    No,
 }
 
 impl<'l> Wire<'l> {
@@ -89,8 +100,22 @@ impl<'l> Wire<'l> {
         }
     }
 
+    /// Answers a request for the page in the memo.
+    pub(super) fn answer_again<'m>(
+        &mut self,
+        memo: &'m Memo,
+        request: Request<'_>,
+        persistence: Persistence,
+    ) -> Again<'m> {
+        let now = clock::seconds();
+        let Some(page) = memo.recall(&request, now) else { return Again::No };
+        let rest = self.answer(page, &request, persistence, now);
+        rest.map_or(Again::Done, |rest| Again::Rest(page, rest))
+    }
+
     /// Sends a part of a page after what has been gathered.
     pub(super) async fn send(&mut self, content: &Content, part: Part) -> io::Result<()> {
+        task::stage("http: reply").await;
         match content {
             Content::Memory(bytes) => self.send_long(part.of(bytes)).await,
             Content::File(file) => {
