@@ -97,6 +97,7 @@ impl Framing {
 /// Parses the head at the start of `bytes`.
 ///
 /// The caller bounds the length of `bytes`; [`too_long`] says what to answer when it is reached.
+#[inline(never)] // Its room shall be on the stack while it parses, and no longer.
 pub fn parse(bytes: &[u8]) -> Parsed<'_> {
     // As between any two requests on a connection.
     if bytes.is_empty() {
@@ -118,6 +119,7 @@ fn parse_many_fields(bytes: &[u8]) -> Option<Parsed<'_>> {
 }
 
 /// The same, with room for so many header fields; `None` if there are more.
+#[inline]
 fn parse_within<'b>(bytes: &'b [u8], room: &mut [MaybeUninit<Header<'b>>]) -> Option<Parsed<'b>> {
     let mut raw = httparse::Request::new(&mut []);
     let head_length = match raw.parse_with_uninit_headers(bytes, room) {
