@@ -24,8 +24,10 @@ def kernel_kib():
     return fields["KernelStack"] + fields["PageTables"] + fields["Slab"]
 
 
-def resident_kib(pid):
-    return next(int(line.split()[1]) for line in open(f"/proc/{pid}/status") if line.startswith("VmRSS"))
+def own_bytes(pid):
+    """What the process has of its own, shared with nobody: heap, stacks, tables."""
+    lines = open(f"/proc/{pid}/smaps_rollup")
+    return next(int(line.split()[1]) for line in lines if line.startswith("Anonymous:")) * 1024
 
 
 def ask(stream):
@@ -45,16 +47,16 @@ def measure(architecture):
     host, port = server.stdout.readline().split()[2].split(":")
     with socket.create_connection((host, int(port))) as stream:
         page = ask(stream)
-    resident, kernel, begin = resident_kib(server.pid), kernel_kib(), time.time()
+    own, kernel, begin = own_bytes(server.pid), kernel_kib(), time.time()
     streams = [socket.create_connection((host, int(port)), timeout=60) for _ in range(COUNT)]
     served = [sum(ask(stream) == page for stream in streams) for _ in range(2)]
     seconds = time.time() - begin
-    resident, kernel = resident_kib(server.pid) - resident, kernel_kib() - kernel
+    own, kernel = own_bytes(server.pid) - own, kernel_kib() - kernel
     for stream in streams:
         stream.close()
     server.send_signal(signal.SIGTERM)
     print(f"{architecture:9} served {served[0]} and again {served[1]} of {COUNT} in {seconds:.1f} s; "
-          f"server {resident / COUNT:.2f} KiB, kernel {kernel / COUNT:.1f} KiB a connection; exit {server.wait()}")
+          f"server {own / COUNT:.0f} bytes, kernel {kernel / COUNT:.1f} KiB a connection; exit {server.wait()}")
 
 
 resource.setrlimit(resource.RLIMIT_NOFILE, (20_000, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))

@@ -18,11 +18,11 @@ macro_rules! shared {
             async move { value.serve(stream).await }
         })
     }};
-    // With words for a connection that is one too many.
+    // What serves a connection has its own clone, and there are words for one that is one too many.
     ($name:expr, $needs:expr, $value:expr, refuse) => {{
         let value = $value;
         let refusing = value.clone();
-        shared!($name, $needs, value).refusing(move |stream| {
+        Served::new($name, $needs, move |stream| value.serve(stream)).refusing(move |stream| {
             let value = refusing.clone();
             async move { value.refuse(stream).await }
         })

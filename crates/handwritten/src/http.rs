@@ -34,6 +34,21 @@ type Found = Result<Arc<Page>, Reply>;
 /// `Err` is what to wait for; `Ok` that the machine goes on.
 type Step = Result<(), Wait<Found>>;
 
+/// What the connections of one loop have in common.
+pub(crate) struct Common {
+    http: Http,
+    /// The memory that they read into, and that they gather replies in: a connection has its own only
+    /// while something is left there when its callback returns.
+    input: Vec<u8>,
+    gathered: Vec<u8>,
+}
+
+impl Common {
+    pub(crate) fn new(http: Http) -> Self {
+        Self { http, input: Vec::new(), gathered: Vec::new() }
+    }
+}
+
 /// One connection.
 pub(crate) struct Conversation {
     input: Input,
@@ -86,11 +101,11 @@ struct Sought {
 const NEXT_HEAD: Stage = Stage::Head { deadline: None };
 
 impl Machine for Conversation {
-    type Common = Http;
+    type Common = Common;
     type Found = Found;
 
-    fn accepted(http: &Http) -> Self {
-        let limits = http.limits();
+    fn accepted(common: &Common) -> Self {
+        let limits = common.http.limits();
         Self {
             input: Input::new(limits.head),
             desk: Desk::default(),
@@ -99,8 +114,8 @@ impl Machine for Conversation {
         }
     }
 
-    fn refused(http: &Http) -> Option<Self> {
-        let linger = http.limits().linger_time.min(REFUSAL_TIME);
+    fn refused(common: &Common) -> Option<Self> {
+        let linger = common.http.limits().linger_time.min(REFUSAL_TIME);
         // The request is read only so that the reply is not lost.
         let input = Input::new(REFUSAL_ROOM);
         let stage = Stage::Linger(linger);
@@ -109,7 +124,18 @@ impl Machine for Conversation {
         Some(refused)
     }
 
-    fn wake(&mut self, why: Why<Found>, turn: &mut Turn<'_>, http: &mut Http) -> Wait<Found> {
+    fn wake(&mut self, why: Why<Found>, turn: &mut Turn<'_>, common: &mut Common) -> Wait<Found> {
+        self.input.borrow_from(&mut common.input);
+        self.desk.output.borrow_from(&mut common.gathered);
+        let wait = self.go_on(why, turn, &common.http);
+        self.input.give_back_to(&mut common.input);
+        self.desk.output.give_back_to(&mut common.gathered);
+        wait
+    }
+}
+
+impl Conversation {
+    fn go_on(&mut self, why: Why<Found>, turn: &mut Turn<'_>, http: &Http) -> Wait<Found> {
         let mut step = match why {
             Why::Ready => Ok(()),
             Why::TimedOut => self.time_out(turn, http.limits()),
@@ -370,9 +396,7 @@ impl Desk {
         http: &Http,
     ) -> Option<(Errand, u64)> {
         let now = parts::seconds();
-        let is_read = matches!(request.method, Method::Get | Method::Head);
-        let remembered = if is_read { self.memo.recall(request.target, now) } else { None };
-        if let Some(page) = remembered {
+        if let Some(page) = self.memo.recall(request, now) {
             self.output.page(page, request, persistence, now);
             return None;
         }

@@ -50,7 +50,7 @@ pub fn echo() -> ByHand {
 /// The http service, with all that `http` is set up with.
 #[must_use]
 pub fn http(http: Http) -> ByHand {
-    by_hand::<http::Conversation>(move || http.clone())
+    by_hand::<http::Conversation>(move || http::Common::new(http.clone()))
 }
 
 fn by_hand<M: Machine>(common: impl Fn() -> M::Common + Send + Sync + 'static) -> ByHand {

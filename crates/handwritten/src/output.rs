@@ -36,6 +36,20 @@ enum Tail {
 }
 
 impl Output {
+    /// Gathers in the memory of `spare`, unless there is some already.
+    pub(crate) fn borrow_from(&mut self, spare: &mut Vec<u8>) {
+        if self.gathered.capacity() == 0 {
+            std::mem::swap(&mut self.gathered, spare);
+        }
+    }
+
+    /// Makes the memory that was gathered in the `spare` one, if nothing is there.
+    pub(crate) fn give_back_to(&mut self, spare: &mut Vec<u8>) {
+        if self.gathered.is_empty() && self.gathered.capacity() > 0 {
+            *spare = std::mem::take(&mut self.gathered);
+        }
+    }
+
     /// Whether all has left.
     pub(crate) fn is_empty(&self) -> bool {
         self.left() == 0

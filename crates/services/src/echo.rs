@@ -3,7 +3,10 @@
 
 use std::io;
 
-use duality_runtime::{net::TcpStream, task};
+use duality_runtime::{
+    net::{Input, TcpStream},
+    task,
+};
 
 use crate::Entry;
 
@@ -26,11 +29,14 @@ pub const ENTRY: Entry = Entry {
 /// The connection broke.
 pub async fn serve(mut stream: TcpStream) -> io::Result<()> {
     task::stage("echo").await;
-    let mut buffer = [0; 4096];
+    let mut input = Input::new(4096);
     loop {
-        match stream.read(&mut buffer).await? {
+        match stream.fill(&mut input).await? {
             0 => return Ok(()),
-            length => stream.write_all(&buffer[..length]).await?,
+            length => {
+                stream.write_all(input.unused()).await?;
+                input.consume(length);
+            }
         }
     }
 }

@@ -65,6 +65,23 @@ in_every_world! {
     suspend World::Suspend;
 }
 
+#[test]
+fn an_idle_http_connection_holds_less_than_a_kibibyte() {
+    let held = held_while_idle(http, HTTP);
+    assert!(held <= KIBIBYTE - SLOT, "{held} bytes and a slot of {SLOT}");
+}
+
+#[test]
+fn an_idle_echo_connection_holds_next_to_nothing() {
+    let held = held_while_idle(|| echo::serve, ECHO);
+    assert!(held <= 512 - SLOT, "{held} bytes and a slot of {SLOT}");
+}
+
+const KIBIBYTE: u64 = 1 << 10;
+
+/// A task's own part of its loop's table.
+const SLOT: u64 = 64;
+
 /// A request, and how its reply ends.
 type Exchange = (&'static [u8], &'static [u8]);
 
@@ -105,6 +122,55 @@ where
     // One at a time has its state and its buffers; nothing of the others is left.
     let table = if matches!(world, World::Block) { 0 } else { TABLE };
     assert!(cost.bytes_max <= table + (16 << 10), "{cost:?} in {seconds} s");
+}
+
+/// How many bytes of the heap each of many connections holds that have been served and are idle, beside the
+/// table of tasks: the more of them there are, the more are held at most.
+fn held_while_idle<S, F>(service: impl Fn() -> S, exchange: Exchange) -> u64
+where
+    S: Fn(net::TcpStream) -> F + Send + 'static,
+    F: Future<Output = io::Result<()>> + Send + 'static,
+{
+    const FEW: u64 = 16;
+    const MANY: u64 = 272;
+    let most = |connections| held_at_most(service(), exchange, connections);
+    (most(MANY) - most(FEW)) / (MANY - FEW)
+}
+
+/// The most that so many connections hold, which are all served a request and then idle.
+fn held_at_most<S, F>(serve: S, exchange: Exchange, connections: u64) -> u64
+where
+    S: Fn(net::TcpStream) -> F + Send + 'static,
+    F: Future<Output = io::Result<()>> + Send + 'static,
+{
+    let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
+    let mut listener = TcpListener::bind(any_port, &ListenOptions::default()).unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = thread::spawn(move || {
+        let mut event_loop = EventLoop::new(Kind::Epoll.open().unwrap(), Waiting::Suspend).unwrap();
+        let served = async move {
+            for _ in 0..connections {
+                let (stream, _) = listener.accept().await.unwrap();
+                let served = Box::pin(serve(stream));
+                let task = Box::pin(async move { served.await.unwrap() });
+                event_loop::reserve().unwrap().spawn(task);
+            }
+            // One more says that the others have been served.
+            listener.accept().await.unwrap();
+        };
+        allocation_counter::measure(|| event_loop.run(served)).bytes_max
+    });
+    let clients: Vec<TcpStream> = (0..connections)
+        .map(|_| {
+            let mut client = TcpStream::connect(address).unwrap();
+            repeat(&mut client, exchange);
+            client
+        })
+        .collect();
+    let _last = TcpStream::connect(address).unwrap();
+    let most = server.join().unwrap();
+    drop(clients);
+    most
 }
 
 /// What a loop takes for its table of tasks, of which it touches what it uses.

@@ -306,5 +306,5 @@ fn the_state_of_a_connection_is_small() {
     let http = Http::demo();
     let stream = block_on(duality_runtime::net::TcpStream::connect(address)).unwrap();
     let size = size_of_val(&http.serve(stream));
-    assert!(size <= 1280, "ten thousand connections have {size} bytes of state each");
+    assert!(size <= 528, "ten thousand connections have {size} bytes of state each");
 }

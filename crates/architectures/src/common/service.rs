@@ -5,6 +5,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use duality_runtime::net::{TcpListener, TcpStream};
 use duality_runtime::visibility;
@@ -137,17 +138,26 @@ where
     S: Fn(TcpStream) -> F + Send + Sync + 'static,
     F: Future<Output = io::Result<()>> + Send + 'static,
 {
-    let serve = Arc::new(serve);
     Arc::new(move |stream, active| {
-        let serve = serve.clone();
-        let connection = Connection(active);
-        Box::pin(async move {
-            let _connection = connection;
-            // Made here, so that the task has room for it once: a future that is moved into another and
-            // awaited there lies in it twice. A connection that breaks off is its client's affair.
-            let _ = serve(stream).await;
-        })
+        Box::pin(Serving { future: serve(stream), _connection: Connection(active) })
     })
+}
+
+/// By hand, since an `async` block would have room for the stream, or for the future, twice.
+struct Serving<F> {
+    future: F,
+    _connection: Connection,
+}
+
+impl<F: Future<Output = io::Result<()>>> Future for Serving<F> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        // SAFETY: the future is a field of what is pinned, reached nowhere else, and dropped in its place.
+        let future = unsafe { self.map_unchecked_mut(|serving| &mut serving.future) };
+        // A connection that breaks off is its client's affair.
+        future.poll(context).map(drop)
+    }
 }
 
 /// Counts for as long as its task lives.

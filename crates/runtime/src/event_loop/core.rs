@@ -24,6 +24,7 @@ use super::sources::Sources;
 use super::tasks::{Body, TaskId, TaskRef, Tasks};
 use super::waker::TaskName;
 use crate::drain;
+use crate::net::spare::Spare;
 use crate::visibility::{self, Label, Wait, seats};
 use crate::world::{self, Waited, park, suspend};
 
@@ -47,6 +48,8 @@ pub(crate) struct Core {
     pub(super) timers: RefCell<Timers>,
     pub(crate) sight: Sight,
     stacks: RefCell<StackPool>,
+    /// What its sockets read into and write from.
+    pub(crate) spare: Spare,
     now: Cell<Instant>,
     running: Cell<Option<TaskRef>>,
     budget: Cell<u32>,
@@ -135,6 +138,7 @@ impl Core {
             timers: RefCell::new(Timers::new(now)),
             sight: Sight::new(now),
             stacks: RefCell::new(StackPool::new(stack_size)),
+            spare: Spare::default(),
             now: Cell::new(now),
             running: Cell::new(None),
             budget: Cell::new(0),

@@ -1,10 +1,15 @@
 //! TCP, with the names and shapes of `std::net`.
 
+mod input;
 mod listener;
 mod options;
+mod output;
 mod socket;
+pub(crate) mod spare;
 mod stream;
 
+pub use input::Input;
 pub use listener::{ListenOptions, TcpListener};
 pub use options::ConnectOptions;
+pub use output::Output;
 pub use stream::TcpStream;

@@ -14,6 +14,7 @@ use rustix::net::{
     AddressFamily, SocketFlags, SocketType, connect, getpeername, getsockname, socket_with,
 };
 
+use super::input::Input;
 use super::listener::internet_address;
 use super::options::ConnectOptions;
 use super::socket::{Access, Done, Moved, Patience, Socket, count_written, nonblocking_here};
@@ -115,8 +116,33 @@ impl TcpStream {
     ///
     /// Those of `recv(2)`, and `TimedOut`.
     #[inline]
-    pub async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.operate(Direction::Read, |socket| socket.receive(buffer)).await
+    pub fn read<'s>(
+        &'s mut self,
+        buffer: &'s mut [u8],
+    ) -> impl Future<Output = io::Result<usize>> + Send + 's {
+        self.operate(Direction::Read, |socket| socket.receive(buffer))
+    }
+
+    /// Reads what is there into the room of `input`, waiting for at least one byte; 0 is the end, or that
+    /// there is no room. Where tasks share a kernel thread, an input in which there is nothing has no
+    /// memory while this waits.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`read`](TcpStream::read).
+    #[inline]
+    pub fn fill<'s>(
+        &'s mut self,
+        input: &'s mut Input,
+    ) -> impl Future<Output = io::Result<usize>> + Send + 's {
+        self.operate(Direction::Read, |socket| {
+            let received = socket.receive(input.room());
+            if let Ok(moved) = &received {
+                input.filled(moved.value);
+            }
+            input.rest();
+            received
+        })
     }
 
     /// Fills `buffer`.
@@ -141,8 +167,11 @@ impl TcpStream {
     ///
     /// Those of `send(2)`, and `TimedOut`.
     #[inline]
-    pub async fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.operate(Direction::Write, |socket| socket.send(bytes)).await
+    pub fn write<'s>(
+        &'s mut self,
+        bytes: &'s [u8],
+    ) -> impl Future<Output = io::Result<usize>> + Send + 's {
+        self.operate(Direction::Write, |socket| socket.send(bytes))
     }
 
     /// Writes all of `bytes`.
@@ -164,8 +193,11 @@ impl TcpStream {
     /// # Errors
     ///
     /// Those of `writev(2)`, and `TimedOut`.
-    pub async fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.operate(Direction::Write, |socket| socket.send_vectored(buffers)).await
+    pub fn write_vectored<'s>(
+        &'s mut self,
+        buffers: &'s [IoSlice<'s>],
+    ) -> impl Future<Output = io::Result<usize>> + Send + 's {
+        self.operate(Direction::Write, |socket| socket.send_vectored(buffers))
     }
 
     /// Writes all the bytes of `buffers`, in order.
@@ -324,21 +356,26 @@ impl TcpStream {
         Ok(())
     }
 
+    /// Not an `async fn`, and neither are the operations made of it, for that keeps each argument twice:
+    /// what an idle connection consists of is one of these.
     #[inline]
-    async fn operate<T: Default>(
-        &mut self,
+    fn operate<'s, T: Default>(
+        &'s mut self,
         direction: Direction,
-        mut attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
-    ) -> io::Result<T> {
+        mut attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>> + Send + 's,
+    ) -> impl Future<Output = io::Result<T>> + Send + 's {
         let mut patience = Patience::new(match direction {
             Direction::Read => self.read_timeout,
             Direction::Write => self.write_timeout,
         });
-        let done = poll_fn(|_| self.socket.poll(direction, &mut patience, &mut attempt)).await?;
-        Ok(match done {
-            Done::Moved(value) => value,
-            // For a read: nothing, and no more to come.
-            Done::Drained => T::default(),
+        let socket = &mut self.socket;
+        poll_fn(move |_| {
+            let done = socket.poll(direction, &mut patience, &mut attempt);
+            done.map_ok(|done| match done {
+                Done::Moved(value) => value,
+                // For a read: nothing, and no more to come.
+                Done::Drained => T::default(),
+            })
         })
     }
 }

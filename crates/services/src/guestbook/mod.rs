@@ -99,8 +99,8 @@ impl Guestbook {
     /// # Errors
     ///
     /// Those of [`Http::serve`].
-    pub async fn serve(&self, stream: TcpStream) -> io::Result<()> {
-        self.http.serve(stream).await
+    pub fn serve(&self, stream: TcpStream) -> impl Future<Output = io::Result<()>> + Send + use<> {
+        self.http.serve(stream)
     }
 
     /// Answers a connection that is one too many by 503, as [`Http::refuse`] does.

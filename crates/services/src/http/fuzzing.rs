@@ -1,12 +1,12 @@
 //! What the fuzz targets drive of http: its parsers, put together as [`Http::serve`](super::Http)
 //! does, without a connection.
 
+use duality_runtime::net::Input;
+
 use super::{
     body::{Body, Progress},
     conditional::{Conditions, Validators, Verdict},
-    date,
-    input::Input,
-    range,
+    date, range,
     request::{self, Framing, Parsed},
     target,
 };

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use super::page::Page;
+use super::{
+    page::Page,
+    request::{Method, Request},
+};
 
 /// A cache of one page, for one connection.
 ///
@@ -18,9 +21,11 @@ pub struct Memo {
 }
 
 impl Memo {
-    /// The page for `target`, if it was the last one, in this same second.
-    pub fn recall(&self, target: &str, now: u64) -> Option<&Page> {
-        let same = self.second == now && self.target == target;
+    /// The page that a request is for, if that was the last one, in this same second.
+    #[inline]
+    pub fn recall(&self, request: &Request<'_>, now: u64) -> Option<&Page> {
+        let is_read = matches!(request.method, Method::Get | Method::Head);
+        let same = is_read && self.second == now && self.target == request.target;
         self.page.as_deref().filter(|_| same)
     }
 
@@ -47,21 +52,33 @@ impl Memo {
 mod tests {
     use std::borrow::Cow;
 
-    use super::{super::page::Content, *};
+    use super::{
+        super::{
+            page::Content,
+            request::{Parsed, parse},
+        },
+        *,
+    };
 
     #[test]
     fn only_the_last_page_is_recalled_and_only_within_its_second() {
         let content = Content::Memory(Cow::Borrowed(b""));
         let page = Arc::new(Page::new(String::new(), String::new(), 0, 0, content));
         let mut memo = Memo::default();
-        assert!(memo.recall("", 0).is_none());
+        let recalls = |memo: &Memo, method_and_target: &str, now| {
+            let head = format!("{method_and_target} HTTP/1.1\r\nHost: x\r\n\r\n");
+            let Parsed::Complete(request) = parse(head.as_bytes()) else { panic!("{head}") };
+            memo.recall(&request, now).is_some()
+        };
+        assert!(!recalls(&memo, "GET /a", 0));
         memo.keep("/a", Arc::clone(&page), 5);
-        assert!(memo.recall("/a", 5).is_some());
-        assert!(memo.recall("/a", 6).is_none());
-        assert!(memo.recall("/b", 5).is_none());
+        assert!(recalls(&memo, "GET /a", 5) && recalls(&memo, "HEAD /a", 5));
+        assert!(!recalls(&memo, "POST /a", 5));
+        assert!(!recalls(&memo, "GET /a", 6));
+        assert!(!recalls(&memo, "GET /b", 5));
         memo.release_file();
-        assert!(memo.recall("/a", 5).is_some());
+        assert!(recalls(&memo, "GET /a", 5));
         memo.keep("/b", page, 5);
-        assert!(memo.recall("/a", 5).is_none());
+        assert!(!recalls(&memo, "GET /a", 5));
     }
 }

@@ -27,7 +27,6 @@ mod date;
 mod demo;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
-mod input;
 mod limits;
 mod memo;
 mod mime;
@@ -42,9 +41,12 @@ pub mod status;
 mod target;
 mod wire;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, pin::Pin, sync::Arc, time::Duration};
 
-use duality_runtime::{net::TcpStream, task};
+use duality_runtime::{
+    net::{Input, TcpStream},
+    task,
+};
 
 pub use demo::demo_files;
 pub use limits::{Config, HEADER_FIELDS, Limits};
@@ -53,14 +55,13 @@ pub use reply::Reply;
 
 use crate::{Entry, clock};
 use body::{Body, Progress};
-use input::Input;
 use limits::REFUSAL_ROOM;
 use memo::Memo;
 use parts::BodyPlan;
 use request::{Framing, Method, Parsed, Persistence, Request};
 use site::{Looked, Site};
 use status::Status;
-use wire::{Deadline, Filled, Wire};
+use wire::{Again, Deadline, Filled, Wire};
 
 /// The http service, as the registry lists it.
 pub const ENTRY: Entry = Entry {
@@ -134,15 +135,24 @@ impl Http {
     ///
     /// The connection broke, or the client took a reply too slowly. Errors in what the client sends
     /// are answered, and are none here.
-    pub async fn serve(&self, stream: TcpStream) -> io::Result<()> {
-        let mut wire = Wire::new(stream, &self.shared.limits)?;
-        let served = self.serve_requests(&mut wire).await;
-        if served.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
-            wire.reset();
+    pub fn serve(
+        &self,
+        mut stream: TcpStream,
+    ) -> impl Future<Output = io::Result<()>> + Send + use<> {
+        let http = self.clone();
+        // Not an `async fn`, which would have room for the stream where it came in, and again where it is used.
+        async move {
+            let mut wire = Wire::new(&mut stream, &http.shared.limits)?;
+            let served = http.serve_requests(&mut wire).await;
+            if served.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
+                wire.reset();
+            }
+            served
         }
-        served
     }
 
+    /// An idle connection is as large as the largest of the waits here; so what few connections wait in, or
+    /// each once, is in a [box](boxed), and no wait has a request to keep.
     async fn serve_requests(&self, wire: &mut Wire<'_>) -> io::Result<()> {
         let limits = &self.shared.limits;
         let mut input = Input::new(limits.head);
@@ -150,16 +160,21 @@ impl Http {
         let mut requests_left = limits.requests;
         loop {
             task::stage("http: request").await;
+            if wire.has_much() {
+                wire.flush().await?;
+            }
             let mut deadline = Deadline::new(limits.head_time);
             let request = loop {
                 match request::parse(input.unused()) {
                     Parsed::Complete(request) => break request,
-                    Parsed::Bad(status) => return reject(status, wire, &mut input).await,
+                    Parsed::Bad(status) => {
+                        return boxed(|| reject(status, wire, &mut input)).await;
+                    }
                     Parsed::Partial => {}
                 }
                 if input.is_full() {
                     let status = request::too_long(input.unused());
-                    return reject(status, wire, &mut input).await;
+                    return boxed(|| reject(status, wire, &mut input)).await;
                 }
                 // A connection may be idle for long; a request, once begun, may not.
                 let idle = input.is_empty();
@@ -171,7 +186,8 @@ impl Http {
                 match filled {
                     Filled::Some => {}
                     Filled::TimedOut if !idle => {
-                        return reject(&status::REQUEST_TIMEOUT, wire, &mut input).await;
+                        let status = &status::REQUEST_TIMEOUT;
+                        return boxed(|| reject(status, wire, &mut input)).await;
                     }
                     Filled::End | Filled::TimedOut => return wire.flush().await,
                 }
@@ -179,21 +195,28 @@ impl Http {
 
             requests_left = requests_left.saturating_sub(1);
             let last = requests_left == 0;
-            let next = if request.body == Framing::NONE {
+            let next = if matches!(request.body, Framing::NONE) {
                 let persistence = if last { Persistence::Close } else { request.persistence };
-                self.answer(&request, &[], persistence, &mut memo, wire).await?;
                 let length = request.head.len();
+                match wire.answer_again(&memo, request, persistence) {
+                    Again::Done => {}
+                    Again::Rest(page, rest) => wire.send(page.content(), rest).await?,
+                    Again::No => {
+                        let (memo, wire) = (&mut memo, &mut *wire);
+                        boxed(move || self.answer(request, &[], persistence, memo, wire)).await?;
+                    }
+                }
+                memo.release_file();
                 input.consume(length);
                 Next::after(persistence, !last && input.is_empty())
             } else {
                 let head = Box::from(request.head);
-                // In a box, so that connections without bodies have no room for it.
-                Box::pin(self.take_and_answer(head, last, wire, &mut input)).await?
+                boxed(|| self.take_and_answer(head, last, wire, &mut input)).await?
             };
             match next {
                 Next::Request => {}
                 Next::End => return wire.flush().await,
-                Next::Linger => return wire.linger(&mut input, limits.linger_time).await,
+                Next::Linger => return boxed(|| wire.linger(&mut input, limits.linger_time)).await,
             }
         }
     }
@@ -204,9 +227,9 @@ impl Http {
     /// # Errors
     ///
     /// The connection broke.
-    pub async fn refuse(&self, stream: TcpStream) -> io::Result<()> {
+    pub async fn refuse(&self, mut stream: TcpStream) -> io::Result<()> {
         let limits = &self.shared.limits;
-        let mut wire = Wire::new(stream, limits)?;
+        let mut wire = Wire::new(&mut stream, limits)?;
         let limit = limits.linger_time.min(REFUSAL_TIME);
         // The request is read only so that the reply is not lost.
         wire.end_with(&parts::refusal(), false, &mut Input::new(REFUSAL_ROOM), limit).await
@@ -236,7 +259,7 @@ impl Http {
                 return Ok(Next::End);
             }
             BodyPlan::Leave => {
-                self.answer(&request, &[], Persistence::Close, &mut memo, wire).await?;
+                self.answer(request, &[], Persistence::Close, &mut memo, wire).await?;
                 return Ok(Next::Linger);
             }
         };
@@ -253,52 +276,50 @@ impl Http {
             Taken::End => return Ok(Next::End),
         };
         let persistence = if last { Persistence::Close } else { request.persistence };
-        self.answer(&request, &body, persistence, &mut memo, wire).await?;
+        self.answer(request, &body, persistence, &mut memo, wire).await?;
         Ok(Next::after(persistence, !last && input.is_empty()))
     }
 
-    /// Answers a request. The reply is gathered, or sent if it is long.
+    /// Answers a request for what the connection does not remember. The reply is gathered, or sent if it is
+    /// long.
     async fn answer(
         &self,
-        request: &Request<'_>,
+        request: Request<'_>,
         body: &[u8],
         persistence: Persistence,
         memo: &mut Memo,
         wire: &mut Wire<'_>,
     ) -> io::Result<()> {
         task::stage("http: reply").await;
-        if wire.has_much() {
-            wire.flush().await?;
-        }
         let now = clock::seconds();
-        let is_read = matches!(request.method, Method::Get | Method::Head);
-        let remembered = if is_read { memo.recall(request.target, now) } else { None };
-        let page = match remembered {
-            Some(page) => page,
-            None => {
-                if let Some(pages) = self.shared.pages.as_deref()
-                    && let Some(reply) = Box::pin(pages::answer(pages, request, body)).await
-                {
-                    return wire.reply(&reply, request, persistence, now).await;
-                }
-                if let Some(reply) = pages::to_method_of_files(request) {
-                    return wire.reply(&reply, request, persistence, now).await;
-                }
-                let found = match self.shared.site.look(request.target, now) {
-                    Looked::Known(found) => found,
-                    // In a box, as everything that few connections need.
-                    Looked::Unknown(errand) => Box::pin(self.shared.site.run(errand)).await,
-                };
-                match found {
-                    Ok(page) => memo.keep(request.target, page, now),
-                    Err(refusal) => return wire.reply(&refusal, request, persistence, now).await,
-                }
-            }
+        if let Some(pages) = self.shared.pages.as_deref()
+            && let Some(reply) = pages::answer(pages, &request, body).await
+        {
+            return wire.reply(&reply, &request, persistence, now).await;
+        }
+        if let Some(reply) = pages::to_method_of_files(&request) {
+            return wire.reply(&reply, &request, persistence, now).await;
+        }
+        let found = match self.shared.site.look(request.target, now) {
+            Looked::Known(found) => found,
+            Looked::Unknown(errand) => Box::pin(self.shared.site.run(errand)).await,
         };
-        wire.send(page, request, persistence, now).await?;
-        memo.release_file();
+        let page = match found {
+            Ok(page) => memo.keep(request.target, page, now),
+            Err(refusal) => return wire.reply(&refusal, &request, persistence, now).await,
+        };
+        if let Some(rest) = wire.answer(page, &request, persistence, now) {
+            wire.send(page.content(), rest).await?;
+        }
         Ok(())
     }
+}
+
+/// A future in a box. It is made in a stack frame of its own, since the frame below it stays for as long as the
+/// connection is served.
+#[inline(never)]
+fn boxed<F>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
+    Box::pin(make())
 }
 
 /// Answers a head that is none, or not all of one, and ends the connection.

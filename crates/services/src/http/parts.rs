@@ -8,7 +8,6 @@ use duality_runtime::block_on;
 
 pub use super::{
     body::{Body, Progress},
-    input::Input,
     limits::{GATHERED, LINGERED, REFUSAL_ROOM},
     memo::Memo,
     page::{Content, Page},
@@ -18,6 +17,7 @@ pub use super::{
     site::{Errand, Looked},
 };
 pub use crate::clock::seconds;
+pub use duality_runtime::net::Input;
 
 use super::{
     Http, Limits, Reply,

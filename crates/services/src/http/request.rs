@@ -97,32 +97,51 @@ impl Framing {
 /// Parses the head at the start of `bytes`.
 ///
 /// The caller bounds the length of `bytes`; [`too_long`] says what to answer when it is reached.
+#[inline(never)] // Its room shall be on the stack while it parses, and no longer.
 pub fn parse(bytes: &[u8]) -> Parsed<'_> {
     // As between any two requests on a connection.
     if bytes.is_empty() {
         return Parsed::Partial;
     }
-    let mut room = [const { MaybeUninit::<Header<'_>>::uninit() }; HEADER_FIELDS];
+    let mut room = [const { MaybeUninit::uninit() }; FEW_FIELDS];
+    let parsed = parse_within(bytes, &mut room).or_else(|| parse_many_fields(bytes));
+    parsed.unwrap_or(Parsed::Bad(&status::FIELDS_TOO_LARGE))
+}
+
+/// More than most requests have. Room for all that a request may have takes half a page of the stack, and
+/// would have user-level threads touch a second page.
+const FEW_FIELDS: usize = 24;
+
+#[cold]
+#[inline(never)]
+fn parse_many_fields(bytes: &[u8]) -> Option<Parsed<'_>> {
+    parse_within(bytes, &mut [const { MaybeUninit::uninit() }; HEADER_FIELDS])
+}
+
+/// The same, with room for so many header fields; `None` if there are more.
+#[inline]
+fn parse_within<'b>(bytes: &'b [u8], room: &mut [MaybeUninit<Header<'b>>]) -> Option<Parsed<'b>> {
     let mut raw = httparse::Request::new(&mut []);
-    let head_length = match raw.parse_with_uninit_headers(bytes, &mut room) {
+    let head_length = match raw.parse_with_uninit_headers(bytes, room) {
         Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) => return Parsed::Partial,
-        Err(httparse::Error::TooManyHeaders) => return Parsed::Bad(&status::FIELDS_TOO_LARGE),
+        Ok(httparse::Status::Partial) => return Some(Parsed::Partial),
+        Err(httparse::Error::TooManyHeaders) => return None,
         Err(httparse::Error::Version) => {
-            return bad_version(bytes).map_or(Parsed::Partial, Parsed::Bad);
+            return Some(bad_version(bytes).map_or(Parsed::Partial, Parsed::Bad));
         }
-        Err(_) => return Parsed::Bad(&status::BAD_REQUEST),
+        Err(_) => return Some(Parsed::Bad(&status::BAD_REQUEST)),
     };
     let (Some(method), Some(target), Some(minor_version)) = (raw.method, raw.path, raw.version)
     else {
-        return Parsed::Bad(&status::BAD_REQUEST);
+        return Some(Parsed::Bad(&status::BAD_REQUEST));
     };
     // RFC 9112, section 2.2, lets a server take LF alone for a line's end. One that does not can hide
     // a field, or a request, from one that does.
     if !target.is_ascii() || has_bare_line_feed(&bytes[..head_length]) {
-        return Parsed::Bad(&status::BAD_REQUEST);
+        return Some(Parsed::Bad(&status::BAD_REQUEST));
     }
-    match Fields::read(raw.headers).and_then(|fields| fields.finish(minor_version, target)) {
+    let fields = Fields::read(raw.headers).and_then(|fields| fields.finish(minor_version, target));
+    Some(match fields {
         Err(status) => Parsed::Bad(status),
         Ok(Finished { persistence, body, expects_continue, conditions }) => {
             Parsed::Complete(Request {
@@ -135,7 +154,7 @@ pub fn parse(bytes: &[u8]) -> Parsed<'_> {
                 head: &bytes[..head_length],
             })
         }
-    }
+    })
 }
 
 /// The value of a header field of a `head` that has been parsed: `None` if it has no such field.

@@ -8,14 +8,14 @@ use std::{
 };
 
 use duality_runtime::{
-    net::TcpStream,
+    net::{Input, Output, TcpStream},
     task,
     time::{Elapsed, timeout},
 };
 
 use super::{
-    input::Input,
     limits::{GATHERED, LINGERED, Limits},
+    memo::Memo,
     page::{Content, Page},
     range::Part,
     reply::{CONTINUE, Reply},
@@ -26,8 +26,8 @@ use crate::clock;
 
 /// A stream and the replies that wait to be sent on it.
 pub(super) struct Wire<'l> {
-    stream: TcpStream,
-    output: Vec<u8>,
+    stream: &'l mut TcpStream,
+    output: Output,
     limits: &'l Limits,
 }
 
@@ -41,22 +41,29 @@ pub(super) enum Filled {
     TimedOut,
 }
 
+/// What came of a request for the page that the connection got last.
+pub(super) enum Again<'m> {
+    /// It is answered.
+    Done,
+    /// This part of the page is still to be sent.
+    Rest(&'m Page, Part),
+    /// It is a request for something else.
+    No,
+}
+
 impl<'l> Wire<'l> {
-    pub(super) fn new(mut stream: TcpStream, limits: &'l Limits) -> io::Result<Self> {
+    pub(super) fn new(stream: &'l mut TcpStream, limits: &'l Limits) -> io::Result<Self> {
         stream.set_write_timeout(Some(limits.write_time))?;
-        Ok(Wire { stream, output: Vec::new(), limits })
+        Ok(Wire { stream, output: Output::new(), limits })
     }
 
     /// Sends what has been gathered, then waits up to `limit` for more to read.
     pub(super) async fn fill(&mut self, input: &mut Input, limit: Duration) -> io::Result<Filled> {
         self.flush().await?;
         self.stream.set_read_timeout(Some(limit))?;
-        match self.stream.read(input.room()).await {
+        match self.stream.fill(input).await {
             Ok(0) => Ok(Filled::End),
-            Ok(length) => {
-                input.filled(length);
-                Ok(Filled::Some)
-            }
+            Ok(_) => Ok(Filled::Some),
             Err(error) if error.kind() == ErrorKind::TimedOut => Ok(Filled::TimedOut),
             Err(error) => Err(error),
         }
@@ -64,34 +71,53 @@ impl<'l> Wire<'l> {
 
     /// Sends what has been gathered.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
-        if self.output.is_empty() {
+        let gathered = self.output.gathered();
+        if gathered.is_empty() {
             return Ok(());
         }
-        let sent = self.stream.write(&self.output).await?;
-        if sent < self.output.len() {
-            let rest = &self.output[sent..];
+        let sent = self.stream.write(gathered).await?;
+        let rest = &self.output.gathered()[sent..];
+        if !rest.is_empty() {
             patiently(self.limits, rest.len() as u64, self.stream.write_all(rest)).await??;
         }
         self.output.clear();
         Ok(())
     }
 
-    /// Answers a request with the page that it asks for, or with as much as its conditions ask.
-    pub(super) async fn send(
+    /// Answers a request with the page that it asks for, or with as much as its conditions ask. What is too
+    /// long to be gathered is returned, for [`send`](Self::send).
+    pub(super) fn answer(
         &mut self,
         page: &Page,
         request: &Request<'_>,
         persistence: Persistence,
         now: u64,
-    ) -> io::Result<()> {
-        let Some(part) = page.answer(&mut self.output, request, persistence, now) else {
-            return Ok(());
-        };
+    ) -> Option<Part> {
+        let part = page.answer(self.output.gather(), request, persistence, now)?;
         match page.content() {
-            Content::Memory(bytes) => {
-                let bytes = part.of(bytes);
-                if self.gather(bytes) { Ok(()) } else { self.send_long(bytes).await }
-            }
+            Content::Memory(bytes) if self.gather(part.of(bytes)) => None,
+            _ => Some(part),
+        }
+    }
+
+    /// Answers a request for the page in the memo.
+    pub(super) fn answer_again<'m>(
+        &mut self,
+        memo: &'m Memo,
+        request: Request<'_>,
+        persistence: Persistence,
+    ) -> Again<'m> {
+        let now = clock::seconds();
+        let Some(page) = memo.recall(&request, now) else { return Again::No };
+        let rest = self.answer(page, &request, persistence, now);
+        rest.map_or(Again::Done, |rest| Again::Rest(page, rest))
+    }
+
+    /// Sends a part of a page after what has been gathered.
+    pub(super) async fn send(&mut self, content: &Content, part: Part) -> io::Result<()> {
+        task::stage("http: reply").await;
+        match content {
+            Content::Memory(bytes) => self.send_long(part.of(bytes)).await,
             Content::File(file) => {
                 self.flush().await?;
                 let Part { offset, length } = part;
@@ -108,7 +134,7 @@ impl<'l> Wire<'l> {
         persistence: Persistence,
         now: u64,
     ) -> io::Result<()> {
-        reply.write_head(&mut self.output, now, persistence);
+        reply.write_head(self.output.gather(), now, persistence);
         if request.method == Method::Head {
             return Ok(());
         }
@@ -117,12 +143,12 @@ impl<'l> Wire<'l> {
 
     /// Gives a client leave to send a body.
     pub(super) fn write_continue(&mut self) {
-        self.output.extend_from_slice(CONTINUE);
+        self.output.gather().extend_from_slice(CONTINUE);
     }
 
     /// Whether what has been gathered is so much that it is to be sent before anything is added.
     pub(super) fn has_much(&self) -> bool {
-        self.output.len() >= GATHERED
+        self.output.gathered().len() >= GATHERED
     }
 
     /// Answers what cannot be read to its end, by a page or, where `is_head`, by its head alone, and
@@ -138,7 +164,7 @@ impl<'l> Wire<'l> {
 
     /// Has the connection end with a reset. To close it would leave what the client has not taken to
     /// the kernel, which would try to send it for minutes.
-    pub(super) fn reset(self) {
+    pub(super) fn reset(&self) {
         // What fails here has ended already.
         let _ = self.stream.set_linger_reset();
     }
@@ -151,7 +177,7 @@ impl<'l> Wire<'l> {
         input: &mut Input,
         linger: Duration,
     ) -> io::Result<()> {
-        reply.write(&mut self.output, clock::seconds(), Persistence::Close, is_head);
+        reply.write(self.output.gather(), clock::seconds(), Persistence::Close, is_head);
         self.linger(input, linger).await
     }
 
@@ -183,21 +209,21 @@ impl<'l> Wire<'l> {
 
     /// Gathers the body of a reply, if there is room for it.
     fn gather(&mut self, body: &[u8]) -> bool {
-        let has_room = self.output.len() + body.len() <= GATHERED;
+        let has_room = self.output.gathered().len() + body.len() <= GATHERED;
         if has_room {
-            self.output.extend_from_slice(body);
+            self.output.gather().extend_from_slice(body);
         }
         has_room
     }
 
     /// Sends the body of a reply together with what has been gathered.
     async fn send_long(&mut self, body: &[u8]) -> io::Result<()> {
-        let mut pieces = [IoSlice::new(&self.output), IoSlice::new(body)];
+        let mut pieces = [IoSlice::new(self.output.gathered()), IoSlice::new(body)];
         let sent = self.stream.write_vectored(&pieces).await?;
         let mut rest = &mut pieces[..];
         IoSlice::advance_slices(&mut rest, sent);
         if !rest.is_empty() {
-            let length = self.output.len() + body.len() - sent;
+            let length = self.output.gathered().len() + body.len() - sent;
             patiently(self.limits, length as u64, self.stream.write_all_vectored(rest)).await??;
         }
         self.output.clear();

@@ -1,11 +1,28 @@
-//! The bytes that a client has sent and nobody has used yet: one buffer for each connection.
+//! The bytes that a client has sent and nobody has used yet.
+//!
+//! ```text
+//!   idle       no memory at all
+//!      │ bytes have come: a block is taken from the loop's spare ones      room
+//!      ▼
+//!   [ used │ unused bytes │ room ]                                         filled, consume
+//!      │ the last byte has been used: it goes back
+//!      ▼
+//!   idle
+//! ```
+//!
+//! So ten thousand idle connections have no more blocks than one busy one has; and the block that the next
+//! connection reads into is one that is still in a cache. A task of the block world keeps its block
+//! while it waits, since it waits in the system call that fills it.
+
+use super::spare::{self, Purpose};
 
 /// A buffer that is filled at its end and used from its beginning.
 ///
-/// It starts small, because ten thousand idle connections have ten thousand of them, and grows to
-/// its limit only for a request that needs it.
+/// [`TcpStream::fill`](super::TcpStream::fill) fills it. It has memory only while there is something in it,
+/// and grows to its limit only for input that needs it.
 #[derive(Debug)]
 pub struct Input {
+    /// Empty where there is no memory.
     bytes: Vec<u8>,
     /// The unused bytes are those from `start` to `end`.
     start: usize,
@@ -18,48 +35,85 @@ const INITIAL: usize = 1 << 10;
 
 impl Input {
     /// An empty buffer that holds at most `limit` bytes.
-    pub fn new(limit: usize) -> Self {
-        Input { bytes: vec![0; INITIAL.min(limit)], start: 0, end: 0, limit }
+    #[must_use]
+    pub const fn new(limit: usize) -> Self {
+        Self { bytes: Vec::new(), start: 0, end: 0, limit }
     }
 
     /// The bytes that have come and have not been used.
+    #[must_use]
+    #[inline]
     pub fn unused(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
     /// Whether there are none.
+    #[must_use]
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.start == self.end
     }
 
     /// Whether as many bytes wait to be used as the buffer may hold.
+    #[must_use]
     pub fn is_full(&self) -> bool {
         self.end - self.start >= self.limit
     }
 
     /// Room for the next bytes; empty only if the buffer [`is_full`](Self::is_full).
+    #[inline]
     pub fn room(&mut self) -> &mut [u8] {
+        if self.bytes.is_empty() {
+            spare::borrow(Purpose::Reading, &mut self.bytes);
+        }
         if self.start > 0 {
             self.bytes.copy_within(self.start..self.end, 0);
             self.end -= self.start;
             self.start = 0;
         }
         if self.end == self.bytes.len() {
-            self.bytes.resize(self.limit.min(self.end * 2), 0);
+            self.bytes.resize(self.limit.min(INITIAL.max(self.end * 2)).max(self.end), 0);
         }
-        &mut self.bytes[self.end..]
+        // A spare block may be longer than this buffer may become.
+        let limit = self.limit.max(self.end).min(self.bytes.len());
+        &mut self.bytes[self.end..limit]
     }
 
     /// Notes that the first `length` bytes of the room have been filled.
+    #[inline]
     pub fn filled(&mut self, length: usize) {
         self.end = self.bytes.len().min(self.end + length);
     }
 
     /// Notes that the first `length` bytes have been used.
+    #[inline]
     pub fn consume(&mut self, length: usize) {
         self.start = self.end.min(self.start + length);
-        if self.start == self.end {
+        self.rest();
+    }
+
+    /// Parts with memory in which there is nothing.
+    #[inline]
+    pub(super) fn rest(&mut self) {
+        if self.is_empty() {
             (self.start, self.end) = (0, 0);
+            spare::give_back(Purpose::Reading, &mut self.bytes);
+        }
+    }
+
+    /// Takes the memory of `spare`, unless there is some already: for loops other than the runtime's, whose
+    /// connections have spare memory in common.
+    pub fn borrow_from(&mut self, spare: &mut Vec<u8>) {
+        if self.bytes.is_empty() {
+            std::mem::swap(&mut self.bytes, spare);
+        }
+    }
+
+    /// Makes the memory of this buffer the `spare` one, if nothing is in it.
+    pub fn give_back_to(&mut self, spare: &mut Vec<u8>) {
+        if self.is_empty() && !self.bytes.is_empty() {
+            (self.start, self.end) = (0, 0);
+            *spare = std::mem::take(&mut self.bytes);
         }
     }
 }

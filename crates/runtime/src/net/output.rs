@@ -1,0 +1,40 @@
+//! Bytes that are gathered to be sent together.
+
+use super::spare::{self, Purpose};
+
+/// A buffer that has memory only while there is something in it, as an [`Input`](super::Input) has.
+#[derive(Debug, Default)]
+pub struct Output {
+    bytes: Vec<u8>,
+}
+
+impl Output {
+    /// An empty one.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { bytes: Vec::new() }
+    }
+
+    /// What has been gathered.
+    #[must_use]
+    #[inline]
+    pub fn gathered(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The same, to add to it.
+    #[inline]
+    pub fn gather(&mut self) -> &mut Vec<u8> {
+        if self.bytes.capacity() == 0 {
+            spare::borrow(Purpose::Writing, &mut self.bytes);
+        }
+        &mut self.bytes
+    }
+
+    /// Forgets what has been gathered: it is sent.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        spare::give_back(Purpose::Writing, &mut self.bytes);
+    }
+}
