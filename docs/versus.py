@@ -18,7 +18,7 @@ import tempfile
 import time
 
 TARGET = os.environ.get("CARGO_TARGET_DIR", "target")
-DUALITY = f"{TARGET}/release/duality"
+DUALITY = os.environ.get("DUALITY") or f"{TARGET}/release/duality"
 BUILT = {"st", "pth", "pthreads"}
 NGINX = """
 worker_processes 1; daemon off; pid {home}/pid; error_log {home}/error.log warn;

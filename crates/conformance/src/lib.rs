@@ -220,17 +220,26 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 /// When there is no such architecture.
 pub fn runs_here(architecture: &[&str]) -> bool {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let Some(reason) = lack(architecture) else { return true };
+    if SAID.lock().unwrap().insert(reason.clone()) {
+        let name = architecture[0];
+        let _ = writeln!(std::io::stderr(), "skipped: {name} and the like: {reason}");
+    }
+    false
+}
+
+/// Why this machine cannot run a server of these arguments, if so.
+///
+/// # Panics
+///
+/// When there is no such architecture.
+pub fn lack(architecture: &[&str]) -> Option<String> {
     let (name, flags) = architecture.split_first().expect("an architecture has a name");
     let mut options = Options::default();
     if let Some(poller) = flags.iter().find_map(|flag| flag.strip_prefix("--poller=")) {
         options.poller = poller.parse().expect("it is a poller");
     }
-    let architecture = duality_architectures::find(name).expect("it is an architecture");
-    let Some(reason) = architecture.unavailable(&options) else { return true };
-    if SAID.lock().unwrap().insert(reason.clone()) {
-        let _ = writeln!(std::io::stderr(), "skipped: {name} and the like: {reason}");
-    }
-    false
+    duality_architectures::find(name).expect("it is an architecture").unavailable(&options)
 }
 
 /// Calls a macro with the name of a module and the arguments of `serve` for each architecture there is,

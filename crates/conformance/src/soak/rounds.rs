@@ -1,6 +1,6 @@
 //! What is soaked: architectures in their variants, each with the services that it carries.
 
-use duality_architectures::find;
+use crate::lack;
 
 /// A service that the clients can speak to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,12 +103,6 @@ pub(super) fn chosen(
     Ok((rounds, unable.collect()))
 }
 
-/// Why this machine cannot run a variant, if so.
-fn lack(variant: Variant) -> Option<String> {
-    let poller = variant.iter().find_map(|flag| flag.strip_prefix("--poller="));
-    [Some(variant[0]), poller].into_iter().flatten().find_map(|name| find(name)?.unavailable())
-}
-
 /// Those of `all` that have one of these names; all, if there is none.
 fn named<T: Copy>(
     what: &str,
@@ -158,7 +152,7 @@ mod tests {
     #[test]
     fn every_architecture_is_known_to_the_server() {
         for variant in VARIANTS {
-            assert!(find(variant[0]).is_some(), "{variant:?}");
+            assert!(duality_architectures::find(variant[0]).is_some(), "{variant:?}");
         }
     }
 }

@@ -18,10 +18,11 @@ use duality_fiber::{Stack, StackPool};
 use duality_poller::{Direction, Event, Poller, Ring, Timers, Token};
 
 use super::Waiting;
+use super::place::Place;
 use super::remote::{self, LoopId, Message};
 use super::report::{self, Sight};
 use super::sources::Sources;
-use super::tasks::{Body, TaskId, TaskRef, Tasks};
+use super::tasks::{Body, TaskId, TaskRef, Tasks, Turn};
 use super::waker::TaskName;
 use crate::drain;
 use crate::net::spare::Spare;
@@ -68,42 +69,6 @@ pub(crate) struct Habits {
     pub(crate) busy_poll: Duration,
     /// Whether files are read on the loop, and not by helper threads.
     pub(crate) disk_in_place: bool,
-}
-
-/// Room for one task: its stack, where tasks have one.
-pub struct Place {
-    stack: Option<Stack>,
-}
-
-impl Place {
-    /// Starts `future` as a task of this kernel thread's loop. A panic in it is reported and ends it.
-    ///
-    /// # Panics
-    ///
-    /// When this kernel thread runs no loop.
-    pub fn spawn(self, future: Pin<Box<dyn Future<Output = ()> + Send>>) {
-        world::with_loop(|core| {
-            let core = core.expect("a place is filled on the loop that made it");
-            match self.stack {
-                None => core.insert(Body::Future(future)),
-                Some(stack) => core.insert_fiber(stack, future),
-            };
-        });
-    }
-
-    /// The same, for a future that is not in a box yet. Unless it is large it lives on its stack, which is
-    /// one page less to touch at each wake.
-    pub(crate) fn spawn_unboxed<F: Future<Output = ()> + Send + 'static>(self, future: F) {
-        world::with_loop(|core| {
-            let core = core.expect("a place is filled on the loop that made it");
-            match (self.stack, core.waiting) {
-                (Some(stack), Waiting::Park { stack_size }) if size_of::<F>() < stack_size / 16 => {
-                    core.insert_fiber(stack, future);
-                }
-                (stack, _) => Self { stack }.spawn(Box::pin(future)),
-            }
-        });
-    }
 }
 
 /// Writes which task runs on this kernel thread. Called in a signal handler, where its stack has
@@ -294,7 +259,7 @@ impl Core {
             Waiting::Park { .. } => Some(self.stacks.borrow_mut().take()?),
             Waiting::Suspend => None,
         };
-        Ok(Place { stack })
+        Ok(Place::new(stack))
     }
 
     #[inline]
@@ -310,14 +275,14 @@ impl Core {
         future: Pin<Box<dyn Future<Output = ()>>>,
     ) -> io::Result<TaskId> {
         Ok(match self.reserve()?.stack {
-            None => self.insert(Body::Future(future)),
-            Some(stack) => self.insert_fiber(stack, future),
+            None => self.insert(Body::Future(future), Turn::Soon),
+            Some(stack) => self.insert_fiber(stack, future, Turn::Soon),
         })
     }
 
-    fn insert(&self, body: Body) -> TaskId {
+    pub(super) fn insert(&self, body: Body, turn: Turn) -> TaskId {
         visibility::count(|counters| counters.tasks_created.add(1));
-        self.tasks.insert(body, self.sight.clock())
+        self.tasks.insert(body, self.sight.clock(), turn)
     }
 
     pub(crate) fn set_stage(&self, stage: Label) {
@@ -328,7 +293,12 @@ impl Core {
         }
     }
 
-    fn insert_fiber(&self, stack: Stack, future: impl Future<Output = ()> + 'static) -> TaskId {
+    pub(super) fn insert_fiber(
+        &self,
+        stack: Stack,
+        future: impl Future<Output = ()> + 'static,
+        turn: Turn,
+    ) -> TaskId {
         let task = self.tasks.next_id();
         let waker = TaskName::new(self.lane(), task).waker();
         if let Waiting::Park { stack_size } = self.waiting {
@@ -336,7 +306,7 @@ impl Core {
                 counters.task_stack_allocated_bytes.add(stack_size as u64);
             });
         }
-        self.insert(Body::Fiber(park::fiber(stack, waker, future)))
+        self.insert(Body::Fiber(park::fiber(stack, waker, future)), turn)
     }
 
     /// Gives a task its turn: runs it until it waits or ends.
@@ -422,6 +392,7 @@ impl Core {
     /// Runs the tasks that are ready now, and of those that they make ready as many as a round may have; the
     /// others wait for the next one, so that descriptors and timers have their turn.
     fn run_ready(&self) {
+        self.tasks.admit_newcomers();
         let ready = self.tasks.ready();
         self.overdue.set(false);
         let turns = Cell::new(0);
@@ -442,7 +413,7 @@ impl Core {
     }
 
     fn await_events(&self, events: &mut Vec<Event>) {
-        let idle_from = (self.tasks.ready() == 0).then(Instant::now);
+        let idle_from = self.tasks.all_wait().then(Instant::now);
         let waited = match idle_from {
             None => self.poller.borrow_mut().wait(Some(Duration::ZERO), events),
             Some(from) => self.await_first_event(from, events),

@@ -18,6 +18,7 @@
 //! most one deadline; so a task needs one timer, and the timers are indexed by the task's slot.
 
 pub(crate) mod core;
+mod place;
 mod ready;
 pub(crate) mod remote;
 pub(crate) mod report;
@@ -37,7 +38,7 @@ use self::core::Core;
 use crate::visibility::seats;
 use crate::world;
 
-pub use self::core::Place;
+pub use self::place::Place;
 
 /// How the tasks of a loop wait: the park or the suspend world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
