@@ -175,7 +175,7 @@ async fn accept_and_spawn(mut listener: TcpListener, service: Service, lobby: Ar
             Ok(Some(stream)) => {
                 pressure.relieved();
                 if lobby.lets_through(&connections) {
-                    place.spawn_newcomer(service.begin(stream, connections.enter()));
+                    place.spawn(service.begin(stream, connections.enter()));
                     place = room(&mut pressure).await;
                 } else {
                     lobby.enter(stream);

@@ -22,7 +22,7 @@ use super::place::Place;
 use super::remote::{self, LoopId, Message};
 use super::report::{self, Sight};
 use super::sources::Sources;
-use super::tasks::{Body, TaskId, TaskRef, Tasks, Turn};
+use super::tasks::{Body, TaskId, TaskRef, Tasks};
 use super::waker::TaskName;
 use crate::drain;
 use crate::net::spare::Spare;
@@ -275,14 +275,14 @@ impl Core {
         future: Pin<Box<dyn Future<Output = ()>>>,
     ) -> io::Result<TaskId> {
         Ok(match self.reserve()?.stack {
-            None => self.insert(Body::Future(future), Turn::Soon),
-            Some(stack) => self.insert_fiber(stack, future, Turn::Soon),
+            None => self.insert(Body::Future(future)),
+            Some(stack) => self.insert_fiber(stack, future),
         })
     }
 
-    pub(super) fn insert(&self, body: Body, turn: Turn) -> TaskId {
+    pub(super) fn insert(&self, body: Body) -> TaskId {
         visibility::count(|counters| counters.tasks_created.add(1));
-        self.tasks.insert(body, self.sight.clock(), turn)
+        self.tasks.insert(body, self.sight.clock())
     }
 
     pub(crate) fn set_stage(&self, stage: Label) {
@@ -297,7 +297,6 @@ impl Core {
         &self,
         stack: Stack,
         future: impl Future<Output = ()> + 'static,
-        turn: Turn,
     ) -> TaskId {
         let task = self.tasks.next_id();
         let waker = TaskName::new(self.lane(), task).waker();
@@ -306,7 +305,7 @@ impl Core {
                 counters.task_stack_allocated_bytes.add(stack_size as u64);
             });
         }
-        self.insert(Body::Fiber(park::fiber(stack, waker, future)), turn)
+        self.insert(Body::Fiber(park::fiber(stack, waker, future)))
     }
 
     /// Gives a task its turn: runs it until it waits or ends.
@@ -392,7 +391,6 @@ impl Core {
     /// Runs the tasks that are ready now, and of those that they make ready as many as a round may have; the
     /// others wait for the next one, so that descriptors and timers have their turn.
     fn run_ready(&self) {
-        self.tasks.admit_newcomers();
         let ready = self.tasks.ready();
         self.overdue.set(false);
         let turns = Cell::new(0);
@@ -413,7 +411,7 @@ impl Core {
     }
 
     fn await_events(&self, events: &mut Vec<Event>) {
-        let idle_from = self.tasks.all_wait().then(Instant::now);
+        let idle_from = (self.tasks.ready() == 0).then(Instant::now);
         let waited = match idle_from {
             None => self.poller.borrow_mut().wait(Some(Duration::ZERO), events),
             Some(from) => self.await_first_event(from, events),

@@ -8,7 +8,7 @@ use duality_fiber::Stack;
 
 use super::Waiting;
 use super::core::Core;
-use super::tasks::{Body, Turn};
+use super::tasks::Body;
 use crate::world;
 
 /// Room for one task: its stack, where tasks have one.
@@ -27,38 +27,21 @@ impl Place {
     ///
     /// When this kernel thread runs no loop.
     pub fn spawn(self, future: Pin<Box<dyn Future<Output = ()> + Send>>) {
-        self.fill(future, Turn::Soon);
+        here(|core| match self.stack {
+            None => core.insert(Body::Future(future)),
+            Some(stack) => core.insert_fiber(stack, future),
+        });
     }
 
-    /// The same for the task of a connection that has just been accepted. Its client may not have sent anything yet;
-    /// so the task has its first turn in the next round, after those who are known to have something to do. More
-    /// often than not what it waits for is there by then, which saves an attempt and a registration. A loop with a
-    /// ring makes no such attempts, and lets it begin.
-    ///
-    /// # Panics
-    ///
-    /// When this kernel thread runs no loop.
-    pub fn spawn_newcomer(self, future: Pin<Box<dyn Future<Output = ()> + Send>>) {
-        let turn = if here(Core::has_ring) { Turn::Soon } else { Turn::NextRound };
-        self.fill(future, turn);
-    }
-
-    /// The same as [`spawn`](Self::spawn), for a future that is not in a box yet. Unless it is large it lives on its
+    /// The same, for a future that is not in a box yet. Unless it is large it lives on its
     /// stack, which is one page less to touch at each wake.
     pub(crate) fn spawn_unboxed<F: Future<Output = ()> + Send + 'static>(self, future: F) {
         match (self.stack, here(Core::waiting)) {
             (Some(stack), Waiting::Park { stack_size }) if size_of::<F>() < stack_size / 16 => {
-                here(|core| core.insert_fiber(stack, future, Turn::Soon));
+                here(|core| core.insert_fiber(stack, future));
             }
             (stack, _) => Self { stack }.spawn(Box::pin(future)),
         }
-    }
-
-    fn fill(self, future: Pin<Box<dyn Future<Output = ()> + Send>>, turn: Turn) {
-        here(|core| match self.stack {
-            None => core.insert(Body::Future(future), turn),
-            Some(stack) => core.insert_fiber(stack, future, turn),
-        });
     }
 }
 

@@ -199,18 +199,7 @@ pub(crate) struct Tasks {
     free: RefCell<Vec<u32>>,
     /// Those to run, in turn. An entry whose task is not queued is void: its task ended otherwise.
     ready: Ready,
-    /// Those that join them in the next round.
-    newcomers: Ready,
     spawned: Cell<u32>,
-}
-
-/// When a new task has its first turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// After those that are ready.
-    Soon,
-    /// In the next round, after those that events have made ready.
-    NextRound,
 }
 
 impl Default for Tasks {
@@ -221,7 +210,6 @@ impl Default for Tasks {
             used: Cell::default(),
             free: RefCell::default(),
             ready: Ready::default(),
-            newcomers: Ready::default(),
             spawned: Cell::default(),
         }
     }
@@ -236,7 +224,7 @@ impl Tasks {
     }
 
     /// Adds a task, ready to run.
-    pub(crate) fn insert(&self, body: Body, now: u32, turn: Turn) -> TaskId {
+    pub(crate) fn insert(&self, body: Body, now: u32) -> TaskId {
         let id = self.next_id();
         let slot = id.slot() as usize;
         if self.free.borrow_mut().pop().is_none() {
@@ -250,17 +238,8 @@ impl Tasks {
         // SAFETY: the place is in a chunk, and no task is there that anyone could refer to.
         unsafe { place.write(Task::new(id, body, now)) };
         self.spawned.set(self.spawned.get().wrapping_add(1));
-        let queue = if turn == Turn::Soon { &self.ready } else { &self.newcomers };
-        queue.push(TaskRef(place));
+        self.ready.push(TaskRef(place));
         id
-    }
-
-    /// A round begins, and they are newcomers no more.
-    #[inline]
-    pub(crate) fn admit_newcomers(&self) {
-        while let Some(task) = self.newcomers.pop() {
-            self.ready.push(task);
-        }
     }
 
     /// Queues the task, unless it is queued or gone.
@@ -288,12 +267,6 @@ impl Tasks {
             task.set_queued(true);
             self.ready.push(task);
         }
-    }
-
-    /// Whether no task is ready, nor will be unless something wakes it.
-    #[inline]
-    pub(crate) fn all_wait(&self) -> bool {
-        self.ready.len() + self.newcomers.len() == 0
     }
 
     /// How many tasks are ready now, at most.
