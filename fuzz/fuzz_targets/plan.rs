@@ -23,7 +23,9 @@ fuzz_target!(|bytes: &[u8]| {
     let mut peers = BTreeSet::new();
     for peer in &plan.peers {
         assert!((1..=32).contains(&peer.name.len()) && peers.insert(&peer.name));
-        assert!(!peer.command[0].is_empty() && !peer.command.iter().any(|word| word.contains('\0')));
+        assert!(
+            !peer.command[0].is_empty() && !peer.command.iter().any(|word| word.contains('\0'))
+        );
         assert!(0.0 < peer.start_seconds && peer.start_seconds <= 600.0);
     }
     let mut names = BTreeSet::new();
