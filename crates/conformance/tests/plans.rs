@@ -52,6 +52,12 @@ impl Lab {
         command
     }
 
+    /// Any command, in the directory.
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
+        command.current_dir(self.directory.path()).args(arguments).output().unwrap()
+    }
+
     /// As [`compare`](Self::compare), which must succeed; returns standard output.
     fn compared(&self, flags: &[&str]) -> String {
         let output = self.compare(flags);
@@ -269,4 +275,24 @@ fn served_well(cell: &Cell) {
         }
         other => panic!("{} at {}: {other:?}", cell.subject, cell.concurrency),
     }
+}
+
+#[test]
+fn a_new_plan_is_written_once_and_explained_without_measuring() {
+    let lab = Lab::new(PLAN);
+    assert!(lab.run(&["plan", "new", "new.toml"]).status.success());
+    let again = lab.run(&["plan", "new", "new.toml"]);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("new.toml: is there already"));
+    let explained = lab.run(&["compare", "new.toml", "--check"]);
+    assert!(explained.status.success());
+    let told = String::from_utf8(explained.stdout).unwrap();
+    for part in ["keep-alive: http", "by-the-clock: ", "cells         45", "in all        about"] {
+        assert!(told.contains(part), "{told}");
+    }
+    let explained = lab.run(&["compare", "game", "--architectures=fork", "--check"]);
+    let told = String::from_utf8(explained.stdout).unwrap();
+    assert!(told.contains("unavailable   fork at 10, 100, 1000: needs shared memory"), "{told}");
+    let files = fs::read_dir(lab.directory.path()).unwrap().count();
+    assert_eq!(files, 2, "the two plans, and no results");
 }

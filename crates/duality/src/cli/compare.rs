@@ -11,7 +11,7 @@ use duality_lab::store::Store;
 use duality_lab::summary::Summary;
 use duality_lab::{report as page, results, run as lab};
 
-use super::{ClientFlags, Failure, Setup, Tuning, experiment, flag, load, plan, print};
+use super::{ClientFlags, Failure, Setup, Tuning, experiment, explain, flag, load, plan, print};
 use crate::catalogue::Catalogue;
 
 #[derive(clap::Args)]
@@ -56,6 +56,9 @@ pub(super) struct Arguments {
     /// Where results.jsonl and report.html go, those of a plan each in a directory of the experiment's name; without it, a new directory duality-results-TIME
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Only explain what would be measured, what is unavailable and why, and how long it takes
+    #[arg(long, conflicts_with_all = ["out", "resume"])]
+    check: bool,
     /// Go on with what --out has begun
     #[arg(long, requires = "out")]
     resume: bool,
@@ -106,10 +109,16 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let mut settings = arguments.settings();
     if let Some(file) = arguments.plan() {
         let flags = plan::Flags { settings, tuning: arguments.tuning };
+        if arguments.check {
+            return plan::check(catalogue, file, &flags);
+        }
         return plan::run(catalogue, file, &flags, &out, arguments.resume);
     }
     settings.service.clone_from(&arguments.subject);
     let plan = experiment::plan(catalogue, &settings, &arguments.tuning, &[]).map_err(flag)?;
+    if arguments.check {
+        return print(&explain::explain(&plan));
+    }
     announce(&plan);
     eprintln!("results in {}", out.display());
     let interrupted = load::on_interrupt()?;

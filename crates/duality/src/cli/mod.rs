@@ -4,6 +4,7 @@
 mod clients;
 mod compare;
 mod experiment;
+mod explain;
 mod list;
 mod load;
 mod model;
@@ -50,6 +51,8 @@ enum Command {
     Load(load::Arguments),
     /// Measure a service under many architectures, and recommend one
     Compare(compare::Arguments),
+    /// Write plans, which say what to compare
+    Plan(plan::Arguments),
     /// Write the report of results measured before
     Report(compare::ReportArguments),
     /// Measure what tasks cost in each world, beside other packages (--costs)
@@ -97,6 +100,7 @@ pub fn main(own: Option<Service>) -> ExitCode {
         Command::Serve(arguments) => serve::run(&catalogue, &arguments),
         Command::Load(arguments) => load::run(&arguments),
         Command::Compare(arguments) => compare::run(&catalogue, &arguments),
+        Command::Plan(arguments) => plan::write(&arguments),
         Command::Report(arguments) => compare::report(&arguments),
         Command::Model(arguments) => model::run(&arguments),
         Command::Architectures(arguments) => list::architectures(&arguments),

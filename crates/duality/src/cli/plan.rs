@@ -1,9 +1,9 @@
-//! `duality compare PLAN.toml`: the experiments of a plan, one after the other. docs/plans.md says what a
-//! plan can ask for.
+//! `duality compare PLAN.toml`: the experiments of a plan, one after the other; and `duality plan new`. docs/plans.md
+//! says what a plan can ask for.
 
 use std::fs::File;
-use std::io::Read;
-use std::path::Path;
+use std::io::{self, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use duality_lab::plan::Plan;
@@ -13,8 +13,43 @@ use duality_lab::record::Origin;
 use duality_lab::report::index::{self, Index};
 use duality_lab::results::Results;
 
-use super::{Failure, Tuning, compare, experiment, flag, load, print};
+use super::{Failure, Tuning, compare, experiment, explain, flag, load, print};
 use crate::catalogue::Catalogue;
+
+#[derive(clap::Args)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Write a plan to begin with, in which every key is explained
+    New {
+        /// The file, which must not be there yet; without it, standard output
+        #[arg(value_name = "PLAN.toml")]
+        file: Option<PathBuf>,
+    },
+}
+
+/// A plan that can be run as it is.
+const NEW: &str = include_str!("new_plan.toml");
+
+pub(super) fn write(arguments: &Arguments) -> Result<(), Failure> {
+    let Command::New { file } = &arguments.command;
+    let Some(path) = file else { return print(NEW) };
+    let shown = path.display();
+    let told = |error: io::Error| match error.kind() {
+        ErrorKind::AlreadyExists => {
+            Failure::misuse(format!("{shown}: is there already: choose another name"))
+        }
+        _ => Failure::failed(format!("{shown}: {error}")),
+    };
+    let mut file = File::create_new(path).map_err(told)?;
+    file.write_all(NEW.as_bytes()).map_err(told)?;
+    eprintln!("{shown}: what it would measure, says `duality compare {shown} --check`");
+    Ok(())
+}
 
 /// What the command line asks for: it overrides every experiment of the plan.
 pub(super) struct Flags {
@@ -38,19 +73,8 @@ pub(super) fn run(
             return Err(Failure::misuse(format!("{} {problem}", out.display())));
         }
     }
-    let length: Duration = plans.iter().map(Plan::length).sum();
-    eprintln!(
-        "{}\n{} experiment{}, about {:.0} s; results in {}",
-        file.title,
-        plans.len(),
-        if plans.len() == 1 { "" } else { "s" },
-        length.as_secs_f64(),
-        out.display(),
-    );
-    // Those that the plan defines may be anything, and whoever runs it is to see what.
-    for peer in &file.peers {
-        eprintln!("the peer {} is the command {:?}", peer.name, peer.command);
-    }
+    announce(&file, &plans);
+    eprintln!("results in {}", out.display());
     let interrupted = load::on_interrupt()?;
     let index_path = out.join("index.html");
     let mut index = Index::new(&file, plans.iter().map(|plan| &plan.design));
@@ -74,6 +98,33 @@ pub(super) fn run(
     }
     eprintln!("index of the reports: {}", index_path.display());
     Ok(())
+}
+
+/// Explains what a plan would measure, and measures nothing.
+pub(super) fn check(catalogue: &Catalogue, path: &Path, flags: &Flags) -> Result<(), Failure> {
+    let (file, plans) = read(catalogue, path, flags)?;
+    announce(&file, &plans);
+    let told = file.experiments.iter().zip(&plans).map(|(experiment, plan)| {
+        let heading = index::heading(&experiment.name, &plan.design);
+        format!("{}\n{}", heading.trim_end(), explain::explain(plan))
+    });
+    print(&told.collect::<String>())
+}
+
+/// Says what a plan asks, how long it takes, and what it starts.
+fn announce(file: &PlanFile, plans: &[Plan]) {
+    let length: Duration = plans.iter().map(Plan::length).sum();
+    eprintln!(
+        "{}\n{} experiment{}, about {:.0} s",
+        file.title,
+        plans.len(),
+        if plans.len() == 1 { "" } else { "s" },
+        length.as_secs_f64(),
+    );
+    // Those that the plan defines may be anything, and whoever runs it is to see what.
+    for peer in &file.peers {
+        eprintln!("the peer {} is the command {:?}", peer.name, peer.command);
+    }
 }
 
 /// Reads a plan and checks all of it.
@@ -160,6 +211,17 @@ mod tests {
             count += 1;
         }
         assert!(count >= 4);
+    }
+
+    #[test]
+    fn a_new_plan_is_right_with_and_without_its_examples() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("new.toml");
+        for text in [NEW.to_owned(), NEW.replace("#: ", "")] {
+            fs::write(&path, text).unwrap();
+            let (file, plans) = read(&Catalogue::BuiltIn, &path, &flags()).unwrap();
+            assert!(plans.len() >= 3 && file.title.ends_with('?'));
+        }
     }
 
     #[test]

@@ -1,0 +1,71 @@
+//! `duality compare … --check`: what an experiment would measure, in words.
+
+use std::collections::BTreeMap;
+
+use duality_lab::plan::Plan;
+
+/// What is measured of an experiment, where, for how long, and what cannot be; a line for each.
+pub(super) fn explain(plan: &Plan) -> String {
+    let design = &plan.design;
+    let mut lines = Vec::new();
+    let mut line = |name: &str, text: String| lines.push(format!("{name:<12}  {text}"));
+    line("subjects", listed(design.subjects()));
+    line("connections", listed(&design.concurrency));
+    line(
+        "cells",
+        format!(
+            "{}, each subject at each number of connections {}, each time with a fresh server and in \
+             random order (seed {})",
+            plan.cells(),
+            times(design.repeats),
+            design.seed,
+        ),
+    );
+    line(
+        "a cell",
+        format!(
+            "{} s of warm-up, then {} s that are measured",
+            rounded(design.warm_up_seconds),
+            rounded(design.window_seconds)
+        ),
+    );
+    line("in all", format!("about {:.0} s", plan.length().as_secs_f64()));
+    line("server", place(&design.server_cpus, &design.server_arguments));
+    line("clients", place(&design.client_cpus, &[]));
+    if let Some(store) = &design.store {
+        line("store", store.clone());
+    }
+    // By reason, since a subject mostly has the same one at all numbers of connections.
+    let mut unavailable: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
+    for ((subject, connections), why) in &plan.unavailable {
+        unavailable.entry((subject, why)).or_default().push(*connections);
+    }
+    for ((subject, why), connections) in unavailable {
+        line("unavailable", format!("{subject} at {}: {why}", listed(&connections)));
+    }
+    lines.join("\n") + "\n"
+}
+
+fn listed<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+    let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    items.join(", ")
+}
+
+fn times(count: usize) -> String {
+    if count == 1 { "once".to_owned() } else { format!("{count} times") }
+}
+
+/// To milliseconds.
+fn rounded(seconds: f64) -> f64 {
+    (seconds * 1000.0).round() / 1000.0
+}
+
+/// Where a side runs, and with what.
+fn place(cpus: &[usize], arguments: &[String]) -> String {
+    let cpus = match cpus {
+        [] => "on any processor".to_owned(),
+        [one] => format!("on processor {one}"),
+        many => format!("on processors {}", listed(many)),
+    };
+    if arguments.is_empty() { cpus } else { format!("{cpus}, with {}", arguments.join(" ")) }
+}
