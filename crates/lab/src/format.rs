@@ -13,6 +13,16 @@ pub(crate) fn rate(rate: Estimate) -> String {
     }
 }
 
+/// `0.66 [0.64 to 0.69]`: a ratio and its interval.
+pub(crate) fn multiple(ratio: Estimate) -> String {
+    match ratio.interval {
+        Some(interval) => {
+            format!("{:.2} [{:.2} to {:.2}]", ratio.value, interval.low, interval.high)
+        }
+        None => format!("{:.2}", ratio.value),
+    }
+}
+
 /// 1234567.8 → `1,234,568`.
 pub fn grouped(value: f64) -> String {
     let digits = format!("{value:.0}");

@@ -8,10 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use crate::format::{bytes, connections, duration, grouped, rate};
+use crate::format::{bytes, connections, duration, grouped, multiple, rate};
 use crate::recommendation;
 use crate::record::{Cell, Experiment, Measured, Outcome};
-use crate::statistics::{Estimate, estimate, median};
+use crate::statistics::{Estimate, estimate, median, ratio};
 
 /// What the cells of an experiment come to.
 #[derive(Clone, Debug, PartialEq)]
@@ -159,12 +159,18 @@ impl Summary {
         if let Some(partial) = self.partial() {
             writeln!(text, "{partial}\n").expect("a String takes all");
         }
-        self.grid(&mut text, "requests/s, median ± half of its 95 % interval", |medians| {
+        self.grid(&mut text, "requests/s, median ± half of its 95 % interval", |_, medians| {
             rate(medians.requests_per_second)
         });
-        self.grid(&mut text, "p99 latency", |medians| duration(medians.p99_us));
-        self.grid(&mut text, "server CPU per request", |medians| duration(medians.cpu_us));
-        self.grid(&mut text, "server memory", |medians| bytes(medians.memory_bytes));
+        self.grid(&mut text, "p99 latency", |_, medians| duration(medians.p99_us));
+        self.grid(&mut text, "server CPU per request", |_, medians| duration(medians.cpu_us));
+        for peer in self.subjects.iter().filter(|name| self.peers.contains(*name)) {
+            let title = format!("server CPU per request as a multiple of {peer}'s, 95 % interval");
+            self.grid(&mut text, &title, |row, medians| {
+                self.cpu_beside(peer, row, medians).map_or_else(|| "-".to_owned(), multiple)
+            });
+        }
+        self.grid(&mut text, "server memory", |_, medians| bytes(medians.memory_bytes));
         self.notes(&mut text);
         for sentence in recommendation::recommend(self).sentences {
             text.push_str(&sentence);
@@ -173,15 +179,23 @@ impl Summary {
         text
     }
 
+    /// The server's processor time for each request over a peer's at as many connections; none where the peer was not
+    /// measured.
+    fn cpu_beside(&self, peer: &str, row: &Row, medians: &Medians) -> Option<Estimate> {
+        let mut beside = self.of_subject(peer).filter(|other| other.concurrency == row.concurrency);
+        let other = beside.find_map(Row::medians)?;
+        ratio(&medians.cpu_us_samples, &other.cpu_us_samples, self.seed)
+    }
+
     /// One row for each subject, one column for each concurrency.
-    fn grid(&self, text: &mut String, title: &str, show: impl Fn(&Medians) -> String) {
+    fn grid(&self, text: &mut String, title: &str, show: impl Fn(&Row, &Medians) -> String) {
         let mut lines = vec![vec![String::new()]];
         lines[0].extend(self.concurrency.iter().map(|&count| connections(count) + "  "));
         for name in &self.subjects {
             let cells = self.of_subject(name).map(|row| match &row.figures {
                 // The mark leads to the warnings beneath the tables.
-                Figures::Measured(medians) if row.warnings.is_empty() => show(medians) + "  ",
-                Figures::Measured(medians) => show(medians) + " !",
+                Figures::Measured(medians) if row.warnings.is_empty() => show(row, medians) + "  ",
+                Figures::Measured(medians) => show(row, medians) + " !",
                 Figures::Missing { what, .. } => format!("{what}  "),
             });
             lines.push([self.label(name)].into_iter().chain(cells).collect());

@@ -51,7 +51,8 @@ fn a_peer_is_no_choice_but_a_reference() {
         ["nginx", "st"].map(|name| ReadyMade::named(name).unwrap().peer()).into();
     let rates = [("threads", 40_000.0), ("epoll", 50_000.0), ("nginx", 40_000.0), ("st", 80_000.0)];
     let cells = rates.map(|(name, rate)| {
-        let measured = fixtures::measured(100, rate, 12.0, 4.0);
+        let cpu_us = if name == "nginx" { 16.0 } else { 12.0 };
+        let measured = fixtures::measured(100, rate, cpu_us, 4.0);
         fixtures::cell(name, 100, 0, Outcome::Measured(Box::new(measured)))
     });
     let summary = Summary::of(&experiment, &cells);
@@ -60,7 +61,17 @@ fn a_peer_is_no_choice_but_a_reference() {
     let reference = "For reference, epoll beside the peers at 100 connections: nginx: 1.25 times its rate; \
                      st: 0.62 times its rate.";
     assert!(text(&said).contains(&reference), "{said:?}");
-    assert!(summary.render_text().contains("\n  st (peer)"));
+    let told = summary.render_text();
+    let beside = "server CPU per request as a multiple of nginx's, 95 % interval";
+    let beside = told.split_once(beside).expect("a peer is a measure").1;
+    let rows: Vec<&str> = beside.lines().skip(2).take(4).collect();
+    let expected = [
+        "  threads                  0.75",
+        "  epoll                    0.75",
+        "  nginx (peer)             1.00",
+        "  st (peer)                0.75",
+    ];
+    assert_eq!(rows, expected);
 }
 
 #[test]
