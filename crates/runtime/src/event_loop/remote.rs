@@ -304,7 +304,7 @@ mod loom_tests {
     }
 
     fn name(task: u32) -> TaskName {
-        TaskName { lane: 0, task: TaskId { slot: task, serial: 0 } }
+        TaskName::new(0, TaskId::from_bits(u64::from(task)))
     }
 
     /// Whoever finds the inbox empty rings; so after the last ring nothing may be left behind.
@@ -353,7 +353,7 @@ mod loom_tests {
                 lane.bell.wait();
                 for message in lane.take() {
                     let Message::Wake(name) = message else { unreachable!("nothing is closed") };
-                    deeds.are_seen(name.task.slot as usize);
+                    deeds.are_seen(name.task().slot() as usize);
                     awaited -= 1;
                 }
             }
