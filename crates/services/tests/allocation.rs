@@ -45,7 +45,7 @@ macro_rules! in_every_world {
             }
             #[test]
             fn http_connections_leave_nothing() {
-                connections_leave_nothing($world, http(), HTTP, 25);
+                connections_leave_nothing($world, http(), HTTP, 10);
             }
             #[test]
             fn echo_requests_allocate_nothing() {
@@ -53,7 +53,7 @@ macro_rules! in_every_world {
             }
             #[test]
             fn echo_connections_leave_nothing() {
-                connections_leave_nothing($world, echo::serve, ECHO, 5);
+                connections_leave_nothing($world, echo::serve, ECHO, 4);
             }
         })*
     };

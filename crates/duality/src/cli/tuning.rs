@@ -15,7 +15,7 @@ pub(crate) struct Tuning {
     /// Processes of prefork, threads of pool [default: 100]
     #[arg(long, value_parser = at_least_one)]
     workers: Option<usize>,
-    /// Kernel threads of uthreads, select, poll, epoll and handwritten, each with a listener and loop of its own [default: 1]
+    /// Kernel threads of uthreads, select, poll, epoll, uring and handwritten, each with a listener and loop of its own [default: 1]
     #[arg(long, value_parser = at_least_one)]
     cores: Option<usize>,
     /// Connections that may wait to be accepted; the kernel caps it at net.core.somaxconn [default: 4096]
