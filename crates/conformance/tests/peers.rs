@@ -110,7 +110,7 @@ fn persistence(server: &Served) {
             let is_announced = reply.contains("\r\nConnection: keep-alive\r\n");
             assert_eq!(is_announced, is_kept && version == "1.0", "{request}{reply}");
             if !is_kept {
-                assert_eq!(stream.read(&mut [0]).unwrap(), 0, "{request}");
+                assert_eq!(std::io::read_to_string(&mut stream).unwrap(), "", "{request}");
                 break;
             }
         }
