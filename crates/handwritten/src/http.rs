@@ -149,7 +149,7 @@ impl Conversation {
                 Stage::Head { .. } => self.take_head(turn, http),
                 Stage::Body(_) => self.take_body(turn, http),
                 Stage::Disk(_) => Err(Wait::End),
-                Stage::End => self.desk.send(turn, http.limits()).and(Err(Wait::End)),
+                Stage::End => self.desk.send_last(turn, http.limits()).and(Err(Wait::End)),
                 Stage::Linger(limit) => self.linger(*limit, turn, http.limits()),
                 Stage::Deaf { .. } => self.drop_input(turn, http.limits()),
             };
@@ -436,5 +436,11 @@ impl Desk {
 
     fn send(&mut self, turn: &mut Turn<'_>, limits: &Limits) -> Step {
         self.output.send(turn, &mut self.memo, limits)
+    }
+
+    /// Sends what there is, and the connection is closed then.
+    fn send_last(&mut self, turn: &mut Turn<'_>, limits: &Limits) -> Step {
+        self.output.is_last = true;
+        self.send(turn, limits)
     }
 }

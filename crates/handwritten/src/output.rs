@@ -15,6 +15,8 @@ use crate::turn::Turn;
 #[derive(Default)]
 pub(crate) struct Output {
     pub(crate) gathered: Vec<u8>,
+    /// Whether nothing follows what is there but the close.
+    pub(crate) is_last: bool,
     /// How much of it has left.
     sent: usize,
     tail: Tail,
@@ -130,6 +132,7 @@ impl Output {
     fn send_some<F>(&mut self, turn: &mut Turn<'_>, memo: &Memo) -> Result<Option<usize>, Wait<F>> {
         let gathered = &self.gathered[self.sent..];
         Ok(match (&self.tail, memo.page().map(Page::content)) {
+            (Tail::Nothing, _) if self.is_last => turn.write_last(gathered)?,
             (Tail::Nothing, _) => turn.write(gathered)?,
             (Tail::Made(body, sent), _) => turn.write_both(gathered, &body[*sent..])?,
             (Tail::Page(part), Some(Content::Memory(bytes))) => {

@@ -89,6 +89,12 @@ impl<'c> Turn<'c> {
         self.attempt_write(bytes.len(), |socket| send(socket, bytes, SendFlags::NOSIGNAL))
     }
 
+    /// Writes some of these bytes, as the last before the close: they leave together with the end.
+    pub(crate) fn write_last(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
+        let flags = SendFlags::NOSIGNAL | SendFlags::MORE;
+        self.attempt_write(bytes.len(), |socket| send(socket, bytes, flags))
+    }
+
     /// Writes some of these bytes, which follow one another.
     pub(crate) fn write_both(&mut self, first: &[u8], second: &[u8]) -> io::Result<Option<usize>> {
         let pieces = [IoSlice::new(first), IoSlice::new(second)];

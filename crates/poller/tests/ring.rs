@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use duality_poller::{Direction, Kind, Poller, Token};
+use rustix::net::SendFlags;
 
 /// Long enough for any machine, short enough for a test that will fail anyway.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -61,7 +62,12 @@ fn send_all(
 ) -> io::Result<()> {
     while !bytes.is_empty() {
         let count = complete(poller, descriptor, token, Direction::Write, |poller| {
-            poller.ring().unwrap().send(descriptor.as_fd(), token, &[IoSlice::new(bytes)])
+            poller.ring().unwrap().send(
+                descriptor.as_fd(),
+                token,
+                &[IoSlice::new(bytes)],
+                SendFlags::empty(),
+            )
         })?;
         bytes = &bytes[count..];
     }

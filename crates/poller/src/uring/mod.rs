@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
+use rustix::net::{RecvFlags, SendFlags, recv};
 
 use self::buffers::Chain;
 use self::queue::{Completion, Queue};
@@ -178,8 +178,8 @@ impl Ring {
         Ok(attempt?)
     }
 
-    /// Takes some of the bytes of `buffers` to be sent, and says how many. What fails later is told by the
-    /// next call.
+    /// Takes some of the bytes of `buffers` to be sent with `flags`, and says how many. What fails later is told
+    /// by the next call.
     ///
     /// # Errors
     ///
@@ -189,6 +189,7 @@ impl Ring {
         socket: BorrowedFd<'_>,
         token: Token,
         buffers: &[IoSlice<'_>],
+        flags: SendFlags,
     ) -> io::Result<usize> {
         self.all_sent(token)?;
         if buffers.iter().all(|buffer| buffer.is_empty()) {
@@ -198,7 +199,7 @@ impl Ring {
         let owner = Owner { token, generation: source.generation };
         let (flight, count) = self.queue.sends.load(buffers, owner);
         source.sending = Some(flight);
-        self.queue.send(socket, flight, name(Purpose::Send, 0, Token(flight.0)));
+        self.queue.send(socket, flight, flags, name(Purpose::Send, 0, Token(flight.0)));
         Ok(count)
     }
 

@@ -72,14 +72,30 @@ impl Access<'_> {
     /// Sends some of `bytes`.
     #[inline]
     pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<Moved<usize>> {
-        let flags = match self.ring {
-            None => SendFlags::NOSIGNAL,
-            Some(_) if !self.sends_at_once => return self.send_vectored(&[IoSlice::new(bytes)]),
-            Some((core, token)) => {
-                core.with_ring(|ring| ring.all_sent(token))?;
-                SendFlags::NOSIGNAL | SendFlags::DONTWAIT
-            }
-        };
+        self.send_with(bytes, SendFlags::empty())
+    }
+
+    /// Sends some of `bytes`, which the kernel may keep until the socket is closed. While another handle keeps it
+    /// open, it may not.
+    #[inline]
+    pub(crate) fn send_last(&self, bytes: &[u8]) -> io::Result<Moved<usize>> {
+        let flags = if self.sends_at_once { SendFlags::empty() } else { SendFlags::MORE };
+        self.send_with(bytes, flags)
+    }
+
+    #[inline]
+    fn send_with(&self, bytes: &[u8], flags: SendFlags) -> io::Result<Moved<usize>> {
+        let flags = flags
+            | match self.ring {
+                None => SendFlags::NOSIGNAL,
+                Some(ring) if !self.sends_at_once => {
+                    return self.send_by_ring(ring, &[IoSlice::new(bytes)], flags);
+                }
+                Some((core, token)) => {
+                    core.with_ring(|ring| ring.all_sent(token))?;
+                    SendFlags::NOSIGNAL | SendFlags::DONTWAIT
+                }
+            };
         let count = send(self.descriptor, bytes, flags)?;
         count_written(count);
         Ok(Moved { value: count, short: count < bytes.len() })
@@ -88,7 +104,7 @@ impl Access<'_> {
     /// Sends some of the bytes of `buffers`.
     #[inline]
     pub(crate) fn send_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<Moved<usize>> {
-        let Some((core, token)) = self.ring else {
+        let Some(ring) = self.ring else {
             let offered: usize = buffers.iter().map(|buffer| buffer.len()).sum();
             let count = rustix::io::writev(self.descriptor, buffers)?;
             count_written(count);
@@ -99,7 +115,16 @@ impl Access<'_> {
             let some = buffers.iter().find(|buffer| !buffer.is_empty());
             return some.map_or(Ok(Moved::all(0)), |some| self.send(some));
         }
-        let count = core.with_ring(|ring| ring.send(self.descriptor, token, buffers))?;
+        self.send_by_ring(ring, buffers, SendFlags::empty())
+    }
+
+    fn send_by_ring(
+        &self,
+        (core, token): (&Core, Token),
+        buffers: &[IoSlice<'_>],
+        flags: SendFlags,
+    ) -> io::Result<Moved<usize>> {
+        let count = core.with_ring(|ring| ring.send(self.descriptor, token, buffers, flags))?;
         count_written(count);
         Ok(Moved::all(count))
     }

@@ -188,6 +188,21 @@ impl TcpStream {
         Ok(())
     }
 
+    /// Writes some of `bytes`, and says how many, where the stream is dropped as soon as all of them are written:
+    /// the kernel keeps the last ones for the close, so that they and the end leave in one packet instead of two
+    /// (`MSG_MORE` of `send(2)`). Should the stream stay open it sends them some time later: 200 ms, in Linux.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`write`](TcpStream::write).
+    #[inline]
+    pub fn write_last<'s>(
+        &'s mut self,
+        bytes: &'s [u8],
+    ) -> impl Future<Output = io::Result<usize>> + Send + 's {
+        self.operate(Direction::Write, |socket| socket.send_last(bytes))
+    }
+
     /// Writes some of the bytes of `buffers`, in order, and says how many.
     ///
     /// # Errors

@@ -215,7 +215,7 @@ impl Http {
             };
             match next {
                 Next::Request => {}
-                Next::End => return wire.flush().await,
+                Next::End => return wire.finish().await,
                 Next::Linger => return boxed(|| wire.linger(&mut input, limits.linger_time)).await,
             }
         }

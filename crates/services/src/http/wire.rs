@@ -71,11 +71,24 @@ impl<'l> Wire<'l> {
 
     /// Sends what has been gathered.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
-        let gathered = self.output.gathered();
-        if gathered.is_empty() {
+        if self.output.gathered().is_empty() {
             return Ok(());
         }
-        let sent = self.stream.write(gathered).await?;
+        let sent = self.stream.write(self.output.gathered()).await?;
+        self.sent(sent).await
+    }
+
+    /// Sends what has been gathered, and nothing after it: the connection is to be closed now.
+    pub(super) async fn finish(&mut self) -> io::Result<()> {
+        if self.output.gathered().is_empty() {
+            return Ok(());
+        }
+        let sent = self.stream.write_last(self.output.gathered()).await?;
+        self.sent(sent).await
+    }
+
+    /// Sends the rest of what has been gathered, of which some is sent.
+    async fn sent(&mut self, sent: usize) -> io::Result<()> {
         let rest = &self.output.gathered()[sent..];
         if !rest.is_empty() {
             patiently(self.limits, rest.len() as u64, self.stream.write_all(rest)).await??;
