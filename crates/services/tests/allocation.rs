@@ -24,6 +24,7 @@ use duality_runtime::{
     event_loop::{self, EventLoop, Waiting},
     net::{self, ListenOptions, TcpListener},
     sync::Notify,
+    task,
 };
 use duality_services::{echo, http::Http};
 
@@ -152,7 +153,7 @@ where
             for _ in 0..connections {
                 let (stream, _) = listener.accept().await.unwrap();
                 let served = Box::pin(serve(stream));
-                let task = Box::pin(async move { served.await.unwrap() });
+                let task = task::machine(async move { served.await.unwrap() });
                 event_loop::reserve().unwrap().spawn(task);
             }
             // One more says that the others have been served.
@@ -209,7 +210,7 @@ where
             let (ended, served) = (Arc::new(Notify::new()), serve(stream));
             let end = ended.clone();
             // As an architecture does it.
-            event_loop::reserve().unwrap().spawn(Box::pin(async move {
+            event_loop::reserve().unwrap().spawn(task::machine(async move {
                 served.await.unwrap();
                 end.notify_one();
             }));

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use duality_runtime::net::{TcpListener, TcpStream};
+use duality_runtime::task::{Machine, machine};
 use duality_runtime::visibility;
 
 use super::pressure::Active;
@@ -39,7 +40,7 @@ impl Needs {
 }
 
 /// A connection's task, from the first byte to the close.
-pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub type Task = Machine;
 
 /// How a connection's task is made.
 type Begin = Arc<dyn Fn(TcpStream, Active) -> Task + Send + Sync>;
@@ -139,7 +140,7 @@ where
     F: Future<Output = io::Result<()>> + Send + 'static,
 {
     Arc::new(move |stream, active| {
-        Box::pin(Serving { future: serve(stream), _connection: Connection(active) })
+        machine(Serving { future: serve(stream), _connection: Connection(active) })
     })
 }
 

@@ -10,7 +10,6 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::task::Context;
 use std::time::{Duration, Instant};
 
@@ -26,6 +25,7 @@ use super::tasks::{Body, TaskId, TaskRef, Tasks};
 use super::waker::TaskName;
 use crate::drain;
 use crate::net::spare::Spare;
+use crate::recycled::{Blocks, local_machine};
 use crate::visibility::{self, Label, Wait, seats};
 use crate::world::{self, Waited, park, suspend};
 
@@ -49,6 +49,8 @@ pub(crate) struct Core {
     pub(super) timers: RefCell<Timers>,
     pub(crate) sight: Sight,
     stacks: RefCell<StackPool>,
+    /// The memory of its tasks.
+    pub(crate) blocks: Blocks,
     /// What its sockets read into and write from.
     pub(crate) spare: Spare,
     now: Cell<Instant>,
@@ -103,6 +105,7 @@ impl Core {
             timers: RefCell::new(Timers::new(now)),
             sight: Sight::new(now),
             stacks: RefCell::new(StackPool::new(stack_size)),
+            blocks: Blocks::default(),
             spare: Spare::default(),
             now: Cell::new(now),
             running: Cell::new(None),
@@ -272,14 +275,15 @@ impl Core {
     /// Starts a task that need not be `Send`: the loop's own root.
     pub(crate) fn spawn_local(
         &self,
-        future: Pin<Box<dyn Future<Output = ()>>>,
+        future: impl Future<Output = ()> + 'static,
     ) -> io::Result<TaskId> {
         Ok(match self.reserve()?.stack {
-            None => self.insert(Body::Future(future)),
+            None => self.insert(Body::Future(local_machine(future))),
             Some(stack) => self.insert_fiber(stack, future),
         })
     }
 
+    #[inline(always)]
     pub(super) fn insert(&self, body: Body) -> TaskId {
         visibility::count(|counters| counters.tasks_created.add(1));
         self.tasks.insert(body, self.sight.clock())
@@ -327,33 +331,37 @@ impl Core {
             }
         };
         if has_ended {
-            self.end(id);
+            self.end(task);
         }
     }
 
-    fn end(&self, id: TaskId) {
+    /// Ends a task that has run to its end.
+    #[inline]
+    fn end(&self, task: TaskRef) {
+        self.end_by(task, |body| match body {
+            Some(Body::Future(_)) => drop_body(body),
+            _ => {
+                let Some(Body::Fiber(fiber)) = body.take() else { return };
+                self.stacks.borrow_mut().put(fiber.into_stack());
+            }
+        });
+    }
+
+    #[inline]
+    fn end_by(&self, task: TaskRef, drop_body: impl FnOnce(&mut Option<Body>)) {
         visibility::count(|counters| counters.tasks_ended.add(1));
-        self.timers.borrow_mut().clear(id.slot());
-        let body = self.tasks.remove(id);
-        match body.expect("a task that has run is there") {
-            // What a destructor panics with ends here as well.
-            Body::Future(future) => drop(catch_unwind(AssertUnwindSafe(|| drop(future)))),
-            Body::Fiber(fiber) => self.stacks.borrow_mut().put(fiber.into_stack()),
-        }
+        self.timers.borrow_mut().clear(task.id().slot());
+        self.tasks.end(task, drop_body);
     }
 
     /// Drops every task, within the loop, so that their descriptors are forgotten as they close.
     pub(crate) fn drop_tasks(&self) {
         let mut from = 0;
         loop {
-            let taken = self.tasks.take_from(from);
-            match taken {
-                Some((id, body)) => {
-                    from = id.slot() + 1;
-                    visibility::count(|counters| counters.tasks_ended.add(1));
-                    self.timers.borrow_mut().clear(id.slot());
-                    // What a destructor panics with has been reported, and there is nobody left to tell.
-                    let _ = catch_unwind(AssertUnwindSafe(|| drop(body)));
+            match self.tasks.first_from(from) {
+                Some(task) => {
+                    from = task.id().slot() + 1;
+                    self.end_by(task, drop_body);
                 }
                 // A destructor may have spawned others, in slots that are behind us.
                 None if from > 0 => from = 0,
@@ -404,7 +412,7 @@ impl Core {
         // The panic hook has said what and where; the task's connection closes, the rest go on.
         while catch_unwind(AssertUnwindSafe(run)).is_err() {
             world::set_ambient_deadline(None);
-            self.end(self.running().id());
+            self.end(self.running());
         }
         self.running.set(None);
         seats::with(seats::Seat::end_turns);
@@ -475,4 +483,10 @@ impl Core {
         let readers = self.sources.borrow_mut().take_readers();
         readers.into_iter().for_each(|task| self.wake(task));
     }
+}
+
+/// Drops a body in its place. What a destructor panics with has been reported, and ends here.
+#[inline]
+fn drop_body(body: &mut Option<Body>) {
+    let _ = catch_unwind(AssertUnwindSafe(|| *body = None));
 }

@@ -103,10 +103,10 @@ impl EventLoop {
         };
         world::enter(Some(&self.core), || {
             let _seen = seats::run_loop();
-            let spawned = self.core.spawn_local(Box::pin(async move {
+            let spawned = self.core.spawn_local(async move {
                 let value = root.await;
                 *place.borrow_mut() = Some(value);
-            }));
+            });
             let root = spawned.expect("a loop without tasks has room for its first one");
             self.core.run_until_done(root);
             self.core.drop_tasks();

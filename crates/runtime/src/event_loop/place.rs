@@ -2,13 +2,13 @@
 //! be one, before it takes the thing.
 
 use std::future::Future;
-use std::pin::Pin;
 
 use duality_fiber::Stack;
 
 use super::Waiting;
 use super::core::Core;
 use super::tasks::Body;
+use crate::recycled::{Machine, machine};
 use crate::world;
 
 /// Room for one task: its stack, where tasks have one.
@@ -26,21 +26,22 @@ impl Place {
     /// # Panics
     ///
     /// When this kernel thread runs no loop.
-    pub fn spawn(self, future: Pin<Box<dyn Future<Output = ()> + Send>>) {
+    #[inline]
+    pub fn spawn(self, future: Machine) {
         here(|core| match self.stack {
-            None => core.insert(Body::Future(future)),
+            None => core.insert(Body::Future(future.into())),
             Some(stack) => core.insert_fiber(stack, future),
         });
     }
 
-    /// The same, for a future that is not in a box yet. Unless it is large it lives on its
+    /// The same, for a future that is not in a block yet. Unless it is large it lives on its
     /// stack, which is one page less to touch at each wake.
     pub(crate) fn spawn_unboxed<F: Future<Output = ()> + Send + 'static>(self, future: F) {
         match (self.stack, here(Core::waiting)) {
             (Some(stack), Waiting::Park { stack_size }) if size_of::<F>() < stack_size / 16 => {
                 here(|core| core.insert_fiber(stack, future));
             }
-            (stack, _) => Self { stack }.spawn(Box::pin(future)),
+            (stack, _) => Self { stack }.spawn(machine(future)),
         }
     }
 }

@@ -10,16 +10,15 @@
 //! With a million tasks, nothing of the next one is in a cache; but the queue tells who comes, and what
 //! is asked for some tasks ahead has come when its turn has. That is most of what a wake costs then.
 
-use std::cell::{Cell, RefCell, UnsafeCell};
-use std::future::Future;
+use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
 use std::ops::Deref;
-use std::pin::Pin;
 use std::ptr::{self, NonNull};
 
 use duality_fiber::Fiber;
 
 use super::ready::Ready;
+use crate::recycled::LocalMachine;
 use crate::visibility::{ShortLabel, Wait};
 
 /// Names a task of one loop in a word: the slot that it lives in, and which of the slot's tenants it is.
@@ -65,7 +64,7 @@ impl TaskId {
 
 /// What a task is made of: the one difference between the two worlds of a loop.
 pub(crate) enum Body {
-    Future(Pin<Box<dyn Future<Output = ()>>>),
+    Future(LocalMachine),
     Fiber(Fiber),
 }
 
@@ -80,7 +79,8 @@ pub(crate) struct Task {
     ///   │ queued │ stage (9)  │ identity (54) │
     /// ```
     word: Cell<u64>,
-    /// What it waits for, packed, and since when by the clock of `Sight`; both as of its last turn.
+    /// What it waits for, packed, and since when by the clock of `Sight`; both as of its last turn. Of a slot that is
+    /// free, the next one that is.
     wait: Cell<u32>,
     since: Cell<u32>,
     /// In use by nobody but the round that runs it, if one does.
@@ -121,6 +121,11 @@ impl Task {
 
     pub(crate) fn wait(&self) -> Wait {
         Wait::unpack(self.wait.get()).unwrap_or(Wait::Foreign)
+    }
+
+    #[inline]
+    fn next_free(&self) -> u32 {
+        self.wait.get()
     }
 
     pub(crate) fn since(&self) -> u32 {
@@ -181,6 +186,8 @@ impl TaskRef {
 #[cfg(not(feature = "sanitizer"))]
 const _: () = assert!(size_of::<Task>() == 64, "a control block is one cache line");
 
+/// A slot that there is not.
+const NO_SLOT: u32 = u32::MAX;
 /// How many control blocks lie together: 1 MiB of address space, touched as they are used.
 const CHUNK: usize = 1 << 14;
 /// How many tasks ahead of its turn a stack is fetched: far enough for memory to answer, not so far
@@ -195,8 +202,8 @@ pub(crate) struct Tasks {
     chunks: Box<[Cell<*mut Task>]>,
     /// The control blocks before this one have been written.
     used: Cell<usize>,
-    /// Those among them that are free.
-    free: RefCell<Vec<u32>>,
+    /// The first of those among them that are free, each of which knows the next; [`NO_SLOT`] when none is.
+    free: Cell<u32>,
     /// Those to run, in turn. An entry whose task is not queued is void: its task ended otherwise.
     ready: Ready,
     spawned: Cell<u32>,
@@ -208,7 +215,7 @@ impl Default for Tasks {
         Self {
             chunks: vec![Cell::new(ptr::null_mut()); chunks].into(),
             used: Cell::default(),
-            free: RefCell::default(),
+            free: Cell::new(NO_SLOT),
             ready: Ready::default(),
             spawned: Cell::default(),
         }
@@ -218,28 +225,42 @@ impl Default for Tasks {
 impl Tasks {
     /// The identity that the next [`insert`](Tasks::insert) will give.
     pub(crate) fn next_id(&self) -> TaskId {
-        let slot = self.free.borrow().last().map_or(self.used.get(), |slot| *slot as usize);
+        let free = self.free.get();
+        let slot = if free == NO_SLOT { self.used.get() } else { free as usize };
         assert!(slot < (1 << TaskId::SLOT_BITS) - 1, "a loop holds fewer than 2^26 tasks");
         TaskId::new(slot as u32, self.spawned.get())
     }
 
-    /// Adds a task, ready to run.
+    /// Adds a task, ready to run. Part of its callers, who so make the body where it will be; to pass it by way of
+    /// memory, in words, and to read it in pairs of words, as is done with what is so long, stalls the processor.
+    #[inline(always)]
     pub(crate) fn insert(&self, body: Body, now: u32) -> TaskId {
         let id = self.next_id();
         let slot = id.slot() as usize;
-        if self.free.borrow_mut().pop().is_none() {
-            let chunk = &self.chunks[slot / CHUNK];
-            if chunk.get().is_null() {
-                chunk.set(Box::into_raw(Box::<[Task]>::new_uninit_slice(CHUNK)).cast());
-            }
-            self.used.set(self.used.get() + 1);
-        }
-        let place = self.place(slot);
+        let place = if slot == self.used.get() {
+            self.use_another()
+        } else {
+            let place = self.place(slot);
+            // SAFETY: the slot has been used, so its control block is written; nobody has its body, which is gone.
+            self.free.set(unsafe { place.as_ref() }.next_free());
+            place
+        };
         // SAFETY: the place is in a chunk, and no task is there that anyone could refer to.
         unsafe { place.write(Task::new(id, body, now)) };
         self.spawned.set(self.spawned.get().wrapping_add(1));
         self.ready.push(TaskRef(place));
         id
+    }
+
+    #[cold]
+    fn use_another(&self) -> NonNull<Task> {
+        let slot = self.used.get();
+        let chunk = &self.chunks[slot / CHUNK];
+        if chunk.get().is_null() {
+            chunk.set(Box::into_raw(Box::<[Task]>::new_uninit_slice(CHUNK)).cast());
+        }
+        self.used.set(slot + 1);
+        self.place(slot)
     }
 
     /// Queues the task, unless it is queued or gone.
@@ -312,25 +333,25 @@ impl Tasks {
         slots.filter_map(|slot| self.at(slot)).filter(|task| task.id() != Task::VACANT)
     }
 
-    /// Takes a task's body out and frees its slot.
-    pub(crate) fn remove(&self, id: TaskId) -> Option<Body> {
-        let task = self.at(id.slot()).filter(|task| task.id() == id)?;
+    /// Ends a task, whose body `drop_body` drops or takes: it cannot be woken any more then, and its slot is free
+    /// after that.
+    #[inline]
+    pub(crate) fn end(&self, task: TaskRef, drop_body: impl FnOnce(&mut Option<Body>)) {
+        let slot = task.id().slot();
         task.word.set(Task::VACANT.0);
-        // SAFETY: the caller does not run it any more.
-        let body = unsafe { &mut *task.body.get() }.take();
-        self.free.borrow_mut().push(id.slot());
-        body
+        // SAFETY: the caller does not run it any more, and nobody finds it in the table.
+        drop_body(unsafe { &mut *task.body.get() });
+        task.wait.set(self.free.replace(slot));
     }
 
     pub(crate) fn contains(&self, id: TaskId) -> bool {
         self.at(id.slot()).is_some_and(|task| task.id() == id)
     }
 
-    /// Removes the first task at or after a slot, to drop it outside the borrow of this table.
-    pub(crate) fn take_from(&self, slot: u32) -> Option<(TaskId, Option<Body>)> {
-        let mut tasks = (slot..self.used.get() as u32).filter_map(|slot| Some(self.at(slot)?.id()));
-        let found = tasks.find(|id| *id != Task::VACANT)?;
-        Some((found, self.remove(found)))
+    /// The first task at or after a slot.
+    pub(crate) fn first_from(&self, slot: u32) -> Option<TaskRef> {
+        let mut tasks = (slot..self.used.get() as u32).filter_map(|slot| self.at(slot));
+        tasks.find(|task| task.id() != Task::VACANT)
     }
 
     /// The control block of a slot that has been used.

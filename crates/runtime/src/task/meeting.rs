@@ -8,7 +8,7 @@
 //!    └──────────▶ LEFT ◀──────────────────────┘      the awaiting side goes, and will not ask
 //! ```
 //!
-//! One atomic read-modify-write on either side, because a task's life of a hundred nanoseconds has no time for a
+//! One atomic read-modify-write on either side at most, because a task's life of a hundred nanoseconds has no time for a
 //! lock, nor for counting who has left: the state tells that as well. Whoever may write a field at a state is the
 //! only one that does: the waker is the awaiting side's while ALONE and the ending side's while TAKING; the value is
 //! the ending side's before ENDED, and the awaiting side's after. The place belongs to the awaiting side once it is
@@ -28,6 +28,8 @@ use std::{
     thread::yield_now,
 };
 
+use crate::recycled::Recycled;
+
 const ALONE: u8 = 0;
 const AWAITED: u8 = 1;
 const TAKING: u8 = 2;
@@ -36,12 +38,12 @@ const LEFT: u8 = 4;
 
 /// The side that ends, and the side that awaits it; a `W` is what wakes the latter.
 pub(super) fn meeting<T, W>() -> (Ending<T, W>, Awaiting<T, W>) {
-    let place = Box::new(Place {
+    let place = Recycled::new(Place {
         state: AtomicU8::new(ALONE),
         value: UnsafeCell::new(None),
         waker: UnsafeCell::new(None),
     });
-    let place = NonNull::from(Box::leak(place));
+    let place = place.into_raw();
     (Ending { place: Some(place) }, Awaiting { place })
 }
 
@@ -83,8 +85,8 @@ impl<T, W> Ending<T, W> {
                     return waker;
                 }
                 LEFT => {
-                    // SAFETY: the other side will not look at it again, so it is ours, and came from a box.
-                    drop(unsafe { Box::from_raw(owned.as_ptr()) });
+                    // SAFETY: the other side will not look at it again, so it is ours, and came from `into_raw`.
+                    drop(unsafe { Recycled::from_raw(owned) });
                     return None;
                 }
                 // The other side was quicker.
@@ -97,6 +99,29 @@ impl<T, W> Ending<T, W> {
 impl<T, W> Awaiting<T, W> {
     /// Takes the value, if it is there, and otherwise leaves `waker` for the other side.
     pub(super) fn poll(&mut self, waker: impl FnOnce() -> W) -> Option<T> {
+        self.poll_by(waker, |place| place.becomes(ALONE, AWAITED))
+    }
+
+    /// The same where the other side cannot come in between: without the one instruction that others would wait for,
+    /// which is a tenth of a short task's life.
+    ///
+    /// # Safety
+    ///
+    /// The other side is used on this kernel thread alone, if it has not ended.
+    pub(super) unsafe fn poll_beside(&mut self, waker: impl FnOnce() -> W) -> Option<T> {
+        self.poll_by(waker, |place| {
+            place.state.store(AWAITED, Ordering::Release);
+            true
+        })
+    }
+
+    /// `leave` changes the state from ALONE to AWAITED, unless the other side has ended.
+    #[inline]
+    fn poll_by(
+        &mut self,
+        waker: impl FnOnce() -> W,
+        leave: impl FnOnce(&Place<T, W>) -> bool,
+    ) -> Option<T> {
         let place = self.place();
         let has_ended = loop {
             match place.state.load(Ordering::Acquire) {
@@ -111,7 +136,7 @@ impl<T, W> Awaiting<T, W> {
             // SAFETY: the state is ALONE, and only we, who are borrowed exclusively, change it to AWAITED; so the other
             // side will not touch the waker.
             place.waker.with_mut(|left| unsafe { *left = Some(waker()) });
-            if place.becomes(ALONE, AWAITED) {
+            if leave(place) {
                 return None;
             }
         }
@@ -134,8 +159,8 @@ impl<T, W> Drop for Awaiting<T, W> {
                 _ => yield_now(),
             }
         }
-        // SAFETY: the other side is done with it, so it is ours, and came from a box.
-        drop(unsafe { Box::from_raw(self.place.as_ptr()) });
+        // SAFETY: the other side is done with it, so it is ours, and came from `into_raw`.
+        drop(unsafe { Recycled::from_raw(self.place) });
     }
 }
 
@@ -192,6 +217,19 @@ mod tests {
         let (mut ending, mut awaiting) = meeting();
         assert_eq!(ending.end(7), None);
         assert_eq!(awaiting.poll(|| unreachable!("nothing to wait for")), Some(7));
+    }
+
+    #[test]
+    fn who_waits_beside_the_other_is_found() {
+        let (mut ending, mut awaiting) = meeting();
+        // SAFETY: both sides are here.
+        assert_eq!(unsafe { awaiting.poll_beside(|| "first") }, None);
+        assert_eq!(awaiting.poll(|| "second"), None);
+        // SAFETY: as above.
+        assert_eq!(unsafe { awaiting.poll_beside(|| "third") }, None);
+        assert_eq!(ending.end(7), Some("third"));
+        // SAFETY: as above.
+        assert_eq!(unsafe { awaiting.poll_beside(|| unreachable!("it is there")) }, Some(7));
     }
 
     #[test]

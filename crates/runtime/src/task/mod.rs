@@ -13,6 +13,7 @@ use std::io;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::ptr;
 use std::task::{Context, Poll, Waker};
 
 use crate::event_loop::Place;
@@ -20,6 +21,7 @@ use crate::event_loop::core::Core;
 use crate::visibility::{self, Wait};
 use crate::world::{self, Waited, block};
 
+pub use crate::recycled::{Machine, machine};
 use meeting::{Awaiting, Ending, meeting};
 
 /// The stack of a task that is a kernel thread, in bytes. Only the pages that are touched cost memory.
@@ -36,13 +38,13 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    let (ending, awaiting) = meeting();
-    let task = Spawned { future, finish: Finish { ending, outcome: Err(JoinError) } };
-    let state = size_of_val(&task) as u64;
     let place = world::with_loop(|core| core.map(Core::reserve).transpose())?;
-    start(place, task)?;
+    let home = loop_here();
+    let (ending, awaiting) = meeting();
+    start(place, Spawned { future, finish: Finish { ending, outcome: Err(JoinError) } })?;
+    let state = size_of::<Spawned<F>>() as u64;
     visibility::count(|counters| counters.task_state_allocated_bytes.add(state));
-    Ok(JoinHandle { awaiting })
+    Ok(JoinHandle { awaiting, home })
 }
 
 fn start(place: Option<Place>, task: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
@@ -101,6 +103,14 @@ pub fn stage(name: &'static str) -> impl Future<Output = ()> + Send {
 /// A task that was spawned; awaiting it gives what the task returned. Dropping it lets the task run on.
 pub struct JoinHandle<T> {
     awaiting: Awaiting<Result<T, JoinError>, Waker>,
+    /// Where the loop is that the task is one of; 0 for none.
+    home: usize,
+}
+
+/// Where the loop of this kernel thread is; 0 for none.
+#[inline]
+fn loop_here() -> usize {
+    world::with_loop(|core| core.map_or(0, |core| ptr::from_ref(core).addr()))
 }
 
 /// The task ended without a result: it panicked, or its loop ended.
@@ -119,9 +129,18 @@ impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let awaiting = &mut self.get_mut().awaiting;
+        let Self { awaiting, home } = self.get_mut();
+        let is_beside = *home != 0 && *home == loop_here();
         let outcome = world::wait_until(context, Wait::Join, None, |context| {
-            awaiting.poll(|| context.waker().clone()).map_or(Poll::Pending, Poll::Ready)
+            let waker = || context.waker().clone();
+            let outcome = if is_beside {
+                // SAFETY: a loop's tasks are on its kernel thread from beginning to end, and that is this one. Should
+                // it be a later loop in the same place, all tasks of the earlier one have ended.
+                unsafe { awaiting.poll_beside(waker) }
+            } else {
+                awaiting.poll(waker)
+            };
+            outcome.map_or(Poll::Pending, Poll::Ready)
         });
         outcome
             .map(|outcome| outcome.expect("without a deadline it waits until there is an outcome"))
