@@ -40,6 +40,7 @@ fn leave(core: &Core) {
 }
 
 /// Switches to the loop, which comes back when the task has been woken.
+#[inline]
 pub(crate) fn wait(core: &Core) -> Waited {
     let ambient = ambient_deadline();
     leave(core);
