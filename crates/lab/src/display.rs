@@ -66,7 +66,7 @@ impl Display {
             let _ = write!(heading, "{:>12}", format!("c={concurrency}"));
         }
         live.table[0].set_message(heading);
-        for (subject, line) in self.design.subjects().zip(&live.table[1..]) {
+        for (subject, line) in self.design.measured().zip(&live.table[1..]) {
             let mut row = format!("{subject:<12}");
             for concurrency in &self.design.concurrency {
                 let rates = self.rates.get(&(subject.to_owned(), *concurrency));
@@ -83,7 +83,7 @@ impl Live {
     fn new(design: &Design, total: u64) -> Self {
         let screen = MultiProgress::new();
         let plain = ProgressStyle::with_template("{msg}").expect("the template is right");
-        let table = (0..=design.subjects().count())
+        let table = (0..=design.measured().count())
             .map(|_| screen.add(ProgressBar::new_spinner().with_style(plain.clone())))
             .collect();
         let template = "[{elapsed_precise}] {bar:32} {pos}/{len} cells, {eta} left: {msg}";

@@ -19,6 +19,7 @@ pub mod report;
 pub mod results;
 pub mod run;
 mod server;
+pub mod soundness;
 pub mod statistics;
 pub mod store;
 pub mod summary;

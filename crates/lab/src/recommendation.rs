@@ -14,7 +14,7 @@ use crate::summary::{Medians, Row, Summary};
 
 /// The architecture that nobody can choose: a state machine by hand for two of the built-in services,
 /// beside which the compiler's can be seen.
-const YARDSTICK: &str = "handwritten";
+pub(crate) const YARDSTICK: &str = "handwritten";
 
 /// What to choose, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +32,9 @@ pub fn recommend(summary: &Summary) -> Recommendation {
     let Some(chosen) = choose(summary, &contests) else {
         let sentence = match summary.partial() {
             Some(partial) => format!("Nothing can be recommended yet ({partial})."),
+            None if summary.rows.iter().any(|row| row.medians().is_some_and(|all| all.invalid)) => {
+                "Nothing can be recommended: no architecture has a valid cell in which it served all connections.".into()
+            }
             None => "Nothing can be recommended: no architecture served all connections.".into(),
         };
         return Recommendation { architecture: None, sentences: vec![sentence] };
@@ -46,7 +49,14 @@ pub fn recommend(summary: &Summary) -> Recommendation {
     }
     sentences.extend(elsewhere(chosen, &lost));
     sentences.extend(largest.and_then(|contest| contest.beside_peers(summary, chosen)));
-    sentences.extend(left_out(summary));
+    sentences.extend(left_out(summary, "for leaving connections without any reply", |medians| {
+        medians.starved
+    }));
+    sentences.extend(left_out(
+        summary,
+        "since the load generator could not do its work there",
+        |medians| medians.invalid,
+    ));
     if summary.subjects.iter().any(|name| name == YARDSTICK) {
         sentences.push(format!("{YARDSTICK} is a yardstick and no choice: it runs no other code."));
     }
@@ -60,6 +70,8 @@ struct Contest<'a> {
     seed: u64,
     /// Whether the leader's requests/s measure the load generator.
     by_cpu: bool,
+    /// Differences up to this share are not sure, for the control differs as much from itself.
+    doubt: f64,
     ranked: Vec<(&'a Row, &'a Medians)>,
 }
 
@@ -71,7 +83,8 @@ impl<'a> Contest<'a> {
             .filter(|row| row.concurrency == concurrency && row.subject != YARDSTICK)
             .filter(|row| !summary.peers.contains(&row.subject))
             .filter_map(|row| Some((row, row.medians()?)))
-            .filter(|(_, medians)| !medians.starved && medians.requests_per_second.value > 0.0)
+            .filter(|(_, medians)| !medians.starved && !medians.invalid)
+            .filter(|(_, medians)| medians.requests_per_second.value > 0.0)
             .collect();
         let rate = |medians: &Medians| medians.requests_per_second.value;
         ranked.sort_by(|(_, one), (_, other)| rate(other).total_cmp(&rate(one)));
@@ -80,7 +93,9 @@ impl<'a> Contest<'a> {
             ranked.retain(|(_, medians)| medians.client_was_limit);
             ranked.sort_by(|(_, one), (_, other)| one.cpu_us.total_cmp(&other.cpu_us));
         }
-        Some(Contest { concurrency, seed: summary.seed, by_cpu, ranked })
+        let doubt = summary.control.as_ref().and_then(|control| control.doubt(concurrency));
+        let doubt = doubt.unwrap_or(0.0);
+        Some(Contest { concurrency, seed: summary.seed, by_cpu, doubt, ranked })
     }
 
     /// How many times better `one` is than `other`.
@@ -148,8 +163,7 @@ impl<'a> Contest<'a> {
         let next = self.ranked.iter().find(beaten).and_then(|(row, other)| {
             let advantage = self.advantage(medians, other)?;
             let compared = if self.by_cpu { "the CPU time" } else { "the rate" };
-            let (amount, interval) =
-                (times(advantage, self.by_cpu), within(advantage, self.by_cpu));
+            let (amount, interval) = (times(advantage, self.by_cpu), self.within(advantage));
             Some(format!("{amount} {compared} of the next, {}{interval}", row.subject))
         });
         let joint = if ties.is_empty() { ", " } else { " and " };
@@ -188,13 +202,14 @@ impl Contest<'_> {
             row.concurrency == self.concurrency && summary.peers.contains(&row.subject)
         });
         // A peer that took less of the load than it was given is no measure of processor time.
-        let comparable =
-            |medians: &&Medians| !medians.starved && (!self.by_cpu || medians.client_was_limit);
+        let comparable = |medians: &&Medians| {
+            !medians.starved && !medians.invalid && (!self.by_cpu || medians.client_was_limit)
+        };
         let told: Vec<String> = peers
             .filter_map(|row| {
                 let advantage = self.advantage(own, row.medians().filter(comparable)?)?;
                 let by = times(advantage, self.by_cpu);
-                let interval = within(advantage, self.by_cpu);
+                let interval = self.within(advantage);
                 let level = advantage.interval.is_some_and(|interval| interval.contains(1.0));
                 Some(match level {
                     true => format!("{}: level{interval}", row.subject),
@@ -206,6 +221,13 @@ impl Contest<'_> {
             let at = connections(self.concurrency);
             format!("For reference, {chosen} beside the peers at {at}: {}.", told.join("; "))
         })
+    }
+
+    /// The interval of an advantage, and whether the control says that it is not sure.
+    fn within(&self, advantage: Estimate) -> String {
+        let interval = within(advantage, self.by_cpu);
+        let share = advantage.value.max(1.0 / advantage.value) - 1.0;
+        if share <= self.doubt { interval + ", which is not sure" } else { interval }
     }
 
     /// What is compared here.
@@ -254,7 +276,7 @@ fn elsewhere(chosen: &str, lost: &[&Contest<'_>]) -> Option<String> {
         let by = contest.medians_of(chosen).and_then(|medians| contest.advantage(best, medians));
         let what = if contest.by_cpu { "its CPU time" } else { "its rate" };
         let by = by.map_or(String::new(), |by| {
-            format!(", {} {what}{}", times(by, contest.by_cpu), within(by, contest.by_cpu))
+            format!(", {} {what}{}", times(by, contest.by_cpu), contest.within(by))
         });
         format!("{} at {}{by}", winner.subject, connections(contest.concurrency))
     };
@@ -262,18 +284,16 @@ fn elsewhere(chosen: &str, lost: &[&Contest<'_>]) -> Option<String> {
     (!wins.is_empty()).then(|| format!("Another leads elsewhere: {}.", wins.join("; ")))
 }
 
-/// Who was not compared because it left connections without a reply.
-fn left_out(summary: &Summary) -> Option<String> {
-    let starved = |name: &String| {
+/// Who was not compared, and why.
+fn left_out(summary: &Summary, why: &str, out: fn(&Medians) -> bool) -> Option<String> {
+    let left_out = |name: &String| {
         let rows = summary.of_subject(name);
-        let starved = rows.filter(|row| row.medians().is_some_and(|medians| medians.starved));
-        let at: Vec<String> = starved.map(|row| grouped(row.concurrency as f64)).collect();
+        let out = rows.filter(|row| row.medians().is_some_and(out));
+        let at: Vec<String> = out.map(|row| grouped(row.concurrency as f64)).collect();
         (!at.is_empty()).then(|| format!("{name} (at {})", listed(&at)))
     };
-    let all: Vec<String> = summary.subjects.iter().filter_map(starved).collect();
-    (!all.is_empty()).then(|| {
-        format!("Not compared, for leaving connections without any reply: {}.", listed(&all))
-    })
+    let all: Vec<String> = summary.subjects.iter().filter_map(left_out).collect();
+    (!all.is_empty()).then(|| format!("Not compared, {why}: {}.", listed(&all)))
 }
 
 fn how_sure(summary: &Summary) -> String {

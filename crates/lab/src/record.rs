@@ -67,6 +67,10 @@ pub struct Design {
     /// The servers that are not ours, in the order in which they are shown, after the architectures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<Peer>,
+    /// The control: an architecture that is measured once more, under this name ([`Design::again`]). What then differs
+    /// from itself shows what chance and the machine do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control: Option<String>,
     /// The numbers of connections that are open at once.
     pub concurrency: Vec<usize>,
     /// How clients behave.
@@ -96,6 +100,25 @@ pub struct Design {
 }
 
 impl Design {
+    /// What follows an architecture's name in that of its control.
+    const AGAIN: &str = " (again)";
+
+    /// The name of an architecture that is measured once more.
+    pub fn again(architecture: &str) -> String {
+        format!("{architecture}{}", Self::AGAIN)
+    }
+
+    /// The architecture behind a subject's name, which may be the control's.
+    pub fn architecture<'a>(&self, subject: &'a str) -> &'a str {
+        let is_control = self.control.as_deref() == Some(subject);
+        subject.strip_suffix(Self::AGAIN).filter(|_| is_control).unwrap_or(subject)
+    }
+
+    /// The names of all that is measured: of what is compared, and of the control.
+    pub fn measured(&self) -> impl Iterator<Item = &str> {
+        self.subjects().chain(self.control.as_deref())
+    }
+
     /// The names of all that is compared, architectures first.
     pub fn subjects(&self) -> impl Iterator<Item = &str> {
         let peers = self.peers.iter().map(|peer| peer.name.as_str());
@@ -104,7 +127,7 @@ impl Design {
 
     /// How many cells it has. The numbers may come from a file that anybody may have written.
     pub fn cells(&self) -> usize {
-        (self.subjects().count() * self.concurrency.len()).saturating_mul(self.repeats)
+        (self.measured().count() * self.concurrency.len()).saturating_mul(self.repeats)
     }
 
     /// What is compared, in words: `9 architectures and 2 peers`.
@@ -273,6 +296,16 @@ pub struct Measured {
     pub open_loop: Option<OpenLoop>,
     /// What a reader of the figures must know.
     pub warnings: Vec<String>,
+    /// Why the figures are not to be trusted, by kind and in a sentence each, as in [`duality_load::Report::invalid`]: the
+    /// load generator could not do its work. Empty in a sound cell.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub invalid: BTreeMap<String, String>,
+    /// For how much of the window the load generator's thread could have run and had no processor, from 0 to 1.
+    #[serde(default)]
+    pub client_wait_share: f64,
+    /// Correct replies per second in each twentieth of the window, about; none where it was not looked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slices_requests_per_second: Vec<f64>,
     /// All latencies: HDR V2 + deflate in base64, in nanoseconds.
     pub histogram: String,
 }

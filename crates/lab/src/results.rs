@@ -119,11 +119,12 @@ impl Results {
     }
 }
 
-/// Whether an experiment of this design goes on with one that was `begun`: seed and timing are those that
-/// it was begun with.
+/// Whether an experiment of this design goes on with one that was `begun`: seed, timing and control are those
+/// that it was begun with.
 fn continues(design: &Design, begun: &Design) -> bool {
     let resumed = Design {
         seed: begun.seed,
+        control: begun.control.clone(),
         warm_up_seconds: begun.warm_up_seconds,
         window_seconds: begun.window_seconds,
         ..design.clone()

@@ -200,8 +200,10 @@ fn unanswered(report: &Report) -> String {
 /// Puts together what the load generator saw and what the server used.
 fn measured(report: Report, opened: Counters, closed: Counters, pinned: bool) -> Measured {
     let cpu_us = closed.cpu_us.saturating_sub(opened.cpu_us) as f64;
-    let mut warnings = report.warnings;
+    let (mut warnings, mut invalid) = (report.warnings, report.invalid);
     if !pinned {
+        // Where there is no processor to set apart, the two take turns: that is how it is measured there.
+        invalid.remove(Report::STARVED);
         warnings
             .push("Server and load generator shared processors: this machine has too few.".into());
     }
@@ -232,6 +234,9 @@ fn measured(report: Report, opened: Counters, closed: Counters, pinned: bool) ->
         crowd: report.crowd,
         open_loop: report.open_loop,
         warnings,
+        invalid,
+        client_wait_share: report.client_wait_share,
+        slices_requests_per_second: report.slices_requests_per_second,
         histogram: report.histogram,
     }
 }

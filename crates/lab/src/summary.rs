@@ -11,7 +11,8 @@ use std::fmt::Write;
 use crate::format::{bytes, connections, duration, grouped, multiple, rate};
 use crate::recommendation;
 use crate::record::{Cell, Experiment, Measured, Outcome};
-use crate::statistics::{Estimate, estimate, median, ratio};
+use crate::soundness::{self, Control};
+use crate::statistics::{Estimate, estimate, median, ratio, variation};
 
 /// What the cells of an experiment come to.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +35,8 @@ pub struct Summary {
     pub seed: u64,
     /// One for each subject at each concurrency; subjects outermost.
     pub rows: Vec<Row>,
+    /// What was measured twice, if anything was. It takes no part in comparisons.
+    pub control: Option<Control>,
 }
 
 /// A subject at a concurrency.
@@ -70,6 +73,8 @@ pub struct Medians {
     pub requests_per_second: Estimate,
     /// Correct replies per second of each repeat.
     pub requests_per_second_samples: Vec<f64>,
+    /// How much they vary, see [`variation`]; none for one repeat.
+    pub variation: Option<f64>,
     /// Mean latency: the service time of Kerneis & Chroboczek.
     pub mean_us: f64,
     /// The median latency.
@@ -95,6 +100,9 @@ pub struct Medians {
     pub starved: bool,
     /// Failed requests of all repeats together.
     pub errors: u64,
+    /// Whether at least half of the repeats are invalid: the load generator could not do its work, and the figures, which are
+    /// those of all repeats then, are not to be trusted. Fewer invalid repeats are left out of the figures.
+    pub invalid: bool,
 }
 
 impl Row {
@@ -115,15 +123,18 @@ impl Summary {
         for cell in cells {
             latest.insert((&cell.subject, cell.concurrency, cell.repeat), &cell.outcome);
         }
-        let mut rows = Vec::new();
-        for subject in design.subjects() {
-            for &concurrency in &design.concurrency {
+        let of_subject = |subject: &str| -> Vec<Row> {
+            let at = |&concurrency: &usize| {
                 let repeats = (subject, concurrency, 0)..=(subject, concurrency, usize::MAX);
                 let outcomes: Vec<&Outcome> =
                     latest.range(repeats).map(|(_, outcome)| *outcome).collect();
-                rows.push(row(subject, concurrency, &outcomes, design.seed));
-            }
-        }
+                row(subject, concurrency, &outcomes, design.seed)
+            };
+            design.concurrency.iter().map(at).collect()
+        };
+        let rows: Vec<Row> = design.subjects().flat_map(of_subject).collect();
+        let again = design.control.as_deref().map(of_subject).unwrap_or_default();
+        let control = Control::of(design, again, &rows);
         Summary {
             service: design.service.clone(),
             subjects: design.subjects().map(str::to_owned).collect(),
@@ -134,6 +145,7 @@ impl Summary {
             done: latest.len(),
             seed: design.seed,
             rows,
+            control,
         }
     }
 
@@ -145,6 +157,11 @@ impl Summary {
     /// The rows of a subject, by concurrency.
     pub fn of_subject<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Row> {
         self.rows.iter().filter(move |row| row.subject == name)
+    }
+
+    /// The rows of all that is compared, and then those of the control.
+    pub fn all_rows(&self) -> impl Iterator<Item = &Row> {
+        self.rows.iter().chain(self.control.iter().flat_map(|control| &control.rows))
     }
 
     /// `partial: 37 of 108 cells` when the experiment did not come to its end.
@@ -165,13 +182,24 @@ impl Summary {
         self.grid(&mut text, "p99 latency", |_, medians| duration(medians.p99_us));
         self.grid(&mut text, "server CPU per request", |_, medians| duration(medians.cpu_us));
         for peer in self.subjects.iter().filter(|name| self.peers.contains(*name)) {
-            let title = format!("server CPU per request as a multiple of {peer}'s, 95 % interval");
-            self.grid(&mut text, &title, |row, medians| {
-                self.cpu_beside(peer, row, medians).map_or_else(|| "-".to_owned(), multiple)
-            });
+            let measures: [(&str, fn(&Medians) -> &[f64]); 2] = [
+                ("requests/s", |medians| &medians.requests_per_second_samples),
+                ("server CPU per request", |medians| &medians.cpu_us_samples),
+            ];
+            for (measure, samples) in measures {
+                let title = format!("{measure} as a multiple of {peer}'s, 99 % interval");
+                self.grid(&mut text, &title, |row, medians| {
+                    let beside = self.beside(peer, row, samples(medians), samples);
+                    beside.map_or_else(|| "-".to_owned(), multiple)
+                });
+            }
         }
         self.grid(&mut text, "server memory", |_, medians| bytes(medians.memory_bytes));
         self.notes(&mut text);
+        for sentence in soundness::sentences(self) {
+            text.push_str(&sentence);
+            text.push_str("\n\n");
+        }
         for sentence in recommendation::recommend(self).sentences {
             text.push_str(&sentence);
             text.push('\n');
@@ -179,12 +207,17 @@ impl Summary {
         text
     }
 
-    /// The server's processor time for each request over a peer's at as many connections; none where the peer was not
-    /// measured.
-    fn cpu_beside(&self, peer: &str, row: &Row, medians: &Medians) -> Option<Estimate> {
+    /// What was measured in `row` over a peer's at as many connections; none where the peer was not measured.
+    fn beside(
+        &self,
+        peer: &str,
+        row: &Row,
+        own: &[f64],
+        samples: fn(&Medians) -> &[f64],
+    ) -> Option<Estimate> {
         let mut beside = self.of_subject(peer).filter(|other| other.concurrency == row.concurrency);
         let other = beside.find_map(Row::medians)?;
-        ratio(&medians.cpu_us_samples, &other.cpu_us_samples, self.seed)
+        ratio(own, samples(other), self.seed)
     }
 
     /// One row for each subject, one column for each concurrency.
@@ -194,6 +227,7 @@ impl Summary {
         for name in &self.subjects {
             let cells = self.of_subject(name).map(|row| match &row.figures {
                 // The mark leads to the warnings beneath the tables.
+                Figures::Measured(medians) if medians.invalid => show(row, medians) + " ✗",
                 Figures::Measured(medians) if row.warnings.is_empty() => show(row, medians) + "  ",
                 Figures::Measured(medians) => show(row, medians) + " !",
                 Figures::Missing { what, .. } => format!("{what}  "),
@@ -217,7 +251,7 @@ impl Summary {
     /// Reasons and warnings; each once, with the concurrencies that it is about.
     fn notes(&self, text: &mut String) {
         let mut notes: Vec<(String, Vec<String>)> = Vec::new();
-        for row in &self.rows {
+        for row in self.all_rows() {
             let missing = match &row.figures {
                 Figures::Missing { what, reason } if !reason.is_empty() => {
                     Some(format!("{what}: {reason}"))
@@ -254,8 +288,11 @@ fn row(subject: &str, concurrency: usize, outcomes: &[&Outcome], seed: u64) -> R
         }
     }
     let mut warnings = merged(measured.iter().flat_map(|figures| &figures.warnings));
+    let invalid = left_out(&mut measured, &mut warnings);
     let figures = match (medians(&measured, concurrency, seed), missing.first()) {
-        (Some(medians), first) => {
+        (Some(mut medians), first) => {
+            medians.invalid = invalid;
+            warnings.extend(soundness::marks(&measured, &medians.requests_per_second_samples));
             if let Some((what, reason)) = first {
                 let (count, all) = (missing.len(), outcomes.len());
                 warnings.push(format!("{count} of {all} repeats {what}: {reason}"));
@@ -266,6 +303,25 @@ fn row(subject: &str, concurrency: usize, outcomes: &[&Outcome], seed: u64) -> R
         (None, None) => Figures::Missing { what: "not run", reason: String::new() },
     };
     Row { subject: subject.to_owned(), concurrency, figures, warnings }
+}
+
+/// Leaves invalid repeats out and says so, unless they are half of all or more: then it is true that the whole is invalid.
+fn left_out(measured: &mut Vec<&Measured>, warnings: &mut Vec<String>) -> bool {
+    let all = measured.len();
+    let mut reasons: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
+    for (kind, reason) in measured.iter().flat_map(|repeat| &repeat.invalid) {
+        reasons.entry(kind).or_insert((0, reason)).0 += 1;
+    }
+    let sound = measured.iter().filter(|repeat| repeat.invalid.is_empty()).count();
+    let whole = all > 0 && 2 * sound <= all;
+    for (count, reason) in reasons.into_values() {
+        let fate = if whole { "invalid" } else { "invalid and left out" };
+        warnings.push(format!("{count} of {all} repeats {fate}: {reason}"));
+    }
+    if !whole {
+        measured.retain(|repeat| repeat.invalid.is_empty());
+    }
+    whole
 }
 
 /// Each warning once: those that differ only in their numbers, from one repeat to the next, are one.
@@ -290,6 +346,7 @@ fn medians(repeats: &[&Measured], concurrency: usize, seed: u64) -> Option<Media
     let limited = repeats.iter().filter(|repeat| repeat.client_was_limit).count();
     Some(Medians {
         requests_per_second: estimate(&requests_per_second_samples, seed)?,
+        variation: variation(&requests_per_second_samples),
         requests_per_second_samples,
         mean_us: middle(|repeat| repeat.latency_us.mean)?,
         p50_us: middle(|repeat| repeat.latency_us.p50)?,
@@ -306,6 +363,7 @@ fn medians(repeats: &[&Measured], concurrency: usize, seed: u64) -> Option<Media
             .iter()
             .flat_map(|repeat| repeat.errors.values())
             .fold(0, |sum: u64, &count| sum.saturating_add(count)),
+        invalid: false,
     })
 }
 

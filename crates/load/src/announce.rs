@@ -119,9 +119,17 @@ impl Announcements {
     }
 }
 
-/// Now, and the CPU time of the calling thread.
+/// Now, and what the calling thread has used of its processor, and waited for it.
 fn moment() -> Moment {
     let cpu = clock_gettime(ClockId::ThreadCPUTime);
     let cpu = Duration::new(cpu.tv_sec.unsigned_abs(), cpu.tv_nsec.unsigned_abs() as u32);
-    Moment { instant: Instant::now(), cpu }
+    Moment { cpu, waited: run_queue_wait(), instant: Instant::now() }
+}
+
+/// For how long the calling thread has been ready to run and had no processor: the second number of its schedstat
+/// (Documentation/scheduler/sched-stats.rst). Zero where the kernel does not tell.
+fn run_queue_wait() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanoseconds = text.split_whitespace().nth(1).and_then(|number| number.parse().ok());
+    Duration::from_nanos(nanoseconds.unwrap_or(0))
 }

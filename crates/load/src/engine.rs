@@ -34,6 +34,9 @@ use crate::{Error, Options, Stop, Target};
 /// How often progress is told and an interruption is looked for.
 const TICK: Duration = Duration::from_millis(100);
 
+/// In how many parts of a window replies are counted, to see whether it was a steady state.
+const PARTS: u32 = 20;
+
 /// How often it is looked whether all connections are open.
 const GLANCE: Duration = Duration::from_millis(1);
 
@@ -299,7 +302,7 @@ impl Engine {
             Stop::After(duration) => {
                 self.wait(self.options.warm_up, recorder).await?;
                 recorder.open();
-                self.wait(duration, recorder).await
+                self.window(duration, recorder).await
             }
             Stop::Requests(total) => {
                 while recorder.requests_ended() < total {
@@ -308,6 +311,28 @@ impl Engine {
                 Ok(())
             }
         }
+    }
+
+    /// Waits for the end of a window of `duration`, and has each part of it marked.
+    async fn window(&self, duration: Duration, recorder: &Recorder) -> Result<(), Interrupted> {
+        let start = Instant::now();
+        let mut told = start;
+        for part in 1..=PARTS {
+            let end = duration * part / PARTS;
+            loop {
+                let left = end.saturating_sub(start.elapsed());
+                if left.is_zero() {
+                    break;
+                }
+                time::sleep(left.min(TICK)).await;
+                if told.elapsed() >= TICK {
+                    told = Instant::now();
+                    self.tick(recorder.requests_ended())?;
+                }
+            }
+            recorder.mark();
+        }
+        Ok(())
     }
 
     /// Waits for `duration`, and tells the progress meanwhile.

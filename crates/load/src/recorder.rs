@@ -60,11 +60,12 @@ pub(crate) trait Bell: Send {
     fn closed(&mut self) -> Moment;
 }
 
-/// A point in time, and the CPU time that the load had used by then.
+/// A point in time, the CPU time that the load had used by then, and how long it had waited for its CPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     pub(crate) instant: Instant,
     pub(crate) cpu: Duration,
+    pub(crate) waited: Duration,
 }
 
 /// How a request began.
@@ -114,6 +115,8 @@ enum Window {
 struct Connection {
     /// When its request was due that is unanswered.
     waiting_since: Option<Instant>,
+    /// When its last request ended.
+    resting_since: Option<Instant>,
     /// It got a reply within the window.
     served: bool,
 }
@@ -124,6 +127,14 @@ pub(crate) struct Measurement {
     /// How long the window was open, and the CPU time of the load in it; zero if it never opened.
     pub(crate) window: Duration,
     pub(crate) cpu: Duration,
+    /// How long the load could have run in the window and had no CPU.
+    pub(crate) waited: Duration,
+    /// The time of connections in the window that no latency tells of, of all connections together: of requests that
+    /// did not begin and end in it, and between requests. With the latencies, it is all the time that they had.
+    pub(crate) cut: Duration,
+    pub(crate) rest: Duration,
+    /// How many correct replies there were after so much of the window, at some moments of it.
+    pub(crate) marks: Vec<(Duration, u64)>,
     /// Correct replies, and their bytes, that were complete in the window.
     pub(crate) requests: u64,
     pub(crate) bytes: u64,
@@ -179,6 +190,10 @@ impl Default for Measurement {
         Self {
             window: Duration::ZERO,
             cpu: Duration::ZERO,
+            waited: Duration::ZERO,
+            cut: Duration::ZERO,
+            rest: Duration::ZERO,
+            marks: Vec::new(),
             requests: 0,
             bytes: 0,
             latencies: histogram(),
@@ -262,14 +277,21 @@ impl Recorder {
     pub(crate) fn reply(&self, connection: usize, start: Start, end: Instant, bytes: u64) {
         let mut state = self.lock();
         state.count_reply(connection, start, end, bytes);
-        state.end_request(connection);
+        state.end_request(connection, end);
     }
 
     /// The request of a connection failed.
     pub(crate) fn failure(&self, connection: usize, failure: &Failure) {
         let mut state = self.lock();
         state.count_failures(failure, 1);
-        state.end_request(connection);
+        let now = Instant::now();
+        if let (Window::Open(opened), Some(since)) =
+            (&state.window, state.connections[connection].waiting_since)
+        {
+            let part = now.saturating_duration_since(since.max(opened.instant));
+            state.counts.cut += part;
+        }
+        state.end_request(connection, now);
     }
 
     /// Correct replies on `connection` that were complete at `end`, one for each of `starts`, of `bytes` in
@@ -320,6 +342,15 @@ impl Recorder {
         self.lock().open();
     }
 
+    /// Remembers how many correct replies there are by now, if the window is open.
+    pub(crate) fn mark(&self) {
+        let mut state = self.lock();
+        if let Window::Open(opened) = state.window {
+            let mark = (opened.instant.elapsed(), state.counts.requests);
+            state.counts.marks.push(mark);
+        }
+    }
+
     /// Closes the window, if it is open.
     pub(crate) fn close(&self) {
         self.lock().close();
@@ -349,11 +380,16 @@ impl State {
             return false;
         }
         self.begun += 1;
-        self.connections[connection].waiting_since = Some(start.due);
-        if let (Window::Open(opened), Some(counts)) = (&self.window, &mut self.counts.open_loop)
-            && start.due >= opened.instant
-        {
-            counts.sent(start);
+        let connection = &mut self.connections[connection];
+        connection.waiting_since = Some(start.due);
+        let Window::Open(opened) = &self.window else { return true };
+        match &mut self.counts.open_loop {
+            Some(counts) if start.due >= opened.instant => counts.sent(start),
+            Some(_) => {}
+            None => {
+                let since = connection.resting_since.unwrap_or(opened.instant).max(opened.instant);
+                self.counts.rest += start.due.saturating_duration_since(since);
+            }
         }
         true
     }
@@ -367,6 +403,8 @@ impl State {
             if let Some(counts) = &mut self.counts.open_loop {
                 record(&mut counts.raw, end.saturating_duration_since(start.sent));
             }
+        } else {
+            self.counts.cut += end.saturating_duration_since(opened.instant);
         }
         let connection = &mut self.connections[connection];
         if !connection.served {
@@ -395,9 +433,11 @@ impl State {
 
     /// Ends a request that has been counted.
     #[inline]
-    fn end_request(&mut self, connection: usize) {
+    fn end_request(&mut self, connection: usize, end: Instant) {
         self.ended += 1;
-        self.connections[connection].waiting_since = None;
+        let connection = &mut self.connections[connection];
+        connection.waiting_since = None;
+        connection.resting_since = Some(end);
         self.pass_edges();
     }
 
@@ -424,6 +464,14 @@ impl State {
         self.window = Window::After;
         self.counts.window = closed.instant.saturating_duration_since(opened.instant);
         self.counts.cpu = closed.cpu.saturating_sub(opened.cpu);
+        self.counts.waited = closed.waited.saturating_sub(opened.waited);
+        for connection in &self.connections {
+            let (sum, since) = match (connection.waiting_since, connection.resting_since) {
+                (Some(since), _) => (&mut self.counts.cut, since),
+                (None, since) => (&mut self.counts.rest, since.unwrap_or(opened.instant)),
+            };
+            *sum += closed.instant.saturating_duration_since(since.max(opened.instant));
+        }
         self.count_unanswered(opened.instant, closed.instant);
     }
 
@@ -492,7 +540,8 @@ mod tests {
 
         fn moment(&self) -> Moment {
             let now = self.now.load(Ordering::Relaxed);
-            Moment { instant: self.at(now), cpu: Duration::from_millis(now / 2) }
+            let (cpu, waited) = (Duration::from_millis(now / 2), Duration::from_millis(now / 10));
+            Moment { instant: self.at(now), cpu, waited }
         }
     }
 
@@ -533,8 +582,29 @@ mod tests {
         assert!(counted.latencies.max().abs_diff(20_000_000) < 20_000);
         assert_eq!(counted.window, Duration::from_millis(200));
         assert_eq!(counted.cpu, Duration::from_millis(100));
+        assert_eq!(counted.waited, Duration::from_millis(20));
         assert_eq!(counted.connections_served, 2);
         assert_eq!(recorder.requests_ended(), 4);
+    }
+
+    #[test]
+    fn all_the_time_of_connections_is_accounted_for() {
+        let (recorder, clock) = recorder(2, Edges::ByTime);
+        recorder.begin(0, clock.start(0));
+        clock.set(100);
+        recorder.open();
+        recorder.reply(0, clock.start(0), clock.at(130), 1);
+        recorder.begin(0, clock.start(140));
+        recorder.reply(0, clock.start(140), clock.at(190), 1);
+        recorder.begin(0, clock.start(190));
+        clock.set(300);
+        recorder.close();
+        let counted = recorder.measurement();
+        let milliseconds = |duration: Duration| duration.as_millis();
+        // The first request's part, the last one's; 10 ms between the two before it, and all of the other connection's.
+        assert_eq!((milliseconds(counted.cut), milliseconds(counted.rest)), (30 + 110, 10 + 200));
+        let latencies = (counted.latencies.mean() / 1e6).round() as u128;
+        assert_eq!(latencies + 140 + 210, 2 * milliseconds(counted.window));
     }
 
     #[test]

@@ -27,6 +27,9 @@ pub(super) struct Arguments {
     /// Servers that are not ours, measured beside them: nginx, lighttpd, apache-prefork, apache-worker, apache-event; st, pth and pthreads, which `cargo xtask peers` builds; and those that the plan defines
     #[arg(long, value_delimiter = ',', value_name = "A,B,…")]
     peers: Option<Vec<String>>,
+    /// Do not measure an architecture once more, as a control, to see what chance does (docs/method.md)
+    #[arg(long)]
+    no_control: bool,
     /// How many connections are open at once [default: 1,10,100,1000, or those that the service can do with]
     #[arg(short, long, value_delimiter = ',', value_name = "N,…")]
     concurrency: Option<Vec<usize>>,
@@ -84,6 +87,7 @@ impl Arguments {
             close: clients.close.or(self.keep_alive.then_some(false)),
             architectures: self.architectures.clone(),
             peers: self.peers.clone(),
+            control: self.no_control.then_some(false),
             concurrency: self.concurrency.clone(),
             repeats: self.repeats,
             warm_up: self.warm_up,

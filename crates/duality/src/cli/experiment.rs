@@ -54,6 +54,8 @@ pub(super) fn plan(
             service: name.to_owned(),
             architectures: architectures.iter().map(|one| one.name().to_owned()).collect(),
             peers: peers(settings, defined)?,
+            // Both depend on what can be carried, see below.
+            control: None,
             concurrency: Vec::new(),
             clients: behaviour.record(),
             keep_alive: behaviour.keep_alive && service.persistent,
@@ -87,6 +89,9 @@ pub(super) fn plan(
     plan.design.concurrency = concurrency(catalogue, &plan, settings)?;
     plan.unavailable = unavailable(&plan, &service, &architectures, &tuning.options());
     plan.unavailable.extend(unavailable_peers(&plan.design, settings.root.is_none()));
+    if settings.control != Some(false) {
+        plan.add_control();
+    }
     let (warm_up, window) = plan::default_timing(plan.tried());
     plan.design.warm_up_seconds = settings.warm_up.unwrap_or(warm_up).as_secs_f64();
     plan.design.window_seconds = settings.window.unwrap_or(window).as_secs_f64();

@@ -10,11 +10,14 @@ pub(super) fn explain(plan: &Plan) -> String {
     let mut lines = Vec::new();
     let mut line = |name: &str, text: String| lines.push(format!("{name:<12}  {text}"));
     line("subjects", listed(design.subjects()));
+    if let Some(control) = &design.control {
+        line("control", format!("{control}, to see what chance does (docs/method.md)"));
+    }
     line("connections", listed(&design.concurrency));
     line(
         "cells",
         format!(
-            "{}, each subject at each number of connections {}, each time with a fresh server and in \
+            "{}, each of them at each number of connections {}, each time with a fresh server and in \
              random order (seed {})",
             plan.cells(),
             times(design.repeats),

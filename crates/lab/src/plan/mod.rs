@@ -16,6 +16,7 @@ use duality_load::{Options, Stop, Target, TargetError};
 use clients::Behaviour;
 
 use crate::random::SplitMix64;
+use crate::recommendation::YARDSTICK;
 use crate::record::{Design, Origin};
 use crate::store::Store;
 
@@ -74,6 +75,28 @@ impl Plan {
     /// How many of them are not unavailable from the start.
     pub fn tried(&self) -> usize {
         self.cells() - self.unavailable.len() * self.design.repeats
+    }
+
+    /// Has an architecture measured once more, as a control: epoll, which carries most, or the first that can be had
+    /// at more numbers of connections than any before it, and can be chosen. Where there is none, there is no control.
+    pub fn add_control(&mut self) {
+        let design = &self.design;
+        let missing = |name: &str| {
+            let at = |count: &&usize| self.unavailable.contains_key(&(name.to_owned(), **count));
+            design.concurrency.iter().filter(at).count()
+        };
+        let candidates = design.architectures.iter().filter(|name| *name != YARDSTICK);
+        let usable = candidates.filter(|name| missing(name) < design.concurrency.len());
+        let Some(chosen) = usable.min_by_key(|name| (missing(name), *name != "epoll")).cloned()
+        else {
+            return;
+        };
+        let control = Design::again(&chosen);
+        let unavailable = self.unavailable.iter().filter(|((name, _), _)| *name == chosen);
+        let its: Vec<_> =
+            unavailable.map(|((_, count), why)| ((control.clone(), *count), why.clone())).collect();
+        self.unavailable.extend(its);
+        self.design.control = Some(control);
     }
 
     /// The load of a cell whose server listens at `address`.
@@ -151,7 +174,7 @@ pub fn cells(design: &Design) -> Vec<CellKey> {
     let mut ordered = Vec::new();
     for repeat in 0..design.repeats {
         let begin = ordered.len();
-        for subject in design.subjects() {
+        for subject in design.measured() {
             ordered.extend(design.concurrency.iter().map(|&concurrency| CellKey {
                 repeat,
                 subject: subject.to_owned(),
@@ -190,6 +213,7 @@ pub(crate) mod tests {
             service: "http".into(),
             architectures: vec!["threads".into(), "epoll".into()],
             peers: vec![],
+            control: None,
             concurrency: vec![1, 10, 100],
             clients: Clients::default(),
             keep_alive: true,
@@ -231,6 +255,28 @@ pub(crate) mod tests {
         for (index, key) in ordered.iter().enumerate() {
             assert_eq!(key.repeat, index / 6);
         }
+    }
+
+    #[test]
+    fn the_control_is_one_that_can_be_measured() {
+        let control = |architectures: &[&str], unavailable: &[(&str, usize)]| {
+            let mut plan = plan();
+            plan.design.architectures =
+                architectures.iter().map(|name| (*name).to_owned()).collect();
+            plan.unavailable = unavailable
+                .iter()
+                .map(|(name, count)| (((*name).to_owned(), *count), "why".to_owned()))
+                .collect();
+            plan.add_control();
+            (plan.design.control.clone(), plan.tried())
+        };
+        let again = |name: &str| Some(format!("{name} (again)"));
+        assert_eq!(control(&["fork", "pool", "epoll"], &[]), (again("epoll"), 36));
+        assert_eq!(control(&["handwritten", "fork", "pool"], &[]), (again("fork"), 36));
+        assert_eq!(control(&["fork", "pool"], &[("fork", 10)]), (again("pool"), 24));
+        assert_eq!(control(&["pool"], &[("pool", 100)]), (again("pool"), 12));
+        let never = [1, 10, 100].map(|count| ("pool", count));
+        assert_eq!(control(&["handwritten", "pool"], &never), (None, 9));
     }
 
     #[test]

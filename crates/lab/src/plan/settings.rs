@@ -58,6 +58,8 @@ pub struct Settings {
     pub architectures: Option<Vec<String>>,
     /// The servers that are not ours, shown after the architectures.
     pub peers: Option<Vec<String>>,
+    /// Whether an architecture is measured once more, as a control.
+    pub control: Option<bool>,
     /// The numbers of connections that are open at once.
     pub concurrency: Option<Vec<usize>>,
     /// Whether each request has a connection of its own.
@@ -201,6 +203,7 @@ alike! {
     "sources" sources,
     "architectures" architectures,
     "peers" peers,
+    "control" control,
     "concurrency" concurrency,
     "close" close,
     "repeats" repeats,

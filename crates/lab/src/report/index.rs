@@ -141,7 +141,11 @@ fn lines(summary: &Summary) -> Vec<Line> {
 fn rate(row: &Row) -> Rate {
     match &row.figures {
         Figures::Measured(medians) => {
-            let mark = if row.warnings.is_empty() { "" } else { " !" };
+            let mark = match (medians.invalid, row.warnings.is_empty()) {
+                (true, _) => " ✗",
+                (false, false) => " !",
+                (false, true) => "",
+            };
             Rate { text: format::rate(medians.requests_per_second) + mark, why: None }
         }
         Figures::Missing { what, reason } => {

@@ -16,7 +16,7 @@ use minijinja::{AutoEscape, Environment, Value, context};
 
 use crate::record::{Cell, Experiment};
 use crate::summary::Summary;
-use crate::{format, recommendation};
+use crate::{format, recommendation, soundness};
 
 /// Writes the report to `path`.
 ///
@@ -46,6 +46,7 @@ pub(crate) fn render_with(experiment: &Experiment, cells: &[Cell], plotly: Strin
             compared => experiment.design.compared(),
             crowd => experiment.design.clients.crowd(),
             recommendation => recommendation::recommend(&summary).sentences,
+            soundness => soundness::sentences(&summary),
             legend => charts::legend(&summary),
             charts => charts,
             chart_data => script_data(&charts),

@@ -18,6 +18,8 @@ pub(super) struct TableRow {
     missing: Option<String>,
     /// The warnings.
     notes: Vec<String>,
+    /// Whether the figures are not to be trusted.
+    invalid: bool,
 }
 
 /// A figure, to read and to sort by.
@@ -37,7 +39,7 @@ pub(super) struct LoadLine {
 
 /// The full table, by subject and concurrency.
 pub(super) fn rows(summary: &Summary) -> Vec<TableRow> {
-    summary.rows.iter().map(|row| table_row(summary, row)).collect()
+    summary.all_rows().map(|row| table_row(summary, row)).collect()
 }
 
 /// The lines of mean service time over measured load.
@@ -112,6 +114,7 @@ fn table_row(summary: &Summary, row: &Row) -> TableRow {
         figures,
         missing,
         notes: row.warnings.clone(),
+        invalid: row.medians().is_some_and(|medians| medians.invalid),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a load measured: as data (`duality load --json`, the lab's cells) and in words.
 
 mod open_loop;
+mod validity;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -76,6 +77,10 @@ pub struct Report {
     pub connections_served: u64,
     /// CPU time of the load's kernel thread over the window's length: 1 is all of one core.
     pub client_cpu_share: f64,
+    /// For how much of the window the load's thread could have run and had no CPU, from 0 to 1: another thread had it.
+    /// 0 where the kernel does not tell.
+    #[serde(default)]
+    pub client_wait_share: f64,
     /// The client used (nearly) all of its core, or what delayed the requests of an open loop was in the
     /// main the client itself, so the server may be able to do more than this.
     pub client_was_limit: bool,
@@ -87,8 +92,15 @@ pub struct Report {
     /// What became of the connections beside the measured ones, by kind: `idle`, `slow-readers`,
     /// `slow-senders`. Kinds that there were none of are left out.
     pub crowd: BTreeMap<String, Fate>,
+    /// Why the figures are not to be trusted, in a sentence each, by kind: `starved` ([`Report::STARVED`]), `send-lag`,
+    /// `littles-law`. In each case the generator could not do its work, or did it wrong. Empty if all is well.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub invalid: BTreeMap<String, String>,
     /// What a reader of the figures should know, in full sentences.
     pub warnings: Vec<String>,
+    /// Correct replies in a second, in each twentieth of the window; none of a load that stops after a number of requests.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slices_requests_per_second: Vec<f64>,
     /// All latencies, in nanoseconds, to three digits: an HdrHistogram in V2 format, compressed, in
     /// base64. See [`Report::latencies`].
     pub histogram: String,
@@ -162,14 +174,18 @@ impl Report {
             connections_opened: measurement.connections_opened,
             connections_served: measurement.connections_served,
             client_cpu_share,
+            client_wait_share: per_second(measurement.waited.as_secs_f64()),
             client_was_limit: client_cpu_share > BUSY_CLIENT || convicted,
             listen_overflows: listen.overflows,
             listen_drops: listen.drops,
             crowd: outcome.crowd.clone(),
+            invalid: BTreeMap::new(),
             warnings: Vec::new(),
+            slices_requests_per_second: rates(&measurement.marks),
             histogram: encode(&measurement.latencies),
             open_loop,
         };
+        report.invalid = validity::problems(&report, options, measurement);
         report.warnings = report.warnings(options, outcome);
         report
     }
@@ -258,6 +274,9 @@ impl Report {
         }
         text.push_str(&self.crowd_text());
         text.push('\n');
+        for problem in self.invalid.values() {
+            let _ = writeln!(text, "invalid: {problem}");
+        }
         for warning in &self.warnings {
             let _ = writeln!(text, "warning: {warning}");
         }
@@ -323,7 +342,14 @@ impl Report {
                 ),
             ),
             ("received", format!("{} ({}/s)", bytes(received), bytes(rate))),
-            ("client CPU", format!("{:.0} % of one core", 100.0 * self.client_cpu_share)),
+            (
+                "client CPU",
+                format!(
+                    "{:.0} % of one core; had to wait for it {:.0} % of the time",
+                    100.0 * self.client_cpu_share,
+                    100.0 * self.client_wait_share
+                ),
+            ),
             (
                 "accept queues",
                 format!("{} overflows, {} drops", self.listen_overflows, self.listen_drops),
@@ -337,6 +363,9 @@ impl Report {
         let share = 100.0 * self.client_cpu_share;
         if self.requests == 0 {
             "Nothing was measured: no correct reply came within the window.".to_owned()
+        } else if !self.invalid.is_empty() {
+            "The figures are invalid: the generator could not do its work, and nothing follows from them."
+                .to_owned()
         } else if let Some(open) = &self.open_loop {
             open.verdict(self)
         } else if self.client_was_limit {
@@ -391,6 +420,19 @@ impl Latency {
         );
         [("latency", mean), ("", percentiles)]
     }
+}
+
+/// What was counted between the marks of a window, for each second.
+fn rates(marks: &[(Duration, u64)]) -> Vec<f64> {
+    let mut before = (Duration::ZERO, 0);
+    let rate = |&(time, count): &(Duration, u64)| {
+        let length = time.saturating_sub(before.0).as_secs_f64();
+        let replies = count.saturating_sub(before.1);
+        before = (time, count);
+        // To a tenth: more digits say nothing, and are twenty for each cell of a results file.
+        (length > 0.0).then(|| (10.0 * replies as f64 / length).round() / 10.0)
+    };
+    marks.iter().filter_map(rate).collect()
 }
 
 fn encode(histogram: &Histogram<u64>) -> String {
@@ -488,11 +530,14 @@ pub(crate) mod tests {
             connections_opened: 100,
             connections_served: 100,
             client_cpu_share: 0.63,
+            client_wait_share: 0.004,
             client_was_limit: false,
             listen_overflows: 0,
             listen_drops: 0,
             crowd: BTreeMap::new(),
+            invalid: BTreeMap::new(),
             warnings: Vec::new(),
+            slices_requests_per_second: vec![50_000.0; 20],
             histogram: encode(&latencies),
             open_loop: None,
         }
@@ -551,7 +596,7 @@ http://127.0.0.1:8080/: closed loop, 100 connections, keep-alive, 10.00 s
   measured load   99.5 of 100
   connections     100 of 100 served, 100 opened
   received        152 MB (15.2 MB/s)
-  client CPU      63 % of one core
+  client CPU      63 % of one core; had to wait for it 0 % of the time
   accept queues   0 overflows, 0 drops
 
 The client was not the limit: it used 63 % of its core.
@@ -560,15 +605,24 @@ The client was not the limit: it used 63 % of its core.
     }
 
     #[test]
+    fn parts_of_a_window_have_rates_of_their_own() {
+        let marks = [(100, 50), (150, 100), (150, 100), (350, 100)]
+            .map(|(milliseconds, count)| (Duration::from_millis(milliseconds), count));
+        assert_eq!(rates(&marks), [500.0, 1000.0, 0.0]);
+        assert!(rates(&[]).is_empty());
+    }
+
+    #[test]
     fn errors_and_warnings_are_in_the_text() {
         let text = Report {
             errors: BTreeMap::from([("reset".to_owned(), 2), ("timed-out".to_owned(), 3)]),
             warnings: vec!["Mind the gap.".to_owned()],
+            invalid: BTreeMap::from([("starved".to_owned(), "It stood still.".to_owned())]),
             ..report()
         }
         .render_text();
         assert!(text.contains("500000 correct, 5 failed (reset 2, timed-out 3)\n"), "{text}");
-        assert!(text.contains("\nwarning: Mind the gap.\n"), "{text}");
+        assert!(text.contains("\ninvalid: It stood still.\nwarning: Mind the gap.\n"), "{text}");
     }
 
     #[test]

@@ -181,7 +181,7 @@ http://127.0.0.1:8080/: open loop, poisson arrivals, 100 connections, keep-alive
   measured load   1.0 of 100
   connections     100 of 100 served, 100 opened
   received        152 MB (15.2 MB/s)
-  client CPU      25 % of one core
+  client CPU      25 % of one core; had to wait for it 0 % of the time
   accept queues   0 overflows, 0 drops
 
 The server kept up, and the generator was not the limit: it used 25 % of its core.

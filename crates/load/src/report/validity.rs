@@ -1,0 +1,144 @@
+//! Whether the generator could do its work: the reasons why it could not, each with its number. What it then
+//! measured is no lower bound of what the server can do, as that of a generator that was merely busy is, but says nothing.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{Report, duration};
+use crate::recorder::Measurement;
+use crate::{Options, Pattern, Stop, Target};
+
+/// A generator that stands ready and still for a larger share of the window: it makes up to a tenth fewer requests, twice of
+/// what counts as noise.
+const LONGEST_WAIT: f64 = 0.1;
+
+/// A timer is late by some tens of microseconds, and by more on a virtual machine: a lag of so many microseconds or less can
+/// make latencies worthless that are no longer, but not a server's rate.
+const LAG_OF_TIMERS: f64 = 1000.0;
+
+/// By how much of their number connections may be accounted for wrongly. What is recorded is exact to 0.1 %.
+const TOLERANCE: f64 = 0.05;
+
+impl Report {
+    /// The kind of what is invalid because the generator had no processor for too much of the time.
+    pub const STARVED: &str = "starved";
+}
+
+/// What is invalid in a report that is otherwise complete, by kind.
+pub(super) fn problems(
+    report: &Report,
+    options: &Options,
+    measurement: &Measurement,
+) -> BTreeMap<String, String> {
+    let problems = [
+        (Report::STARVED, starved(report)),
+        ("send-lag", late(report)),
+        ("littles-law", unaccounted(report, options, measurement)),
+    ];
+    let told = problems.into_iter().filter_map(|(kind, told)| Some((kind.to_owned(), told?)));
+    told.collect()
+}
+
+fn starved(report: &Report) -> Option<String> {
+    let share = report.client_wait_share;
+    (share > LONGEST_WAIT).then(|| {
+        format!(
+            "The generator was starved: for {:.0} % of the window it could have run and had no processor. Give it one of \
+             its own (--cpus), or end what else runs there.",
+            100.0 * share
+        )
+    })
+}
+
+fn late(report: &Report) -> Option<String> {
+    let open = report.open_loop.as_ref()?;
+    let lag = open.generator_lag_us.p99;
+    (open.generator_was_limit(&report.latency_us) && lag > LAG_OF_TIMERS).then(|| {
+        format!(
+            "The generator was late: it sent one request in a hundred {} or more after it was due and a connection \
+             free, and the corrected 99 % is {}.",
+            duration(lag),
+            duration(report.latency_us.p99)
+        )
+    })
+}
+
+/// Little's law, N = X·R: connections that are always in use are as many as there are requests a second times the seconds that
+/// each takes. To the requests that the latencies tell of is added what is known of others, and of the time between.
+fn unaccounted(report: &Report, options: &Options, measurement: &Measurement) -> Option<String> {
+    let is_closed = !matches!(options.pattern, Pattern::Open(_));
+    // The members of a chat do not make requests one by one.
+    let asks = !matches!(options.target, Target::Chat { .. });
+    let by_time = matches!(options.stop, Stop::After(_));
+    if !(is_closed && asks && by_time) || measurement.window.is_zero() {
+        return None;
+    }
+    let mean = Duration::from_secs_f64(report.latency_us.mean / 1e6);
+    let of_latencies = mean.as_secs_f64() * measurement.latencies.len() as f64;
+    let others = (measurement.cut + measurement.rest).as_secs_f64();
+    let found = (of_latencies + others) / report.window_seconds;
+    let connections = report.connections as f64;
+    ((found / connections - 1.0).abs() > TOLERANCE).then(|| {
+        format!(
+            "Little's law does not hold: {:.0} requests/s of {} each, and what was cut off or lay between them, make \
+             {found:.1} connections in use, and there were {connections}. The generator measured wrong.",
+            report.requests_per_second,
+            duration(report.latency_us.mean)
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Latency;
+    use super::super::tests::{histogram, report};
+    use super::*;
+
+    fn options() -> Options {
+        Options { connections: 100, ..Options::new("http://127.0.0.1:8080/".parse().unwrap()) }
+    }
+
+    /// 100 connections for ten seconds, in requests of 1 ms.
+    fn measurement(requests: usize, cut: u64, rest: u64) -> (Report, Measurement) {
+        let latencies = histogram(std::iter::repeat_n(1000, requests));
+        let report = Report { latency_us: Latency::of(&latencies), ..report() };
+        let measurement = Measurement {
+            window: Duration::from_secs(10),
+            cut: Duration::from_secs(cut),
+            rest: Duration::from_secs(rest),
+            latencies,
+            ..Measurement::default()
+        };
+        (report, measurement)
+    }
+
+    #[test]
+    fn connections_are_accounted_for_by_littles_law() {
+        for (requests, cut, rest, valid) in [
+            (1_000_000, 0, 0, true),
+            (960_000, 0, 0, true),
+            (600_000, 100, 300, true),
+            (900_000, 0, 0, false),
+            (1_000_000, 100, 0, false),
+        ] {
+            let (report, measurement) = measurement(requests, cut, rest);
+            let told = unaccounted(&report, &options(), &measurement);
+            assert_eq!(told.is_none(), valid, "{told:?}");
+        }
+        let (report, measurement) = measurement(500_000, 0, 0);
+        let told = problems(&report, &options(), &measurement);
+        assert!(
+            told["littles-law"].contains("make 50.0 connections in use, and there were 100."),
+            "{told:?}"
+        );
+    }
+
+    #[test]
+    fn a_starved_generator_convicts_itself() {
+        let (report, measurement) = measurement(1_000_000, 0, 0);
+        assert_eq!(problems(&report, &options(), &measurement), BTreeMap::new());
+        let starved = Report { client_wait_share: 0.48, ..report };
+        let told = problems(&starved, &options(), &measurement);
+        assert!(told[Report::STARVED].contains("for 48 % of the window"), "{told:?}");
+    }
+}
