@@ -29,7 +29,7 @@ fn names_are_unique_and_groups_name_their_members() {
         assert!(ALL[..index].iter().all(|other| other.name != cost.name), "{}", cost.name);
         assert!(cost.is_called(cost.name) && cost.is_called(cost.group()));
     }
-    assert_eq!(ALL.iter().filter(|cost| cost.is_called("poller")).count(), 3);
+    assert_eq!(ALL.iter().filter(|cost| cost.is_called("poller")).count(), 4);
     assert!(!ALL.iter().any(|cost| cost.is_called("poll") || cost.is_called("")));
 }
 

@@ -6,6 +6,7 @@ use std::fs;
 use serde::Deserialize;
 
 use crate::machine::kibibytes;
+use crate::model::Operations;
 
 /// The most descendants whose memory is looked at; more are estimated from these.
 const SAMPLED: usize = 256;
@@ -16,6 +17,9 @@ pub(crate) struct Counters {
     pub(crate) cpu_us: u64,
     pub(crate) voluntary_switches: u64,
     pub(crate) involuntary_switches: u64,
+    /// What a server of ours has counted; a peer counts nothing.
+    #[serde(default)]
+    pub(crate) operations: Operations,
     #[serde(skip)]
     pub(crate) peak_bytes: u64,
 }

@@ -222,6 +222,7 @@ fn measured(report: Report, opened: Counters, closed: Counters, pinned: bool) ->
         involuntary_switches: closed
             .involuntary_switches
             .saturating_sub(opened.involuntary_switches),
+        operations: closed.operations.since(&opened.operations),
         client_cpu_share: report.client_cpu_share,
         client_was_limit: report.client_was_limit,
         connections_served: report.connections_served,

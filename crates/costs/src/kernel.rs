@@ -1,0 +1,171 @@
+//! What the kernel asks for the things that architectures use it for: a system call, an attempt that would block, a
+//! registration with epoll, a switch to another kernel thread, a process.
+//!
+//! They are differences between architectures, and so measured without what all of them do: bytes move in none of
+//! them, but for the one byte of a switch, whose two system calls are measured beside it and taken off.
+
+use std::hint::black_box;
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use duality_architectures::common::children::Children;
+use duality_poller::{Direction, Kind, Token};
+use duality_runtime::block_on;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::{Errno, read, write};
+use rustix::net::{RecvFlags, recv};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{WaitId, WaitIdOptions, getppid, waitid};
+
+use crate::{Reading, Unit};
+
+/// A system call that does next to nothing: getppid(2).
+pub(crate) fn call(count: u64) -> io::Result<Reading> {
+    time(count, || {
+        black_box(getppid());
+        Ok(())
+    })
+}
+
+/// poll(2) of a connection on which bytes have come: what the block world asks before each operation under a deadline.
+pub(crate) fn ask(count: u64) -> io::Result<Reading> {
+    let (here, there) = connection()?;
+    write(&there, b"x")?;
+    let limit = Timespec::try_from(Duration::from_secs(1)).map_err(io::Error::other)?;
+    time(count, || {
+        poll(&mut [PollFd::from_borrowed_fd(here.as_fd(), PollFlags::IN)], Some(&limit))?;
+        Ok(())
+    })
+}
+
+/// recv(2) of a connection on which nothing has come.
+pub(crate) fn in_vain(count: u64) -> io::Result<Reading> {
+    let (here, _there) = connection()?;
+    here.set_nonblocking(true)?;
+    let mut buffer = [0; 256];
+    time(count, || match recv(&here, &mut buffer, RecvFlags::empty()) {
+        Err(Errno::WOULDBLOCK) => Ok(()),
+        Err(error) => Err(error.into()),
+        Ok(_) => Err(io::Error::other("something came where nothing was sent")),
+    })
+}
+
+/// A descriptor registered with epoll, until it is closed. What it costs to make and close it otherwise is taken off.
+pub(crate) fn register(count: u64) -> io::Result<Reading> {
+    let mut poller = Kind::Epoll.open()?;
+    let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+    let alone = time(count, || {
+        drop(black_box(eventfd(0, flags)?));
+        Ok(())
+    })?;
+    let registered = time(count, || {
+        let descriptor = eventfd(0, flags)?;
+        poller.arm(descriptor.as_fd(), Token(0), Direction::Read)?;
+        poller.forget(descriptor.as_fd(), Token(0));
+        Ok(())
+    })?;
+    Ok(less(registered, alone))
+}
+
+/// A switch from one kernel thread to another of the same process, which waits to read from a pipe.
+pub(crate) fn switch(count: u64) -> io::Result<Reading> {
+    let [there, back] = [pipe()?, pipe()?];
+    let calls = own_pipe(count, &there)?;
+    let switches = thread::scope(|scope| {
+        scope.spawn(|| answer(count, &there.0, &back.1));
+        round_trips(count, &there.1, &back.0)
+    })?;
+    Ok(less(switches, calls))
+}
+
+/// The same between two processes, each with an address space of its own.
+pub(crate) fn process_switch(count: u64) -> io::Result<Reading> {
+    let [there, back] = [pipe()?, pipe()?];
+    let calls = own_pipe(count, &there)?;
+    let mut children = Children::default();
+    // What goes wrong in the child ends it, and so the parent's read.
+    children.start(|| drop(answer(count, &there.0, &back.1)))?;
+    let switches = round_trips(count, &there.1, &back.0)?;
+    reap(&mut children)?;
+    Ok(less(switches, calls))
+}
+
+/// A child process that runs a task which does nothing: made, run and reaped.
+pub(crate) fn process(count: u64) -> io::Result<Reading> {
+    let mut children = Children::default();
+    time(count, || {
+        children.start(|| block_on(async {}))?;
+        reap(&mut children)
+    })
+}
+
+/// Waits for the end of a child.
+fn reap(children: &mut Children) -> io::Result<()> {
+    waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
+    children.reap();
+    Ok(())
+}
+
+/// As many switches as `count`, there and back, with a reading and a writing call for each.
+fn round_trips(count: u64, there: &OwnedFd, back: &OwnedFd) -> io::Result<Reading> {
+    let start = Instant::now();
+    for _ in 0..trips(count) {
+        write(there, b"x")?;
+        read_one(back)?;
+    }
+    Ok(Reading::new(trips(count) * 2, start.elapsed().as_nanos(), Unit::Nanoseconds))
+}
+
+fn answer(count: u64, there: &OwnedFd, back: &OwnedFd) -> io::Result<()> {
+    for _ in 0..trips(count) {
+        read_one(there)?;
+        write(back, b"x")?;
+    }
+    Ok(())
+}
+
+const fn trips(count: u64) -> u64 {
+    count.div_ceil(2)
+}
+
+/// The calls of as many switches, without the switches.
+fn own_pipe(count: u64, (reader, writer): &(OwnedFd, OwnedFd)) -> io::Result<Reading> {
+    time(trips(count) * 2, || {
+        write(writer, b"x")?;
+        read_one(reader)
+    })
+}
+
+fn read_one(reader: &OwnedFd) -> io::Result<()> {
+    match read(reader, &mut [0; 1])? {
+        1 => Ok(()),
+        _ => Err(io::Error::other("the other end has gone")),
+    }
+}
+
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(pipe_with(PipeFlags::CLOEXEC)?)
+}
+
+/// Both ends of a TCP connection over loopback.
+fn connection() -> io::Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let there = TcpStream::connect(listener.local_addr()?)?;
+    Ok((listener.accept()?.0, there))
+}
+
+fn time(count: u64, mut once: impl FnMut() -> io::Result<()>) -> io::Result<Reading> {
+    let start = Instant::now();
+    for _ in 0..count {
+        once()?;
+    }
+    Ok(Reading::new(count, start.elapsed().as_nanos(), Unit::Nanoseconds))
+}
+
+/// What is left of `whole` when `part` is taken off; no less than a nanosecond in all, for a clock is coarse.
+fn less(whole: Reading, part: Reading) -> Reading {
+    Reading { total: whole.total.saturating_sub(part.total).max(1), ..whole }
+}
