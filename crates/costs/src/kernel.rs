@@ -3,15 +3,19 @@
 //!
 //! They are differences between architectures, and so measured without what all of them do: bytes move in none of
 //! them, but for the one byte of a switch, whose two system calls are measured beside it and taken off.
+//!
+//! All times are the processor's, of this process and of its children: what others have of the processor meanwhile
+//! would otherwise be larger than such a difference.
 
 use std::hint::black_box;
 use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use duality_architectures::common::children::Children;
+use duality_architectures::usage;
 use duality_poller::{Direction, Kind, Token};
 use duality_runtime::block_on;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -74,23 +78,25 @@ pub(crate) fn register(count: u64) -> io::Result<Reading> {
 pub(crate) fn switch(count: u64) -> io::Result<Reading> {
     let [there, back] = [pipe()?, pipe()?];
     let calls = own_pipe(count, &there)?;
-    let switches = thread::scope(|scope| {
+    let start = used();
+    thread::scope(|scope| {
         scope.spawn(|| answer(count, &there.0, &back.1));
         round_trips(count, &there.1, &back.0)
     })?;
-    Ok(less(switches, calls))
+    Ok(less(since(start, trips(count) * 2), calls))
 }
 
 /// The same between two processes, each with an address space of its own.
 pub(crate) fn process_switch(count: u64) -> io::Result<Reading> {
     let [there, back] = [pipe()?, pipe()?];
     let calls = own_pipe(count, &there)?;
+    let start = used();
     let mut children = Children::default();
-    // What goes wrong in the child ends it, and so the parent's read.
     children.start(|| drop(answer(count, &there.0, &back.1)))?;
-    let switches = round_trips(count, &there.1, &back.0)?;
+    round_trips(count, &there.1, &back.0)?;
+    // The child's time counts once it has been waited for.
     reap(&mut children)?;
-    Ok(less(switches, calls))
+    Ok(less(since(start, trips(count) * 2), calls))
 }
 
 /// A child process that runs a task which does nothing: made, run and reaped.
@@ -110,13 +116,12 @@ fn reap(children: &mut Children) -> io::Result<()> {
 }
 
 /// As many switches as `count`, there and back, with a reading and a writing call for each.
-fn round_trips(count: u64, there: &OwnedFd, back: &OwnedFd) -> io::Result<Reading> {
-    let start = Instant::now();
+fn round_trips(count: u64, there: &OwnedFd, back: &OwnedFd) -> io::Result<()> {
     for _ in 0..trips(count) {
         write(there, b"x")?;
         read_one(back)?;
     }
-    Ok(Reading::new(trips(count) * 2, start.elapsed().as_nanos(), Unit::Nanoseconds))
+    Ok(())
 }
 
 fn answer(count: u64, there: &OwnedFd, back: &OwnedFd) -> io::Result<()> {
@@ -158,11 +163,20 @@ fn connection() -> io::Result<(TcpStream, TcpStream)> {
 }
 
 fn time(count: u64, mut once: impl FnMut() -> io::Result<()>) -> io::Result<Reading> {
-    let start = Instant::now();
+    let start = used();
     for _ in 0..count {
         once()?;
     }
-    Ok(Reading::new(count, start.elapsed().as_nanos(), Unit::Nanoseconds))
+    Ok(since(start, count))
+}
+
+/// The processor's time that this process has had, and its children that have ended, in microseconds.
+fn used() -> u64 {
+    usage::of_this_process().cpu_us
+}
+
+fn since(start: u64, count: u64) -> Reading {
+    Reading::new(count.max(1), u128::from(used() - start) * 1000, Unit::Nanoseconds)
 }
 
 /// What is left of `whole` when `part` is taken off; no less than a nanosecond in all, for a clock is coarse.

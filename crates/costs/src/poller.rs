@@ -2,11 +2,12 @@
 //!
 //! A round is what a loop does: wait (it need not, as some are ready), and arm again what was reported. The
 //! two system calls in between, which make the next one ready and take what made the last one so, are
-//! not counted; one reading of the clock (some 25 ns) is.
+//! not counted; one reading of the clock (some 25 ns) is. The median round stands for all: one that was interrupted
+//! tells of others.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use duality_poller::{Direction, Kind, Token};
 use rustix::event::{EventfdFlags, eventfd};
@@ -29,7 +30,7 @@ pub(crate) fn round(kind: Kind, watched: usize, ready: usize, count: u64) -> io:
         poller.arm(descriptor.as_fd(), Token(index as u32), Direction::Read)?;
     }
     let mut events = Vec::new();
-    let mut elapsed = Duration::ZERO;
+    let mut rounds = Vec::new();
     for turn in 0..count {
         // A stride that meets all of them: a scan that stops at the ready one must not always be lucky.
         let first = (turn.wrapping_mul(7919) % watched as u64) as usize;
@@ -38,7 +39,7 @@ pub(crate) fn round(kind: Kind, watched: usize, ready: usize, count: u64) -> io:
         }
         let start = Instant::now();
         poller.wait(None, &mut events)?;
-        elapsed += start.elapsed();
+        let waited = start.elapsed();
         if events.is_empty() {
             return Err(io::Error::other("nothing was reported"));
         }
@@ -50,9 +51,11 @@ pub(crate) fn round(kind: Kind, watched: usize, ready: usize, count: u64) -> io:
             let descriptor = &descriptors[event.token.0 as usize];
             poller.arm(descriptor.as_fd(), event.token, Direction::Read)?;
         }
-        elapsed += start.elapsed();
+        rounds.push(waited + start.elapsed());
     }
-    Ok(Reading::new(count, elapsed.as_nanos(), Unit::Nanoseconds))
+    let middle = rounds.len() / 2;
+    let (_, median, _) = rounds.select_nth_unstable(middle);
+    Ok(Reading::new(count, median.as_nanos() * u128::from(count), Unit::Nanoseconds))
 }
 
 /// Raises this process's limit as far as it needs.

@@ -107,11 +107,14 @@ pub(super) struct Arguments {
     /// Answer for one of our own subjects, as a peer's program does (peers/README.md)
     #[arg(long, hide = true, num_args = 3, value_names = ["SUBJECT", "COST", "COUNT"])]
     measure: Option<Vec<String>>,
+    /// … and leave out what others had of the processor meanwhile
+    #[arg(long, hide = true, requires = "measure")]
+    own_time: bool,
 }
 
 pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
     if let Some(question) = &arguments.measure {
-        return costs::answer(question);
+        return costs::answer(question, arguments.own_time);
     }
     if arguments.costs {
         return costs::run(arguments);
