@@ -7,12 +7,13 @@
 //! All times are the processor's, of this process and of its children: what others have of the processor meanwhile
 //! would otherwise be larger than such a difference.
 
-use std::hint::black_box;
+use std::hint::{black_box, spin_loop};
 use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use duality_architectures::common::children::Children;
 use duality_architectures::usage;
@@ -21,8 +22,10 @@ use duality_runtime::block_on;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{Errno, read, write};
 use rustix::net::{RecvFlags, recv};
+use rustix::param::page_size;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{WaitId, WaitIdOptions, getppid, waitid};
+use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
 
 use crate::{Reading, Unit};
 
@@ -99,13 +102,93 @@ pub(crate) fn process_switch(count: u64) -> io::Result<Reading> {
     Ok(less(since(start, trips(count) * 2), calls))
 }
 
-/// A child process that runs a task which does nothing: made, run and reaped.
+/// A child process that runs a task which does nothing: made, run and reaped; without its page faults.
 pub(crate) fn process(count: u64) -> io::Result<Reading> {
     let mut children = Children::default();
-    time(count, || {
+    let before = usage::of_this_process().page_faults;
+    let processes = time(count, || {
         children.start(|| block_on(async {}))?;
         reap(&mut children)
-    })
+    })?;
+    let faults = usage::of_this_process().page_faults - before;
+    Ok(less(processes, fault(faults)?))
+}
+
+/// A page of memory that is used for the first time, and given back.
+pub(crate) fn fault(count: u64) -> io::Result<Reading> {
+    /// Large enough to be a mapping of its own (mallopt(3)), and too small for a huge page.
+    const PAGES: u64 = 256;
+    let page = page_size();
+    let blocks = count.div_ceil(PAGES);
+    let touched = time(blocks, || {
+        let mut block = vec![0u8; page * PAGES as usize];
+        for byte in block.iter_mut().step_by(page) {
+            *byte = 1;
+        }
+        drop(black_box(block));
+        Ok(())
+    })?;
+    Ok(Reading { count: blocks.max(1) * PAGES, ..touched })
+}
+
+/// A thread that sleeps on another processor is woken: by how much longer a write to a pipe takes, for whom writes, if
+/// somebody waits to read. The median write stands for all.
+pub(crate) fn wake(count: u64) -> io::Result<Reading> {
+    /// Until the reader sleeps again, and the processor with it.
+    const REST: Duration = Duration::from_micros(40);
+    let (reader, writer) = pipe()?;
+    let alone = median((0..count).map(|_| {
+        let elapsed = timed_write(&writer)?;
+        read_one(&reader)?;
+        Ok(elapsed)
+    }))?;
+    let woken = thread::scope(|scope| {
+        let (away, is_away) = mpsc::channel();
+        let (reader, here) = (&reader, sched_getcpu());
+        scope.spawn(move || {
+            let left = leave_processor(here);
+            let goes = left.is_ok();
+            // Whoever waits for it is told, or has gone.
+            let _ = away.send(left);
+            for _ in 0..if goes { count } else { 0 } {
+                if read_one(reader).is_err() {
+                    break;
+                }
+            }
+        });
+        is_away.recv().map_err(io::Error::other)??;
+        median((0..count).map(|_| {
+            let start = Instant::now();
+            while start.elapsed() < REST {
+                spin_loop();
+            }
+            timed_write(&writer)
+        }))
+    })?;
+    let more = woken.saturating_sub(alone).as_nanos().max(1);
+    Ok(Reading::new(count, more * u128::from(count), Unit::Nanoseconds))
+}
+
+fn timed_write(writer: &OwnedFd) -> io::Result<Duration> {
+    let start = Instant::now();
+    write(writer, b"x")?;
+    Ok(start.elapsed())
+}
+
+fn median(times: impl Iterator<Item = io::Result<Duration>>) -> io::Result<Duration> {
+    let mut times: Vec<Duration> = times.collect::<io::Result<_>>()?;
+    let middle = times.len() / 2;
+    Ok(*times.select_nth_unstable(middle).1)
+}
+
+/// Moves this thread to another processor than `here`.
+fn leave_processor(here: usize) -> io::Result<()> {
+    let other = (0..CpuSet::MAX_CPU).filter(|&cpu| cpu != here).any(|cpu| {
+        let mut only = CpuSet::new();
+        only.set(cpu);
+        sched_setaffinity(None, &only).is_ok()
+    });
+    if other { Ok(()) } else { Err(io::Error::other("there is no other processor")) }
 }
 
 /// Waits for the end of a child.

@@ -55,9 +55,9 @@ fn answer(mut socket: UnixStream) -> io::Result<()> {
             break;
         }
         let usage = usage::of_this_process();
-        let operations: Map<String, Value> = visibility::totals()
-            .named()
-            .into_iter()
+        let counted = visibility::totals().named().into_iter();
+        let operations: Map<String, Value> = counted
+            .chain([("page_faults", usage.page_faults)])
             .map(|(name, count)| (name.to_owned(), json!(count)))
             .collect();
         let counters = json!({ "counters": {

@@ -166,6 +166,9 @@ impl UnitCosts {
             Operation::InVain => kernel("kernel-in-vain")? - kernel("kernel-call")?,
             Operation::OtherCall if is_block => kernel("kernel-poll")?,
             Operation::OtherCall => kernel("kernel-call")?,
+            Operation::PageFault => kernel("kernel-fault")?,
+            // On a machine of one processor, nobody sleeps on another.
+            Operation::Wake => kernel("kernel-wake").unwrap_or(0.0),
             Operation::KernelSwitch if processes => kernel("kernel-switch-process")?,
             Operation::KernelSwitch => kernel("kernel-switch")?,
             // There and back the kernel switches; then a round tells the loop.
@@ -226,6 +229,8 @@ pub(super) mod tests {
             ("kernel-switch", "kernel", 1_000.0),
             ("kernel-switch-process", "kernel", 1_500.0),
             ("kernel-process", "kernel", 81_500.0),
+            ("kernel-fault", "kernel", 500.0),
+            ("kernel-wake", "kernel", 4_000.0),
         ];
         for world in ["park", "suspend"] {
             all.extend([

@@ -57,6 +57,10 @@ operations! {
     other_calls,
     /// Work that was given to helper threads.
     offloads,
+    /// Pages of memory that the kernel gave or copied at their first use.
+    page_faults,
+    /// How often the load generator waited, and so was woken by a reply. The lab counts it, and not the server.
+    client_waits,
 }
 
 /// Something that architectures do differently often, or at different costs.
@@ -92,11 +96,15 @@ pub enum Operation {
     KernelSwitch,
     /// Work is given to a helper thread.
     Offload,
+    /// A page of memory is used for the first time.
+    PageFault,
+    /// A reply wakes its client, which sleeps on another processor.
+    Wake,
 }
 
 impl Operation {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::Process,
         Self::Thread,
         Self::Task,
@@ -112,6 +120,8 @@ impl Operation {
         Self::OtherCall,
         Self::KernelSwitch,
         Self::Offload,
+        Self::PageFault,
+        Self::Wake,
     ];
 
     /// What tables and JSON call a number of them.
@@ -132,6 +142,8 @@ impl Operation {
             Self::OtherCall => "other calls",
             Self::KernelSwitch => "kernel switches",
             Self::Offload => "offloads",
+            Self::PageFault => "page faults",
+            Self::Wake => "wakes",
         }
     }
 }
@@ -164,6 +176,8 @@ impl Counts {
                 cell.voluntary_switches.saturating_add(cell.involuntary_switches)
             }
             Operation::Offload => counted.offloads,
+            Operation::PageFault => counted.page_faults,
+            Operation::Wake => counted.client_waits,
         };
         Some(Self(Operation::ALL.map(|operation| count(operation) as f64 / requests)))
     }

@@ -20,7 +20,7 @@ pub struct Term {
 
 /// All terms. The first four are Demsky's own, with his object inflation left out, which nothing here has; the fifth is
 /// the one that he added for serial echo; servers of today need the rest.
-pub const TERMS: [Term; 8] = [
+pub const TERMS: [Term; 10] = [
     Term {
         name: "creation",
         about: "processes, threads and tasks that begin",
@@ -81,6 +81,20 @@ pub const TERMS: [Term; 8] = [
         letter: 'H',
         colour: "#44aa99",
         operations: &[Operation::Offload],
+    },
+    Term {
+        name: "page faults",
+        about: "pages of memory that a process or thread uses for the first time",
+        letter: 'F',
+        colour: "#332288",
+        operations: &[Operation::PageFault],
+    },
+    Term {
+        name: "wakes",
+        about: "replies that wake a client, which sleeps on another processor",
+        letter: 'W',
+        colour: "#bbbbbb",
+        operations: &[Operation::Wake],
     },
 ];
 
