@@ -1,4 +1,4 @@
-//! `duality model --costs`, from its command line to its table and its JSON, without a look at how large the figures are.
+//! `duality model`, from its command line to its tables and its JSON, without a look at how large the times are.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -35,10 +35,14 @@ fn peers(nanoseconds: &str) -> tempfile::TempDir {
 #[test]
 fn misuse_is_told_in_one_line() {
     for (arguments, names) in [
-        (&[][..], "--costs"),
+        (&["--service", "flight"][..], "`flight`"),
+        (&["--architectures", "flight"], "`flight`"),
+        (&["--service", "echo", "--check", "50"], "50"),
+        (&["--unit-costs", "/does/not/exist"], "/does/not/exist"),
+        (&["/does/not/exist.jsonl"], "/does/not/exist.jsonl"),
         (&["--costs", "--only", "switch,flight"], "`flight`"),
         (&["--costs", "--peers", "/does/not/exist"], "/does/not/exist"),
-        (&["--quick"], "--costs"),
+        (&["--only", "switch"], "--costs"),
         (&["--measure", "park", "switch", "often"], "`often`"),
         (&["--measure", "park", "flight", "1"], "`flight`"),
     ] {
@@ -130,3 +134,68 @@ fn real_peers_answer_to_every_cost() {
         }
     }
 }
+
+/// Over real sockets: what a request takes of each operation is known for these.
+#[test]
+fn a_model_counts_what_architectures_do() {
+    let out = tempfile::tempdir().unwrap();
+    let folder = out.path().join("model");
+    let costs = out.path().join("costs.json");
+    let json = told(&model(&["--costs", "--quick", "--only", NEEDED, "--json"]));
+    fs::write(&costs, json).unwrap();
+    let text = told(&model(&[
+        "--service",
+        "echo-short",
+        "--architectures",
+        "threads,fork,epoll,uthreads",
+        "--concurrency",
+        "4,8",
+        "--check",
+        "16",
+        "--repeats",
+        "1",
+        "--window",
+        "250ms",
+        "--unit-costs",
+        costs.to_str().unwrap(),
+        "--out",
+        folder.to_str().unwrap(),
+    ]));
+    assert!(text.contains("echo-short, 8 connections"), "{text}");
+    let json = fs::read_to_string(folder.join("model.json")).unwrap();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    for workload in json["workloads"].as_array().unwrap() {
+        let count = |architecture: &str, operation: &str| {
+            let all = workload["architectures"].as_array().unwrap();
+            let found = all.iter().find(|one| one["architecture"] == architecture);
+            let found = found.unwrap_or_else(|| panic!("{architecture}: {workload}"));
+            found["counts_per_request"][operation].as_f64().unwrap()
+        };
+        // A connection for each request; some begin or end outside the window.
+        let about_one = |count: f64| (0.8..1.3).contains(&count);
+        assert!(about_one(count("threads", "threads")), "{workload}");
+        assert!(about_one(count("fork", "processes")), "{workload}");
+        assert!(about_one(count("epoll", "tasks")), "{workload}");
+        assert_eq!(count("epoll", "threads"), 0.0, "{workload}");
+        assert_eq!(count("threads", "turns"), 0.0, "{workload}");
+        assert!(count("threads", "rounds") == 0.0 && count("uthreads", "rounds") > 0.0);
+        assert!(count("fork", "page faults") > count("epoll", "page faults"), "{workload}");
+        assert!(workload["coefficients"]["no model"].as_f64().unwrap() > 0.0);
+    }
+    let predictions = json["predictions"].as_array().unwrap();
+    assert_eq!(predictions.len(), 4, "{predictions:?}");
+    assert!(predictions.iter().all(|one| one["measured_us"].as_f64().unwrap() > 0.0));
+    let page = fs::read_to_string(folder.join("model.html")).unwrap();
+    assert!(page.matches("<svg").count() == 2 && !page.contains("<script"), "{page}");
+
+    // The cells have their counts, so that what `compare` writes feeds a model as well.
+    let results = folder.join("echo-short/results.jsonl");
+    let costs = costs.to_str().unwrap();
+    let again = told(&model(&[results.to_str().unwrap(), "--unit-costs", costs, "--json"]));
+    let again: Value = serde_json::from_str(&again).unwrap();
+    assert_eq!(again["workloads"][0]["architectures"], json["workloads"][0]["architectures"]);
+}
+
+/// The unit costs that a model is made of, but for the slow one of many descriptors.
+const NEEDED: &str =
+    "spawn,yield-2,lock,contended,condition,offload,kernel,poller-50,poller-1000,poller-full";

@@ -5,7 +5,7 @@
 
 use std::process::ExitCode;
 
-use duality_costs::run::{self, Effort, Plan};
+use duality_costs::run::{self, Effort, Peers, Plan};
 use duality_costs::{ALL, Trouble, measure, table};
 
 fn main() -> ExitCode {
@@ -38,8 +38,9 @@ fn main() -> ExitCode {
     let executable = std::env::current_exe().expect("a running program has a path");
     let own = vec![executable.into(), "--measure".into()];
     run::pin();
-    let rows =
-        run::run(&Plan { costs, effort, own, peers: None }, |name| eprintln!("measuring {name}"));
+    let rows = run::run(&Plan { costs, effort, own, peers: Peers::Built }, |name| {
+        eprintln!("measuring {name}")
+    });
     print!("{}", table::text(&rows));
     ExitCode::SUCCESS
 }

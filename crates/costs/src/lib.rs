@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod calls;
+mod kernel;
 mod line;
 mod memory;
 mod poller;
@@ -52,9 +53,14 @@ enum Measure {
     World(fn(World, u64) -> io::Result<Reading>),
     /// The same, of a thing that only this runtime has: peers are not asked.
     OurWorld(fn(World, u64) -> io::Result<Reading>),
-    /// With a poller that so many descriptors are registered with.
-    Poller(usize),
+    /// With a poller that so many descriptors are registered with, of which so many are ready.
+    Poller(usize, usize),
+    /// Of the kernel's, whatever the world.
+    Kernel(fn(u64) -> io::Result<Reading>),
 }
+
+/// The subject of what does not depend on a world.
+const KERNEL: &str = "kernel";
 
 /// Every cost, in the order of the table.
 pub const ALL: &[Cost] = &[
@@ -87,9 +93,28 @@ pub const ALL: &[Cost] = &[
     call("call-converted", "a call of an async function that need not wait", |world, count| {
         world.time(count, calls::converted(count))
     }),
-    poller("poller-50", "a round of a poller that watches 50, of which one is ready", 50),
-    poller("poller-1000", "the same, of 1,000", 1000),
-    poller("poller-15000", "the same, of 15,000", 15_000),
+    call(
+        "offload",
+        "work that does nothing, given to a helper thread and waited for",
+        |world, count| world.time(count, tasks::offload(count)),
+    ),
+    kernel("kernel-call", "a system call that does nothing", kernel::call),
+    kernel("kernel-poll", "poll(2) of a connection that is ready", kernel::ask),
+    kernel("kernel-in-vain", "recv(2) of a connection on which nothing has come", kernel::in_vain),
+    kernel("kernel-register", "a registration with epoll, and its end", kernel::register),
+    kernel("kernel-switch", "a switch from one kernel thread to another", kernel::switch),
+    kernel("kernel-switch-process", "the same between processes", kernel::process_switch),
+    kernel("kernel-wake", "waking a thread that sleeps on another processor", kernel::wake),
+    kernel("kernel-fault", "a page of memory that is used for the first time", kernel::fault),
+    kernel(
+        "kernel-process",
+        "a process: made, run and reaped; without page faults",
+        kernel::process,
+    ),
+    poller("poller-50", "a round of a poller that watches 50, of which one is ready", 50, 1),
+    poller("poller-1000", "the same, of 1,000", 1000, 1),
+    poller("poller-15000", "the same, of 15,000", 15_000, 1),
+    poller("poller-full", "the same, of 50 of which all are ready", 50, 50),
     Cost {
         name: "memory",
         about: "a task that is parked: memory of the process (not the kernel's for it)",
@@ -114,8 +139,16 @@ const fn call(
     Cost { name, about, unit: Unit::Nanoseconds, measure: Measure::OurWorld(measure) }
 }
 
-const fn poller(name: &'static str, about: &'static str, watched: usize) -> Cost {
-    Cost { name, about, unit: Unit::Nanoseconds, measure: Measure::Poller(watched) }
+const fn kernel(
+    name: &'static str,
+    about: &'static str,
+    measure: fn(u64) -> io::Result<Reading>,
+) -> Cost {
+    Cost { name, about, unit: Unit::Nanoseconds, measure: Measure::Kernel(measure) }
+}
+
+const fn poller(name: &'static str, about: &'static str, watched: usize, ready: usize) -> Cost {
+    Cost { name, about, unit: Unit::Nanoseconds, measure: Measure::Poller(watched, ready) }
 }
 
 impl Cost {
@@ -129,9 +162,13 @@ impl Cost {
         self.name.split('-').next().unwrap_or(self.name)
     }
 
-    /// Whether it is a poller's cost, and not a world's.
-    pub const fn is_of_pollers(&self) -> bool {
-        matches!(self.measure, Measure::Poller(_))
+    /// Whose cost it is; those of one owner make one table.
+    pub const fn owner(&self) -> Owner {
+        match self.measure {
+            Measure::World(_) | Measure::OurWorld(_) => Owner::Worlds,
+            Measure::Poller(..) => Owner::Pollers,
+            Measure::Kernel(_) => Owner::Kernel,
+        }
     }
 
     /// Whether peers have it too.
@@ -140,13 +177,25 @@ impl Cost {
     }
 }
 
+/// Whose a cost is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// The worlds'.
+    Worlds,
+    /// The kernel's, whatever the world.
+    Kernel,
+    /// The pollers'.
+    Pollers,
+}
+
 /// The subjects of ours that `cost` is measured for: worlds, or pollers.
 pub fn subjects(cost: &Cost) -> Vec<&'static str> {
     match cost.measure {
         Measure::World(_) | Measure::OurWorld(_) => {
             World::ALL.iter().map(|world| world.name()).collect()
         }
-        Measure::Poller(_) => Kind::ALL.iter().map(|kind| kind.name()).collect(),
+        Measure::Poller(..) => Kind::ALL.iter().map(|kind| kind.name()).collect(),
+        Measure::Kernel(_) => vec![KERNEL],
     }
 }
 
@@ -166,11 +215,15 @@ pub fn measure(subject: &str, cost: &str, count: u64) -> Result<Reading, Trouble
             let reading = measure(*world.ok_or_else(unknown)?, count);
             reading.map_err(|error| Trouble::Unavailable(error.to_string()))
         }
-        Measure::Poller(watched) => {
+        Measure::Kernel(measure) if subject == KERNEL => {
+            measure(count).map_err(|error| Trouble::Unavailable(error.to_string()))
+        }
+        Measure::Kernel(_) => Err(unknown()),
+        Measure::Poller(watched, ready) => {
             let kind: Kind = subject.parse().map_err(|_| unknown())?;
             match kind.unavailable() {
                 Some(why) => Err(Trouble::Unavailable(why)),
-                None => poller::round(kind, watched, count)
+                None => poller::round(kind, watched, ready, count)
                     .map_err(|error| Trouble::Unavailable(error.to_string())),
             }
         }

@@ -29,8 +29,18 @@ pub struct Plan {
     pub effort: Effort,
     /// The command that answers for our own subjects: it is followed by a subject, a cost and a count.
     pub own: Vec<OsString>,
-    /// The folder of the peers' programs; `None`: where `cargo xtask peers` puts them.
-    pub peers: Option<PathBuf>,
+    /// Whose programs are measured beside ours.
+    pub peers: Peers,
+}
+
+/// Whose programs are measured beside ours.
+pub enum Peers {
+    /// Those that `cargo xtask peers` has built.
+    Built,
+    /// Those in this folder.
+    In(PathBuf),
+    /// Nobody's.
+    Nobody,
 }
 
 /// How well to measure.
@@ -133,10 +143,12 @@ fn subjects(plan: &Plan, cost: &Cost) -> Vec<Running> {
             Running { cell: cell(subject, Ok(Vec::new())), program: Some(Program { command }) }
         })
         .collect();
-    if !cost.has_peers() {
-        return all;
-    }
-    let folder = plan.peers.clone().or_else(duality_lab::peers::built);
+    let folder = match &plan.peers {
+        Peers::Nobody => return all,
+        _ if !cost.has_peers() => return all,
+        Peers::Built => duality_lab::peers::built(),
+        Peers::In(folder) => Some(folder.clone()),
+    };
     for peer in PEERS {
         let path = folder.as_ref().map(|folder| folder.join(peer.name));
         all.push(match path.filter(|path| path.is_file()) {

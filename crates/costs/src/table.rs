@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::program::{NOT_BUILT, PEERS};
 use crate::run::{Cell, Row};
-use crate::{Unit, World};
+use crate::{Owner, Unit, World};
 
 /// The bootstrap's draws are the same each time, so that the same results give the same table.
 const SEED: u64 = 1978;
@@ -28,9 +28,8 @@ const PAIRS: [(&str, &str); 6] = [
 pub fn text(rows: &[Row]) -> String {
     let mut text =
         String::from("Medians; ± is half of the 95 % interval, as a share of the median.\n");
-    for of_pollers in [false, true] {
-        let rows: Vec<&Row> =
-            rows.iter().filter(|row| row.cost.is_of_pollers() == of_pollers).collect();
+    for owner in [Owner::Worlds, Owner::Kernel, Owner::Pollers] {
+        let rows: Vec<&Row> = rows.iter().filter(|row| row.cost.owner() == owner).collect();
         if rows.is_empty() {
             continue;
         }
@@ -125,15 +124,15 @@ fn shares(rows: &[Row]) -> String {
 fn remarks(rows: &[Row]) -> String {
     let mut text = String::from("\n");
     for row in rows {
-        let _ = writeln!(text, "{:<15} {}", row.cost.name, row.cost.about);
+        let _ = writeln!(text, "{:<21} {}", row.cost.name, row.cost.about);
     }
     if rows.iter().any(|row| row.cost.has_peers()) {
         text += "\n";
         for world in World::ALL {
-            let _ = writeln!(text, "{:<15} {}", world.name(), world.tasks());
+            let _ = writeln!(text, "{:<21} {}", world.name(), world.tasks());
         }
         for peer in PEERS {
-            let _ = writeln!(text, "{:<15} {}", peer.name, peer.about);
+            let _ = writeln!(text, "{:<21} {}", peer.name, peer.about);
         }
     }
     let parked = rows.iter().filter(|row| row.cost.unit == Unit::Bytes).flat_map(|row| &row.cells);
@@ -142,7 +141,7 @@ fn remarks(rows: &[Row]) -> String {
         .map(|cell| format!("{} {}", cell.subject, grouped(cell.count as f64)))
         .collect();
     if !parked.is_empty() {
-        let _ = writeln!(text, "{:<15} {}", "tasks parked", parked.join(", "));
+        let _ = writeln!(text, "{:<21} {}", "tasks parked", parked.join(", "));
     }
     let mut missing: Vec<(String, &str)> = Vec::new();
     for row in rows {

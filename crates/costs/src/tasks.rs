@@ -123,6 +123,15 @@ pub(crate) async fn condition(count: u64) -> io::Result<Duration> {
     .await
 }
 
+/// Gives work to a helper thread and waits for it. In the block world there is no helper, and it is done in place.
+pub(crate) async fn offload(count: u64) -> io::Result<Duration> {
+    let start = Instant::now();
+    for number in 0..count {
+        task::offload(move || std::hint::black_box(number)).await;
+    }
+    Ok(start.elapsed())
+}
+
 /// Runs `count` tasks, each made by `body` from its number: the time from when all have started until the
 /// last of them has ended.
 async fn together<F>(count: usize, mut body: impl FnMut(usize) -> F) -> io::Result<Duration>

@@ -5,7 +5,7 @@
 //! | to the lab | `{"ready":{"address":…,"pid":…}}` | it listens |
 //! | to the lab | `{"unavailable":"…"}` | the architecture cannot carry the service, and why |
 //! | to the server | `counters` | asks for … |
-//! | to the lab | `{"counters":{"cpu_us":…,"voluntary_switches":…,"involuntary_switches":…}}` | … what it has used |
+//! | to the lab | `{"counters":{"cpu_us":…,"voluntary_switches":…,"involuntary_switches":…,"operations":{…}}}` | … what it has used, and what it has counted (docs/visibility.md) |
 //! | to the server | `drain`, or the end of the channel | drain and exit |
 
 use std::io::{self, BufRead, BufReader, Write};
@@ -15,8 +15,9 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 
 use duality_architectures::usage;
+use duality_runtime::visibility;
 use rustix::process::{Signal, getpid, kill_process};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// The channel, before the server is ready.
 pub(crate) struct Control {
@@ -54,10 +55,16 @@ fn answer(mut socket: UnixStream) -> io::Result<()> {
             break;
         }
         let usage = usage::of_this_process();
+        let counted = visibility::totals().named().into_iter();
+        let operations: Map<String, Value> = counted
+            .chain([("page_faults", usage.page_faults)])
+            .map(|(name, count)| (name.to_owned(), json!(count)))
+            .collect();
         let counters = json!({ "counters": {
             "cpu_us": usage.cpu_us,
             "voluntary_switches": usage.voluntary_switches,
             "involuntary_switches": usage.involuntary_switches,
+            "operations": operations,
         }});
         say(&mut socket, &counters)?;
     }

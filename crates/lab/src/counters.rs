@@ -6,6 +6,7 @@ use std::fs;
 use serde::Deserialize;
 
 use crate::machine::kibibytes;
+use crate::model::Operations;
 
 /// The most descendants whose memory is looked at; more are estimated from these.
 const SAMPLED: usize = 256;
@@ -16,6 +17,12 @@ pub(crate) struct Counters {
     pub(crate) cpu_us: u64,
     pub(crate) voluntary_switches: u64,
     pub(crate) involuntary_switches: u64,
+    /// What a server of ours has counted; a peer counts nothing.
+    #[serde(default)]
+    pub(crate) operations: Operations,
+    /// How often the load generator waited for replies: each time, one of them has woken it.
+    #[serde(skip)]
+    pub(crate) client_waits: u64,
     #[serde(skip)]
     pub(crate) peak_bytes: u64,
 }
@@ -42,8 +49,18 @@ pub(crate) fn of_tasks<'a>(folders: impl Iterator<Item = &'a str>) -> Counters {
         total.cpu_us += first_number(&schedule) / 1000;
         total.voluntary_switches += status_number(&status, "voluntary_ctxt_switches");
         total.involuntary_switches += status_number(&status, "nonvoluntary_ctxt_switches");
+        let stat = fs::read_to_string(format!("{folder}/stat")).unwrap_or_default();
+        total.operations.page_faults += page_faults(&stat);
     }
     total
+}
+
+/// How often the kernel threads of this process, which makes the load, have waited until now.
+pub(crate) fn own_waits() -> u64 {
+    let entries = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let folders: Vec<String> =
+        entries.filter_map(|entry| entry.path().to_str().map(str::to_owned)).collect();
+    of_tasks(folders.iter().map(String::as_str)).voluntary_switches
 }
 
 /// The most memory that a process has had since it began its program, in bytes. (`ru_maxrss` would not
@@ -66,6 +83,12 @@ pub(crate) fn shared_memory(parent: u32, children: &[u32]) -> u64 {
     share(parent) + all
 }
 
+/// The tenth field of /proc/PID/stat (proc_pid_stat(5)), of which the second may hold anything in its parentheses.
+fn page_faults(stat: &str) -> u64 {
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    fields.split_whitespace().nth(7).and_then(|field| field.parse().ok()).unwrap_or(0)
+}
+
 fn first_number(text: &str) -> u64 {
     text.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
@@ -85,6 +108,12 @@ mod tests {
         assert_eq!(status_number(status, "voluntary_ctxt_switches"), 12);
         assert_eq!(status_number(status, "nonvoluntary_ctxt_switches"), 3);
         assert_eq!(status_number(status, "absent"), 0);
+    }
+
+    #[test]
+    fn page_faults_are_found_behind_a_program_of_any_name() {
+        assert_eq!(page_faults("7 (a) b (c) S 1 7 7 0 -1 4194304 99 98 0 0 150 50"), 99);
+        assert_eq!(page_faults(""), 0);
     }
 
     #[test]

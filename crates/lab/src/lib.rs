@@ -9,6 +9,7 @@ pub mod format;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod machine;
+pub mod model;
 pub mod peers;
 pub mod plan;
 #[doc(hidden)]

@@ -11,6 +11,7 @@ use duality_load::{Fate, Latency, OpenLoop};
 use serde::{Deserialize, Serialize};
 
 use crate::format::listed;
+use crate::model::Operations;
 use crate::peers::Peer;
 
 /// The version of the format.
@@ -274,6 +275,9 @@ pub struct Measured {
     pub voluntary_switches: u64,
     /// Context switches of the server within the window because it was interrupted.
     pub involuntary_switches: u64,
+    /// What the server counted of its own operations within the window; none of a peer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operations: Option<Operations>,
     /// The load generator's processor time, as a share of one processor.
     pub client_cpu_share: f64,
     /// Whether the load generator, and not the server, was the limit.

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use duality_load::{Observer, Report};
 
-use crate::counters::Counters;
+use crate::counters::{self, Counters};
 use crate::display::Display;
 use crate::machine;
+use crate::model::Operations;
 use crate::peers::ReadyMade;
 use crate::plan::{self, CellKey, Plan};
 use crate::record::{Cell, Experiment, Measured, Outcome, VERSION};
@@ -185,7 +186,8 @@ impl Observer for Window<'_> {
 
 impl Window<'_> {
     fn read(&mut self, with_memory: bool) -> Option<Counters> {
-        self.server.counters(with_memory).map_err(|error| self.problem = Some(error)).ok()
+        let used = self.server.counters(with_memory).map_err(|error| self.problem = Some(error));
+        used.ok().map(|used| Counters { client_waits: counters::own_waits(), ..used })
     }
 }
 
@@ -224,6 +226,10 @@ fn measured(report: Report, opened: Counters, closed: Counters, pinned: bool) ->
         involuntary_switches: closed
             .involuntary_switches
             .saturating_sub(opened.involuntary_switches),
+        operations: closed.operations.since(&opened.operations).map(|counted| Operations {
+            client_waits: closed.client_waits.saturating_sub(opened.client_waits),
+            ..counted
+        }),
         client_cpu_share: report.client_cpu_share,
         client_was_limit: report.client_was_limit,
         connections_served: report.connections_served,

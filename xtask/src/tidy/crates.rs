@@ -24,7 +24,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("handwritten", &["poller", "runtime", "services", "architectures"]),
     ("load", &["runtime", "poller", "architectures"]),
     ("lab", &["load"]),
-    ("costs", &["runtime", "poller", "lab"]),
+    ("costs", &["runtime", "poller", "architectures", "lab"]),
     (
         "duality",
         &[

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-/// Processor time and context switches.
+/// Processor time, context switches and page faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// User and system time in microseconds.
@@ -11,6 +11,8 @@ pub struct Usage {
     pub voluntary_switches: u64,
     /// Context switches because a thread's time was up or another came first.
     pub involuntary_switches: u64,
+    /// Pages of memory that the kernel gave or copied at their first use, without reading a disk.
+    pub page_faults: u64,
 }
 
 /// The usage of this process and its reaped children together.
@@ -20,6 +22,7 @@ pub fn of_this_process() -> Usage {
         cpu_us: own.cpu_us + children.cpu_us,
         voluntary_switches: own.voluntary_switches + children.voluntary_switches,
         involuntary_switches: own.involuntary_switches + children.involuntary_switches,
+        page_faults: own.page_faults + children.page_faults,
     }
 }
 
@@ -36,5 +39,6 @@ fn usage(whose: libc::c_int) -> Usage {
         cpu_us: microseconds(raw.ru_utime) + microseconds(raw.ru_stime),
         voluntary_switches: raw.ru_nvcsw as u64,
         involuntary_switches: raw.ru_nivcsw as u64,
+        page_faults: raw.ru_minflt as u64,
     }
 }

@@ -55,7 +55,7 @@ enum Command {
     Plan(plan::Arguments),
     /// Write the report of results measured before
     Report(compare::ReportArguments),
-    /// Measure what tasks cost in each world, beside other packages (--costs)
+    /// Split the time of a request by what architectures do, and measure what that costs (--costs)
     Model(model::Arguments),
     /// List the architectures, and what they can and cannot carry
     Architectures(list::Arguments),
@@ -102,7 +102,7 @@ pub fn main(own: Option<Service>) -> ExitCode {
         Command::Compare(arguments) => compare::run(&catalogue, &arguments),
         Command::Plan(arguments) => plan::write(&arguments),
         Command::Report(arguments) => compare::report(&arguments),
-        Command::Model(arguments) => model::run(&arguments),
+        Command::Model(arguments) => model::run(&catalogue, &arguments),
         Command::Architectures(arguments) => list::architectures(&arguments),
         Command::Services(arguments) => list::services(&catalogue, &arguments),
     };

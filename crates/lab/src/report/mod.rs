@@ -61,7 +61,7 @@ pub(crate) fn render_with(experiment: &Experiment, cells: &[Cell], plotly: Strin
 }
 
 /// A page from its template, in the one style that pages have.
-fn page(template: &str, values: Value) -> String {
+pub(crate) fn page(template: &str, values: Value) -> String {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment

@@ -102,6 +102,7 @@ impl Server for Process {
         total.cpu_us += living.cpu_us;
         total.voluntary_switches += living.voluntary_switches;
         total.involuntary_switches += living.involuntary_switches;
+        total.operations.page_faults += living.operations.page_faults;
         if with_memory {
             total.peak_bytes = match children.as_slice() {
                 [] => counters::peak_memory(self.child.id()),

@@ -194,6 +194,7 @@ impl Core {
 
     /// Begins to watch a descriptor: a client's, or another.
     pub(crate) fn watch(&self, client: bool) -> Token {
+        visibility::count(|counters| counters.registrations.add(1));
         self.sources.borrow_mut().insert(client)
     }
 

@@ -319,6 +319,7 @@ impl Socket {
     #[inline]
     fn join_loop(&mut self, core: &Core, nonblocking: bool) -> io::Result<()> {
         if self.nonblocking != nonblocking {
+            visibility::count(|counters| counters.other_calls.add(1));
             ioctl_fionbio(self.as_fd(), nonblocking)?;
             self.nonblocking = nonblocking;
         }
@@ -334,6 +335,7 @@ impl Socket {
     fn make_blocking(&mut self) -> io::Result<()> {
         self.leave_loop()?;
         if self.nonblocking {
+            visibility::count(|counters| counters.other_calls.add(1));
             ioctl_fionbio(self.as_fd(), false)?;
             self.nonblocking = false;
         }

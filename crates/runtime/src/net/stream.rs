@@ -18,7 +18,7 @@ use super::input::Input;
 use super::listener::internet_address;
 use super::options::ConnectOptions;
 use super::socket::{Access, Done, Moved, Patience, Socket, count_written, nonblocking_here};
-use crate::{fs, world};
+use crate::{fs, visibility, world};
 
 /// The most that one `sendfile(2)` is asked for, so that a large file shares the loop.
 const SEND_FILE_CHUNK: u64 = 1 << 20;
@@ -366,6 +366,7 @@ impl TcpStream {
         *kept = limit;
         // Only the block world has the kernel watch the time.
         if world::with_loop(|core| core.is_none()) {
+            visibility::count(|counters| counters.other_calls.add(1));
             sockopt::set_socket_timeout(self.as_fd(), which, limit)?;
         }
         Ok(())

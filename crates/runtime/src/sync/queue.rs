@@ -122,8 +122,11 @@ impl<T, R, A: FnMut(&mut T) -> Option<R>> Future for Until<'_, T, A> {
                     Poll::Ready(value)
                 }
                 None => {
-                    if place.ticket.is_none() && wait == Wait::Lock {
-                        visibility::count(|counters| counters.lock_waits.add(1));
+                    if place.ticket.is_none() {
+                        visibility::count(|counters| match wait {
+                            Wait::Lock => counters.lock_waits.add(1),
+                            _ => counters.condition_waits.add(1),
+                        });
                     }
                     place.ticket = Some(inner.queue(place.ticket, context.waker()));
                     Poll::Pending

@@ -1,7 +1,7 @@
 //! A number of permits.
 
 use super::queue::{Waiting, Wake};
-use crate::visibility::Wait;
+use crate::visibility::{self, Wait};
 
 /// A number of permits that tasks take and give back.
 pub struct Semaphore {
@@ -48,5 +48,6 @@ impl Drop for Permit<'_> {
 
 fn take(permits: &mut usize) -> Option<()> {
     *permits = permits.checked_sub(1)?;
+    visibility::count(|counters| counters.locks.add(1));
     Some(())
 }

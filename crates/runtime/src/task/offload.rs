@@ -15,7 +15,7 @@ use std::thread::Result as Caught;
 
 use self::shim::{Condvar, Mutex, MutexGuard};
 use super::thread;
-use crate::visibility::Wait;
+use crate::visibility::{self, Wait};
 use crate::world;
 
 #[cfg(all(test, loom))]
@@ -76,6 +76,7 @@ pub async fn offload<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stati
     if world::with_loop(|core| core.is_none()) {
         return work();
     }
+    visibility::count(|counters| counters.offloads.add(1));
     let slot = Arc::new(Mutex::new(Slot { result: None, waiter: None }));
     let filled = slot.clone();
     submit(Box::new(move || {

@@ -72,7 +72,10 @@ extern "C" fn main(argument: *mut c_void) -> *mut c_void {
     // SAFETY: `start` leaked this box for this thread alone.
     let Start { stack_size, body } = *unsafe { Box::from_raw(argument.cast::<Start>()) };
     let _seat = seats::sit();
-    visibility::count(|counters| counters.task_stack_allocated_bytes.add(stack_size as u64));
+    visibility::count(|counters| {
+        counters.threads_created.add(1);
+        counters.task_stack_allocated_bytes.add(stack_size as u64);
+    });
     super::contain(body);
     ptr::null_mut()
 }

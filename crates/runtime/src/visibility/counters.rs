@@ -78,6 +78,20 @@ counters! {
     would_blocks,
     /// Waits for a mutex or a semaphore that somebody else had.
     lock_waits,
+    /// Mutexes and semaphores that were taken, waited for or not.
+    locks,
+    /// Waits for a notification, or for a channel.
+    condition_waits,
+    /// Kernel threads that began to run tasks, helpers included.
+    threads_created,
+    /// Child processes that began.
+    processes_created,
+    /// Sockets that a loop began to watch. For epoll, that is one epoll_ctl(2).
+    registrations,
+    /// System calls for sockets beside the attempts: options, modes, poll(2) under a deadline.
+    other_calls,
+    /// Pieces of work that were given to helper threads. None in the block world, where they are done in place.
+    offloads,
     /// Bytes that were read from sockets.
     read_bytes,
     /// Bytes that were written to sockets, by sendfile(2) too.

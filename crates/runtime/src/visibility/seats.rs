@@ -144,6 +144,7 @@ impl ChildSeat {
         SEAT.set(ptr::null());
         if let Some(seat) = self.0 {
             seat.occupy();
+            seat.counters.processes_created.add(1);
         }
     }
 }

@@ -17,7 +17,7 @@ use duality_poller::Direction;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{Waited, ambient_deadline, earlier};
-use crate::visibility::seats;
+use crate::visibility::{self, seats};
 
 /// Runs `future` to its end on this kernel thread; whatever it waits for, the kernel thread waits for.
 pub fn block_on<F: Future>(future: F) -> F::Output {
@@ -79,6 +79,7 @@ pub(crate) fn wait_for_descriptor(
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let Ok(left) = Timespec::try_from(left) else { return Ok(Waited::Again) };
+        visibility::count(|counters| counters.other_calls.add(1));
         match poll(&mut [PollFd::from_borrowed_fd(descriptor, flags)], Some(&left)) {
             Ok(0) if passed(Some(ambient)) => return Ok(Waited::Pending),
             Ok(0) if passed(own) => return Err(io::ErrorKind::TimedOut.into()),

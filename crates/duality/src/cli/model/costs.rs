@@ -1,0 +1,127 @@
+//! Unit costs: the table of `--costs`, and those that a model needs.
+
+use std::ffi::OsString;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use duality_architectures::usage;
+use duality_costs::run::{self, Effort, Peers, Plan};
+use duality_costs::{ALL, Cost, Owner, Reading, Trouble, Unit, measure, table};
+use duality_lab::model::{NEEDED, UnitCosts};
+
+use super::super::{Failure, print};
+use super::Arguments;
+
+/// How well a model's unit costs are measured: in about ten seconds.
+pub(super) const EFFORT: Effort =
+    Effort { batches: 7, batch: Duration::from_millis(10), memory_batches: 0, parked: 0 };
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let peers = match &arguments.peers {
+        Some(folder) if !folder.is_dir() => {
+            let folder = folder.display();
+            return Err(Failure::misuse(format!(
+                "--peers: {folder} is no directory; `cargo xtask peers` makes target/peers"
+            )));
+        }
+        Some(folder) => Peers::In(folder.clone()),
+        None => Peers::Built,
+    };
+    let effort = if arguments.quick { Effort::QUICK } else { Effort::FULL };
+    let plan = plan(chosen(arguments.only.as_deref())?, effort, peers, &["--measure"])?;
+    run::pin();
+    let (mut done, all) = (0, plan.costs.len());
+    let rows = run::run(&plan, |name| {
+        done += 1;
+        eprintln!("measuring {name} ({done} of {all})");
+    });
+    if arguments.json {
+        return print(&table::json(&rows).to_string());
+    }
+    print(&table::text(&rows))
+}
+
+/// Measures the unit costs that a model is made of; by [`Effort::QUICK`] in some two seconds, so that a comparison can do
+/// it at its end.
+///
+/// # Errors
+///
+/// When this program cannot be found, to be started again.
+pub(in crate::cli) fn unit_costs(effort: Effort) -> Result<UnitCosts, Failure> {
+    eprintln!("measuring unit costs");
+    let is_needed = |cost: &&Cost| NEEDED.iter().any(|needed| cost.is_called(needed));
+    let plan = plan(
+        ALL.iter().filter(is_needed).collect(),
+        effort,
+        Peers::Nobody,
+        &["--own-time", "--measure"],
+    )?;
+    // A kernel thread of its own, for it is bound to one processor, and what follows is not.
+    let rows = thread::scope(|scope| {
+        let measured = scope.spawn(|| {
+            run::pin();
+            run::run(&plan, |_| {})
+        });
+        measured.join().expect("measuring does not panic")
+    });
+    UnitCosts::read(&table::json(&rows)).map_err(Failure::failed)
+}
+
+/// A plan whose own subjects are asked by these flags of `model`.
+fn plan(
+    costs: Vec<&'static Cost>,
+    effort: Effort,
+    peers: Peers,
+    flags: &[&str],
+) -> Result<Plan, Failure> {
+    let executable = std::env::current_exe()
+        .map_err(|error| Failure::failed(format!("cannot find this program: {error}")))?;
+    let mut own: Vec<OsString> = vec![executable.into(), "model".into()];
+    own.extend(flags.iter().map(OsString::from));
+    Ok(Plan { costs, effort, own, peers })
+}
+
+/// The costs that `only` names, in the order of the table; all of them without it.
+fn chosen(only: Option<&[String]>) -> Result<Vec<&'static Cost>, Failure> {
+    let Some(only) = only else { return Ok(ALL.iter().collect()) };
+    if let Some(name) = only.iter().find(|name| !ALL.iter().any(|cost| cost.is_called(name))) {
+        let mut groups: Vec<&str> = ALL.iter().map(Cost::group).collect();
+        groups.dedup();
+        let groups = groups.join(", ");
+        return Err(Failure::misuse(format!(
+            "--only: there is no cost `{name}`: choose of {groups}"
+        )));
+    }
+    Ok(ALL.iter().filter(|cost| only.iter().any(|name| cost.is_called(name))).collect())
+}
+
+/// Measures in this process, and prints the line; of its own time only, if asked.
+pub(super) fn answer(question: &[String], own_time: bool) -> Result<(), Failure> {
+    let [subject, cost, count] = question else {
+        return Err(Failure::misuse("--measure takes a subject, a cost and a count"));
+    };
+    let count: u64 = count
+        .parse()
+        .map_err(|_| Failure::misuse(format!("--measure: `{count}` is no number of times")))?;
+    let (start, used) = (Instant::now(), usage::of_this_process().cpu_us);
+    let reading = measure(subject, cost, count);
+    let share = Duration::from_micros(usage::of_this_process().cpu_us - used)
+        .div_duration_f64(start.elapsed().max(Duration::from_micros(1)));
+    match reading {
+        // The other costs see to it themselves.
+        Ok(reading) if own_time && is_of_a_world(cost) => {
+            // All happens on one processor, which never rests meanwhile: what was not this process's time was that of
+            // others. A model stands on the processor's time, as it is that of servers.
+            let total = reading.total as f64 * share.clamp(0.0, 1.0);
+            print(&Reading { total: (total as u64).max(1), ..reading }.line(cost))
+        }
+        Ok(reading) => print(&reading.line(cost)),
+        Err(Trouble::Unavailable(why)) => print(&format!("unavailable {why}")),
+        Err(unknown) => Err(Failure::misuse(format!("--measure: {unknown}"))),
+    }
+}
+
+fn is_of_a_world(name: &str) -> bool {
+    let mut times = ALL.iter().filter(|cost| cost.unit == Unit::Nanoseconds);
+    times.any(|cost| cost.name == name && cost.owner() == Owner::Worlds)
+}

@@ -1,0 +1,220 @@
+//! `duality model`: where the time of a request goes, and what its parts cost alone.
+
+mod costs;
+mod workloads;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use duality_costs::run::Effort;
+use duality_lab::model::{self, Check, Model, UnitCosts, Workload};
+use duality_lab::plan::settings::parse_duration;
+use duality_lab::results;
+
+pub(super) use costs::unit_costs;
+
+use super::{Failure, load, print};
+use crate::catalogue::Catalogue;
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+The model (Demsky 2001): what a server takes for a request is what every architecture does alike (t_independent), and
+what this one does, which is how often a request takes each operation, counted by the server, times what that costs
+alone, by a micro-benchmark. If it is right, t_independent is the same under every architecture: the table says how
+far that holds, term by term, and who deviates. docs/model.md says how to read it.
+
+Workloads, which --service chooses by their names, or all of a service by its own:
+  echo-limited, echo-long, echo-short, echo-serial, time, chat, quote, http-short, http-long, game, phone,
+  guestbook
+
+Unit costs (--costs), in ns each; memory in bytes for each task:
+  spawn       a task that does nothing: started, run and joined
+  switch      a round trip: two tasks wake each other, and wait
+  yield       letting another task run, with 2 tasks (yield-2) and 1,000 (yield-1000)
+  lock        a lock that nobody else wants
+  contended   a lock that goes to and fro between two tasks, each of which waits while it has it
+  condition   a round trip: two tasks tell each other by a condition
+  call        a plain call (call-plain), and one of an async function that need not wait (call-converted)
+  offload     work that does nothing, done by a helper thread (in place under block)
+  kernel      what the kernel asks: a system call (-call), one in vain (-in-vain), poll(2) (-poll), a registration with
+              epoll (-register), a switch (-switch, and between processes -switch-process), a process (-process), a
+              page of memory at its first use (-fault), waking a thread that sleeps on another processor (-wake)
+  poller      a round of select, poll, … with 50, 1,000 and 15,000 registered, of which one is ready;
+              of 50 that all are (-full)
+  memory      a parked task
+
+Columns: block (kernel threads), park (user-level threads) and suspend (state machines) are ours. The peers (State
+Threads, GNU Pth, pthreads, Go) are there once `cargo xtask peers` has built them. All is measured on one
+processor, in batches that alternate between the columns; a figure has half of its 95 % interval beside it. Ratios
+of one run mean more than figures of two: a machine's speed changes.
+
+Examples:
+  duality model                                        every workload at 50 connections, in about four minutes
+  duality model --quick                                the same for a look, in less than one
+  duality model --service http --out model             two workloads, and the page model/model.html
+  duality model --service http -c 50,1000 --check 200,5000
+                                                       predict a load that the model was not made from, and measure it
+  duality model results.jsonl                          of what `duality compare` has measured
+  duality model --costs                                the unit costs alone, in about two minutes
+  duality model --costs --only switch,spawn
+  duality model --costs --json > costs.json            for later: duality model --unit-costs costs.json …")]
+pub(super) struct Arguments {
+    /// Results of `duality compare` to make the model of, instead of measuring
+    #[arg(value_name = "RESULTS", conflicts_with_all = ["service", "architectures", "concurrency", "check", "repeats", "window"])]
+    results: Vec<PathBuf>,
+    /// Which workloads, by name or by service [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "A,B,…")]
+    service: Option<Vec<String>>,
+    /// Which architectures [default: all that count what they do]
+    #[arg(short, long, value_delimiter = ',', value_name = "A,B,…")]
+    architectures: Option<Vec<String>>,
+    /// The numbers of connections that the model is made from [default: 50]
+    #[arg(short, long, value_delimiter = ',', value_name = "N,…")]
+    concurrency: Option<Vec<usize>>,
+    /// Predict for so many connections
+    #[arg(long, value_delimiter = ',', value_name = "N,…")]
+    predict: Vec<usize>,
+    /// Predict for so many connections, and measure them as well
+    #[arg(long, value_delimiter = ',', value_name = "N,…")]
+    check: Vec<usize>,
+    /// How often each cell is measured [default: 2]
+    #[arg(long)]
+    repeats: Option<usize>,
+    /// How long each cell is measured [default: 600ms]
+    #[arg(long, value_parser = parse_duration)]
+    window: Option<Duration>,
+    /// Unit costs that `duality model --costs --json` has written [default: they are measured first]
+    #[arg(long, value_name = "FILE")]
+    unit_costs: Option<PathBuf>,
+    /// Where model.html and model.json go, and results.jsonl of each workload [default: nowhere]
+    #[arg(short, long, value_name = "DIR", conflicts_with = "costs")]
+    out: Option<PathBuf>,
+    /// Measure only the unit costs that a model is made of, and others, beside peers
+    #[arg(long, conflicts_with_all = ["results", "service", "architectures", "concurrency", "predict", "check", "repeats", "window", "unit_costs"])]
+    costs: bool,
+    /// Measure only these unit costs, by name or group, such as switch,yield-2,poller
+    #[arg(long, value_delimiter = ',', value_name = "A,B,…", requires = "costs")]
+    only: Option<Vec<String>>,
+    /// Measure briefly: for a look, not for figures
+    #[arg(long)]
+    quick: bool,
+    /// Where the peers' programs are [default: target/peers, where `cargo xtask peers` puts them]
+    #[arg(long, value_name = "DIR", requires = "costs")]
+    peers: Option<PathBuf>,
+    /// Print JSON (format version 1)
+    #[arg(long)]
+    json: bool,
+    /// Answer for one of our own subjects, as a peer's program does (peers/README.md)
+    #[arg(long, hide = true, num_args = 3, value_names = ["SUBJECT", "COST", "COUNT"])]
+    measure: Option<Vec<String>>,
+    /// … and leave out what others had of the processor meanwhile
+    #[arg(long, hide = true, requires = "measure")]
+    own_time: bool,
+}
+
+pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
+    if let Some(question) = &arguments.measure {
+        return costs::answer(question, arguments.own_time);
+    }
+    if arguments.costs {
+        return costs::run(arguments);
+    }
+    let known = arguments.unit_costs.as_deref().map(read_costs).transpose()?;
+    let model = if arguments.results.is_empty() {
+        measured(catalogue, arguments, known)?
+    } else {
+        of_results(arguments, known)?
+    };
+    if let Some(out) = &arguments.out {
+        write(out, &model)?;
+    }
+    if arguments.json {
+        print(&model::json(&model).to_string())
+    } else {
+        print(&model::text(&model))
+    }
+}
+
+/// The model of workloads that are measured now.
+fn measured(
+    catalogue: &Catalogue,
+    arguments: &Arguments,
+    known: Option<UnitCosts>,
+) -> Result<Model, Failure> {
+    let plans = workloads::plans(catalogue, arguments)?;
+    workloads::announce(&plans);
+    let interrupted = load::on_interrupt()?;
+    let costs = costs_or_measure(arguments, known)?;
+    let (mut workloads, mut checks) = (Vec::new(), Vec::new());
+    workloads::measure(&plans, arguments.out.as_deref(), &interrupted, |name, finished| {
+        let all = model::workloads(name, &finished.experiment, &finished.cells, &costs)
+            .map_err(|missing| Failure::failed(missing.to_string()))?;
+        let to_check = |workload: &Workload| arguments.check.contains(&workload.connections);
+        let (checked, known): (Vec<Workload>, Vec<Workload>) = all.into_iter().partition(to_check);
+        checks.extend(predictions(arguments, &known, &checked, &costs)?);
+        workloads.extend(known);
+        Ok(())
+    })?;
+    Ok(Model { costs, workloads, checks })
+}
+
+/// The model of what `compare` has measured.
+fn of_results(arguments: &Arguments, known: Option<UnitCosts>) -> Result<Model, Failure> {
+    let (experiment, cells) =
+        results::read(&arguments.results).map_err(|error| Failure::misuse(error.to_string()))?;
+    let costs = costs_or_measure(arguments, known)?;
+    let workloads = model::workloads(&experiment.design.service, &experiment, &cells, &costs)
+        .map_err(|missing| Failure::failed(missing.to_string()))?;
+    if workloads.iter().all(|workload| workload.subjects.is_empty()) {
+        let file = arguments.results[0].display();
+        return Err(Failure::misuse(format!(
+            "{file}: no server in it has counted its operations: measure again with this version"
+        )));
+    }
+    let checks = predictions(arguments, &workloads, &[], &costs)?;
+    Ok(Model { costs, workloads, checks })
+}
+
+/// What is asked for of predictions, and what was measured of them.
+fn predictions(
+    arguments: &Arguments,
+    known: &[Workload],
+    measured: &[Workload],
+    costs: &UnitCosts,
+) -> Result<Vec<Check>, Failure> {
+    let mut all = Vec::new();
+    for &connections in arguments.predict.iter().chain(&arguments.check) {
+        all.extend(
+            model::predict(known, connections, costs)
+                .map_err(|missing| Failure::failed(missing.to_string()))?,
+        );
+    }
+    model::check(&mut all, measured);
+    Ok(all)
+}
+
+fn costs_or_measure(arguments: &Arguments, known: Option<UnitCosts>) -> Result<UnitCosts, Failure> {
+    known
+        .map_or_else(|| unit_costs(if arguments.quick { Effort::QUICK } else { costs::EFFORT }), Ok)
+}
+
+fn read_costs(path: &Path) -> Result<UnitCosts, Failure> {
+    let told =
+        |problem: String| Failure::misuse(format!("--unit-costs: {}: {problem}", path.display()));
+    let text = fs::read_to_string(path).map_err(|error| told(error.to_string()))?;
+    let json = serde_json::from_str(&text).map_err(|error| told(error.to_string()))?;
+    UnitCosts::read(&json).map_err(told)
+}
+
+fn write(out: &Path, model: &Model) -> Result<(), Failure> {
+    let (page, json) = (out.join("model.html"), out.join("model.json"));
+    let told = |path: &Path, error: std::io::Error| {
+        Failure::failed(format!("{}: {error}", path.display()))
+    };
+    fs::create_dir_all(out).map_err(|error| told(out, error))?;
+    fs::write(&json, format!("{}\n", model::json(model))).map_err(|error| told(&json, error))?;
+    model::write(&page, model).map_err(|error| told(&page, error))?;
+    eprintln!("model: {}", page.display());
+    Ok(())
+}

@@ -1,0 +1,152 @@
+//! The workloads that a model is made from: Demsky's ten, the web server with connections that stay, and the
+//! guestbook.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use duality_architectures::ALL;
+use duality_lab::model::Carrier;
+use duality_lab::plan::Plan;
+use duality_lab::plan::settings::Settings;
+use duality_lab::run::{self as lab, Finished};
+
+use super::super::{Failure, Tuning, experiment, flag};
+use super::Arguments;
+use crate::catalogue::Catalogue;
+
+/// How many connections there are when nothing is said: as many as in Demsky's benchmarks.
+const CONNECTIONS: usize = 50;
+
+/// A service, and how its clients behave.
+struct Workload {
+    name: &'static str,
+    service: &'static str,
+    pattern: Option<&'static str>,
+    /// Whether each request has a connection of its own; `None` where the pattern or the service decides.
+    close: Option<bool>,
+}
+
+const WORKLOADS: [Workload; 12] = [
+    of("echo-limited", "echo").with("limited"),
+    of("echo-long", "echo").with("long"),
+    of("echo-short", "echo").with("short"),
+    of("echo-serial", "echo").with("serial"),
+    of("time", "time"),
+    of("chat", "chat"),
+    of("quote", "quote"),
+    of("http-short", "http").closing(true),
+    of("http-long", "http").closing(false),
+    of("game", "game"),
+    of("phone", "phone").closing(true),
+    of("guestbook", "guestbook").closing(true),
+];
+
+const fn of(name: &'static str, service: &'static str) -> Workload {
+    Workload { name, service, pattern: None, close: None }
+}
+
+impl Workload {
+    const fn with(self, pattern: &'static str) -> Self {
+        Self { pattern: Some(pattern), ..self }
+    }
+
+    const fn closing(self, close: bool) -> Self {
+        Self { close: Some(close), ..self }
+    }
+}
+
+/// A plan for each workload that was asked for, with its name.
+pub(super) fn plans(
+    catalogue: &Catalogue,
+    arguments: &Arguments,
+) -> Result<Vec<(String, Plan)>, Failure> {
+    let known = arguments.concurrency.clone().unwrap_or_else(|| vec![CONNECTIONS]);
+    let again = arguments.predict.iter().chain(&arguments.check);
+    if let Some(twice) = again.clone().find(|count| known.contains(count) || **count == 0) {
+        return Err(Failure::misuse(format!(
+            "--predict or --check: {twice}: name numbers that the model is not made from (--concurrency)"
+        )));
+    }
+    let base = Settings {
+        architectures: Some(arguments.architectures.clone().unwrap_or_else(countable)),
+        concurrency: Some(known.iter().chain(&arguments.check).copied().collect()),
+        repeats: Some(arguments.repeats.unwrap_or(if arguments.quick { 1 } else { 2 })),
+        warm_up: Some(Duration::from_millis(if arguments.quick { 80 } else { 200 })),
+        window: Some(arguments.window.unwrap_or(Duration::from_millis(match arguments.quick {
+            true => 150,
+            false => 600,
+        }))),
+        ..Settings::default()
+    };
+    let plan = |name: String, settings: Settings| {
+        let plan = experiment::plan(catalogue, &settings, &Tuning::default(), &[]).map_err(flag)?;
+        Ok((name, plan))
+    };
+    if let Catalogue::Own(_) = catalogue {
+        return Ok(vec![plan(catalogue.default_name().to_owned(), base)?]);
+    }
+    let chosen = chosen(arguments.service.as_deref())?;
+    let settings = |workload: &Workload| Settings {
+        service: Some(workload.service.to_owned()),
+        pattern: workload.pattern.map(str::to_owned),
+        close: workload.close,
+        ..base.clone()
+    };
+    chosen.into_iter().map(|workload| plan(workload.name.to_owned(), settings(workload))).collect()
+}
+
+/// The workloads of those names, or of those services, in the order of the table.
+fn chosen(names: Option<&[String]>) -> Result<Vec<&'static Workload>, Failure> {
+    static ALL: [Workload; 12] = WORKLOADS;
+    let Some(names) = names else { return Ok(ALL.iter().collect()) };
+    let is_called =
+        |workload: &Workload, name: &str| workload.name == name || workload.service == name;
+    if let Some(name) = names.iter().find(|name| !ALL.iter().any(|one| is_called(one, name))) {
+        let all = ALL.each_ref().map(|workload| workload.name).join(", ");
+        return Err(Failure::misuse(format!(
+            "--service: there is no workload `{name}`: choose of {all}, or name a service"
+        )));
+    }
+    let is_meant = |workload: &&Workload| names.iter().any(|name| is_called(workload, name));
+    Ok(ALL.iter().filter(is_meant).collect())
+}
+
+/// The architectures that count what they do.
+fn countable() -> Vec<String> {
+    let names = ALL.iter().map(|architecture| architecture.name());
+    names.filter(|name| Carrier::of(name, &[]).is_some()).map(str::to_owned).collect()
+}
+
+/// Says what is going to be measured.
+pub(super) fn announce(plans: &[(String, Plan)]) {
+    let names: Vec<&str> = plans.iter().map(|(name, _)| name.as_str()).collect();
+    let length: Duration = plans.iter().map(|(_, plan)| plan.length()).sum();
+    eprintln!(
+        "modelling {}: about {:.0} s, and the unit costs",
+        names.join(", "),
+        length.as_secs_f64()
+    );
+}
+
+/// Measures one workload after the other, in `out` or where nothing stays; `ended` hears of each.
+pub(super) fn measure(
+    plans: &[(String, Plan)],
+    out: Option<&Path>,
+    interrupted: &AtomicBool,
+    mut ended: impl FnMut(&str, Finished) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let temporary = tempfile::tempdir()
+        .map_err(|error| Failure::failed(format!("no directory for the results: {error}")))?;
+    let out = out.unwrap_or(temporary.path());
+    for (name, plan) in plans {
+        eprintln!("{name}");
+        let finished = lab::compare(plan, &out.join(name), false, interrupted)
+            .map_err(|error| Failure::failed(error.to_string()))?;
+        if !finished.complete {
+            return Err(Failure::failed("interrupted: there is no model yet"));
+        }
+        ended(name, finished)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,309 @@
+//! What an operation costs under an architecture: unit costs of `duality model --costs`, put together such that
+//! nothing is paid for twice.
+//!
+//! A benchmark never measures one operation alone. To start a task and join it takes two turns as well, and to start
+//! a thread and join it a switch of the kernel; but turns and switches are counted, and have prices of their own.
+//! So they are taken off, and what is left is the price of the start. No price is below zero.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::counts::Operation;
+
+/// The unit costs that a model needs, by name or group, as `duality model --costs --only` takes them.
+pub const NEEDED: &[&str] =
+    &["spawn", "yield-2", "lock", "contended", "condition", "offload", "kernel", "poller"];
+
+/// The numbers of descriptors that a poller's round is measured with, of which one is ready.
+const WATCHED: [usize; 3] = [50, 1000, 15_000];
+/// How many are ready in a round of `poller-full`, of as many.
+const FULL: f64 = 50.0;
+
+/// Unit costs in nanoseconds, by cost and subject: `switch` of `park`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct UnitCosts(BTreeMap<String, BTreeMap<String, f64>>);
+
+/// A unit cost that is not known.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the unit cost {cost} of {subject} is not known: measure it by `duality model --costs --json`"
+)]
+pub struct Missing {
+    cost: String,
+    subject: &'static str,
+}
+
+/// How an architecture carries tasks, as far as prices depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Carrier {
+    /// Whose spawns, turns, locks and conditions its are.
+    world: World,
+    /// Whether a connection has a process for itself, and so an address space.
+    processes: bool,
+    /// Who tells its loops what is ready.
+    poller: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum World {
+    Block,
+    Park,
+    Suspend,
+}
+
+/// The pollers there are; the empty one is that of architectures without.
+const POLLERS: [&str; 4] = ["select", "poll", "epoll", "uring"];
+
+impl Carrier {
+    /// How the architecture of that name does it, in a server with these further arguments; none for one that counts
+    /// nothing, or is not known.
+    pub fn of(architecture: &str, server_arguments: &[String]) -> Option<Self> {
+        let block = Self { world: World::Block, processes: false, poller: "" };
+        let poller = |name: &str| POLLERS.into_iter().find(|poller| *poller == name);
+        match architecture {
+            "iterative" | "threads" | "pool" => Some(block),
+            "fork" | "prefork" => Some(Self { processes: true, ..block }),
+            "uthreads" => {
+                let chosen = server_arguments.iter().filter_map(|it| it.strip_prefix("--poller="));
+                let poller = poller(chosen.last().unwrap_or("epoll"))?;
+                Some(Self { world: World::Park, processes: false, poller })
+            }
+            name => Some(Self { world: World::Suspend, processes: false, poller: poller(name)? }),
+        }
+    }
+
+    fn has_ring(self) -> bool {
+        self.poller == "uring"
+    }
+}
+
+impl World {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Block => "block",
+            Self::Park => "park",
+            Self::Suspend => "suspend",
+        }
+    }
+}
+
+impl UnitCosts {
+    /// Reads the JSON of `duality model --costs --json`.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, in one line.
+    pub fn read(json: &Value) -> Result<Self, String> {
+        if json["version"] != 1 {
+            return Err(
+                "no unit costs of version 1: write them by `duality model --costs --json`".into()
+            );
+        }
+        let mut all: BTreeMap<String, BTreeMap<String, f64>> = BTreeMap::new();
+        for row in json["costs"].as_array().into_iter().flatten() {
+            let Some(cost) = row["cost"].as_str() else { continue };
+            for cell in row["subjects"].as_array().into_iter().flatten() {
+                let figure = cell["ns"].as_f64().filter(|ns| ns.is_finite() && *ns >= 0.0);
+                if let (Some(subject), Some(ns)) = (cell["subject"].as_str(), figure) {
+                    all.entry(cost.to_owned()).or_default().insert(subject.to_owned(), ns);
+                }
+            }
+        }
+        Ok(Self(all))
+    }
+
+    /// The costs that `each` gives: cost, subject and nanoseconds.
+    pub fn from<'a>(each: impl IntoIterator<Item = (&'a str, &'a str, f64)>) -> Self {
+        let mut all: BTreeMap<String, BTreeMap<String, f64>> = BTreeMap::new();
+        for (cost, subject, ns) in each {
+            all.entry(cost.to_owned()).or_default().insert(subject.to_owned(), ns);
+        }
+        Self(all)
+    }
+
+    /// What an operation costs under an architecture with so many connections, in nanoseconds.
+    ///
+    /// # Errors
+    ///
+    /// [`Missing`], when a unit cost that it is made of is not known.
+    pub fn price(
+        &self,
+        operation: Operation,
+        carrier: Carrier,
+        connections: f64,
+    ) -> Result<f64, Missing> {
+        let Carrier { world, processes, poller } = carrier;
+        let of_world = |cost: &str| self.figure(cost, world.name());
+        let kernel = |cost: &str| self.figure(cost, "kernel");
+        let is_block = world == World::Block;
+        let price = match operation {
+            Operation::Process => kernel("kernel-process")? - kernel("kernel-switch-process")?,
+            Operation::Thread => self.figure("spawn", "block")? - kernel("kernel-switch")?,
+            // In the block world, a task is a thread or a process, and counted as such.
+            Operation::Task | Operation::Turn | Operation::Offload if is_block => 0.0,
+            Operation::Task => of_world("spawn")? - 2.0 * of_world("yield-2")?,
+            Operation::Turn => of_world("yield-2")?,
+            Operation::Lock => of_world("lock")?,
+            // Its benchmark yields twice, and waits once.
+            Operation::LockWait => {
+                of_world("contended")? - of_world("lock")? - 3.0 * of_world("yield-2")?
+            }
+            Operation::ConditionWait if is_block => {
+                of_world("condition")? / 2.0 - kernel("kernel-switch")?
+            }
+            Operation::ConditionWait => of_world("condition")? / 2.0 - of_world("yield-2")?,
+            // Nobody polls, and nothing is registered.
+            Operation::Round | Operation::Event | Operation::Registration if is_block => 0.0,
+            Operation::Round => self.round(poller, connections)? - self.event(poller)?,
+            Operation::Event => self.event(poller)?,
+            Operation::Registration if poller == "epoll" => kernel("kernel-register")?,
+            Operation::Registration => 0.0,
+            // A ring's attempts look into memory; its system call is the round.
+            Operation::Attempt | Operation::InVain if carrier.has_ring() => 0.0,
+            Operation::Attempt => kernel("kernel-call")?,
+            Operation::InVain => kernel("kernel-in-vain")? - kernel("kernel-call")?,
+            Operation::OtherCall if is_block => kernel("kernel-poll")?,
+            Operation::OtherCall => kernel("kernel-call")?,
+            Operation::PageFault => kernel("kernel-fault")?,
+            // On a machine of one processor, nobody sleeps on another.
+            Operation::Wake => kernel("kernel-wake").unwrap_or(0.0),
+            Operation::KernelSwitch if processes => kernel("kernel-switch-process")?,
+            Operation::KernelSwitch => kernel("kernel-switch")?,
+            // There and back the kernel switches; then a round tells the loop.
+            Operation::Offload => {
+                of_world("offload")?
+                    - of_world("yield-2")?
+                    - 2.0 * kernel("kernel-switch")?
+                    - self.round("epoll", 1.0)?
+            }
+        };
+        Ok(price.max(0.0))
+    }
+
+    /// A round with one event, between those that were measured, and beyond them as between the last two.
+    fn round(&self, poller: &'static str, watched: f64) -> Result<f64, Missing> {
+        let at = |count: usize| self.figure(&format!("poller-{count}"), poller);
+        let [few, some, many] = WATCHED;
+        // 15,000 descriptors are not to be had everywhere.
+        let (from, to) = match watched > some as f64 && at(many).is_ok() {
+            true => (some, many),
+            false => (few, some),
+        };
+        let share = (watched - from as f64) / (to as f64 - from as f64);
+        Ok((at(from)? + (at(to)? - at(from)?) * share).max(0.0))
+    }
+
+    /// A further event of a round.
+    fn event(&self, poller: &'static str) -> Result<f64, Missing> {
+        let full = self.figure("poller-full", poller)?;
+        let one = self.figure("poller-50", poller)?;
+        Ok(((full - one) / (FULL - 1.0)).max(0.0))
+    }
+
+    fn figure(&self, cost: &str, subject: &'static str) -> Result<f64, Missing> {
+        let found = self.0.get(cost).and_then(|subjects| subjects.get(subject));
+        found.copied().ok_or_else(|| Missing { cost: cost.to_owned(), subject })
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Unit costs such that every price is a round number.
+    pub(in crate::model) fn round_costs() -> UnitCosts {
+        let mut all = vec![
+            ("spawn", "block", 9_000.0),
+            ("lock", "block", 20.0),
+            ("contended", "block", 3_020.0),
+            ("yield-2", "block", 500.0),
+            ("condition", "block", 4_000.0),
+            ("kernel-call", "kernel", 100.0),
+            ("kernel-poll", "kernel", 200.0),
+            ("kernel-in-vain", "kernel", 300.0),
+            ("kernel-register", "kernel", 800.0),
+            ("kernel-switch", "kernel", 1_000.0),
+            ("kernel-switch-process", "kernel", 1_500.0),
+            ("kernel-process", "kernel", 81_500.0),
+            ("kernel-fault", "kernel", 500.0),
+            ("kernel-wake", "kernel", 4_000.0),
+        ];
+        for world in ["park", "suspend"] {
+            all.extend([
+                ("spawn", world, 200.0),
+                ("yield-2", world, 50.0),
+                ("lock", world, 20.0),
+                ("contended", world, 200.0),
+                ("condition", world, 120.0),
+                ("offload", world, 5_000.0),
+            ]);
+        }
+        for poller in POLLERS {
+            all.extend([
+                ("poller-50", poller, 500.0),
+                ("poller-1000", poller, 1_450.0),
+                ("poller-15000", poller, 15_450.0),
+                ("poller-full", poller, 5_400.0),
+            ]);
+        }
+        UnitCosts::from(all)
+    }
+
+    fn price(operation: Operation, architecture: &str, connections: f64) -> f64 {
+        let carrier = Carrier::of(architecture, &[]).unwrap();
+        round_costs().price(operation, carrier, connections).unwrap()
+    }
+
+    #[test]
+    fn what_is_counted_elsewhere_is_taken_off() {
+        assert_eq!(price(Operation::Thread, "threads", 50.0), 8_000.0);
+        assert_eq!(price(Operation::Process, "fork", 50.0), 80_000.0);
+        assert_eq!(price(Operation::Task, "epoll", 50.0), 100.0);
+        assert_eq!(price(Operation::Task, "threads", 50.0), 0.0);
+        assert_eq!(price(Operation::KernelSwitch, "prefork", 50.0), 1_500.0);
+        assert_eq!(price(Operation::LockWait, "threads", 50.0), 1_500.0);
+        assert_eq!(price(Operation::Attempt, "uring", 50.0), 0.0);
+    }
+
+    #[test]
+    fn a_round_costs_more_the_more_are_watched() {
+        for (watched, ns) in [(50.0, 400.0), (525.0, 875.0), (1000.0, 1350.0), (8000.0, 8350.0)] {
+            assert!((price(Operation::Round, "poll", watched) - ns).abs() < 1e-6, "{watched}");
+        }
+    }
+
+    #[test]
+    fn architectures_without_counts_have_no_prices() {
+        for name in ["handwritten", "nginx", ""] {
+            assert_eq!(Carrier::of(name, &[]), None);
+        }
+        let chosen = Carrier::of("uthreads", &["--poller=poll".into()]).unwrap();
+        assert_eq!(chosen.poller, "poll");
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let none = UnitCosts::default();
+        let carrier = Carrier::of("threads", &[]).unwrap();
+        let missing = none.price(Operation::Thread, carrier, 1.0).unwrap_err().to_string();
+        assert!(missing.contains("spawn of block") && missing.lines().count() == 1, "{missing}");
+    }
+
+    #[test]
+    fn the_json_of_costs_is_read_whatever_else_is_in_it() {
+        let json = json!({ "version": 1, "costs": [
+            { "cost": "lock", "unit": "ns", "subjects": [
+                { "subject": "park", "ns": 12.5, "batches": [12.5] },
+                { "subject": "go", "unavailable": "not built" },
+            ]},
+            { "cost": "memory", "unit": "bytes", "subjects": [{ "subject": "park", "bytes": 4096 }] },
+            "nonsense",
+        ]});
+        assert_eq!(UnitCosts::read(&json).unwrap(), UnitCosts::from([("lock", "park", 12.5)]));
+        assert!(UnitCosts::read(&json!([])).unwrap_err().contains("--costs --json"));
+    }
+}

@@ -1,0 +1,224 @@
+//! How often a server does what architectures differ in: counted by itself, and divided by the requests.
+
+use std::ops::{Index, IndexMut};
+
+use serde::{Deserialize, Serialize};
+
+use crate::record::Measured;
+
+macro_rules! operations {
+    ($($(#[$doc:meta])+ $name:ident,)+) => {
+        /// What a server counted of its own operations, as docs/visibility.md has them. What is not here is not
+        /// needed, or comes from the kernel.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(default)]
+        pub struct Operations {
+            $($(#[$doc])+ pub $name: u64,)+
+        }
+
+        impl Operations {
+            /// What was counted after `earlier`; none when there was nothing, for then nobody counts.
+            pub fn since(&self, earlier: &Self) -> Option<Self> {
+                let counted = Self { $($name: self.$name.saturating_sub(earlier.$name),)+ };
+                (counted != Self::default()).then_some(counted)
+            }
+        }
+    };
+}
+
+operations! {
+    /// Tasks that began.
+    tasks_created,
+    /// Turns that loops gave to tasks.
+    switches,
+    /// Connections that were accepted.
+    connections_accepted,
+    /// How often loops asked their pollers.
+    poller_rounds,
+    /// What these told.
+    poller_events,
+    /// Attempts of an operation on a socket.
+    attempts,
+    /// Those that would have blocked.
+    would_blocks,
+    /// Locks that were taken.
+    locks,
+    /// Those that were waited for.
+    lock_waits,
+    /// Waits for a notification or a channel.
+    condition_waits,
+    /// Kernel threads that began.
+    threads_created,
+    /// Child processes that began.
+    processes_created,
+    /// Sockets that loops began to watch.
+    registrations,
+    /// System calls for sockets that were no attempts.
+    other_calls,
+    /// Work that was given to helper threads.
+    offloads,
+    /// Pages of memory that the kernel gave or copied at their first use.
+    page_faults,
+    /// How often the load generator waited, and so was woken by a reply. The lab counts it, and not the server.
+    client_waits,
+}
+
+/// Something that architectures do differently often, or at different costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// A child process begins.
+    Process,
+    /// A kernel thread begins.
+    Thread,
+    /// A task of a loop begins.
+    Task,
+    /// A loop gives a task its turn.
+    Turn,
+    /// A lock is taken.
+    Lock,
+    /// Somebody else has the lock.
+    LockWait,
+    /// A task waits until it is told something.
+    ConditionWait,
+    /// A poller is asked.
+    Round,
+    /// A poller tells of a descriptor.
+    Event,
+    /// An operation on a socket is attempted.
+    Attempt,
+    /// It would block.
+    InVain,
+    /// A socket is registered with a poller.
+    Registration,
+    /// Another system call for a socket.
+    OtherCall,
+    /// The kernel switches between threads of the server, or away from it.
+    KernelSwitch,
+    /// Work is given to a helper thread.
+    Offload,
+    /// A page of memory is used for the first time.
+    PageFault,
+    /// A reply wakes its client, which sleeps on another processor.
+    Wake,
+}
+
+impl Operation {
+    /// All of them.
+    pub const ALL: [Self; 17] = [
+        Self::Process,
+        Self::Thread,
+        Self::Task,
+        Self::Turn,
+        Self::Lock,
+        Self::LockWait,
+        Self::ConditionWait,
+        Self::Round,
+        Self::Event,
+        Self::Attempt,
+        Self::InVain,
+        Self::Registration,
+        Self::OtherCall,
+        Self::KernelSwitch,
+        Self::Offload,
+        Self::PageFault,
+        Self::Wake,
+    ];
+
+    /// What tables and JSON call a number of them.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Process => "processes",
+            Self::Thread => "threads",
+            Self::Task => "tasks",
+            Self::Turn => "turns",
+            Self::Lock => "locks",
+            Self::LockWait => "lock waits",
+            Self::ConditionWait => "condition waits",
+            Self::Round => "rounds",
+            Self::Event => "events",
+            Self::Attempt => "attempts",
+            Self::InVain => "in vain",
+            Self::Registration => "registrations",
+            Self::OtherCall => "other calls",
+            Self::KernelSwitch => "kernel switches",
+            Self::Offload => "offloads",
+            Self::PageFault => "page faults",
+            Self::Wake => "wakes",
+        }
+    }
+}
+
+/// How often a request takes each operation, on average.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Counts([f64; Operation::ALL.len()]);
+
+impl Counts {
+    /// What a cell counted; none where the server does not count: a peer, `handwritten`, or a file that was written
+    /// before there were counts.
+    pub fn of(cell: &Measured) -> Option<Self> {
+        let counted = cell.operations?;
+        let requests = cell.requests.max(1) as f64;
+        let count = |operation| match operation {
+            Operation::Process => counted.processes_created,
+            Operation::Thread => counted.threads_created,
+            Operation::Task => counted.tasks_created,
+            Operation::Turn => counted.switches,
+            Operation::Lock => counted.locks,
+            Operation::LockWait => counted.lock_waits,
+            Operation::ConditionWait => counted.condition_waits,
+            Operation::Round => counted.poller_rounds,
+            Operation::Event => counted.poller_events,
+            Operation::Attempt => counted.attempts,
+            Operation::InVain => counted.would_blocks,
+            Operation::Registration => counted.registrations,
+            Operation::OtherCall => counted.other_calls,
+            Operation::KernelSwitch => {
+                cell.voluntary_switches.saturating_add(cell.involuntary_switches)
+            }
+            Operation::Offload => counted.offloads,
+            Operation::PageFault => counted.page_faults,
+            Operation::Wake => counted.client_waits,
+        };
+        Some(Self(Operation::ALL.map(|operation| count(operation) as f64 / requests)))
+    }
+
+    /// The counts that `each` gives.
+    pub fn from(each: impl Fn(Operation) -> f64) -> Self {
+        Self(Operation::ALL.map(each))
+    }
+}
+
+impl Index<Operation> for Counts {
+    type Output = f64;
+
+    fn index(&self, operation: Operation) -> &f64 {
+        &self.0[operation as usize]
+    }
+}
+
+impl IndexMut<Operation> for Counts {
+    fn index_mut(&mut self, operation: Operation) -> &mut f64 {
+        &mut self.0[operation as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_are_in_the_order_of_their_numbers() {
+        for (index, operation) in Operation::ALL.into_iter().enumerate() {
+            assert_eq!(operation as usize, index, "{}", operation.name());
+        }
+    }
+
+    #[test]
+    fn who_counts_nothing_has_no_counts() {
+        let before = Operations { attempts: 5, ..Operations::default() };
+        assert_eq!(before.since(&before), None);
+        let after = Operations { attempts: 7, locks: 1, ..before };
+        let since = after.since(&before).unwrap();
+        assert_eq!((since.attempts, since.locks, since.switches), (2, 1, 0));
+    }
+}

@@ -1,0 +1,198 @@
+//! The cost model: how much of a request's processor time is the architecture's, and what for.
+//!
+//! After Demsky (2001, chapter 4). What a server takes for a request is split into what every architecture does alike
+//! and what this one does:
+//!
+//! ```text
+//!   t_total        = t_independent + t_dependent
+//!   t_dependent    = Σ over operations:  how often a request takes it  ×  what it costs once
+//!                                        (counted by the server)          (a micro-benchmark)
+//! ```
+//!
+//! The model is right if t_independent is the same for all architectures of a service; its measure is the coefficient
+//! of variation of t_independent over them, for no model and for each [`Term`] added in turn ([`Coefficients`]). Nothing
+//! is fitted, except in the one column that is called so ([`fit`]).
+//!
+//! ```text
+//!   results.jsonl ── counts.rs ──▶ Counts ─┐
+//!                                          ├─▶ Modelled ─▶ Coefficients, prediction, reason ─▶ text, page, JSON
+//!   model --costs ── costs.rs ──▶ prices ──┘
+//! ```
+
+mod bars;
+mod costs;
+mod counts;
+pub mod fit;
+mod json;
+mod page;
+mod prediction;
+mod reason;
+mod terms;
+mod text;
+mod variation;
+
+use crate::record::{Cell, Experiment, Outcome};
+use crate::statistics::median;
+
+pub use costs::{Carrier, Missing, NEEDED, UnitCosts};
+pub use counts::{Counts, Operation, Operations};
+pub use json::json;
+pub use page::write;
+pub use prediction::{Check, check, predict};
+pub use reason::{difference, sentences};
+pub use terms::{TERMS, Term};
+pub use text::text;
+pub use variation::{Coefficients, Deviation, coefficient, coefficients};
+
+/// What a model is made from, and of: the services that were measured, as modelled.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Model {
+    /// The unit costs that it stands on.
+    pub costs: UnitCosts,
+    /// One for each experiment and number of connections.
+    pub workloads: Vec<Workload>,
+    /// What was predicted for loads that were not measured, or were measured only to check it.
+    pub checks: Vec<Check>,
+}
+
+/// A service under one load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Workload {
+    /// What tables call it: the service, and how its clients behave where that matters.
+    pub name: String,
+    /// How many connections were open at once.
+    pub connections: usize,
+    /// The architectures that were measured and counted.
+    pub subjects: Vec<Modelled>,
+    /// Those that were not, and why.
+    pub missing: Vec<(String, String)>,
+    /// By how much repeats of one cell differ: the root mean square of their coefficients of variation. None without
+    /// repeats. No model can do better.
+    pub noise: Option<f64>,
+}
+
+/// The processor time of a request under one architecture, in microseconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Modelled {
+    /// The architecture.
+    pub architecture: String,
+    /// How its server carries tasks.
+    pub carrier: Carrier,
+    /// All of it: the server's processor time for a request, as measured; the median of the repeats.
+    pub total: f64,
+    /// How often a request takes each operation.
+    pub counts: Counts,
+    /// What each of [`TERMS`] takes of it.
+    pub terms: [f64; TERMS.len()],
+}
+
+impl Modelled {
+    /// Splits `total` microseconds.
+    ///
+    /// # Errors
+    ///
+    /// [`Missing`], when a unit cost of an operation that takes place is not known.
+    pub fn new(
+        architecture: &str,
+        carrier: Carrier,
+        connections: f64,
+        total: f64,
+        counts: Counts,
+        costs: &UnitCosts,
+    ) -> Result<Self, Missing> {
+        let mut terms = [0.0; TERMS.len()];
+        for (sum, term) in terms.iter_mut().zip(&TERMS) {
+            *sum = term.microseconds(&counts, carrier, connections, costs)?;
+        }
+        Ok(Self { architecture: architecture.to_owned(), carrier, total, counts, terms })
+    }
+
+    /// What the terms take together.
+    pub fn dependent(&self) -> f64 {
+        self.terms.iter().sum()
+    }
+
+    /// What is left of it: t_independent. Below zero where the model claims more than there is.
+    pub fn independent(&self) -> f64 {
+        self.total - self.dependent()
+    }
+
+    /// What is left when only the first `terms` are taken off.
+    pub fn without(&self, terms: usize) -> f64 {
+        self.total - self.terms.iter().take(terms).sum::<f64>()
+    }
+}
+
+/// The workloads of an experiment, one for each number of connections.
+///
+/// # Errors
+///
+/// [`Missing`], when a unit cost is not known.
+pub fn workloads(
+    name: &str,
+    experiment: &Experiment,
+    cells: &[Cell],
+    costs: &UnitCosts,
+) -> Result<Vec<Workload>, Missing> {
+    let design = &experiment.design;
+    let workload = |connections: usize| {
+        let (mut subjects, mut missing, mut noise) = (Vec::new(), Vec::new(), Vec::new());
+        for subject in design.subjects() {
+            let own: Vec<&Cell> = cells
+                .iter()
+                .filter(|cell| cell.subject == subject && cell.concurrency == connections)
+                .collect();
+            let carrier = Carrier::of(subject, &design.server_arguments);
+            match carrier.ok_or("it counts nothing".to_owned()).and_then(|carrier| {
+                let observed = observe(&own)?;
+                Ok((carrier, observed))
+            }) {
+                Err(why) => missing.push((subject.to_owned(), why)),
+                Ok((carrier, (totals, counts))) => {
+                    let total = median(&totals).unwrap_or(0.0);
+                    noise.extend(coefficient(&totals));
+                    let connected = connections as f64;
+                    let modelled = Modelled::new(subject, carrier, connected, total, counts, costs);
+                    subjects.push(modelled?);
+                }
+            }
+        }
+        let squares: f64 = noise.iter().map(|noise| noise * noise).sum();
+        Ok(Workload {
+            name: name.to_owned(),
+            connections,
+            subjects,
+            missing,
+            noise: (!noise.is_empty()).then(|| (squares / noise.len() as f64).sqrt()),
+        })
+    };
+    design.concurrency.iter().map(|&connections| workload(connections)).collect()
+}
+
+/// Totals of the repeats of a cell in microseconds, and the medians of their counts; or why there are none.
+fn observe(cells: &[&Cell]) -> Result<(Vec<f64>, Counts), String> {
+    let (mut totals, mut counts, mut why) = (Vec::new(), Vec::new(), "it was not measured");
+    for cell in cells {
+        match &cell.outcome {
+            Outcome::Measured(measured) => match Counts::of(measured) {
+                Some(counted) => {
+                    totals.push(measured.server_cpu_us_per_request);
+                    counts.push(counted);
+                }
+                None => why = "its server counted nothing",
+            },
+            Outcome::Unavailable { reason } | Outcome::Failed { reason } => why = reason,
+        }
+    }
+    if totals.is_empty() {
+        return Err(why.to_owned());
+    }
+    let middle = |operation| {
+        let all: Vec<f64> = counts.iter().map(|counts: &Counts| counts[operation]).collect();
+        median(&all).unwrap_or(0.0)
+    };
+    Ok((totals, Counts::from(middle)))
+}
+
+#[cfg(test)]
+mod tests;

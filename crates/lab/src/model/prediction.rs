@@ -1,0 +1,128 @@
+//! What the model says of a number of connections that it was not made from.
+//!
+//! Between two numbers of connections that were measured, counts and t_independent change in a straight line over the
+//! logarithm of the number; beyond them they keep on as between the last two, down to zero. What a poller's round costs
+//! with so many registered is known from its unit cost, wherever the number lies.
+
+use super::costs::{Missing, UnitCosts};
+use super::counts::Counts;
+use super::{Modelled, Workload};
+
+/// What was predicted for an architecture, and what was measured then.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Check {
+    /// The workload.
+    pub workload: String,
+    /// The architecture.
+    pub architecture: String,
+    /// The number of connections that is predicted for.
+    pub connections: usize,
+    /// The server's processor time for a request, in microseconds.
+    pub predicted: f64,
+    /// The same as measured; none when it was not.
+    pub measured: Option<f64>,
+}
+
+impl Check {
+    /// By which share the prediction is too high; negative when it is too low.
+    pub fn error(&self) -> Option<f64> {
+        self.measured
+            .filter(|measured| *measured > 0.0)
+            .map(|measured| self.predicted / measured - 1.0)
+    }
+
+    /// The most requests a second that one processor can answer, by what is predicted.
+    pub fn most_per_second(&self) -> f64 {
+        1e6 / self.predicted.max(f64::MIN_POSITIVE)
+    }
+}
+
+/// What each architecture takes for a request with so many connections, in microseconds, by `workloads` that are of
+/// one service and differ in their numbers of connections.
+///
+/// # Errors
+///
+/// [`Missing`], when a unit cost is not known.
+pub fn predict(
+    workloads: &[Workload],
+    connections: usize,
+    costs: &UnitCosts,
+) -> Result<Vec<Check>, Missing> {
+    let mut names: Vec<&str> = Vec::new();
+    for subject in workloads.iter().flat_map(|workload| &workload.subjects) {
+        if !names.contains(&subject.architecture.as_str()) {
+            names.push(&subject.architecture);
+        }
+    }
+    let predict = |architecture: &str| {
+        let mut points: Vec<(f64, &Modelled)> = workloads
+            .iter()
+            .filter_map(|workload| {
+                let found = |subject: &&Modelled| subject.architecture == architecture;
+                Some((workload.connections as f64, workload.subjects.iter().find(found)?))
+            })
+            .collect();
+        points.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+        let at = connections as f64;
+        let between = |of: &dyn Fn(&Modelled) -> f64| {
+            let points: Vec<(f64, f64)> =
+                points.iter().map(|(many, subject)| (*many, of(subject))).collect();
+            on_the_line(&points, at)
+        };
+        let counts =
+            Counts::from(|operation| between(&|subject| subject.counts[operation]).max(0.0));
+        let independent = between(&Modelled::independent);
+        let carrier = points[0].1.carrier;
+        let parts = Modelled::new(architecture, carrier, at, 0.0, counts, costs)?;
+        Ok(Check {
+            workload: workloads[0].name.clone(),
+            architecture: architecture.to_owned(),
+            connections,
+            predicted: (independent + parts.dependent()).max(0.0),
+            measured: None,
+        })
+    };
+    names.into_iter().map(predict).collect()
+}
+
+/// Holds predictions against what was measured afterwards.
+pub fn check(predictions: &mut [Check], measured: &[Workload]) {
+    for check in predictions {
+        let found = measured
+            .iter()
+            .filter(|workload| {
+                workload.name == check.workload && workload.connections == check.connections
+            })
+            .flat_map(|workload| &workload.subjects)
+            .find(|subject| subject.architecture == check.architecture);
+        check.measured = found.map(|subject| subject.total);
+    }
+}
+
+/// The value at `at` of what changes in straight lines between `points`, which are sorted, over the logarithm.
+fn on_the_line(points: &[(f64, f64)], at: f64) -> f64 {
+    let [first, .., _] = points else { return points.first().map_or(0.0, |(_, value)| *value) };
+    let inside =
+        points.windows(2).find(|pair| at <= pair[1].0).unwrap_or(&points[points.len() - 2..]);
+    let ((from, low), (to, high)) = (inside[0], inside[1]);
+    if to <= from {
+        return first.1;
+    }
+    low + (high - low) * (at / from).ln() / (to / from).ln()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_goes_through_its_points_and_on() {
+        let points = [(10.0, 1.0), (100.0, 2.0), (1000.0, 6.0)];
+        for (at, value) in [(10.0, 1.0), (100.0, 2.0), (1000.0, 6.0), (1.0, 0.0), (10_000.0, 10.0)]
+        {
+            assert!((on_the_line(&points, at) - value).abs() < 1e-9, "{at}");
+        }
+        assert_eq!(on_the_line(&points[..1], 7.0), 1.0);
+        assert_eq!(on_the_line(&[], 7.0), 0.0);
+    }
+}
