@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod comparison;
 mod counters;
 mod display;
 pub mod format;

@@ -5,13 +5,15 @@
 //! interval. It assumes no distribution. The draws are seeded, so the same results give the same page.
 //! One repeat says nothing about the next, so there is no interval then, rather than one of width zero.
 
+use serde::Serialize;
+
 use crate::random::SplitMix64;
 
 /// How often the repeats are drawn anew.
 pub const RESAMPLES: usize = 2000;
 
 /// Where the true value lies with 95 % confidence.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interval {
     /// The lower end.
     pub low: f64,
@@ -27,7 +29,7 @@ impl Interval {
 }
 
 /// A value and how sure it is.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Estimate {
     /// The value itself.
     pub value: f64,

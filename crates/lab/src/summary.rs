@@ -8,6 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
+use duality_load::Latency;
+
 use crate::format::{bytes, connections, duration, grouped, multiple, rate};
 use crate::recommendation;
 use crate::record::{Cell, Experiment, Measured, Outcome};
@@ -86,6 +88,10 @@ pub struct Medians {
     pub cpu_us_samples: Vec<f64>,
     /// The server's memory.
     pub memory_bytes: f64,
+    /// The server's memory in each repeat.
+    pub memory_samples: Vec<f64>,
+    /// The latencies of each repeat.
+    pub latency_samples: Vec<Latency>,
     /// The load generator's processor time, as a share of one processor.
     pub client_cpu_share: f64,
     /// Whether the load generator was the limit in at least half of the repeats.
@@ -299,6 +305,8 @@ fn medians(repeats: &[&Measured], concurrency: usize, seed: u64) -> Option<Media
         cpu_us: middle(|repeat| repeat.server_cpu_us_per_request)?,
         cpu_us_samples: samples(|repeat| repeat.server_cpu_us_per_request),
         memory_bytes: middle(|repeat| repeat.server_peak_bytes as f64)?,
+        memory_samples: samples(|repeat| repeat.server_peak_bytes as f64),
+        latency_samples: repeats.iter().map(|repeat| repeat.latency_us).collect(),
         client_cpu_share: middle(|repeat| repeat.client_cpu_share)?,
         client_was_limit: 2 * limited >= repeats.len(),
         starved: middle(|repeat| repeat.connections_served as f64)? < 0.9 * concurrency as f64,

@@ -1,4 +1,4 @@
-//! `duality compare` and `duality report`.
+//! `duality compare`.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -9,7 +9,7 @@ use duality_lab::plan::settings::{Settings, parse_duration};
 use duality_lab::run::Finished;
 use duality_lab::store::Store;
 use duality_lab::summary::Summary;
-use duality_lab::{report as page, results, run as lab};
+use duality_lab::{report as page, run as lab};
 
 use super::{ClientFlags, Failure, Setup, Tuning, experiment, explain, flag, load, plan, print};
 use crate::catalogue::Catalogue;
@@ -64,16 +64,6 @@ pub(super) struct Arguments {
     resume: bool,
     #[command(flatten)]
     tuning: Tuning,
-}
-
-#[derive(clap::Args)]
-pub(super) struct ReportArguments {
-    /// Results files that `compare` wrote, of one experiment
-    #[arg(required = true, value_name = "RESULTS")]
-    results: Vec<PathBuf>,
-    /// The page to write
-    #[arg(short, long, default_value = "report.html", value_name = "FILE")]
-    out: PathBuf,
 }
 
 impl Arguments {
@@ -133,16 +123,6 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         plan.cells(),
         out.display()
     )))
-}
-
-pub(super) fn report(arguments: &ReportArguments) -> Result<(), Failure> {
-    let (experiment, cells) =
-        results::read(&arguments.results).map_err(|error| Failure::misuse(error.to_string()))?;
-    page::write(&arguments.out, &experiment, &cells)
-        .map_err(|error| Failure::failed(format!("{}: {error}", arguments.out.display())))?;
-    print(&Summary::of(&experiment, &cells).render_text())?;
-    eprintln!("report: {}", arguments.out.display());
-    Ok(())
 }
 
 /// Says what is going to be measured.

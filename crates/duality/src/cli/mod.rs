@@ -9,6 +9,7 @@ mod list;
 mod load;
 mod model;
 mod plan;
+mod report;
 mod serve;
 mod setup;
 mod tuning;
@@ -53,8 +54,8 @@ enum Command {
     Compare(compare::Arguments),
     /// Write plans, which say what to compare
     Plan(plan::Arguments),
-    /// Write the report of results measured before
-    Report(compare::ReportArguments),
+    /// Write the report of a run measured before, or compare two runs
+    Report(report::Arguments),
     /// Measure what tasks cost in each world, beside other packages (--costs)
     Model(model::Arguments),
     /// List the architectures, and what they can and cannot carry
@@ -101,7 +102,7 @@ pub fn main(own: Option<Service>) -> ExitCode {
         Command::Load(arguments) => load::run(&arguments),
         Command::Compare(arguments) => compare::run(&catalogue, &arguments),
         Command::Plan(arguments) => plan::write(&arguments),
-        Command::Report(arguments) => compare::report(&arguments),
+        Command::Report(arguments) => report::run(&arguments),
         Command::Model(arguments) => model::run(&arguments),
         Command::Architectures(arguments) => list::architectures(&arguments),
         Command::Services(arguments) => list::services(&catalogue, &arguments),
