@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use duality_lab::recommendation::Constraints;
 use duality_lab::record::{
     Cell, Clients, Design, Experiment, Machine, Measured, Origin, Outcome, VERSION,
 };
 use duality_lab::results::Results;
 use duality_load::Latency;
 
-/// An experiment in which epoll answers so many requests a second at 10 connections.
+/// An experiment in which epoll answers so many requests a second at 10 connections, or at 1,000 if it is called
+/// so.
 fn write(directory: &Path, name: &str, rate: f64, repeats: usize) {
+    let load = if name == "many" { 1000 } else { 10 };
     let experiment = Experiment {
         version: VERSION,
         duality: "0".into(),
@@ -21,8 +24,9 @@ fn write(directory: &Path, name: &str, rate: f64, repeats: usize) {
         design: Design {
             service: if name == "talk" { "echo" } else { "http" }.into(),
             architectures: vec!["epoll".into()],
+            variants: vec![],
             peers: vec![],
-            concurrency: vec![10],
+            concurrency: vec![load],
             clients: Clients::default(),
             keep_alive: true,
             repeats,
@@ -36,13 +40,14 @@ fn write(directory: &Path, name: &str, rate: f64, repeats: usize) {
             store: None,
         },
         machine: Machine::default(),
+        constraints: Constraints::default(),
     };
     let mut results = Results::create(directory, &experiment).unwrap();
     for repeat in 0..repeats {
         let measured = measured(rate * (1.0 + 0.01 * repeat as f64));
         let outcome = Outcome::Measured(Box::new(measured));
         let (subject, started_at) = ("epoll".into(), String::new());
-        results.append(&Cell { subject, concurrency: 10, repeat, started_at, outcome }).unwrap();
+        results.append(&Cell { subject, concurrency: load, repeat, started_at, outcome }).unwrap();
     }
 }
 
@@ -88,6 +93,7 @@ fn regressions_decide_the_exit_code() {
     write(&at.join("before"), "a", 50_000.0, 3);
     write(&at.join("slower"), "a", 40_000.0, 3);
     write(&at.join("once"), "a", 40_000.0, 1);
+    write(&at.join("many"), "many", 40_000.0, 3);
     let flag = "--fail-on-regression";
     assert_eq!(report(at, &["before", "slower"]).0, 0);
     assert_eq!(report(at, &["slower", "before", flag]).0, 0);
@@ -104,11 +110,34 @@ fn regressions_decide_the_exit_code() {
         (&["before", "once", flag], "--repeats 5"),
         (&["before", "slower", "--fail-on-regression=much"], "a percentage such as 5"),
         (&["before", "absent"], "absent"),
-        (&["before", "."], "no measured cell in common"),
+        (&["before", "many"], "no measured cell in common"),
     ] {
         let (code, _, said) = report(at, arguments);
         assert_eq!((code, said.lines().count()), (2, 1), "{arguments:?}: {said}");
         assert!(said.contains(told), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn a_run_is_asked_anew_with_constraints() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    write(&at.join("run"), "a", 50_000.0, 3);
+    let (code, told, _) = report(at, &["run", "--slo", "p99=5ms", "--memory", "8MiB"]);
+    assert_eq!(code, 0);
+    assert!(
+        told.contains("Choose epoll: of those that keep p99 ≤ 5.0 ms and memory ≤ 8.0 MiB, it")
+    );
+    let (_, told, _) = report(at, &["run", "--slo", "p99=1ms", "--json"]);
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(told["constraints"]["slo"], serde_json::json!(["p99=1ms"]));
+    assert_eq!(told["recommendation"]["architecture"], serde_json::Value::Null);
+    let broken = &told["recommendation"]["refused"][0]["broken"][0];
+    assert_eq!((&broken["measured"], &broken["sure"]), (&"4.0 ms".into(), &true.into()));
+    for (flag, told) in [("--slo=p99.99=1ms", "do not keep"), ("--memory=lots", "200MB")] {
+        let (code, _, said) = report(at, &["run", flag]);
+        assert_eq!((code, said.lines().count()), (2, 1), "{said}");
+        assert!(said.contains(told), "{said}");
     }
 }
 

@@ -4,6 +4,7 @@
 
 pub mod comparison;
 mod counters;
+pub mod data;
 mod display;
 pub mod format;
 #[cfg(fuzzing)]

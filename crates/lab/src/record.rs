@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::format::listed;
 use crate::peers::Peer;
+use crate::recommendation::Constraints;
 
 /// The version of the format.
 pub const VERSION: u32 = 1;
@@ -44,6 +45,9 @@ pub struct Experiment {
     pub design: Design,
     /// The machine that it was measured on.
     pub machine: Machine,
+    /// What must be kept to be recommended; another report may ask for something else.
+    #[serde(default, skip_serializing_if = "Constraints::is_empty")]
+    pub constraints: Constraints,
 }
 
 /// The plan that an experiment is of.
@@ -64,6 +68,9 @@ pub struct Design {
     pub service: String,
     /// The architectures, in the order in which they are shown.
     pub architectures: Vec<String>,
+    /// Those among them that are an architecture under another name, with options of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variants: Vec<Variant>,
     /// The servers that are not ours, in the order in which they are shown, after the architectures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<Peer>,
@@ -95,7 +102,28 @@ pub struct Design {
     pub store: Option<String>,
 }
 
+/// An architecture with options of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Variant {
+    /// What it is called, here and in the cells.
+    pub name: String,
+    /// The architecture.
+    pub architecture: String,
+    /// The options that make it one, as they were written.
+    pub options: Vec<String>,
+    /// All arguments of its server, in place of [`Design::server_arguments`].
+    pub server_arguments: Vec<String>,
+}
+
 impl Design {
+    /// The architecture that is meant by the name of a subject, and the arguments of its server.
+    pub fn server_of(&self, subject: &str) -> (String, &[String]) {
+        match self.variants.iter().find(|variant| variant.name == subject) {
+            Some(variant) => (variant.architecture.clone(), &variant.server_arguments),
+            None => (subject.to_owned(), &self.server_arguments),
+        }
+    }
+
     /// The names of all that is compared, architectures first.
     pub fn subjects(&self) -> impl Iterator<Item = &str> {
         let peers = self.peers.iter().map(|peer| peer.name.as_str());

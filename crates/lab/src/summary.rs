@@ -11,8 +11,8 @@ use std::fmt::Write;
 use duality_load::Latency;
 
 use crate::format::{bytes, connections, duration, grouped, multiple, rate};
-use crate::recommendation;
-use crate::record::{Cell, Experiment, Measured, Outcome};
+use crate::recommendation::{self, Constraints};
+use crate::record::{Cell, Experiment, Measured, Outcome, Variant};
 use crate::statistics::{Estimate, estimate, median, ratio};
 
 /// What the cells of an experiment come to.
@@ -34,6 +34,12 @@ pub struct Summary {
     pub done: usize,
     /// Decides the draws of the bootstrap.
     pub seed: u64,
+    /// Which of the subjects are variants of architectures.
+    pub variants: Vec<Variant>,
+    /// What must be kept to be recommended.
+    pub constraints: Constraints,
+    /// Why the architectures are as quick as they are, in full sentences: what a model of their costs has to say.
+    pub reasons: Vec<String>,
     /// One for each subject at each concurrency; subjects outermost.
     pub rows: Vec<Row>,
 }
@@ -139,8 +145,18 @@ impl Summary {
             planned: design.cells(),
             done: latest.len(),
             seed: design.seed,
+            variants: design.variants.clone(),
+            constraints: experiment.constraints.clone(),
+            reasons: Vec::new(),
             rows,
         }
+    }
+
+    /// Whether a subject is the architecture that nobody can choose: state machines by hand for two of the built-in
+    /// services, beside which the compiler's can be seen.
+    pub fn is_yardstick(&self, name: &str) -> bool {
+        let variant = self.variants.iter().find(|variant| variant.name == name);
+        variant.map_or(name, |variant| &variant.architecture) == "handwritten"
     }
 
     /// What a subject is called where it stands among others: `nginx (peer)`.

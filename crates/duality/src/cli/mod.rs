@@ -3,6 +3,7 @@
 
 mod clients;
 mod compare;
+mod constraints;
 mod experiment;
 mod explain;
 mod list;
@@ -24,6 +25,7 @@ use clap::{Parser, Subcommand};
 use duality_lab::plan::settings::Misfit;
 
 use clients::ClientFlags;
+use constraints::ConstraintFlags;
 pub(crate) use setup::Setup;
 pub(crate) use tuning::Tuning;
 

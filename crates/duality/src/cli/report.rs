@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use duality_lab::comparison::Comparison;
 use duality_lab::record::{Cell, Experiment};
 use duality_lab::report::{self as page, index, overlay};
-use duality_lab::results;
 use duality_lab::summary::Summary;
+use duality_lab::{data, results};
 use serde_json::json;
 
-use super::{Failure, print};
+use super::{ConstraintFlags, Failure, print};
 
 /// The version of what `--json` prints.
 const VERSION: u32 = 1;
@@ -22,6 +22,8 @@ const RESULTS: &str = "results.jsonl";
 Examples:
   duality report results.jsonl
       the tables of a run again, and its page in report.html
+  duality report results --slo p99=5ms --memory 200MB
+      which architecture is best of those that keep both, of what was measured before
   duality report before after --out change.html
       two runs compared, cell by cell: of one experiment, or of one plan
   duality report before after --fail-on-regression=10
@@ -35,6 +37,8 @@ pub(super) struct Arguments {
     /// The page to write [default: report.html, or those of a plan beside its results]
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    constraints: ConstraintFlags,
     /// Print JSON (format version 1)
     #[arg(long)]
     json: bool,
@@ -61,7 +65,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let runs = arguments.runs.iter().map(|path| Run::read(path));
     let runs = runs.collect::<Result<Vec<Run>, Failure>>()?;
     match runs.as_slice() {
-        [before, after] => compare(before, after, arguments),
+        [before, after] if arguments.constraints.constraints().is_none() => {
+            compare(before, after, arguments)
+        }
+        [_, _] => Err(Failure::misuse(
+            "--slo and --memory are asked of one run: leave them out, or name one run",
+        )),
         [run] if arguments.fail_on_regression.is_none() => show(run, arguments),
         _ => Err(Failure::misuse("--fail-on-regression compares two runs: name both")),
     }
@@ -117,6 +126,7 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
             run.path.display()
         )));
     }
+    let mut told = Vec::new();
     for found in &run.experiments {
         let (experiment, cells) = &found.results;
         if of_plan && !arguments.json {
@@ -127,11 +137,25 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
             None if of_plan => found.directory.join("report.html"),
             None => PathBuf::from("report.html"),
         };
-        page::write(&path, experiment, cells).map_err(|error| unwritten(&path, &error))?;
-        print(&Summary::of(experiment, cells).render_text())?;
+        let constraints = arguments.constraints.constraints();
+        let constraints = constraints.unwrap_or_else(|| experiment.constraints.clone());
+        let experiment = Experiment { constraints, ..experiment.clone() };
+        page::write(&path, &experiment, cells).map_err(|error| unwritten(&path, &error))?;
+        let summary = Summary::of(&experiment, cells);
+        if arguments.json {
+            told.push(data::summary(&experiment, &summary));
+        } else {
+            print(&summary.render_text())?;
+        }
         eprintln!("report: {}", path.display());
     }
-    Ok(())
+    if !arguments.json {
+        return Ok(());
+    }
+    match told.as_slice() {
+        [one] => print(&one.to_string()),
+        all => print(&json!({ "version": VERSION, "experiments": all }).to_string()),
+    }
 }
 
 /// Two runs, one over the other.
