@@ -2,7 +2,9 @@
 
 #![forbid(unsafe_code)]
 
+pub mod comparison;
 mod counters;
+pub mod data;
 mod display;
 pub mod format;
 #[cfg(fuzzing)]

@@ -60,7 +60,7 @@ pub fn split_cpus() -> (Vec<usize>, Vec<usize>) {
 }
 
 /// The processors that this process might use when it was first asked: the load is pinned later.
-fn allowed() -> BTreeSet<usize> {
+pub fn allowed() -> BTreeSet<usize> {
     static ALLOWED: OnceLock<BTreeSet<usize>> = OnceLock::new();
     let look = || {
         sched_getaffinity(None)

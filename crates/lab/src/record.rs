@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::format::listed;
 use crate::model::Operations;
 use crate::peers::Peer;
+use crate::recommendation::Constraints;
 
 /// The version of the format.
 pub const VERSION: u32 = 1;
@@ -45,6 +46,9 @@ pub struct Experiment {
     pub design: Design,
     /// The machine that it was measured on.
     pub machine: Machine,
+    /// What must be kept to be recommended; another report may ask for something else.
+    #[serde(default, skip_serializing_if = "Constraints::is_empty")]
+    pub constraints: Constraints,
 }
 
 /// The plan that an experiment is of.
@@ -65,6 +69,9 @@ pub struct Design {
     pub service: String,
     /// The architectures, in the order in which they are shown.
     pub architectures: Vec<String>,
+    /// Those among them that are an architecture under another name, with options of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variants: Vec<Variant>,
     /// The servers that are not ours, in the order in which they are shown, after the architectures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<Peer>,
@@ -100,17 +107,30 @@ pub struct Design {
     pub store: Option<String>,
 }
 
+/// An architecture with options of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Variant {
+    /// What it is called, here and in the cells.
+    pub name: String,
+    /// The architecture.
+    pub architecture: String,
+    /// The options that make it one, as they were written.
+    pub options: Vec<String>,
+    /// All arguments of its server, in place of [`Design::server_arguments`].
+    pub server_arguments: Vec<String>,
+}
+
 impl Design {
-    /// What follows an architecture's name in that of its control.
+    /// What follows the name of a subject in that of its control.
     const AGAIN: &str = " (again)";
 
-    /// The name of an architecture that is measured once more.
-    pub fn again(architecture: &str) -> String {
-        format!("{architecture}{}", Self::AGAIN)
+    /// The name of a subject that is measured once more.
+    pub fn again(subject: &str) -> String {
+        format!("{subject}{}", Self::AGAIN)
     }
 
-    /// The architecture behind a subject's name, which may be the control's.
-    pub fn architecture<'a>(&self, subject: &'a str) -> &'a str {
+    /// The subject behind a name, which may be the control's.
+    pub fn original<'a>(&self, subject: &'a str) -> &'a str {
         let is_control = self.control.as_deref() == Some(subject);
         subject.strip_suffix(Self::AGAIN).filter(|_| is_control).unwrap_or(subject)
     }
@@ -118,6 +138,21 @@ impl Design {
     /// The names of all that is measured: of what is compared, and of the control.
     pub fn measured(&self) -> impl Iterator<Item = &str> {
         self.subjects().chain(self.control.as_deref())
+    }
+
+    /// Whether a subject is handwritten, which nobody can choose: a state machine by hand for two of the built-in
+    /// services, beside which the compiler's can be seen.
+    pub fn is_yardstick(&self, subject: &str) -> bool {
+        self.server_of(subject).0 == "handwritten"
+    }
+
+    /// The architecture that is meant by the name of a subject, and the arguments of its server.
+    pub fn server_of(&self, subject: &str) -> (String, &[String]) {
+        let subject = self.original(subject);
+        match self.variants.iter().find(|variant| variant.name == subject) {
+            Some(variant) => (variant.architecture.clone(), &variant.server_arguments),
+            None => (subject.to_owned(), &self.server_arguments),
+        }
     }
 
     /// The names of all that is compared, architectures first.

@@ -220,6 +220,7 @@ pub(crate) mod tests {
             started_at: String::new(),
             design: design(),
             machine: Machine::default(),
+            constraints: Default::default(),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use duality_load::{Observer, Report};
 
@@ -25,6 +26,8 @@ pub struct Finished {
     pub cells: Vec<Cell>,
     /// Whether all did.
     pub complete: bool,
+    /// Whether they did not since the plan's budget was spent.
+    pub out_of_time: bool,
 }
 
 /// Measures one cell; `None` when it was interrupted.
@@ -43,8 +46,13 @@ pub fn compare(
     resume: bool,
     interrupted: &AtomicBool,
 ) -> Result<Finished, results::Error> {
+    let deadline = plan.budget.and_then(|budget| Instant::now().checked_add(budget));
+    let out_of_time = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
     let (mut results, experiment, cells) = if resume {
-        Results::resume(out, &plan.design)?
+        let (results, begun, cells) = Results::resume(out, &plan.design)?;
+        // What is asked of the results may be asked anew.
+        let constraints = plan.constraints.clone();
+        (results, Experiment { constraints, ..begun }, cells)
     } else {
         let experiment = begin(plan);
         (Results::create(out, &experiment)?, experiment, Vec::new())
@@ -54,12 +62,14 @@ pub fn compare(
     let mut display = Display::new(&experiment.design);
     cells.iter().for_each(|cell| display.ended(cell));
     let mut executor = Processes { plan, interrupted };
-    let (cells, complete) = run_cells(plan, cells, &mut executor, interrupted, |cell| {
+    let is_over = || interrupted.load(Ordering::Relaxed) || out_of_time();
+    let (cells, complete) = run_cells(plan, cells, &mut executor, is_over, |cell| {
         display.ended(cell);
         results.append(cell)
     })?;
     display.finish();
-    Ok(Finished { experiment, cells, complete })
+    let out_of_time = !complete && !interrupted.load(Ordering::Relaxed);
+    Ok(Finished { experiment, cells, complete, out_of_time })
 }
 
 fn begin(plan: &Plan) -> Experiment {
@@ -80,6 +90,7 @@ fn begin(plan: &Plan) -> Experiment {
         design: plan.design.clone(),
         plan: plan.origin.clone(),
         machine,
+        constraints: plan.constraints.clone(),
     }
 }
 
@@ -87,12 +98,12 @@ fn now() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Measures what `cells` does not have yet; returns all cells, and whether that is all there is.
+/// Measures what `cells` does not have yet, until it `is_over`; returns all cells, and whether that is all there is.
 fn run_cells(
     plan: &Plan,
     mut cells: Vec<Cell>,
     executor: &mut dyn Executor,
-    interrupted: &AtomicBool,
+    is_over: impl Fn() -> bool,
     mut ended: impl FnMut(&Cell) -> Result<(), results::Error>,
 ) -> Result<(Vec<Cell>, bool), results::Error> {
     let done = results::done(&cells);
@@ -100,7 +111,7 @@ fn run_cells(
         if done.contains(&key) {
             continue;
         }
-        if interrupted.load(Ordering::Relaxed) {
+        if is_over() {
             return Ok((results::latest(cells), false));
         }
         let started_at = now();
@@ -278,8 +289,8 @@ mod tests {
     #[test]
     fn unavailable_cells_are_recorded_and_not_tried() {
         let mut mock = Mock { calls: vec![], interrupt_after: usize::MAX };
-        let never = AtomicBool::new(false);
-        let (cells, complete) = run_cells(&plan(), vec![], &mut mock, &never, |_| Ok(())).unwrap();
+        let (cells, complete) =
+            run_cells(&plan(), vec![], &mut mock, || false, |_| Ok(())).unwrap();
         assert!(complete);
         assert_eq!((cells.len(), mock.calls.len()), (18, 9));
         assert!(mock.calls.iter().all(|key| key.subject == "epoll"));
@@ -287,14 +298,26 @@ mod tests {
 
     #[test]
     fn an_interruption_keeps_what_there_is_and_a_resumption_does_the_rest() {
-        let never = AtomicBool::new(false);
         let plan = Plan { unavailable: BTreeMap::new(), ..plan() };
         let mut mock = Mock { calls: vec![], interrupt_after: 5 };
-        let (cells, complete) = run_cells(&plan, vec![], &mut mock, &never, |_| Ok(())).unwrap();
+        let (cells, complete) = run_cells(&plan, vec![], &mut mock, || false, |_| Ok(())).unwrap();
         assert_eq!((cells.len(), complete), (5, false));
         // Failures are measured again.
         let mut mock = Mock { calls: vec![], interrupt_after: usize::MAX };
-        let (cells, complete) = run_cells(&plan, cells, &mut mock, &never, |_| Ok(())).unwrap();
+        let (cells, complete) = run_cells(&plan, cells, &mut mock, || false, |_| Ok(())).unwrap();
         assert_eq!((cells.len(), mock.calls.len(), complete), (18, 18, true));
+    }
+
+    #[test]
+    fn when_the_time_is_over_the_cell_that_runs_is_the_last() {
+        let ended = std::cell::Cell::new(0);
+        let mut mock = Mock { calls: vec![], interrupt_after: usize::MAX };
+        let is_over = || ended.get() == 7;
+        let (cells, complete) = run_cells(&plan(), vec![], &mut mock, is_over, |_| {
+            ended.set(ended.get() + 1);
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!((cells.len(), complete), (7, false));
     }
 }

@@ -48,7 +48,7 @@ impl Check {
 impl Control {
     /// The control of `design`, with its `rows`, beside those of all that is compared.
     pub(crate) fn of(design: &Design, rows: Vec<Row>, compared: &[Row]) -> Option<Self> {
-        let architecture = design.architecture(design.control.as_deref()?).to_owned();
+        let architecture = design.original(design.control.as_deref()?).to_owned();
         let check = |again: &Row| {
             let same =
                 |row: &&Row| row.subject == architecture && row.concurrency == again.concurrency;

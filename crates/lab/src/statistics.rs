@@ -8,6 +8,8 @@
 //! results give the same page. One repeat says nothing about the next, so there is no interval then, rather than
 //! one of width zero.
 
+use serde::Serialize;
+
 use crate::random::SplitMix64;
 
 /// From how many repeats on the bootstrap makes the interval.
@@ -56,7 +58,7 @@ const SURER: Confidence = Confidence {
 };
 
 /// Where the true value lies: with 95 % confidence that of an [`estimate`], with 99 % that of a [`ratio`].
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interval {
     /// The lower end.
     pub low: f64,
@@ -72,7 +74,7 @@ impl Interval {
 }
 
 /// A value and how sure it is.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Estimate {
     /// The value itself.
     pub value: f64,

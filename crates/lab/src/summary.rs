@@ -8,9 +8,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
+use duality_load::Latency;
+
 use crate::format::{bytes, connections, duration, grouped, multiple, rate};
-use crate::recommendation;
-use crate::record::{Cell, Experiment, Measured, Outcome};
+use crate::recommendation::{self, Constraints};
+use crate::record::{Cell, Experiment, Measured, Outcome, Variant};
 use crate::soundness::{self, Control};
 use crate::statistics::{Estimate, estimate, median, ratio, variation};
 
@@ -33,6 +35,12 @@ pub struct Summary {
     pub done: usize,
     /// Decides the draws of the bootstrap.
     pub seed: u64,
+    /// Which of the subjects are variants of architectures.
+    pub variants: Vec<Variant>,
+    /// What must be kept to be recommended.
+    pub constraints: Constraints,
+    /// Why the architectures are as quick as they are, in full sentences: what a model of their costs has to say.
+    pub reasons: Vec<String>,
     /// One for each subject at each concurrency; subjects outermost.
     pub rows: Vec<Row>,
     /// What was measured twice, if anything was. It takes no part in comparisons.
@@ -91,6 +99,10 @@ pub struct Medians {
     pub cpu_us_samples: Vec<f64>,
     /// The server's memory.
     pub memory_bytes: f64,
+    /// The server's memory in each repeat.
+    pub memory_samples: Vec<f64>,
+    /// The latencies of each repeat.
+    pub latency_samples: Vec<Latency>,
     /// The load generator's processor time, as a share of one processor.
     pub client_cpu_share: f64,
     /// Whether the load generator was the limit in at least half of the repeats.
@@ -144,9 +156,19 @@ impl Summary {
             planned: design.cells(),
             done: latest.len(),
             seed: design.seed,
+            variants: design.variants.clone(),
+            constraints: experiment.constraints.clone(),
+            reasons: Vec::new(),
             rows,
             control,
         }
+    }
+
+    /// Whether a subject is the architecture that nobody can choose: state machines by hand for two of the built-in
+    /// services, beside which the compiler's can be seen.
+    pub fn is_yardstick(&self, name: &str) -> bool {
+        let variant = self.variants.iter().find(|variant| variant.name == name);
+        variant.map_or(name, |variant| &variant.architecture) == "handwritten"
     }
 
     /// What a subject is called where it stands among others: `nginx (peer)`.
@@ -356,6 +378,8 @@ fn medians(repeats: &[&Measured], concurrency: usize, seed: u64) -> Option<Media
         cpu_us: middle(|repeat| repeat.server_cpu_us_per_request)?,
         cpu_us_samples: samples(|repeat| repeat.server_cpu_us_per_request),
         memory_bytes: middle(|repeat| repeat.server_peak_bytes as f64)?,
+        memory_samples: samples(|repeat| repeat.server_peak_bytes as f64),
+        latency_samples: repeats.iter().map(|repeat| repeat.latency_us).collect(),
         client_cpu_share: middle(|repeat| repeat.client_cpu_share)?,
         client_was_limit: 2 * limited >= repeats.len(),
         starved: middle(|repeat| repeat.connections_served as f64)? < 0.9 * concurrency as f64,

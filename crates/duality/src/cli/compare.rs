@@ -1,17 +1,22 @@
-//! `duality compare` and `duality report`.
+//! `duality compare`.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use std::{fs, slice};
 
-use duality_lab::plan::Plan;
-use duality_lab::plan::settings::{Settings, parse_duration};
+use duality_lab::plan::settings::{Misfit, Settings, parse_duration};
+use duality_lab::plan::variant::Choice;
+use duality_lab::plan::{Plan, budget};
 use duality_lab::run::Finished;
 use duality_lab::store::Store;
 use duality_lab::summary::Summary;
-use duality_lab::{report as page, results, run as lab};
+use duality_lab::{data, report as page, run as lab};
 
-use super::{ClientFlags, Failure, Setup, Tuning, experiment, explain, flag, load, plan, print};
+use super::{
+    ClientFlags, ConstraintFlags, Failure, Setup, Tuning, experiment, explain, flag, load, plan,
+    print,
+};
 use crate::catalogue::Catalogue;
 
 #[derive(clap::Args)]
@@ -45,6 +50,21 @@ pub(super) struct Arguments {
     /// What is dropped before each measurement
     #[arg(long, value_parser = parse_duration)]
     warm_up: Option<Duration>,
+    /// How long the whole may take, such as 10m: windows get shorter for it, then repeats fewer
+    ///
+    /// Where nobody says how long a window is, it is as long as the time allows, up to 10 s. Windows do not get shorter
+    /// than 0.5 s for it, nor repeats fewer than 3. Whatever takes longer than expected stops when its time is spent, and
+    /// --resume goes on.
+    #[arg(long, value_parser = parse_duration, value_name = "TIME")]
+    budget: Option<Duration>,
+    #[command(flatten)]
+    constraints: ConstraintFlags,
+    /// Processors of the servers, such as 0 or 0,2; with --client-cpus [default: the first]
+    #[arg(long, value_delimiter = ',', value_name = "CPU,…", requires = "client_cpus")]
+    server_cpus: Option<Vec<usize>>,
+    /// Processors of the load generator [default: those that share no core with the server's]
+    #[arg(long, value_delimiter = ',', value_name = "CPU,…", requires = "server_cpus")]
+    client_cpus: Option<Vec<usize>>,
     /// The path that the client asks for [default: / of http, /guestbook of guestbook]
     #[arg(long)]
     path: Option<String>,
@@ -56,7 +76,7 @@ pub(super) struct Arguments {
     /// Decides the order of the cells; without it, the time
     #[arg(long)]
     seed: Option<u64>,
-    /// Where results.jsonl and report.html go, those of a plan each in a directory of the experiment's name; without it, a new directory duality-results-TIME
+    /// Where results.jsonl, report.html and summary.json go, those of a plan each in a directory of the experiment's name; without it, a new directory duality-results-TIME
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Only explain what would be measured, what is unavailable and why, and how long it takes
@@ -69,23 +89,16 @@ pub(super) struct Arguments {
     tuning: Tuning,
 }
 
-#[derive(clap::Args)]
-pub(super) struct ReportArguments {
-    /// Results files that `compare` wrote, of one experiment
-    #[arg(required = true, value_name = "RESULTS")]
-    results: Vec<PathBuf>,
-    /// The page to write
-    #[arg(short, long, default_value = "report.html", value_name = "FILE")]
-    out: PathBuf,
-}
-
 impl Arguments {
     /// What the flags ask for.
     fn settings(&self) -> Settings {
         let clients = self.clients.settings();
         let mut settings = Settings {
             close: clients.close.or(self.keep_alive.then_some(false)),
-            architectures: self.architectures.clone(),
+            architectures: self
+                .architectures
+                .as_ref()
+                .map(|names| names.iter().map(Choice::plain).collect()),
             peers: self.peers.clone(),
             control: self.no_control.then_some(false),
             concurrency: self.concurrency.clone(),
@@ -95,6 +108,9 @@ impl Arguments {
             seed: self.seed,
             path: self.path.clone(),
             store: self.store.clone(),
+            server_cpus: self.server_cpus.clone(),
+            client_cpus: self.client_cpus.clone(),
+            constraints: self.constraints.constraints(),
             ..clients
         };
         self.setup.put_into(&mut settings);
@@ -112,14 +128,19 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let out = arguments.out.clone().unwrap_or_else(fresh_directory);
     let mut settings = arguments.settings();
     if let Some(file) = arguments.plan() {
-        let flags = plan::Flags { settings, tuning: arguments.tuning };
+        let flags = plan::Flags { settings, tuning: arguments.tuning, budget: arguments.budget };
         if arguments.check {
             return plan::check(catalogue, file, &flags);
         }
         return plan::run(catalogue, file, &flags, &out, arguments.resume);
     }
     settings.service.clone_from(&arguments.subject);
-    let plan = experiment::plan(catalogue, &settings, &arguments.tuning, &[]).map_err(flag)?;
+    let mut plan = experiment::plan(catalogue, &settings, &arguments.tuning, &[], arguments.budget)
+        .map_err(flag)?;
+    if let Some(limit) = arguments.budget {
+        budget::fit(slice::from_mut(&mut plan), limit)
+            .map_err(|problem| flag(Misfit::new("budget", problem)))?;
+    }
     if arguments.check {
         return print(&explain::explain(&plan));
     }
@@ -132,21 +153,12 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         return Ok(());
     }
     Err(Failure::failed(format!(
-        "interrupted after {} of {} cells: go on with `compare … --out {} --resume`",
+        "{} after {} of {} cells: go on with `compare … --out {} --resume`",
+        if finished.out_of_time { "the budget was spent" } else { "interrupted" },
         finished.cells.len(),
         plan.cells(),
         out.display()
     )))
-}
-
-pub(super) fn report(arguments: &ReportArguments) -> Result<(), Failure> {
-    let (experiment, cells) =
-        results::read(&arguments.results).map_err(|error| Failure::misuse(error.to_string()))?;
-    page::write(&arguments.out, &experiment, &cells)
-        .map_err(|error| Failure::failed(format!("{}: {error}", arguments.out.display())))?;
-    print(&Summary::of(&experiment, &cells).render_text())?;
-    eprintln!("report: {}", arguments.out.display());
-    Ok(())
 }
 
 /// Says what is going to be measured.
@@ -164,9 +176,12 @@ pub(super) fn announce(plan: &Plan) {
         plan.cells(),
         plan.length().as_secs_f64(),
     );
+    for economy in &plan.economies {
+        eprintln!("{economy}");
+    }
 }
 
-/// Measures what `out` does not have yet, writes the report there, and prints the tables.
+/// Measures what `out` does not have yet, writes report.html and summary.json there, and prints the tables.
 pub(super) fn measure(
     plan: &Plan,
     out: &Path,
@@ -178,7 +193,11 @@ pub(super) fn measure(
     let path = out.join("report.html");
     page::write(&path, &finished.experiment, &finished.cells)
         .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
-    print(&Summary::of(&finished.experiment, &finished.cells).render_text())?;
+    let summary = Summary::of(&finished.experiment, &finished.cells);
+    let path = out.join("summary.json");
+    fs::write(&path, data::summary(&finished.experiment, &summary).to_string() + "\n")
+        .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
+    print(&summary.render_text())?;
     Ok(finished)
 }
 

@@ -1,13 +1,15 @@
 //! From what an experiment asks for, by flags or in a plan, to what the lab measures.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use duality_architectures::{ALL, Architecture, Options};
 use duality_lab::machine;
 use duality_lab::peers::{Peer, READY_MADE, ReadyMade};
 use duality_lab::plan::settings::{Misfit, Settings};
+use duality_lab::plan::variant::Choice;
 use duality_lab::plan::{self, Plan, Site, clients};
-use duality_lab::record::Design;
+use duality_lab::record::{Design, Variant};
 use duality_lab::store::Store;
 use duality_load::Pattern;
 use duality_services::http;
@@ -22,7 +24,8 @@ const CONCURRENCY: [usize; 4] = [1, 10, 100, 1000];
 const REPEATS: usize = 3;
 
 /// What `settings` and `tuning` ask for; what neither says has its default. The tuning goes before the
-/// settings' own arguments of servers. `defined` are the peers that can be had beside the ready-made ones.
+/// settings' own arguments of servers. `defined` are the peers that can be had beside the ready-made ones; `whole` is how
+/// long it is to take where nothing says how long a cell is measured.
 ///
 /// # Errors
 ///
@@ -32,6 +35,7 @@ pub(super) fn plan(
     settings: &Settings,
     tuning: &Tuning,
     defined: &[Peer],
+    whole: Option<Duration>,
 ) -> Result<Plan, Misfit> {
     settings.check()?;
     let tuning = match &settings.server_arguments {
@@ -43,18 +47,23 @@ pub(super) fn plan(
     let setup = Setup::of(settings)?;
     let name = settings.service.as_deref().unwrap_or(catalogue.default_name());
     let service = catalogue.look_up(name, &setup, settings.store.is_some())?;
-    let architectures = architectures(settings)?;
+    let mut chosen = architectures(settings, tuning)?;
+    let peers = peers(settings, defined, &chosen)?;
     let store = store(&service, settings)?;
     let behaviour = clients::behaviour(settings)?;
-    let (server_cpus, client_cpus) = machine::split_cpus();
+    let (server_cpus, client_cpus) = processors(settings)?;
     let mut server_arguments = tuning.to_arguments();
     server_arguments.extend(setup.to_arguments());
+    for variant in chosen.iter_mut().filter_map(|subject| subject.variant.as_mut()) {
+        variant.server_arguments.extend(setup.to_arguments());
+    }
     let mut plan = Plan {
         design: Design {
             service: name.to_owned(),
-            architectures: architectures.iter().map(|one| one.name().to_owned()).collect(),
-            peers: peers(settings, defined)?,
-            // Both depend on what can be carried, see below.
+            architectures: chosen.iter().map(|subject| subject.name.clone()).collect(),
+            variants: chosen.iter().filter_map(|subject| subject.variant.clone()).collect(),
+            peers,
+            // It depends on what can be carried, see below.
             control: None,
             concurrency: Vec::new(),
             clients: behaviour.record(),
@@ -85,36 +94,103 @@ pub(super) fn plan(
             Misfit::new(Misfit::WHOLE, format!("cannot find this program to start it: {error}"))
         })?,
         command: command(settings),
+        constraints: settings.constraints.clone().unwrap_or_default(),
+        budget: None,
+        economies: Vec::new(),
     };
     plan.design.concurrency = concurrency(catalogue, &plan, settings)?;
-    plan.unavailable = unavailable(&plan, &service, &architectures, &tuning.options());
+    plan.unavailable = unavailable(&plan, &service, &chosen);
     plan.unavailable.extend(unavailable_peers(&plan.design, settings.root.is_none()));
     if settings.control != Some(false) {
         plan.add_control();
     }
-    let (warm_up, window) = plan::default_timing(plan.tried());
+    let (warm_up, window) = plan::default_timing(plan.tried(), whole);
     plan.design.warm_up_seconds = settings.warm_up.unwrap_or(warm_up).as_secs_f64();
     plan.design.window_seconds = settings.window.unwrap_or(window).as_secs_f64();
     Ok(plan)
 }
 
-fn architectures(settings: &Settings) -> Result<Vec<&'static dyn Architecture>, Misfit> {
+/// An architecture that is compared, under its name or another.
+struct Subject {
+    name: String,
+    architecture: &'static dyn Architecture,
+    options: Options,
+    variant: Option<Variant>,
+}
+
+fn architectures(settings: &Settings, tuning: Tuning) -> Result<Vec<Subject>, Misfit> {
+    let misfit = |problem: String| Misfit::new("architectures", problem);
+    let plain = |architecture: &'static dyn Architecture| Subject {
+        name: architecture.name().to_owned(),
+        architecture,
+        options: tuning.options(),
+        variant: None,
+    };
+    let subject = |choice: &Choice| {
+        let Choice { name, architecture, options } = choice;
+        let found =
+            serve::architecture(architecture).map_err(|failure| misfit(failure.to_string()))?;
+        if !choice.is_variant() {
+            return Ok(plain(found));
+        }
+        if ALL.iter().any(|architecture| architecture.name() == name) {
+            return Err(misfit(format!(
+                "`{name}` is an architecture as it is: give the one with options another name"
+            )));
+        }
+        let own = Tuning::parse(options).map_err(|problem| misfit(format!("{name}: {problem}")))?;
+        let tuning = own.or(tuning);
+        Ok(Subject {
+            name: name.clone(),
+            architecture: found,
+            options: tuning.options(),
+            variant: Some(Variant {
+                name: name.clone(),
+                architecture: architecture.clone(),
+                options: options.clone(),
+                server_arguments: tuning.to_arguments(),
+            }),
+        })
+    };
     match &settings.architectures {
-        None => Ok(ALL.to_vec()),
-        Some(names) => names
-            .iter()
-            .map(|name| {
-                serve::architecture(name)
-                    .map_err(|failure| Misfit::new("architectures", failure.to_string()))
-            })
-            .collect(),
+        None => Ok(ALL.iter().copied().map(plain).collect()),
+        Some(choices) => choices.iter().map(subject).collect(),
+    }
+}
+
+/// The processors of the server and of the load generator.
+fn processors(settings: &Settings) -> Result<(Vec<usize>, Vec<usize>), Misfit> {
+    let (server, client) = match (&settings.server_cpus, &settings.client_cpus) {
+        (None, None) => return Ok(machine::split_cpus()),
+        (Some(server), Some(client)) => (server, client),
+        (Some(_), None) => return Err(Misfit::new("server-cpus", "name the client-cpus, too")),
+        (None, Some(_)) => return Err(Misfit::new("client-cpus", "name the server-cpus, too")),
+    };
+    let allowed = machine::allowed();
+    for (key, cpus) in [("server-cpus", server), ("client-cpus", client)] {
+        if let Some(absent) = cpus.iter().find(|cpu| !allowed.contains(cpu)) {
+            let all: Vec<String> = allowed.iter().map(usize::to_string).collect();
+            let all = all.join(", ");
+            return Err(Misfit::new(
+                key,
+                format!("no processor {absent} to be had: choose of {all}"),
+            ));
+        }
+    }
+    match client.iter().find(|cpu| server.contains(cpu)) {
+        Some(both) => {
+            let problem = format!("{both} is the server's: each side needs its own");
+            Err(Misfit::new("client-cpus", problem))
+        }
+        None => Ok((server.clone(), client.clone())),
     }
 }
 
 /// The peers of those names: defined ones, or ready-made.
-fn peers(settings: &Settings, defined: &[Peer]) -> Result<Vec<Peer>, Misfit> {
+fn peers(settings: &Settings, defined: &[Peer], subjects: &[Subject]) -> Result<Vec<Peer>, Misfit> {
     let named = |name: &String| {
-        if ALL.iter().any(|architecture| architecture.name() == name) {
+        let taken = subjects.iter().any(|subject| subject.name == *name);
+        if taken || ALL.iter().any(|architecture| architecture.name() == name) {
             let problem = format!("`{name}` is an architecture: give the peer another name");
             return Err(Misfit::new("peers", problem));
         }
@@ -205,14 +281,13 @@ fn concurrency(
 fn unavailable(
     plan: &Plan,
     service: &Listed,
-    architectures: &[&'static dyn Architecture],
-    options: &Options,
+    subjects: &[Subject],
 ) -> BTreeMap<(String, usize), String> {
     let design = &plan.design;
     let in_turn = matches!(plan.behaviour.pattern, Pattern::Serial | Pattern::Limited);
     let all_at_once = (in_turn && design.keep_alive) || service.needs.concurrent_connections;
     let mut unavailable = BTreeMap::new();
-    for architecture in architectures {
+    for Subject { name, architecture, options, .. } in subjects {
         let never = architecture
             .unavailable(options)
             .or_else(|| service.needs.missing_from(architecture.gives()).map(str::to_owned));
@@ -221,7 +296,7 @@ fn unavailable(
                 true => crowded(*architecture, options, plan.behaviour.connections(connections)),
                 false => None,
             });
-            let cell = (architecture.name().to_owned(), connections);
+            let cell = (name.clone(), connections);
             unavailable.extend(why.map(|why| (cell, why)));
         }
     }

@@ -33,8 +33,24 @@ pub(super) fn explain(plan: &Plan) -> String {
         ),
     );
     line("in all", format!("about {:.0} s", plan.length().as_secs_f64()));
+    if let Some(budget) = plan.budget {
+        line(
+            "budget",
+            format!("{:.0} s: what takes longer stops, for --resume", budget.as_secs_f64()),
+        );
+    }
+    for economy in &plan.economies {
+        line("economy", economy.clone());
+    }
     line("server", place(&design.server_cpus, &design.server_arguments));
     line("clients", place(&design.client_cpus, &[]));
+    for variant in &design.variants {
+        let options = variant.options.join(" ");
+        line("variant", format!("{} is {} with {options}", variant.name, variant.architecture));
+    }
+    if !plan.constraints.is_empty() {
+        line("constraints", format!("{}, or it is not recommended", plan.constraints));
+    }
     if let Some(store) = &design.store {
         line("store", store.clone());
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use duality_lab::plan::clients::{self, Behaviour};
-use duality_lab::plan::settings::parse_duration;
+use duality_lab::plan::settings::{parse_duration, parse_slo};
 use duality_load::{Error, Observer, Options, Probe, Slo, Stop, Target, peak_goodput};
 
 use super::{ClientFlags, Failure, flag, print};
@@ -145,12 +145,6 @@ pub(super) fn on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
             .map_err(|error| Failure::failed(format!("cannot handle signals: {error}")))?;
     }
     Ok(flag)
-}
-
-/// A percentile and its limit, as in `p99=10ms`.
-fn parse_slo(text: &str) -> Result<Slo, String> {
-    let (percentile, limit) = text.split_once('=').ok_or("give a limit such as p99=10ms")?;
-    Ok(Slo { percentile: percentile.parse()?, limit: parse_duration(limit)? })
 }
 
 #[cfg(test)]

@@ -3,12 +3,14 @@
 
 mod clients;
 mod compare;
+mod constraints;
 mod experiment;
 mod explain;
 mod list;
 mod load;
 mod model;
 mod plan;
+mod report;
 mod serve;
 mod setup;
 mod tuning;
@@ -23,6 +25,7 @@ use clap::{Parser, Subcommand};
 use duality_lab::plan::settings::Misfit;
 
 use clients::ClientFlags;
+use constraints::ConstraintFlags;
 pub(crate) use setup::Setup;
 pub(crate) use tuning::Tuning;
 
@@ -53,8 +56,8 @@ enum Command {
     Compare(compare::Arguments),
     /// Write plans, which say what to compare
     Plan(plan::Arguments),
-    /// Write the report of results measured before
-    Report(compare::ReportArguments),
+    /// Write the report of a run measured before, or compare two runs
+    Report(report::Arguments),
     /// Split the time of a request by what architectures do, and measure what that costs (--costs)
     Model(model::Arguments),
     /// List the architectures, and what they can and cannot carry
@@ -101,7 +104,7 @@ pub fn main(own: Option<Service>) -> ExitCode {
         Command::Load(arguments) => load::run(&arguments),
         Command::Compare(arguments) => compare::run(&catalogue, &arguments),
         Command::Plan(arguments) => plan::write(&arguments),
-        Command::Report(arguments) => compare::report(&arguments),
+        Command::Report(arguments) => report::run(&arguments),
         Command::Model(arguments) => model::run(&catalogue, &arguments),
         Command::Architectures(arguments) => list::architectures(&arguments),
         Command::Services(arguments) => list::services(&catalogue, &arguments),

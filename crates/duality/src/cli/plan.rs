@@ -6,12 +6,13 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use duality_lab::plan::Plan;
 use duality_lab::plan::file::{self, Experiment, PlanFile};
 use duality_lab::plan::settings::{Misfit, Settings};
+use duality_lab::plan::{Plan, budget};
 use duality_lab::record::Origin;
 use duality_lab::report::index::{self, Index};
 use duality_lab::results::Results;
+use duality_lab::run::Finished;
 
 use super::{Failure, Tuning, compare, experiment, explain, flag, load, print};
 use crate::catalogue::Catalogue;
@@ -55,6 +56,8 @@ pub(super) fn write(arguments: &Arguments) -> Result<(), Failure> {
 pub(super) struct Flags {
     pub(super) settings: Settings,
     pub(super) tuning: Tuning,
+    /// How long all of it may take.
+    pub(super) budget: Option<Duration>,
 }
 
 pub(super) fn run(
@@ -78,16 +81,20 @@ pub(super) fn run(
     let interrupted = load::on_interrupt()?;
     let index_path = out.join("index.html");
     let mut index = Index::new(&file, plans.iter().map(|plan| &plan.design));
+    let mut late = Vec::new();
     for (experiment, plan) in file.experiments.iter().zip(&plans) {
         print(&index::heading(&experiment.name, &plan.design))?;
         compare::announce(plan);
         let finished = compare::measure(plan, &out.join(&experiment.name), resume, &interrupted)?;
-        let complete = finished.complete;
+        let Finished { complete, out_of_time, .. } = finished;
         index.add(&experiment.name, &finished.experiment, &finished.cells);
         index
             .write(&index_path)
             .map_err(|error| Failure::failed(format!("{}: {error}", index_path.display())))?;
-        if !complete {
+        if out_of_time {
+            eprintln!("{}: its share of the budget was spent", experiment.name);
+            late.push(experiment.name.as_str());
+        } else if !complete {
             return Err(Failure::failed(format!(
                 "interrupted in the experiment {}: go on with `compare {} --out {} --resume`",
                 experiment.name,
@@ -97,7 +104,15 @@ pub(super) fn run(
         }
     }
     eprintln!("index of the reports: {}", index_path.display());
-    Ok(())
+    if late.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::failed(format!(
+        "the budget was spent before the end of {}: go on with `compare {} --out {} --resume`",
+        late.join(", "),
+        path.display(),
+        out.display(),
+    )))
 }
 
 /// Explains what a plan would measure, and measures nothing.
@@ -142,17 +157,29 @@ fn read(
     let file = file::parse(&text)
         .map_err(|problem| Failure::misuse(format!("{}:{problem}", path.display())))?;
     let directory = path.parent().unwrap_or(Path::new(""));
+    let limit = flags.budget.or(file.budget.map(|(budget, _)| budget));
     let mut plans = Vec::new();
     for experiment in &file.experiments {
-        plans.push(make(catalogue, &file, experiment, directory, flags).map_err(|misfit| {
-            if flags.settings.says(misfit.key) {
-                let Misfit { key, problem } = misfit;
-                let problem = format!("{problem} (experiment {})", experiment.name);
-                return flag(Misfit { key, problem });
+        let share = limit.map(|limit| limit / file.experiments.len() as u32);
+        plans.push(make(catalogue, &file, experiment, directory, flags, share).map_err(
+            |misfit| {
+                if flags.settings.says(misfit.key) {
+                    let Misfit { key, problem } = misfit;
+                    let problem = format!("{problem} (experiment {})", experiment.name);
+                    return flag(Misfit { key, problem });
+                }
+                let problem = experiment.problem(&misfit);
+                Failure::misuse(format!("{}:{problem}", path.display()))
+            },
+        )?);
+    }
+    if let Some(limit) = limit {
+        budget::fit(&mut plans, limit).map_err(|problem| match (flags.budget, file.budget) {
+            (None, Some((_, place))) => {
+                Failure::misuse(format!("{}:{place}: budget: {problem}", path.display()))
             }
-            let problem = experiment.problem(&misfit);
-            Failure::misuse(format!("{}:{problem}", path.display()))
-        })?);
+            _ => flag(Misfit::new("budget", problem)),
+        })?;
     }
     Ok((file, plans))
 }
@@ -164,13 +191,14 @@ fn make(
     experiment: &Experiment,
     directory: &Path,
     flags: &Flags,
+    share: Option<Duration>,
 ) -> Result<Plan, Misfit> {
     let mut written = experiment.settings.clone();
     for path in [&mut written.root, &mut written.templates].into_iter().flatten() {
         *path = directory.join(&*path);
     }
     let settings = flags.settings.clone().or(written);
-    let plan = experiment::plan(catalogue, &settings, &flags.tuning, &file.peers)?;
+    let plan = experiment::plan(catalogue, &settings, &flags.tuning, &file.peers, share)?;
     let origin = Origin {
         title: file.title.clone(),
         source: file.source.clone(),
@@ -186,7 +214,7 @@ mod tests {
     use super::*;
 
     fn flags() -> Flags {
-        Flags { settings: Settings::default(), tuning: Tuning::default() }
+        Flags { settings: Settings::default(), tuning: Tuning::default(), budget: None }
     }
 
     fn refused(text: &str, flags: &Flags) -> String {
@@ -261,8 +289,8 @@ mod tests {
         let file = file::parse(text).unwrap();
         let flags = Flags { tuning: Tuning::parse(&["--workers=4".into()]).unwrap(), ..flags };
         let directory = Path::new("/plans");
-        let plan =
-            make(&Catalogue::BuiltIn, &file, &file.experiments[0], directory, &flags).unwrap();
+        let plan = make(&Catalogue::BuiltIn, &file, &file.experiments[0], directory, &flags, None)
+            .unwrap();
         assert_eq!(plan.design.path, "/x");
         for argument in ["--workers=4", "--cores=2", "--root=/plans/z"] {
             assert!(plan.design.server_arguments.contains(&argument.to_owned()), "{argument}");
@@ -277,7 +305,8 @@ mod tests {
         let file = file::parse(text).unwrap();
         let directory = Path::new("");
         let plan =
-            make(&Catalogue::BuiltIn, &file, &file.experiments[0], directory, &flags()).unwrap();
+            make(&Catalogue::BuiltIn, &file, &file.experiments[0], directory, &flags(), None)
+                .unwrap();
         assert_eq!(plan.design.concurrency, [10, 100, 1000]);
         let why = |name: &str, count| plan.unavailable.get(&(name.to_owned(), count));
         assert_eq!(why("epoll", 1000), None);

@@ -23,6 +23,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -30,7 +31,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
 
 use super::peer::Definition;
-use super::settings::{Misfit, Settings};
+use super::settings::{Misfit, Settings, duration};
 use crate::peers::Peer;
 
 /// The largest plan that is read, in bytes.
@@ -55,6 +56,8 @@ pub struct PlanFile {
     pub experiments: Vec<Experiment>,
     /// The peers that it defines, each with a name of its own.
     pub peers: Vec<Peer>,
+    /// How long all of it may take, and where that stands.
+    pub budget: Option<(Duration, Place)>,
 }
 
 /// An experiment of a plan.
@@ -126,10 +129,18 @@ pub fn parse(text: &str) -> Result<PlanFile, Problem> {
         let at = table.get(key).map_or(0, |value| value.span().start);
         return Err(source.problem(at, format!("{key}: {problem}")));
     }
-    let defaults = match table.get("defaults").map(Spanned::get_ref) {
+    let mut defaults = match table.get("defaults").map(Spanned::get_ref) {
         Some(DeValue::Table(defaults)) => defaults.clone(),
         _ => DeTable::new(),
     };
+    // They are for all experiments, wherever they stand.
+    if let Some((key, constraints)) = table.get_key_value("constraints") {
+        if defaults.contains_key("constraints") {
+            let problem = "constraints: they stand in [defaults], too: leave out one of the two";
+            return Err(source.problem(key.span().start, problem));
+        }
+        defaults.insert(key.clone(), constraints.clone());
+    }
     if let Some((key, _)) = defaults.get_key_value("name") {
         let problem =
             "name: each [[experiment]] has a name of its own, so there is no default for it";
@@ -163,7 +174,12 @@ pub fn parse(text: &str) -> Result<PlanFile, Problem> {
         Some(DeValue::Array(written)) => source.peers(written)?,
         _ => Vec::new(),
     };
-    Ok(PlanFile { title: document.title, source: document.source, experiments, peers })
+    let budget = document.budget.map(|budget| {
+        let at = table.get("budget").map_or(0, |value| value.span().start);
+        (budget, source.place(at))
+    });
+    let Document { title, source, .. } = document;
+    Ok(PlanFile { title, source, experiments, peers, budget })
 }
 
 /// The keys at the top. What tables hold is looked at one by one, when defaults and experiments are put
@@ -174,6 +190,10 @@ struct Document {
     title: String,
     #[serde(default)]
     source: String,
+    #[serde(default, deserialize_with = "duration")]
+    budget: Option<Duration>,
+    #[serde(default, rename = "constraints")]
+    _constraints: BTreeMap<String, IgnoredAny>,
     #[serde(default, rename = "defaults")]
     _defaults: BTreeMap<String, IgnoredAny>,
     #[serde(default, rename = "experiment")]
@@ -302,8 +322,6 @@ impl fmt::Display for Place {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::peers::Stop;
     use crate::store::Store;
@@ -355,6 +373,26 @@ repeats = 1
     }
 
     #[test]
+    fn variants_constraints_and_a_budget_are_read() {
+        let plan = parse(
+            "title = 'a'\nbudget = '10m'\n[constraints]\nslo = ['p99=5ms', 'p99.9=20ms']\n\
+             memory = '200MB'\n[[experiment]]\nname = 'all'\narchitectures = ['epoll', \
+             { name = 'ring', architecture = 'uthreads', options = ['--poller=uring'] }]\n\
+             [[experiment]]\nname = 'own'\nconstraints = { memory = '1G' }",
+        );
+        let plan = plan.unwrap();
+        assert_eq!(plan.budget, Some((Duration::from_secs(600), Place { line: 2, column: 10 })));
+        let [all, own] = plan.experiments.as_slice() else { panic!("{plan:?}") };
+        let [epoll, ring] = all.settings.architectures.as_deref().unwrap() else { panic!() };
+        assert!(!epoll.is_variant() && ring.is_variant());
+        assert_eq!((ring.architecture.as_str(), ring.options.len()), ("uthreads", 1));
+        let told =
+            |experiment: &Experiment| experiment.settings.constraints.as_ref().unwrap().to_string();
+        assert_eq!(told(all), "p99 ≤ 5.0 ms, p99.9 ≤ 20.0 ms and memory ≤ 190.7 MiB");
+        assert_eq!(told(own), "memory ≤ 1.0 GiB");
+    }
+
+    #[test]
     fn a_misfit_is_found_where_its_value_stands() {
         let plan = parse(PLAN).unwrap();
         let at = |index: usize, key| {
@@ -384,6 +422,15 @@ repeats = 1
         ("store = 'postgres'", "4:9", "sqlite"),
         ("architectures = ['epoll', 'epoll']", "4:17", "epoll is there twice"),
         ("path = ''", "4:8", "leave it out"),
+        ("architectures = [1]", "4:18", "an architecture, or a table with its name"),
+        ("architectures = [{ name = 'a' }]", "4:18", "missing field `architecture`"),
+        ("architectures = [{ name = 'a', port = 1 }]", "4:32", "expected one of `name`"),
+        ("architectures = ['a', { name = 'a', architecture = 'b' }]", "4:17", "a is there twice"),
+        ("architectures = [{ name = ' a', architecture = 'b' }]", "4:17", "without spaces"),
+        ("constraints = { slo = ['p98=1ms'] }", "4:23", "p99.9"),
+        ("constraints = { slo = ['p99.99=1ms'] }", "4:23", "do not keep p99.99"),
+        ("constraints = { memory = '1TB' }", "4:26", "200MB"),
+        ("constraints = { cpu = 1 }", "4:17", "expected `slo` or `memory`"),
         ("server-arguments = [\"a\\u0000\"]", "4:20", "NUL"),
     ];
 
@@ -440,6 +487,13 @@ repeats = 1
         ("title = 'a'\nexperiment = 1", "2:14", "expected a sequence"),
         ("title = 'a'\nexperiment = [1]", "2:15", "expected a map"),
         ("title = 'a'\ndefaults = 1", "2:12", "expected a map"),
+        ("title = 'a'\nbudget = 'soon'", "2:10", "10s, 500ms or 2m"),
+        ("title = 'a'\nconstraints = 1", "2:15", "expected a map"),
+        (
+            "title = 'a'\n[constraints]\nmemory = '1M'\n[defaults]\nconstraints = {}",
+            "2:2",
+            "leave out one",
+        ),
         ("title = 'a'\n[defaults]\nname = 'b'", "3:1", "name of its own"),
         ("title = 'a'\n[[experiment]]", "2:1", "needs a name"),
         ("title = 'a'\n[[experiment]]\nname = '../b'", "3:8", "letters, digits"),

@@ -1,10 +1,12 @@
 //! A plan: which cells to measure, in which order, for how long. [`file`](mod@file) reads plans from TOML,
 //! [`settings`] is what a plan file and the command line can ask for.
 
+pub mod budget;
 pub mod clients;
 pub mod file;
 mod peer;
 pub mod settings;
+pub mod variant;
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,7 +18,7 @@ use duality_load::{Options, Stop, Target, TargetError};
 use clients::Behaviour;
 
 use crate::random::SplitMix64;
-use crate::recommendation::YARDSTICK;
+use crate::recommendation::Constraints;
 use crate::record::{Design, Origin};
 use crate::store::Store;
 
@@ -49,6 +51,12 @@ pub struct Plan {
     pub program: PathBuf,
     /// The command line that asked for it.
     pub command: Vec<String>,
+    /// What must be kept to be recommended.
+    pub constraints: Constraints,
+    /// How long it may take in all; none for as long as it takes.
+    pub budget: Option<Duration>,
+    /// What the budget took away from what was asked, in words.
+    pub economies: Vec<String>,
 }
 
 impl Plan {
@@ -59,12 +67,7 @@ impl Plan {
         let tried = cells(&self.design).into_iter().filter(|cell| {
             !self.unavailable.contains_key(&(cell.subject.clone(), cell.concurrency))
         });
-        tried
-            .map(|cell| {
-                let connections = u32::try_from(cell.concurrency).unwrap_or(u32::MAX);
-                load + OVERHEAD + OF_A_CONNECTION.saturating_mul(connections)
-            })
-            .fold(Duration::ZERO, Duration::saturating_add)
+        tried.map(|cell| load + overhead(&cell)).fold(Duration::ZERO, Duration::saturating_add)
     }
 
     /// How many cells it has.
@@ -85,7 +88,7 @@ impl Plan {
             let at = |count: &&usize| self.unavailable.contains_key(&(name.to_owned(), **count));
             design.concurrency.iter().filter(at).count()
         };
-        let candidates = design.architectures.iter().filter(|name| *name != YARDSTICK);
+        let candidates = design.architectures.iter().filter(|name| !design.is_yardstick(name));
         let usable = candidates.filter(|name| missing(name) < design.concurrency.len());
         let Some(chosen) = usable.min_by_key(|name| (missing(name), *name != "epoll")).cloned()
         else {
@@ -186,9 +189,15 @@ pub fn cells(design: &Design) -> Vec<CellKey> {
     ordered
 }
 
-/// Warm-up and window for so many cells, such that all take about two minutes.
-pub fn default_timing(cells: usize) -> (Duration, Duration) {
-    let each = WHOLE / u32::try_from(cells.max(1)).unwrap_or(u32::MAX);
+/// What a cell takes beside warm-up and window, roughly.
+fn overhead(cell: &CellKey) -> Duration {
+    let connections = u32::try_from(cell.concurrency).unwrap_or(u32::MAX);
+    OVERHEAD + OF_A_CONNECTION.saturating_mul(connections)
+}
+
+/// Warm-up and window for so many cells, such that all take about `whole`, or two minutes if nobody says.
+pub fn default_timing(cells: usize, whole: Option<Duration>) -> (Duration, Duration) {
+    let each = whole.unwrap_or(WHOLE) / u32::try_from(cells.max(1)).unwrap_or(u32::MAX);
     let load = each.saturating_sub(OVERHEAD);
     let warm_up = (load / 4).clamp(Duration::from_millis(200), Duration::from_secs(1));
     let window = load.saturating_sub(warm_up);
@@ -212,6 +221,7 @@ pub(crate) mod tests {
         Design {
             service: "http".into(),
             architectures: vec!["threads".into(), "epoll".into()],
+            variants: vec![],
             peers: vec![],
             control: None,
             concurrency: vec![1, 10, 100],
@@ -241,6 +251,9 @@ pub(crate) mod tests {
             origin: None,
             program: PathBuf::new(),
             command: vec![],
+            constraints: Constraints::default(),
+            budget: None,
+            economies: vec![],
         }
     }
 
@@ -287,9 +300,9 @@ pub(crate) mod tests {
 
     #[test]
     fn the_default_takes_about_two_minutes() {
-        let (warm_up, window) = default_timing(108);
+        let (warm_up, window) = default_timing(108, None);
         let whole = (warm_up + window + OVERHEAD) * 108;
         assert!((100..=130).contains(&whole.as_secs()), "{whole:?}");
-        assert_eq!(default_timing(1).1, Duration::from_secs(10));
+        assert_eq!(default_timing(1, None).1, Duration::from_secs(10));
     }
 }

@@ -15,7 +15,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de};
 
+use duality_load::Slo;
+
 use super::clients;
+use super::variant::Choice;
+use crate::recommendation::Constraints;
 use crate::store::Store;
 
 /// The most values that a list may hold.
@@ -55,7 +59,7 @@ pub struct Settings {
     /// How many addresses the connections come from.
     pub sources: Option<NonZeroU32>,
     /// The architectures, in the order in which they are shown.
-    pub architectures: Option<Vec<String>>,
+    pub architectures: Option<Vec<Choice>>,
     /// The servers that are not ours, shown after the architectures.
     pub peers: Option<Vec<String>>,
     /// Whether an architecture is measured once more, as a control.
@@ -86,6 +90,12 @@ pub struct Settings {
     pub redis_calls: Option<String>,
     /// Further arguments of the servers.
     pub server_arguments: Option<Vec<String>>,
+    /// The processors of the servers.
+    pub server_cpus: Option<Vec<usize>>,
+    /// The processors of the load generator.
+    pub client_cpus: Option<Vec<usize>>,
+    /// What must be kept to be recommended.
+    pub constraints: Option<Constraints>,
 }
 
 /// A setting that makes no sense.
@@ -117,6 +127,8 @@ impl Settings {
         list("architectures", self.architectures.as_deref())?;
         list("peers", self.peers.as_deref())?;
         list("concurrency", self.concurrency.as_deref())?;
+        list("server-cpus", self.server_cpus.as_deref())?;
+        list("client-cpus", self.client_cpus.as_deref())?;
         // An argument may well come twice.
         size("server-arguments", self.server_arguments.as_deref())?;
         for &connections in self.concurrency.iter().flatten() {
@@ -150,10 +162,11 @@ impl Settings {
             text("store", Some(url))?;
         }
         text("redis-calls", self.redis_calls.as_deref())?;
-        for (key, names) in [("architectures", &self.architectures), ("peers", &self.peers)] {
-            for name in names.iter().flatten() {
-                text(key, Some(name))?;
-            }
+        for choice in self.architectures.iter().flatten() {
+            choice.check().map_err(|problem| Misfit::new("architectures", problem))?;
+        }
+        for name in self.peers.iter().flatten() {
+            text("peers", Some(name))?;
         }
         for argument in self.server_arguments.iter().flatten() {
             text("server-arguments", Some(argument))?;
@@ -216,6 +229,9 @@ alike! {
     "store" store,
     "redis-calls" redis_calls,
     "server-arguments" server_arguments,
+    "server-cpus" server_cpus,
+    "client-cpus" client_cpus,
+    "constraints" constraints,
 }
 
 /// The shortest and the longest wait, as in `100us..2ms`.
@@ -270,6 +286,42 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
             Ok(Duration::from_secs_f64(seconds))
         }
         _ => Err("give a duration such as 10s, 500ms or 2m".into()),
+    }
+}
+
+/// Reads a percentile and its limit, as in `p99=10ms`.
+///
+/// # Errors
+///
+/// What to write instead.
+pub fn parse_slo(text: &str) -> Result<Slo, String> {
+    let (percentile, limit) = text.split_once('=').ok_or("give a limit such as p99=10ms")?;
+    Ok(Slo { percentile: percentile.parse()?, limit: parse_duration(limit)? })
+}
+
+/// Reads a size in bytes, with K, M, G or KiB, MiB, GiB for powers of 1024, or kB, MB, GB for powers of 1000.
+///
+/// # Errors
+///
+/// What to write instead.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    let end =
+        text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let unit: u64 = match unit.trim() {
+        "" | "B" => 1,
+        "K" | "k" | "KiB" => 1 << 10,
+        "M" | "m" | "MiB" => 1 << 20,
+        "G" | "g" | "GiB" => 1 << 30,
+        "kB" | "KB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        _ => 0,
+    };
+    let bytes = number.parse::<f64>().ok().map(|number| number * unit as f64);
+    match bytes {
+        Some(bytes) if (1.0..=1e15).contains(&bytes) => Ok(bytes as u64),
+        _ => Err("give a size such as 200MB, 512K or 1.5GiB".into()),
     }
 }
 
@@ -341,6 +393,22 @@ mod tests {
         }
         for text in ["", "s", "-1s", "nan", "infs", "8000000", "1h"] {
             assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        for (text, bytes) in [
+            ("4096", 4096),
+            ("200MB", 200_000_000),
+            ("512K", 512 << 10),
+            ("1.5GiB", 3 << 29),
+            ("2 G", 2 << 30),
+        ] {
+            assert_eq!(parse_bytes(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "M", "0", "-1M", "1TB", "1.2.3", "9e99", "99999999GB"] {
+            assert!(parse_bytes(text).is_err(), "{text}");
         }
     }
 

@@ -33,7 +33,7 @@ pub(super) struct Chart {
     id: &'static str,
     title: &'static str,
     caption: &'static str,
-    traces: Vec<Value>,
+    pub(super) traces: Vec<Value>,
     layout: Value,
 }
 
@@ -70,7 +70,7 @@ pub(super) fn charts(summary: &Summary) -> Vec<Chart> {
     ]
 }
 
-fn throughput(summary: &Summary) -> Chart {
+pub(super) fn throughput(summary: &Summary) -> Chart {
     let mut traces = lines(summary, by_concurrency, |medians| medians.requests_per_second.value);
     for (trace, name) in traces.iter_mut().zip(&summary.subjects) {
         let reach = |up: bool| -> Vec<f64> {
@@ -190,7 +190,7 @@ fn latency(summary: &Summary) -> Chart {
     }
 }
 
-fn cpu(summary: &Summary) -> Chart {
+pub(super) fn cpu(summary: &Summary) -> Chart {
     let mut traces = lines(summary, by_concurrency, |medians| medians.cpu_us);
     for trace in &mut traces {
         trace["hovertemplate"] = json!("%{y:,.1f} µs per request");
@@ -205,7 +205,26 @@ fn cpu(summary: &Summary) -> Chart {
     }
 }
 
-fn memory(summary: &Summary) -> Chart {
+/// The tail alone, over the concurrencies, where two runs are laid over each other.
+pub(super) fn tail(summary: &Summary) -> Chart {
+    let mut traces = lines(summary, by_concurrency, |medians| medians.p99_us);
+    for trace in &mut traces {
+        trace["hovertemplate"] = json!("%{text}");
+    }
+    label(summary, &mut traces, |medians| duration(medians.p99_us));
+    Chart {
+        id: "tail",
+        title: "p99 latency",
+        caption: "99 % of the requests are no slower. Lower is better.",
+        traces,
+        layout: layout(
+            concurrency_axis(summary),
+            microseconds_axis(summary, |medians| [medians.p99_us, medians.p99_us]),
+        ),
+    }
+}
+
+pub(super) fn memory(summary: &Summary) -> Chart {
     const MIB: f64 = 1024.0 * 1024.0;
     let mut traces = lines(summary, by_concurrency, |medians| medians.memory_bytes / MIB);
     for trace in &mut traces {

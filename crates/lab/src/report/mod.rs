@@ -7,6 +7,7 @@
 
 mod charts;
 pub mod index;
+pub mod overlay;
 mod table;
 
 use std::path::Path;

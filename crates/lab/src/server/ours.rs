@@ -51,9 +51,9 @@ impl Process {
         let (stderr, log) = log_file().map_err(failed)?;
         let design = &plan.design;
         let mut command = Command::new(&plan.program);
-        let architecture = design.architecture(&key.subject);
-        command.args(["serve", &design.service, "--architecture", architecture, "--control"]);
-        command.args(["--listen", "127.0.0.1:0"]).args(&design.server_arguments);
+        let (architecture, arguments) = design.server_of(&key.subject);
+        command.args(["serve", &design.service, "--architecture", &architecture, "--control"]);
+        command.args(["--listen", "127.0.0.1:0"]).args(arguments);
         if let Some(store) = store {
             command.arg(format!("--store={}", store.url()));
         }

@@ -9,6 +9,7 @@ use duality_architectures::ALL;
 use duality_lab::model::Carrier;
 use duality_lab::plan::Plan;
 use duality_lab::plan::settings::Settings;
+use duality_lab::plan::variant::Choice;
 use duality_lab::run::{self as lab, Finished};
 
 use super::super::{Failure, Tuning, experiment, flag};
@@ -68,8 +69,10 @@ pub(super) fn plans(
             "--predict or --check: {twice}: name numbers that the model is not made from (--concurrency)"
         )));
     }
+    let architectures = arguments.architectures.clone().unwrap_or_else(countable);
     let base = Settings {
-        architectures: Some(arguments.architectures.clone().unwrap_or_else(countable)),
+        control: Some(false),
+        architectures: Some(architectures.into_iter().map(Choice::plain).collect()),
         concurrency: Some(known.iter().chain(&arguments.check).copied().collect()),
         repeats: Some(arguments.repeats.unwrap_or(if arguments.quick { 1 } else { 2 })),
         warm_up: Some(Duration::from_millis(if arguments.quick { 80 } else { 200 })),
@@ -80,7 +83,8 @@ pub(super) fn plans(
         ..Settings::default()
     };
     let plan = |name: String, settings: Settings| {
-        let plan = experiment::plan(catalogue, &settings, &Tuning::default(), &[]).map_err(flag)?;
+        let plan = experiment::plan(catalogue, &settings, &Tuning::default(), &[], None);
+        let plan = plan.map_err(flag)?;
         Ok((name, plan))
     };
     if let Catalogue::Own(_) = catalogue {

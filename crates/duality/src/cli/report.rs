@@ -1,0 +1,263 @@
+//! `duality report`: what was measured before, read again; and two runs laid over each other.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use duality_lab::comparison::Comparison;
+use duality_lab::record::{Cell, Experiment};
+use duality_lab::report::{self as page, index, overlay};
+use duality_lab::summary::Summary;
+use duality_lab::{data, results};
+use serde_json::json;
+
+use super::{ConstraintFlags, Failure, print};
+
+/// The version of what `--json` prints.
+const VERSION: u32 = 1;
+/// What a results file is called in the directory of its experiment.
+const RESULTS: &str = "results.jsonl";
+
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  duality report results.jsonl
+      the tables of a run again, and its page in report.html
+  duality report results --slo p99=5ms --memory 200MB
+      which architecture is best of those that keep both, of what was measured before
+  duality report before after --out change.html
+      two runs compared, cell by cell: of one experiment, or of one plan
+  duality report before after --fail-on-regression=10
+      for CI: exit code 1, and a line for each, when something got worse and even the interval of its ratio
+      misses 1 by more than 10 %. Give runs at least 5 repeats: with 3, chance alone shows one in ten
+      figures as different, most of them by little")]
+pub(super) struct Arguments {
+    /// A run, or two to compare: a directory that `compare` wrote, or the results.jsonl in it
+    #[arg(required = true, num_args = 1..=2, value_name = "RUN")]
+    runs: Vec<PathBuf>,
+    /// The page to write [default: report.html, or those of a plan beside its results]
+    #[arg(short, long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    constraints: ConstraintFlags,
+    /// Print JSON (format version 1)
+    #[arg(long)]
+    json: bool,
+    /// Exit with code 1 when the second run is worse by more than this, in percent [default: 5]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "5", value_parser = percent, value_name = "PERCENT")]
+    fail_on_regression: Option<f64>,
+}
+
+/// The experiments of a run.
+struct Run {
+    /// Where it was found.
+    path: PathBuf,
+    experiments: Vec<Found>,
+}
+
+/// An experiment of a run.
+struct Found {
+    /// The directory that its results are in.
+    directory: PathBuf,
+    results: (Experiment, Vec<Cell>),
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let runs = arguments.runs.iter().map(|path| Run::read(path));
+    let runs = runs.collect::<Result<Vec<Run>, Failure>>()?;
+    match runs.as_slice() {
+        [before, after] if arguments.constraints.constraints().is_none() => {
+            compare(before, after, arguments)
+        }
+        [_, _] => Err(Failure::misuse(
+            "--slo and --memory are asked of one run: leave them out, or name one run",
+        )),
+        [run] if arguments.fail_on_regression.is_none() => show(run, arguments),
+        _ => Err(Failure::misuse("--fail-on-regression compares two runs: name both")),
+    }
+}
+
+impl Run {
+    /// Reads a results file, or the one or more of a directory.
+    fn read(path: &Path) -> Result<Self, Failure> {
+        let read = |directory: &Path, file: PathBuf| {
+            let results = results::read(&[file]);
+            let results = results.map_err(|error| Failure::misuse(error.to_string()))?;
+            Ok(Found { directory: directory.to_owned(), results })
+        };
+        let own = path.join(RESULTS);
+        let experiments = if !path.is_dir() {
+            vec![read(path.parent().unwrap_or(Path::new("")), path.to_owned())?]
+        } else if own.exists() {
+            vec![read(path, own)?]
+        } else {
+            let told = |error| Failure::misuse(format!("{}: {error}", path.display()));
+            let entries = fs::read_dir(path).map_err(told)?;
+            let mut directories = entries
+                .map(|entry| Ok(entry.map_err(told)?.path()))
+                .collect::<Result<Vec<PathBuf>, Failure>>()?;
+            directories.retain(|directory| directory.join(RESULTS).exists());
+            directories.sort();
+            let read = |directory: &PathBuf| read(directory, directory.join(RESULTS));
+            directories.iter().map(read).collect::<Result<_, Failure>>()?
+        };
+        if experiments.is_empty() {
+            let path = path.display();
+            return Err(Failure::misuse(format!(
+                "{path}: there is no {RESULTS} in it, nor in its directories: name what `compare --out` was given"
+            )));
+        }
+        Ok(Self { path: path.to_owned(), experiments })
+    }
+}
+
+impl Found {
+    /// Its name in the plan; none if it is of no plan.
+    fn name(&self) -> Option<&str> {
+        self.results.0.plan.as_ref().map(|plan| plan.experiment.as_str())
+    }
+}
+
+/// The tables and pages of a run.
+fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
+    let of_plan = run.experiments.len() > 1;
+    if of_plan && arguments.out.is_some() {
+        return Err(Failure::misuse(format!(
+            "--out: {} has several experiments, each with a page beside its results: leave it out, or name one of them",
+            run.path.display()
+        )));
+    }
+    let mut told = Vec::new();
+    for found in &run.experiments {
+        let (experiment, cells) = &found.results;
+        if of_plan && !arguments.json {
+            print(&index::heading(found.name().unwrap_or_default(), &experiment.design))?;
+        }
+        let path = match &arguments.out {
+            Some(out) => out.clone(),
+            None if of_plan => found.directory.join("report.html"),
+            None => PathBuf::from("report.html"),
+        };
+        let constraints = arguments.constraints.constraints();
+        let constraints = constraints.unwrap_or_else(|| experiment.constraints.clone());
+        let experiment = Experiment { constraints, ..experiment.clone() };
+        page::write(&path, &experiment, cells).map_err(|error| unwritten(&path, &error))?;
+        let summary = Summary::of(&experiment, cells);
+        if arguments.json {
+            told.push(data::summary(&experiment, &summary));
+        } else {
+            print(&summary.render_text())?;
+        }
+        eprintln!("report: {}", path.display());
+    }
+    if !arguments.json {
+        return Ok(());
+    }
+    match told.as_slice() {
+        [one] => print(&one.to_string()),
+        all => print(&json!({ "version": VERSION, "experiments": all }).to_string()),
+    }
+}
+
+/// Two runs, one over the other.
+fn compare(before: &Run, after: &Run, arguments: &Arguments) -> Result<(), Failure> {
+    let (pairs, alone) = matched(before, after);
+    let comparisons = pairs
+        .iter()
+        .map(|(one, other)| {
+            Comparison::of(&one.results, &other.results).map_err(|error| {
+                let name = one.name().map_or(String::new(), |name| format!("experiment {name}: "));
+                Failure::misuse(format!("{name}{error}"))
+            })
+        })
+        .collect::<Result<Vec<Comparison>, Failure>>()?;
+    let (first, second) = (before.path.display(), after.path.display());
+    if comparisons.iter().all(|comparison| comparison.pairs.is_empty()) {
+        return Err(Failure::misuse(format!(
+            "{first} and {second} have no measured cell in common: name two runs of the same experiment"
+        )));
+    }
+    let regressions: Vec<String> = arguments.fail_on_regression.map_or(Vec::new(), |percent| {
+        comparisons.iter().flat_map(|comparison| comparison.regressions(percent)).collect()
+    });
+    if arguments.json {
+        let experiments: Vec<_> = comparisons.iter().map(Comparison::data).collect();
+        let mut told = json!({
+            "version": VERSION, "before": before.path, "after": after.path, "experiments": experiments,
+            "unmatched_experiments": alone,
+        });
+        if arguments.fail_on_regression.is_some() {
+            told["regressions"] = json!(regressions);
+        }
+        print(&told.to_string())?;
+    } else {
+        print(&format!("first: {first}\nsecond: {second}\n\n{}", text(&comparisons, &alone)))?;
+    }
+    if let Some(path) = &arguments.out {
+        let names = [first.to_string(), second.to_string()];
+        overlay::write(path, [&names[0], &names[1]], &comparisons)
+            .map_err(|error| unwritten(path, &error))?;
+        eprintln!("page: {}", path.display());
+    }
+    let Some(percent) = arguments.fail_on_regression else { return Ok(()) };
+    judge(&comparisons, &regressions, percent)
+}
+
+/// The experiments that both runs have, and the names of those that only one has. Two that are alone in their
+/// runs belong together whatever they are called.
+fn matched<'a>(before: &'a Run, after: &'a Run) -> (Vec<(&'a Found, &'a Found)>, Vec<String>) {
+    if let ([one], [other]) = (before.experiments.as_slice(), after.experiments.as_slice()) {
+        return (vec![(one, other)], Vec::new());
+    }
+    let counterpart = |run: &'a Run, one: &Found| {
+        run.experiments.iter().find(|other| one.name().is_some() && other.name() == one.name())
+    };
+    let pairs = before.experiments.iter().filter_map(|one| Some((one, counterpart(after, one)?)));
+    let lone = |run: &'a Run, other: &'a Run| {
+        let lone = run.experiments.iter().filter(move |one| counterpart(other, one).is_none());
+        lone.map(move |one| one.directory.display().to_string())
+    };
+    (pairs.collect(), lone(before, after).chain(lone(after, before)).collect())
+}
+
+fn text(comparisons: &[Comparison], alone: &[String]) -> String {
+    let mut text = String::new();
+    for comparison in comparisons {
+        if let Some(name) = comparison.experiment.as_ref().filter(|_| comparisons.len() > 1) {
+            text.push_str(&format!("{name}\n{}\n\n", "=".repeat(name.chars().count())));
+        }
+        text.push_str(&comparison.render_text());
+        text.push('\n');
+    }
+    if !alone.is_empty() {
+        text.push_str(&format!("in one of them only: {}\n", alone.join(", ")));
+    }
+    text
+}
+
+/// What CI is to think of it.
+fn judge(comparisons: &[Comparison], regressions: &[String], percent: f64) -> Result<(), Failure> {
+    if regressions.is_empty() && !comparisons.iter().any(Comparison::is_sure_of_anything) {
+        return Err(Failure::misuse(
+            "--fail-on-regression: a cell was measured once in one of them, so nothing can be told from chance: measure with --repeats 5",
+        ));
+    }
+    for regression in regressions {
+        eprintln!("regression: {regression}");
+    }
+    match regressions.len() {
+        0 => Ok(()),
+        1 => Err(Failure::failed(format!("1 figure is worse by more than {percent} %"))),
+        many => Err(Failure::failed(format!("{many} figures are worse by more than {percent} %"))),
+    }
+}
+
+fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::failed(format!("{}: {error}", path.display()))
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let percent = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>().ok();
+    percent
+        .filter(|percent| (0.0..=1000.0).contains(percent))
+        .ok_or_else(|| "give a percentage such as 5, from 0 to 1000".to_owned())
+}

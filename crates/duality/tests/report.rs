@@ -1,0 +1,178 @@
+//! `duality report` on made-up results: what it prints, and the exit codes that CI relies on.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use duality_lab::recommendation::Constraints;
+use duality_lab::record::{
+    Cell, Clients, Design, Experiment, Machine, Measured, Origin, Outcome, VERSION,
+};
+use duality_lab::results::Results;
+use duality_load::Latency;
+
+/// An experiment in which epoll answers so many requests a second at 10 connections, or at 1,000 if it is called
+/// so.
+fn write(directory: &Path, name: &str, rate: f64, repeats: usize) {
+    let load = if name == "many" { 1000 } else { 10 };
+    let experiment = Experiment {
+        version: VERSION,
+        duality: "0".into(),
+        plan: Some(Origin { title: "?".into(), source: String::new(), experiment: name.into() }),
+        command: vec![],
+        started_at: String::new(),
+        design: Design {
+            service: if name == "talk" { "echo" } else { "http" }.into(),
+            architectures: vec!["epoll".into()],
+            variants: vec![],
+            peers: vec![],
+            control: None,
+            concurrency: vec![load],
+            clients: Clients::default(),
+            keep_alive: true,
+            repeats,
+            warm_up_seconds: 0.2,
+            window_seconds: 0.5,
+            seed: 7,
+            server_cpus: vec![],
+            client_cpus: vec![],
+            server_arguments: vec![],
+            path: "/".into(),
+            store: None,
+        },
+        machine: Machine::default(),
+        constraints: Constraints::default(),
+    };
+    let mut results = Results::create(directory, &experiment).unwrap();
+    for repeat in 0..repeats {
+        let measured = measured(rate * (1.0 + 0.01 * repeat as f64));
+        let outcome = Outcome::Measured(Box::new(measured));
+        let (subject, started_at) = ("epoll".into(), String::new());
+        results.append(&Cell { subject, concurrency: load, repeat, started_at, outcome }).unwrap();
+    }
+}
+
+fn measured(rate: f64) -> Measured {
+    Measured {
+        requests_per_second: rate,
+        requests: rate as u64,
+        window_seconds: 0.5,
+        latency_us: Latency { mean: 90.0, p50: 100.0, p99: 4000.0, ..Latency::default() },
+        measured_load: 10.0,
+        server_cpu_us_per_request: 10.0,
+        server_cpu_share: 0.5,
+        server_peak_bytes: 4 << 20,
+        voluntary_switches: 0,
+        involuntary_switches: 0,
+        operations: None,
+        client_cpu_share: 0.5,
+        client_was_limit: false,
+        connections_served: 10,
+        connections_opened: 10,
+        listen_overflows: 0,
+        listen_drops: 0,
+        errors: BTreeMap::new(),
+        crowd: BTreeMap::new(),
+        open_loop: None,
+        warnings: vec![],
+        invalid: BTreeMap::new(),
+        client_wait_share: 0.0,
+        slices_requests_per_second: Vec::new(),
+        histogram: String::new(),
+    }
+}
+
+/// Runs `duality report` in a directory; returns the exit code and what it said.
+fn report(directory: &Path, arguments: &[&str]) -> (i32, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_duality"));
+    let Output { status, stdout, stderr } =
+        command.current_dir(directory).arg("report").args(arguments).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code().unwrap(), text(stdout), text(stderr))
+}
+
+#[test]
+fn regressions_decide_the_exit_code() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    write(&at.join("before"), "a", 50_000.0, 3);
+    write(&at.join("slower"), "a", 40_000.0, 3);
+    write(&at.join("once"), "a", 40_000.0, 1);
+    write(&at.join("many"), "many", 40_000.0, 3);
+    let flag = "--fail-on-regression";
+    assert_eq!(report(at, &["before", "slower"]).0, 0);
+    assert_eq!(report(at, &["slower", "before", flag]).0, 0);
+    assert_eq!(report(at, &["before", "slower", "--fail-on-regression=30"]).0, 0);
+
+    let (code, _, said) = report(at, &["before/results.jsonl", "slower", flag]);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!((code, lines.len()), (1, 2), "{said}");
+    assert!(lines[0].starts_with("regression: a: epoll at 10 connections: requests/s 0.80 times"));
+    assert!(lines[1].contains("1 figure is worse by more than 5 %"), "{said}");
+
+    for (arguments, told) in [
+        (&["before", flag][..], "name both"),
+        (&["before", "once", flag], "--repeats 5"),
+        (&["before", "slower", "--fail-on-regression=much"], "a percentage such as 5"),
+        (&["before", "absent"], "absent"),
+        (&["before", "many"], "no measured cell in common"),
+    ] {
+        let (code, _, said) = report(at, arguments);
+        assert_eq!((code, said.lines().count()), (2, 1), "{arguments:?}: {said}");
+        assert!(said.contains(told), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn a_run_is_asked_anew_with_constraints() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    write(&at.join("run"), "a", 50_000.0, 3);
+    let (code, told, _) = report(at, &["run", "--slo", "p99=5ms", "--memory", "8MiB"]);
+    assert_eq!(code, 0);
+    assert!(
+        told.contains("Choose epoll: of those that keep p99 ≤ 5.0 ms and memory ≤ 8.0 MiB, it")
+    );
+    let (_, told, _) = report(at, &["run", "--slo", "p99=1ms", "--json"]);
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(told["constraints"]["slo"], serde_json::json!(["p99=1ms"]));
+    assert_eq!(told["recommendation"]["architecture"], serde_json::Value::Null);
+    let broken = &told["recommendation"]["refused"][0]["broken"][0];
+    assert_eq!((&broken["measured"], &broken["sure"]), (&"4.0 ms".into(), &true.into()));
+    for (flag, told) in [("--slo=p99.99=1ms", "do not keep"), ("--memory=lots", "200MB")] {
+        let (code, _, said) = report(at, &["run", flag]);
+        assert_eq!((code, said.lines().count()), (2, 1), "{said}");
+        assert!(said.contains(told), "{said}");
+    }
+}
+
+#[test]
+fn plans_are_compared_experiment_by_experiment() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    for (run, name, rate) in [
+        ("old", "pages", 50_000.0),
+        ("old", "talk", 50_000.0),
+        ("old", "gone", 50_000.0),
+        ("new", "pages", 30_000.0),
+        ("new", "talk", 60_000.0),
+    ] {
+        write(&at.join(run).join(name), name, rate, 3);
+    }
+    let arguments = ["old", "new", "--fail-on-regression", "--out", "page.html", "--json"];
+    let (code, told, said) = report(at, &arguments);
+    assert_eq!(code, 1, "{said}");
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(told["version"], 1);
+    assert_eq!(told["experiments"].as_array().unwrap().len(), 2);
+    assert_eq!(told["unmatched_experiments"], serde_json::json!(["old/gone"]));
+    let of =
+        |place: usize| &told["experiments"][place]["cells"][0]["requests_per_second"]["verdict"];
+    assert_eq!((of(0), of(1)), (&"worse".into(), &"better".into()));
+    assert!(told["regressions"][0].as_str().unwrap().starts_with("pages: epoll at 10"));
+    assert!(at.join("page.html").exists());
+
+    let (code, _, said) = report(at, &["old/pages", "old/talk"]);
+    assert_eq!(code, 2);
+    assert!(said.contains("the service `http`, the second `echo`"), "{said}");
+}

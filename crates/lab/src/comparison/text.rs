@@ -1,0 +1,147 @@
+//! A comparison on the terminal: a table for each figure, then what differs and what is missing.
+
+use std::fmt::Write;
+
+use super::{Alone, Change, Comparison, Metric, Verdict};
+use crate::format::{connections, grouped, multiple};
+
+impl Comparison {
+    /// Tables of ratios for the terminal, then what only one has and what else differs.
+    pub fn render_text(&self) -> String {
+        let mut text = String::new();
+        for metric in Metric::ALL {
+            self.grid(&mut text, metric);
+        }
+        for sentence in self.sentences() {
+            text.push_str(&sentence);
+            text.push('\n');
+        }
+        for (which, alone) in [("first", &self.only_before), ("second", &self.only_after)] {
+            for told in told_together(alone) {
+                writeln!(text, "only in the {which}: {told}").expect("a String takes all");
+            }
+        }
+        if !self.differences.is_empty() {
+            text.push_str("what else differs:\n");
+        }
+        for difference in &self.differences {
+            let (what, before, after) = (&difference.what, &difference.before, &difference.after);
+            writeln!(text, "  {what}: {before} → {after}").expect("a String takes all");
+        }
+        text
+    }
+
+    /// For each figure, in how many cells the second is better, worse or level; and what to think of it.
+    pub fn sentences(&self) -> Vec<String> {
+        let mut sentences: Vec<String> =
+            Metric::ALL.into_iter().filter_map(|metric| self.count(metric)).collect();
+        if self.pairs.is_empty() {
+            sentences.push("No cell was measured in both.".to_owned());
+        } else if !self.is_sure_of_anything() {
+            sentences.push(
+                "A cell was measured once in one of them, so there are no intervals and any \
+                 difference may be chance: measure with --repeats 3 or more."
+                    .to_owned(),
+            );
+        }
+        for pair in &self.pairs {
+            let who = match pair.starved {
+                (false, false) => continue,
+                (true, true) => "both leave",
+                (true, false) => "the first leaves",
+                (false, true) => "the second leaves",
+            };
+            sentences.push(format!(
+                "{} at {}: {who} connections without any reply, so the figures speak for those that are served.",
+                pair.subject,
+                connections(pair.concurrency)
+            ));
+        }
+        sentences
+    }
+
+    fn count(&self, metric: Metric) -> Option<String> {
+        let changes: Vec<&Change> =
+            self.pairs.iter().filter_map(|pair| pair.change(metric)).collect();
+        let of = |verdict: Verdict| {
+            let found: Vec<_> = changes.iter().filter(|change| change.verdict == verdict).collect();
+            let word = match (verdict, found.first()) {
+                (_, None) => return None,
+                (Verdict::Unsure, _) => "not sure",
+                (_, Some(change)) => change.word(),
+            };
+            Some(format!("{} {word}", found.len()))
+        };
+        let verdicts = [Verdict::Better, Verdict::Worse, Verdict::Level, Verdict::Unsure];
+        let told: Vec<String> = verdicts.into_iter().filter_map(of).collect();
+        let cells = if changes.len() == 1 { "cell" } else { "cells" };
+        (!changes.is_empty()).then(|| {
+            format!("{}, of {} {cells}: {}.", metric.name(), changes.len(), told.join(", "))
+        })
+    }
+
+    /// One row for each subject, one column for each number of connections.
+    fn grid(&self, text: &mut String, metric: Metric) {
+        let mut subjects: Vec<&str> = Vec::new();
+        let mut loads: Vec<usize> = Vec::new();
+        for pair in &self.pairs {
+            if !subjects.contains(&pair.subject.as_str()) {
+                subjects.push(&pair.subject);
+            }
+            loads.push(pair.concurrency);
+        }
+        loads.sort_unstable();
+        loads.dedup();
+        if subjects.is_empty() {
+            return;
+        }
+        let mut lines: Vec<Vec<String>> = vec![
+            [String::new()]
+                .into_iter()
+                .chain(loads.iter().map(|&load| connections(load)))
+                .collect(),
+        ];
+        for subject in subjects {
+            let cell = |&load: &usize| {
+                let same =
+                    |pair: &&super::Pair| pair.subject == subject && pair.concurrency == load;
+                let change = self.pairs.iter().find(same).and_then(|pair| pair.change(metric));
+                change.map_or("-".to_owned(), |change| {
+                    format!("{} {:<6}", multiple(change.ratio), change.word())
+                })
+            };
+            let label = self.before.label(subject);
+            lines.push([label].into_iter().chain(loads.iter().map(cell)).collect());
+        }
+        let width = |column: usize| {
+            lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..lines[0].len()).map(width).collect();
+        writeln!(text, "{}, second over first, 95 % interval", metric.name())
+            .expect("a String takes all");
+        for line in &lines {
+            let mut shown = format!("  {:<1$}", line[0], widths[0]);
+            for (cell, width) in line.iter().zip(&widths).skip(1) {
+                write!(shown, "  {cell:>width$}").expect("a String takes all");
+            }
+            text.push_str(shown.trim_end());
+            text.push('\n');
+        }
+        text.push('\n');
+    }
+}
+
+/// Each subject and reason once, with the numbers of connections.
+pub(crate) fn told_together(alone: &[Alone]) -> Vec<String> {
+    let mut told: Vec<((&str, &str), Vec<String>)> = Vec::new();
+    for Alone { subject, concurrency, why, .. } in alone {
+        let at = grouped(*concurrency as f64);
+        match told.iter_mut().find(|(known, _)| *known == (subject.as_str(), why.as_str())) {
+            Some((_, all)) => all.push(at),
+            None => told.push(((subject, why), vec![at])),
+        }
+    }
+    told.into_iter()
+        .map(|((subject, why), at)| format!("{subject} at {} (the other: {why})", at.join(", ")))
+        .collect()
+}

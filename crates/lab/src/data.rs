@@ -1,0 +1,63 @@
+//! What an experiment came to, as data: `summary.json` beside the report, and `duality report RUN --json`.
+//!
+//! Scripts may rely on it: names carry units, and [`VERSION`] changes when one changes its meaning.
+
+use serde_json::{Value, json};
+
+use crate::recommendation::recommend;
+use crate::record::Experiment;
+use crate::summary::{Figures, Row, Summary};
+
+/// The version of the format.
+pub const VERSION: u32 = 1;
+
+/// The medians of every cell, and the recommendation: choice, sentences, who leads at which load, where the
+/// lead changes, who does not keep the constraints.
+pub fn summary(experiment: &Experiment, summary: &Summary) -> Value {
+    json!({
+        "version": VERSION,
+        "duality": experiment.duality,
+        "plan": experiment.plan,
+        "started_at": experiment.started_at,
+        "design": experiment.design,
+        "machine": experiment.machine,
+        "constraints": summary.constraints,
+        "cells_planned": summary.planned,
+        "cells_done": summary.done,
+        "cells": summary.rows.iter().map(row).collect::<Vec<_>>(),
+        "recommendation": recommend(summary),
+    })
+}
+
+fn row(row: &Row) -> Value {
+    let mut told = json!({
+        "architecture": row.subject,
+        "concurrency": row.concurrency,
+        "warnings": row.warnings,
+    });
+    match &row.figures {
+        Figures::Missing { what, reason } => {
+            told["outcome"] = json!(what);
+            told["reason"] = json!(reason);
+        }
+        Figures::Measured(medians) => {
+            told["outcome"] = json!("measured");
+            told["repeats"] = json!(medians.requests_per_second_samples.len());
+            told["requests_per_second"] = json!(medians.requests_per_second);
+            told["latency_us"] = json!({
+                "mean": medians.mean_us,
+                "p50": medians.p50_us,
+                "p99": medians.p99_us,
+                "p99.9": medians.p99_9_us,
+            });
+            told["measured_load"] = json!(medians.measured_load);
+            told["server_cpu_us_per_request"] = json!(medians.cpu_us);
+            told["server_peak_bytes"] = json!(medians.memory_bytes);
+            told["client_cpu_share"] = json!(medians.client_cpu_share);
+            told["client_was_limit"] = json!(medians.client_was_limit);
+            told["starved"] = json!(medians.starved);
+            told["errors"] = json!(medians.errors);
+        }
+    }
+    told
+}

@@ -1,0 +1,211 @@
+//! Fitting experiments into the time that there is.
+//!
+//! What was asked for is kept when it fits. Otherwise windows and warm-ups get shorter, down to half a second
+//! and a fifth of one, and then repeats get fewer, down to three; what was asked to be less than that stays. What
+//! still does not fit is refused. A tenth of the time is kept in reserve, for servers take their time to start.
+
+use std::time::Duration;
+
+use super::{Plan, cells};
+use crate::record::Design;
+
+/// What of the budget is planned.
+const PLANNED: f64 = 0.9;
+/// No window gets shorter.
+const SHORTEST_WINDOW: f64 = 0.5;
+/// No warm-up gets shorter.
+const SHORTEST_WARM_UP: f64 = 0.2;
+/// No cell is repeated less often.
+const FEWEST_REPEATS: usize = 3;
+
+/// Fits `plans`, which run one after the other, into `budget`. Each gets its share of it as its
+/// [`budget`](Plan::budget), and its [`economies`](Plan::economies) tell what it lost.
+///
+/// # Errors
+///
+/// How long the least of it takes, and the remedy.
+pub fn fit(plans: &mut [Plan], budget: Duration) -> Result<(), String> {
+    let whole = budget.as_secs_f64();
+    let costs: Vec<Cost> = plans.iter().map(Cost::of).collect();
+    let (mut least, mut asked) = (0.0, 0.0);
+    for cost in &costs {
+        least += cost.least();
+        asked += cost.asked();
+    }
+    if least > PLANNED * whole {
+        let needed = (least / PLANNED).ceil();
+        return Err(format!(
+            "{} cells, none with less than {FEWEST_REPEATS} repeats of {SHORTEST_WINDOW} s unless so asked, take at least {needed} s: give {needed}s, or leave out architectures or numbers of connections",
+            plans.iter().map(Plan::tried).sum::<usize>()
+        ));
+    }
+    for (plan, cost) in plans.iter_mut().zip(&costs) {
+        let share = if asked <= PLANNED * whole {
+            cost.asked() * whole / asked.max(f64::MIN_POSITIVE)
+        } else {
+            // What is left beyond the least goes where most is asked.
+            let wanted = (cost.asked() - cost.least()) / (asked - least);
+            let planned = cost.least() + (PLANNED * whole - least) * wanted;
+            cost.economise(planned, plan, budget);
+            planned / PLANNED
+        };
+        plan.budget = Some(Duration::from_secs_f64(share));
+    }
+    Ok(())
+}
+
+/// What a plan costs, in seconds.
+struct Cost {
+    /// The cells of a repeat that are tried.
+    cells: f64,
+    /// What they take together beside their warm-ups and windows.
+    fixed: f64,
+    repeats: usize,
+    warm_up: f64,
+    window: f64,
+}
+
+impl Cost {
+    fn of(plan: &Plan) -> Self {
+        let Design { repeats, warm_up_seconds, window_seconds, .. } = plan.design;
+        let once = Design { repeats: 1, ..plan.design.clone() };
+        let tried = cells(&once).into_iter().filter(|cell| {
+            !plan.unavailable.contains_key(&(cell.subject.clone(), cell.concurrency))
+        });
+        let fixed: Vec<f64> = tried.map(|cell| super::overhead(&cell).as_secs_f64()).collect();
+        Self {
+            cells: fixed.len() as f64,
+            fixed: fixed.iter().sum(),
+            repeats,
+            warm_up: warm_up_seconds,
+            window: window_seconds,
+        }
+    }
+
+    fn takes(&self, repeats: usize, load: f64) -> f64 {
+        repeats as f64 * (self.fixed + self.cells * load)
+    }
+
+    fn asked(&self) -> f64 {
+        self.takes(self.repeats, self.warm_up + self.window)
+    }
+
+    fn least(&self) -> f64 {
+        self.takes(self.fewest(), self.shortest())
+    }
+
+    fn fewest(&self) -> usize {
+        self.repeats.min(FEWEST_REPEATS)
+    }
+
+    /// The shortest warm-up and window together.
+    fn shortest(&self) -> f64 {
+        self.warm_up.min(SHORTEST_WARM_UP) + self.window.min(SHORTEST_WINDOW)
+    }
+
+    /// Brings `plan` down to so many seconds, which are at least the least.
+    fn economise(&self, seconds: f64, plan: &mut Plan, budget: Duration) {
+        let mut possible = (self.fewest()..=self.repeats).rev();
+        let fits = |repeats: &usize| self.takes(*repeats, self.shortest()) <= seconds;
+        let repeats = possible.find(fits).unwrap_or(self.fewest());
+        let load = (seconds / repeats as f64 - self.fixed) / self.cells.max(1.0);
+        let load = load.clamp(self.shortest(), self.warm_up + self.window);
+        // Both get shorter alike, unless one of them cannot.
+        let warm_up = self.warm_up * load / (self.warm_up + self.window);
+        let most = load - self.window.min(SHORTEST_WINDOW);
+        let warm_up = warm_up.max(self.warm_up.min(SHORTEST_WARM_UP)).min(most);
+        let milliseconds = |seconds: f64| (seconds * 1000.0).floor() / 1000.0;
+        let (warm_up, window) = (milliseconds(warm_up), milliseconds(load - warm_up));
+        if (repeats, warm_up, window) == (self.repeats, self.warm_up, self.window) {
+            return;
+        }
+        let told = |repeats, window, warm_up| {
+            let plural = if repeats == 1 { "" } else { "s" };
+            format!("{repeats} repeat{plural} of {window} s after {warm_up} s of warm-up")
+        };
+        plan.economies.push(format!(
+            "to keep the budget of {:.0} s: {} in place of {}",
+            budget.as_secs_f64(),
+            told(repeats, window, warm_up),
+            told(self.repeats, milliseconds(self.window), milliseconds(self.warm_up)),
+        ));
+        plan.design.repeats = repeats;
+        plan.design.warm_up_seconds = warm_up;
+        plan.design.window_seconds = window;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::tests::{design, plan};
+
+    /// Six cells a repeat, so often and so long.
+    fn asked(repeats: usize, warm_up_seconds: f64, window_seconds: f64) -> Plan {
+        let design = Design { repeats, warm_up_seconds, window_seconds, ..design() };
+        Plan { design, ..plan() }
+    }
+
+    fn shape(plan: &Plan) -> (usize, f64, f64) {
+        let Design { repeats, warm_up_seconds, window_seconds, .. } = plan.design;
+        (repeats, warm_up_seconds, window_seconds)
+    }
+
+    fn fitted(plan: Plan, seconds: u64) -> Plan {
+        let mut plans = [plan];
+        fit(&mut plans, Duration::from_secs(seconds)).unwrap();
+        let [plan] = plans;
+        assert!(plan.length().as_secs_f64() <= PLANNED * seconds as f64, "{:?}", plan.length());
+        plan
+    }
+
+    #[test]
+    fn what_fits_stays() {
+        let plan = fitted(asked(5, 0.5, 2.0), 120);
+        assert_eq!(shape(&plan), (5, 0.5, 2.0));
+        assert_eq!(plan.budget, Some(Duration::from_secs(120)));
+        assert!(plan.economies.is_empty());
+    }
+
+    #[test]
+    fn windows_get_shorter_before_repeats_get_fewer() {
+        let plan = fitted(asked(5, 0.5, 2.0), 60);
+        let (repeats, warm_up, window) = shape(&plan);
+        assert_eq!(repeats, 5);
+        assert!((0.2..0.5).contains(&warm_up) && (0.5..2.0).contains(&window));
+        assert!(plan.economies[0].contains("in place of 5 repeats of 2 s"), "{:?}", plan.economies);
+
+        let plan = fitted(asked(9, 0.5, 2.0), 30);
+        let (repeats, warm_up, window) = shape(&plan);
+        assert!((3..9).contains(&repeats));
+        assert!(warm_up >= 0.19 && window >= 0.49, "{warm_up} {window}");
+    }
+
+    #[test]
+    fn what_was_asked_to_be_little_stays_little() {
+        let plan = fitted(asked(1, 0.0, 0.3), 3);
+        assert_eq!(shape(&plan), (1, 0.0, 0.3));
+        let mut plans = [asked(2, 0.0, 0.3)];
+        assert!(fit(&mut plans, Duration::from_secs(3)).is_err());
+    }
+
+    #[test]
+    fn what_cannot_fit_is_refused_with_what_would() {
+        let refused = fit(&mut [asked(5, 0.5, 2.0)], Duration::from_secs(10)).unwrap_err();
+        let needed: u64 =
+            refused.split("give ").nth(1).unwrap().split('s').next().unwrap().parse().unwrap();
+        assert!(refused.contains("3 repeats of 0.5 s"), "{refused}");
+        fitted(asked(5, 0.5, 2.0), needed);
+        assert!(fit(&mut [asked(5, 0.5, 2.0)], Duration::from_secs(needed - 1)).is_err());
+    }
+
+    #[test]
+    fn experiments_share_a_budget_and_the_longest_gives_most() {
+        let mut plans = [asked(3, 0.2, 0.5), asked(3, 1.0, 10.0)];
+        fit(&mut plans, Duration::from_secs(100)).unwrap();
+        assert_eq!(shape(&plans[0]), (3, 0.2, 0.5));
+        assert!(plans[1].design.window_seconds < 10.0);
+        let shares: f64 = plans.iter().map(|plan| plan.budget.unwrap().as_secs_f64()).sum();
+        assert!((shares - 100.0).abs() < 1e-6, "{shares}");
+    }
+}

@@ -1,0 +1,110 @@
+//! An architecture as a plan names it: by its name alone, or with options of its own under another name.
+//!
+//! ```toml
+//! architectures = [
+//!     "uthreads",
+//!     { name = "uthreads on uring", architecture = "uthreads", options = ["--poller=uring"] },
+//! ]
+//! ```
+
+use std::fmt;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use super::settings::LONGEST_TEXT;
+
+/// The longest name of a variant, in bytes: names are headings of tables.
+const LONGEST_NAME: usize = 40;
+/// The most options of one.
+const MOST_OPTIONS: usize = 100;
+
+/// An architecture, maybe with options of its own. Two are the same when they have the same name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Choice {
+    /// What it is called in results.
+    pub name: String,
+    /// The architecture.
+    pub architecture: String,
+    /// Flags of `duality serve` about it.
+    pub options: Vec<String>,
+}
+
+/// A choice as a table.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Written {
+    name: String,
+    architecture: String,
+    #[serde(default)]
+    options: Vec<String>,
+}
+
+impl Choice {
+    /// The architecture of that name, as it is.
+    pub fn plain(name: impl Into<String>) -> Self {
+        let name = name.into();
+        Self { architecture: name.clone(), name, options: Vec::new() }
+    }
+
+    /// Whether it has a name or options of its own.
+    pub fn is_variant(&self) -> bool {
+        self.name != self.architecture || !self.options.is_empty()
+    }
+
+    /// What is wrong with it, whatever the architectures are.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let Self { name, architecture, options } = self;
+        let problem = if name.trim().is_empty() || architecture.is_empty() {
+            "an empty name says nothing: give one"
+        } else if name.len() > LONGEST_NAME && self.is_variant() {
+            "a name of more than 40 bytes: give a shorter one"
+        } else if name.chars().any(char::is_control) || name.trim() != name {
+            "a name is one line, without spaces around it"
+        } else if options.len() > MOST_OPTIONS {
+            "more than 100 options: give fewer"
+        } else if options.iter().chain([architecture]).any(|text| text.len() > LONGEST_TEXT) {
+            "longer than 4096 bytes: give a shorter one"
+        } else if options.iter().any(|text| text.contains('\0')) {
+            "a NUL is in it: leave it out"
+        } else {
+            return Ok(());
+        };
+        Err(problem.to_owned())
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.name)
+    }
+}
+
+impl<'de> Deserialize<'de> for Choice {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+
+        impl<'de> Visitor<'de> for Either {
+            type Value = Choice;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str(
+                    "an architecture, or a table with its name, architecture and options",
+                )
+            }
+
+            fn visit_str<E>(self, name: &str) -> Result<Choice, E> {
+                Ok(Choice::plain(name))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Choice, A::Error> {
+                let written = Written::deserialize(MapAccessDeserializer::new(map))?;
+                let Written { name, architecture, options } = written;
+                Ok(Choice { name, architecture, options })
+            }
+        }
+
+        deserializer.deserialize_any(Either)
+    }
+}

@@ -1,0 +1,170 @@
+//! Two made-up runs laid over each other: what is called faster, slower, level, and what CI is told.
+
+mod fixtures;
+
+use duality_lab::comparison::{Comparison, Metric, Verdict};
+use duality_lab::record::{Cell, Experiment, Measured, Outcome};
+use duality_lab::report::overlay;
+
+type Run = (Experiment, Vec<Cell>);
+
+/// A run of epoll and threads at 10 and 100 connections; `change` alters each cell.
+fn run(repeats: usize, change: impl Fn(&str, usize, &mut Measured)) -> Run {
+    let names = ["threads", "epoll"];
+    let experiment = fixtures::experiment(&names, &[10, 100], repeats);
+    let mut cells = Vec::new();
+    for name in names {
+        for count in [10, 100] {
+            for repeat in 0..repeats {
+                let wobble = 1.0 + 0.01 * repeat as f64;
+                let mut measured = fixtures::measured(count, 50_000.0 * wobble, 12.0 * wobble, 4.0);
+                change(name, count, &mut measured);
+                let outcome = Outcome::Measured(Box::new(measured));
+                cells.push(fixtures::cell(name, count, repeat, outcome));
+            }
+        }
+    }
+    (experiment, cells)
+}
+
+fn same(_: &str, _: usize, _: &mut Measured) {}
+
+/// epoll at 100 connections is half as fast again, and takes a third less processor time.
+fn quicker(name: &str, count: usize, measured: &mut Measured) {
+    if (name, count) == ("epoll", 100) {
+        measured.requests_per_second *= 1.5;
+        measured.server_cpu_us_per_request /= 1.5;
+    }
+}
+
+fn verdict(comparison: &Comparison, name: &str, count: usize, metric: Metric) -> Verdict {
+    let mut pairs = comparison.pairs.iter();
+    let pair = pairs.find(|pair| pair.subject == name && pair.concurrency == count);
+    pair.unwrap().change(metric).unwrap().verdict
+}
+
+#[test]
+fn what_did_not_change_is_level() {
+    let comparison = Comparison::of(&run(3, same), &run(3, same)).unwrap();
+    assert_eq!(comparison.pairs.len(), 4);
+    let changes = || comparison.pairs.iter().flat_map(|pair| &pair.changes);
+    assert_eq!(changes().count(), 4 * Metric::ALL.len());
+    assert!(changes().all(|change| change.verdict == Verdict::Level));
+    assert!(comparison.differences.is_empty() && comparison.regressions(0.0).is_empty());
+}
+
+#[test]
+fn faster_one_way_is_slower_the_other() {
+    let (one, other) = (run(3, same), run(3, quicker));
+    let gain = Comparison::of(&one, &other).unwrap();
+    assert_eq!(verdict(&gain, "epoll", 100, Metric::Rate), Verdict::Better);
+    assert_eq!(verdict(&gain, "epoll", 100, Metric::Cpu), Verdict::Better);
+    assert_eq!(verdict(&gain, "epoll", 10, Metric::Rate), Verdict::Level);
+    assert!(gain.regressions(0.0).is_empty());
+    let told = gain.render_text();
+    assert!(told.contains("requests/s, of 4 cells: 1 faster, 3 level."), "{told}");
+    assert!(told.contains("server CPU per request, of 4 cells: 1 less, 3 level."), "{told}");
+
+    let loss = Comparison::of(&other, &one).unwrap();
+    let regressions = loss.regressions(5.0);
+    assert_eq!(regressions.len(), 2, "{regressions:?}");
+    assert!(
+        regressions[0].starts_with("epoll at 100 connections: requests/s 0.67 times as before")
+    );
+    assert!(regressions[1].contains("server CPU per request 1.50 times as before"));
+    assert!(loss.regressions(60.0).is_empty());
+}
+
+#[test]
+fn a_threshold_is_for_the_interval_and_not_for_the_median() {
+    let slower = |_: &str, _: usize, measured: &mut Measured| measured.requests_per_second *= 0.93;
+    let comparison = Comparison::of(&run(3, same), &run(3, slower)).unwrap();
+    // 7 % less, but the interval reaches to 5 % less.
+    assert_eq!(comparison.regressions(0.0).len(), 4);
+    assert!(comparison.regressions(5.5).is_empty());
+}
+
+#[test]
+fn one_repeat_can_tell_nothing() {
+    let comparison = Comparison::of(&run(1, quicker), &run(3, same)).unwrap();
+    assert_eq!(verdict(&comparison, "epoll", 100, Metric::Rate), Verdict::Unsure);
+    assert!(comparison.regressions(0.0).is_empty() && !comparison.is_sure_of_anything());
+    assert!(comparison.render_text().contains("measure with --repeats 3 or more"));
+}
+
+#[test]
+fn where_the_load_generator_was_the_limit_the_server_may_be_quicker_than_it_looks() {
+    let limited = |_: &str, _: usize, measured: &mut Measured| {
+        measured.client_was_limit = true;
+        measured.requests_per_second *= 0.5;
+        measured.server_cpu_us_per_request *= 2.0;
+    };
+    let comparison = Comparison::of(&run(3, same), &run(3, limited)).unwrap();
+    assert_eq!(verdict(&comparison, "epoll", 10, Metric::Rate), Verdict::Unsure);
+    assert_eq!(verdict(&comparison, "epoll", 10, Metric::Cpu), Verdict::Worse);
+}
+
+#[test]
+fn what_fails_or_starves_now_is_a_regression() {
+    let mut after = run(3, |name, count, measured| {
+        if (name, count) == ("threads", 100) {
+            measured.connections_served = 3;
+        }
+    });
+    for cell in after.1.iter_mut().filter(|cell| cell.subject == "epoll") {
+        cell.outcome = match cell.concurrency {
+            10 => Outcome::Failed { reason: "it crashed".into() },
+            _ => Outcome::Unavailable { reason: "no epoll here".into() },
+        };
+    }
+    let comparison = Comparison::of(&run(3, same), &after).unwrap();
+    assert_eq!(
+        comparison.regressions(5.0),
+        [
+            "epoll at 10 connections: failed: it crashed",
+            "threads at 100 connections: leaves connections without any reply",
+        ]
+    );
+    let told = comparison.render_text();
+    assert!(
+        told.contains("only in the first: epoll at 100 (the other: unavailable: no epoll here)")
+    );
+}
+
+#[test]
+fn what_differs_is_named_and_what_is_incomparable_refused() {
+    let before = run(3, same);
+    let mut after = run(3, same);
+    after.0.machine.kernel = "Linux 7.0".into();
+    after.0.machine.settings.remove("clock source");
+    after.0.design.window_seconds = 4.0;
+    after.0.design.server_arguments = vec!["--workers=4".into()];
+    let told = Comparison::of(&before, &after).unwrap().render_text();
+    for line in [
+        "kernel: Linux 6.12.0 → Linux 7.0",
+        "clock source: tsc → not known",
+        "window: 2.0 s → 4.0 s",
+        "server arguments: --root /srv/www → --workers=4",
+    ] {
+        assert!(told.contains(line), "{told}");
+    }
+    after.0.design.service = "echo".into();
+    let refused = Comparison::of(&before, &after).unwrap_err().to_string();
+    assert!(refused.contains("`http`") && refused.contains("`echo`"), "{refused}");
+    assert!(!refused.contains('\n'));
+}
+
+#[test]
+fn the_page_is_whole_and_escapes_what_it_shows() {
+    let mut after = run(3, quicker);
+    after.0.machine.cpu = "</script><script>alert(1)</script>".into();
+    after.0.design.architectures.push("<b>only</b>".into());
+    after.1.push(fixtures::cell("<b>only</b>", 10, 0, after.1[0].outcome.clone()));
+    let comparison = Comparison::of(&run(3, same), &after).unwrap();
+    let data = comparison.data().to_string();
+    assert!(data.contains(r#""verdict":"better""#), "{data}");
+    let page = overlay::render(["<i>a</i>", "b"], &[comparison]);
+    assert!(!page.contains("<script>alert") && !page.contains("<i>a") && !page.contains("<b>only"));
+    assert!(page.contains("1.50 [1.47 to 1.53] faster"));
+    assert!(page.contains("\"dash\":\"dash\""));
+}
