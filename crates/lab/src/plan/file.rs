@@ -388,7 +388,7 @@ repeats = 1
         assert_eq!((ring.architecture.as_str(), ring.options.len()), ("uthreads", 1));
         let told =
             |experiment: &Experiment| experiment.settings.constraints.as_ref().unwrap().to_string();
-        assert_eq!(told(all), "p99 ≤ 5.0 ms, p99.9 ≤ 20.0 ms and memory ≤ 190.7 MiB");
+        assert_eq!(told(all), "p99 ≤ 5.0 ms, p99.9 ≤ 20.0 ms and memory ≤ 191 MiB");
         assert_eq!(told(own), "memory ≤ 1.0 GiB");
     }
 
@@ -482,7 +482,7 @@ repeats = 1
         ("title = ' '", "1:9", "say what is asked"),
         ("title = \"a\\nb\"", "1:9", "one line"),
         ("title = 'a'", "1:12", "add an [[experiment]]"),
-        ("title = 'a'\ncaption = 1", "2:1", "expected one of `title`, `source`, `defaults`"),
+        ("title = 'a'\ncaption = 1", "2:1", "expected one of `title`, `source`, `budget`"),
         ("title = 'a'\nsource", "2:7", "="),
         ("title = 'a'\nexperiment = 1", "2:14", "expected a sequence"),
         ("title = 'a'\nexperiment = [1]", "2:15", "expected a map"),

@@ -168,11 +168,16 @@ impl Crossover {
         match (estimate, interval) {
             (Some(estimate), Some(Interval { low, high })) => format!(
                 "The lead passes from {from} to {to} {between}: at about {} (interval {} to {}, interpolated).",
-                grouped(*estimate),
-                grouped(*low),
-                grouped(*high)
+                about(*estimate),
+                about(*low),
+                about(*high)
             ),
             _ => format!("The lead passes from {from} to {to} {between}."),
         }
     }
+}
+
+/// A load between two measured ones: whole connections would be coarse where there are few.
+fn about(load: f64) -> String {
+    if load < 10.0 { format!("{load:.1}") } else { grouped(load) }
 }
