@@ -129,23 +129,7 @@ pub fn parse(text: &str) -> Result<PlanFile, Problem> {
         let at = table.get(key).map_or(0, |value| value.span().start);
         return Err(source.problem(at, format!("{key}: {problem}")));
     }
-    let mut defaults = match table.get("defaults").map(Spanned::get_ref) {
-        Some(DeValue::Table(defaults)) => defaults.clone(),
-        _ => DeTable::new(),
-    };
-    // They are for all experiments, wherever they stand.
-    if let Some((key, constraints)) = table.get_key_value("constraints") {
-        if defaults.contains_key("constraints") {
-            let problem = "constraints: they stand in [defaults], too: leave out one of the two";
-            return Err(source.problem(key.span().start, problem));
-        }
-        defaults.insert(key.clone(), constraints.clone());
-    }
-    if let Some((key, _)) = defaults.get_key_value("name") {
-        let problem =
-            "name: each [[experiment]] has a name of its own, so there is no default for it";
-        return Err(source.problem(key.span().start, problem));
-    }
+    let defaults = source.defaults(table)?;
     let written = match table.get("experiment").map(Spanned::get_ref) {
         Some(DeValue::Array(experiments)) if !experiments.is_empty() => experiments,
         _ => {
@@ -206,6 +190,29 @@ struct Document {
 struct Source<'a>(&'a str);
 
 impl Source<'_> {
+    /// What holds for all experiments that do not say otherwise.
+    fn defaults<'a>(&self, table: &DeTable<'a>) -> Result<DeTable<'a>, Problem> {
+        let mut defaults = match table.get("defaults").map(Spanned::get_ref) {
+            Some(DeValue::Table(defaults)) => defaults.clone(),
+            _ => DeTable::new(),
+        };
+        // They are for all experiments, wherever they stand.
+        if let Some((key, constraints)) = table.get_key_value("constraints") {
+            if defaults.contains_key("constraints") {
+                let problem =
+                    "constraints: they stand in [defaults], too: leave out one of the two";
+                return Err(self.problem(key.span().start, problem));
+            }
+            defaults.insert(key.clone(), constraints.clone());
+        }
+        if let Some((key, _)) = defaults.get_key_value("name") {
+            let problem =
+                "name: each [[experiment]] has a name of its own, so there is no default for it";
+            return Err(self.problem(key.span().start, problem));
+        }
+        Ok(defaults)
+    }
+
     /// An experiment, with the defaults for what it does not say.
     fn experiment(
         &self,
