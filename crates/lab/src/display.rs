@@ -61,13 +61,16 @@ impl Display {
 
     fn redraw(&mut self) {
         let Some(live) = &self.live else { return };
-        let mut heading = format!("{:<12}", "requests/s");
+        // Variants may have longer names.
+        let longest = self.design.subjects().map(|name| name.chars().count()).max();
+        let width = longest.map_or(12, |longest| longest.max(12));
+        let mut heading = format!("{:<width$}", "requests/s");
         for concurrency in &self.design.concurrency {
             let _ = write!(heading, "{:>12}", format!("c={concurrency}"));
         }
         live.table[0].set_message(heading);
         for (subject, line) in self.design.measured().zip(&live.table[1..]) {
-            let mut row = format!("{subject:<12}");
+            let mut row = format!("{subject:<width$}");
             for concurrency in &self.design.concurrency {
                 let rates = self.rates.get(&(subject.to_owned(), *concurrency));
                 let rate = rates.and_then(|rates| median(rates));

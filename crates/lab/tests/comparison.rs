@@ -54,6 +54,17 @@ fn what_did_not_change_is_level() {
 }
 
 #[test]
+fn cells_without_figures_are_no_obstacle() {
+    let run = fixtures::comparison();
+    let comparison = Comparison::of(&run, &run).unwrap();
+    // Nine architectures at four loads, but for fork's that failed and select's that is unavailable.
+    assert_eq!(comparison.pairs.len(), 34);
+    assert!(comparison.only_before.is_empty() && comparison.regressions(0.0).is_empty());
+    let starved = "iterative at 10 connections: both leave connections without any reply";
+    assert!(comparison.render_text().contains(starved));
+}
+
+#[test]
 fn faster_one_way_is_slower_the_other() {
     let (one, other) = (run(3, same), run(3, quicker));
     let gain = Comparison::of(&one, &other).unwrap();

@@ -3,7 +3,7 @@
 mod fixtures;
 
 use duality_lab::peers::ReadyMade;
-use duality_lab::recommendation::{Recommendation, recommend};
+use duality_lab::recommendation::{Constraints, Recommendation, constraints, recommend};
 use duality_lab::record::{Cell, Experiment, Outcome};
 use duality_lab::summary::Summary;
 
@@ -23,7 +23,8 @@ fn one_leads_and_another_wins_elsewhere() {
             "Choose epoll: it leads at 2 of 3 concurrencies (100 and 1,000 connections).",
             "At 1,000 connections it answers 60,600 requests/s (95 % interval 59,126 to 62,107), 1.50 times the rate of the next, threads (interval 1.45 to 1.56).",
             "There it costs 4.0 MiB of memory (least: threads, 3.0 MiB) and a p99 latency of 42.0 ms (the shortest).",
-            "Another leads elsewhere: threads at 1 connection, 1.11 times its rate (interval 1.071 to 1.15).",
+            "Another leads elsewhere: threads at 1 connection, 1.11 times its rate (interval 1.071 to 1.15), with a p99 latency of 126 µs and 3.0 MiB of memory.",
+            "The lead passes from threads to epoll between 1 and 100 connections: at about 2.6 (interval 2.2 to 3.1, interpolated).",
             "Figures are medians of 3 repeats.",
         ]
     );
@@ -131,6 +132,128 @@ fn a_whole_comparison_in_the_terminal() {
     let shown = Summary::of(&experiment, &cells).render_text();
     println!("{shown}");
     assert_eq!(shown, include_str!("fixtures/comparison.txt"));
+}
+
+/// threads lead on few connections, epoll on many; between them they are level.
+fn passing(name: &str, count: usize) -> (f64, f64, bool) {
+    let rate = match (name, count) {
+        ("threads", 1) => 20_000.0,
+        ("threads", 1000) => 40_000.0,
+        ("threads", _) => 50_000.0,
+        (_, 1) => 18_000.0,
+        (_, 1000) => 60_000.0,
+        _ => 50_010.0,
+    };
+    (rate, 15.0, false)
+}
+
+#[test]
+fn the_lead_passes_across_a_tie() {
+    let (experiment, cells) = trial(&[1000, 1, 10], 3, passing);
+    let said = recommend(&Summary::of(&experiment, &cells));
+    let [crossover] = said.crossovers.as_slice() else { panic!("{said:?}") };
+    assert_eq!((crossover.from.as_str(), crossover.to.as_str()), ("threads", "epoll"));
+    assert_eq!((crossover.above, crossover.below), (Some(1), 1000));
+    let (estimate, interval) = (crossover.estimate.unwrap(), crossover.interval.unwrap());
+    // A hair in favour of epoll at 10, where the ends of the interval lie on both sides.
+    assert!((9.0..10.0).contains(&estimate), "{estimate}");
+    assert!(interval.low < 9.0 && interval.high > 10.0 && interval.high < 13.0, "{interval:?}");
+    // Level at 10, so the reign of whoever goes on longer includes it.
+    let reigns: Vec<_> = said.reigns.iter().map(|reign| (reign.from, reign.to)).collect();
+    assert_eq!(reigns, [(1, 10), (1000, 1000)]);
+    assert_eq!(said.loads.iter().map(|load| load.leaders.len()).collect::<Vec<_>>(), [1, 2, 1]);
+}
+
+#[test]
+fn without_repeats_a_crossover_lies_between_two_loads() {
+    let (experiment, cells) = trial(&[1, 1000], 1, passing);
+    let said = recommend(&Summary::of(&experiment, &cells));
+    let passes = "The lead passes from threads to epoll between 1 and 1,000 connections.";
+    assert!(text(&said).contains(&passes), "{said:?}");
+    assert_eq!(said.crossovers[0].interval, None);
+}
+
+#[test]
+fn where_another_measure_decides_there_is_no_estimate() {
+    // At 1,000 connections the load generator is the limit, and epoll takes less processor time.
+    let (experiment, cells) = trial(&[1, 1000], 3, |name, count| match (name, count) {
+        (_, 1) => passing(name, count),
+        ("threads", _) => (90_000.0, 15.0, true),
+        _ => (90_000.0, 10.0, true),
+    });
+    let said = recommend(&Summary::of(&experiment, &cells));
+    let passes = "The lead passes from threads to epoll between 1 and 1,000 connections.";
+    assert!(text(&said).contains(&passes), "{said:?}");
+}
+
+#[test]
+fn no_crossover_is_said_in_words() {
+    let (experiment, cells) = trial(&[10, 100], 3, |name, _| match name {
+        "threads" => (40_000.0, 15.0, false),
+        _ => (50_000.0, 12.0, false),
+    });
+    let said = recommend(&Summary::of(&experiment, &cells));
+    assert!(said.crossovers.is_empty());
+    let none =
+        "epoll leads at every load measured, from 10 to 100 connections: there is no crossover.";
+    assert!(text(&said).contains(&none), "{said:?}");
+}
+
+/// What is said under constraints of architectures of which epoll has the shorter tail from 100 connections on.
+fn constrained(slo: &[&str], memory: Option<u64>) -> Recommendation {
+    let (mut experiment, cells) = trial(&[1, 100, 1000], 3, |name, count| match (name, count) {
+        ("threads", 1) => (20_000.0, 15.0, false),
+        ("threads", _) => (40_000.0, 18.0, false),
+        (_, 1) => (18_000.0, 16.0, false),
+        _ => (60_000.0, 12.0, false),
+    });
+    let slo = slo.iter().map(|text| constraints::kept_slo(text).unwrap()).collect();
+    experiment.constraints = Constraints { slo, memory };
+    recommend(&Summary::of(&experiment, &cells))
+}
+
+#[test]
+fn who_breaks_a_limit_is_excluded_and_the_nearest_named() {
+    let said = constrained(&["p99=5ms"], None);
+    assert_eq!(said.architecture.as_deref(), Some("epoll"));
+    let told = text(&said);
+    assert_eq!(
+        told[0],
+        "Choose epoll: of those that keep p99 ≤ 5.0 ms, it leads at 1 of 3 concurrencies (100 connections)."
+    );
+    for sentence in [
+        "No architecture keeps p99 ≤ 5.0 ms at 1,000 connections; the nearest is epoll with a p99 of 42.0 ms.",
+        "Excluded: threads by p99 ≤ 5.0 ms (6.3 ms at 100).",
+    ] {
+        assert!(told.contains(&sentence), "{sentence}: {told:#?}");
+    }
+    assert_eq!(said.refused.len(), 3);
+
+    let said = constrained(&[], Some(7 << 19));
+    assert_eq!(said.architecture.as_deref(), Some("threads"));
+    let told =
+        "Excluded: epoll by memory ≤ 3.5 MiB (4.0 MiB at 1, 4.0 MiB at 100, 4.0 MiB at 1,000).";
+    assert!(text(&said).contains(&told), "{said:?}");
+
+    let said = constrained(&["p50=1us"], Some(1));
+    assert_eq!(said.architecture, None);
+    assert!(text(&said)[0].contains("no architecture keeps p50 ≤ 1.0 µs and memory"), "{said:?}");
+}
+
+#[test]
+fn a_limit_within_the_interval_is_not_sure() {
+    let said = constrained(&["p99=4.2ms"], None);
+    let told = "Not sure, for the interval holds the limit: epoll breaks p99 ≤ 4.2 ms at 100 connections with 4.2 ms.";
+    assert!(text(&said).contains(&told), "{said:?}");
+    assert!(!said.refused.iter().find(|one| one.architecture == "epoll").unwrap().broken[0].sure);
+}
+
+#[test]
+fn reasons_stand_beside_the_choice() {
+    let (experiment, cells) = trial(&[100], 3, |_, _| (50_000.0, 15.0, false));
+    let reason = "Creation is 41 % of threads' time per request here.";
+    let summary = Summary { reasons: vec![reason.into()], ..Summary::of(&experiment, &cells) };
+    assert_eq!(text(&recommend(&summary))[3], reason);
 }
 
 /// Two architectures whose rate, CPU time and limit `figures` gives; repeats differ by 1 %.

@@ -81,12 +81,7 @@ pub(super) fn plan(
         },
         exchange: catalogue.exchange(),
         behaviour,
-        site: match &settings.root {
-            Some(root) => {
-                Site::Directory(std::path::absolute(root).unwrap_or_else(|_| root.clone()))
-            }
-            None => Site::Files(http::demo_files()),
-        },
+        site: site(settings),
         unavailable: BTreeMap::new(),
         store,
         origin: None,
@@ -108,6 +103,14 @@ pub(super) fn plan(
     plan.design.warm_up_seconds = settings.warm_up.unwrap_or(warm_up).as_secs_f64();
     plan.design.window_seconds = settings.window.unwrap_or(window).as_secs_f64();
     Ok(plan)
+}
+
+/// What peers serve.
+fn site(settings: &Settings) -> Site {
+    match &settings.root {
+        Some(root) => Site::Directory(std::path::absolute(root).unwrap_or_else(|_| root.clone())),
+        None => Site::Files(http::demo_files()),
+    }
 }
 
 /// An architecture that is compared, under its name or another.

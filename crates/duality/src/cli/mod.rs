@@ -53,7 +53,7 @@ enum Command {
     /// Make load on a server, and report what it did
     Load(load::Arguments),
     /// Measure a service under many architectures, and recommend one
-    Compare(compare::Arguments),
+    Compare(Box<compare::Arguments>),
     /// Write plans, which say what to compare
     Plan(plan::Arguments),
     /// Write the report of a run measured before, or compare two runs

@@ -8,6 +8,7 @@ use duality_services::store::Location;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use super::tuning::Limits;
 use super::visibility::Visibility;
 use super::{Failure, Setup, Tuning};
 use crate::catalogue::Catalogue;
@@ -111,11 +112,26 @@ fn prepare(arguments: &Arguments) -> Result<(), Failure> {
             Failure::misuse(format!("--cpus: {error}: name processors that this process may use"))
         })?;
     }
-    let limit = getrlimit(Resource::Nofile);
-    // As many connections as the system lets us have; if it refuses, there are fewer.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    limit(arguments.tuning.limits())?;
     signals::install(arguments.drain_limit)
         .map_err(|error| Failure::failed(format!("cannot handle signals: {error}")))
+}
+
+/// As many connections as the system lets us have, unless there are to be fewer.
+fn limit(limits: Limits) -> Result<(), Failure> {
+    let both = |limit| Rlimit { current: limit, maximum: limit };
+    let most = getrlimit(Resource::Nofile).maximum;
+    match limits.descriptors {
+        // If the system refuses, there are fewer.
+        None => drop(setrlimit(Resource::Nofile, both(most))),
+        Some(limit) => setrlimit(Resource::Nofile, both(Some(limit))).map_err(|error| {
+            let most = most.map_or("unlimited".to_owned(), |most| most.to_string());
+            Failure::misuse(format!("--descriptors: {error}: the hard limit is {most}"))
+        })?,
+    }
+    let Some(limit) = limits.address_space else { return Ok(()) };
+    setrlimit(Resource::As, both(Some(limit)))
+        .map_err(|error| Failure::misuse(format!("--address-space: {error}: give more")))
 }
 
 fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Failure {

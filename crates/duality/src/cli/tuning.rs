@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Command, FromArgMatches, ValueEnum};
 use duality_architectures::{Disk, HandOver, Options, Prefer};
-use duality_lab::plan::settings::parse_duration;
+use duality_lab::plan::settings::{parse_bytes, parse_duration};
 use duality_poller::Kind;
 
 /// What was chosen; what was not has its default.
@@ -66,6 +66,21 @@ pub(crate) struct Tuning {
     /// The most helper threads, for the disk and other work that would hold up a loop [default: 4]
     #[arg(long, value_name = "N")]
     disk_helpers: Option<NonZeroUsize>,
+    /// Descriptors that the server may have open; no more than the hard limit [default: the hard limit]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(16..))]
+    descriptors: Option<u64>,
+    /// Address space that the server may have, such as 2G: what is only reserved, such as stacks, counts [default: no limit]
+    #[arg(long, value_name = "BYTES", value_parser = parse_address_space)]
+    address_space: Option<u64>,
+}
+
+/// What the kernel is to refuse to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limits {
+    /// Open descriptors (RLIMIT_NOFILE).
+    pub(super) descriptors: Option<u64>,
+    /// Bytes of address space (RLIMIT_AS).
+    pub(super) address_space: Option<u64>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -122,7 +137,13 @@ impl Tuning {
             busy_poll: self.busy_poll.or(other.busy_poll),
             disk: self.disk.or(other.disk),
             disk_helpers: self.disk_helpers.or(other.disk_helpers),
+            descriptors: self.descriptors.or(other.descriptors),
+            address_space: self.address_space.or(other.address_space),
         }
+    }
+
+    pub(super) fn limits(self) -> Limits {
+        Limits { descriptors: self.descriptors, address_space: self.address_space }
     }
 
     pub(super) fn options(self) -> Options {
@@ -184,6 +205,8 @@ impl Tuning {
         ];
         arguments.extend(self.max_connections.map(|limit| format!("--max-connections={limit}")));
         arguments.extend(self.accept_queue.map(|limit| format!("--accept-queue={limit}")));
+        arguments.extend(self.descriptors.map(|limit| format!("--descriptors={limit}")));
+        arguments.extend(self.address_space.map(|limit| format!("--address-space={limit}")));
         arguments
     }
 }
@@ -193,6 +216,14 @@ fn at_least_one(text: &str) -> Result<usize, String> {
         Ok(0) | Err(_) => Err("give a whole number from 1 on".into()),
         Ok(number) => Ok(number),
     }
+}
+
+/// Bytes; with less than this, no server of ours starts.
+fn parse_address_space(text: &str) -> Result<u64, String> {
+    parse_bytes(text)
+        .ok()
+        .filter(|bytes| *bytes >= 64 << 20)
+        .ok_or_else(|| "give a size from 64M on".to_owned())
 }
 
 /// Bytes, with an optional K, M or G.
@@ -248,6 +279,17 @@ mod tests {
             ..Options::default()
         };
         assert_eq!(options, expected);
+    }
+
+    #[test]
+    fn limits_reach_a_child() {
+        let tuning = parse(&["--descriptors=100", "--address-space=2G"]).unwrap();
+        let again = Tuning::parse(&tuning.to_arguments()).unwrap();
+        let expected = Limits { descriptors: Some(100), address_space: Some(2 << 30) };
+        assert_eq!((again.limits(), again.options()), (expected, Options::default()));
+        for wrong in ["--descriptors=3", "--address-space=1M"] {
+            assert!(parse(&[wrong]).is_err(), "{wrong}");
+        }
     }
 
     #[test]

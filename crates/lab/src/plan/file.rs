@@ -129,23 +129,7 @@ pub fn parse(text: &str) -> Result<PlanFile, Problem> {
         let at = table.get(key).map_or(0, |value| value.span().start);
         return Err(source.problem(at, format!("{key}: {problem}")));
     }
-    let mut defaults = match table.get("defaults").map(Spanned::get_ref) {
-        Some(DeValue::Table(defaults)) => defaults.clone(),
-        _ => DeTable::new(),
-    };
-    // They are for all experiments, wherever they stand.
-    if let Some((key, constraints)) = table.get_key_value("constraints") {
-        if defaults.contains_key("constraints") {
-            let problem = "constraints: they stand in [defaults], too: leave out one of the two";
-            return Err(source.problem(key.span().start, problem));
-        }
-        defaults.insert(key.clone(), constraints.clone());
-    }
-    if let Some((key, _)) = defaults.get_key_value("name") {
-        let problem =
-            "name: each [[experiment]] has a name of its own, so there is no default for it";
-        return Err(source.problem(key.span().start, problem));
-    }
+    let defaults = source.defaults(table)?;
     let written = match table.get("experiment").map(Spanned::get_ref) {
         Some(DeValue::Array(experiments)) if !experiments.is_empty() => experiments,
         _ => {
@@ -206,6 +190,29 @@ struct Document {
 struct Source<'a>(&'a str);
 
 impl Source<'_> {
+    /// What holds for all experiments that do not say otherwise.
+    fn defaults<'a>(&self, table: &DeTable<'a>) -> Result<DeTable<'a>, Problem> {
+        let mut defaults = match table.get("defaults").map(Spanned::get_ref) {
+            Some(DeValue::Table(defaults)) => defaults.clone(),
+            _ => DeTable::new(),
+        };
+        // They are for all experiments, wherever they stand.
+        if let Some((key, constraints)) = table.get_key_value("constraints") {
+            if defaults.contains_key("constraints") {
+                let problem =
+                    "constraints: they stand in [defaults], too: leave out one of the two";
+                return Err(self.problem(key.span().start, problem));
+            }
+            defaults.insert(key.clone(), constraints.clone());
+        }
+        if let Some((key, _)) = defaults.get_key_value("name") {
+            let problem =
+                "name: each [[experiment]] has a name of its own, so there is no default for it";
+            return Err(self.problem(key.span().start, problem));
+        }
+        Ok(defaults)
+    }
+
     /// An experiment, with the defaults for what it does not say.
     fn experiment(
         &self,
@@ -388,7 +395,7 @@ repeats = 1
         assert_eq!((ring.architecture.as_str(), ring.options.len()), ("uthreads", 1));
         let told =
             |experiment: &Experiment| experiment.settings.constraints.as_ref().unwrap().to_string();
-        assert_eq!(told(all), "p99 ≤ 5.0 ms, p99.9 ≤ 20.0 ms and memory ≤ 190.7 MiB");
+        assert_eq!(told(all), "p99 ≤ 5.0 ms, p99.9 ≤ 20.0 ms and memory ≤ 191 MiB");
         assert_eq!(told(own), "memory ≤ 1.0 GiB");
     }
 
@@ -482,7 +489,7 @@ repeats = 1
         ("title = ' '", "1:9", "say what is asked"),
         ("title = \"a\\nb\"", "1:9", "one line"),
         ("title = 'a'", "1:12", "add an [[experiment]]"),
-        ("title = 'a'\ncaption = 1", "2:1", "expected one of `title`, `source`, `defaults`"),
+        ("title = 'a'\ncaption = 1", "2:1", "expected one of `title`, `source`, `budget`"),
         ("title = 'a'\nsource", "2:7", "="),
         ("title = 'a'\nexperiment = 1", "2:14", "expected a sequence"),
         ("title = 'a'\nexperiment = [1]", "2:15", "expected a map"),

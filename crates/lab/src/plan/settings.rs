@@ -124,7 +124,12 @@ impl Settings {
     ///
     /// The first [`Misfit`].
     pub fn check(&self) -> Result<(), Misfit> {
-        list("architectures", self.architectures.as_deref())?;
+        // Their names are those of cells.
+        let names: Option<Vec<&str>> = self
+            .architectures
+            .as_ref()
+            .map(|all| all.iter().map(|choice| choice.name.as_str()).collect());
+        list("architectures", names.as_deref())?;
         list("peers", self.peers.as_deref())?;
         list("concurrency", self.concurrency.as_deref())?;
         list("server-cpus", self.server_cpus.as_deref())?;

@@ -20,8 +20,8 @@ const LONGEST_NAME: usize = 40;
 /// The most options of one.
 const MOST_OPTIONS: usize = 100;
 
-/// An architecture, maybe with options of its own. Two are the same when they have the same name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// An architecture, maybe with options of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// What it is called in results.
     pub name: String,
@@ -72,12 +72,6 @@ impl Choice {
             return Ok(());
         };
         Err(problem.to_owned())
-    }
-}
-
-impl fmt::Display for Choice {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.name)
     }
 }
 

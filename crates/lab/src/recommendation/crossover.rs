@@ -83,7 +83,7 @@ pub(super) fn none(contests: &[Contest<'_>], reigns: &[Reign]) -> Option<String>
     let alone = contests.iter().all(|contest| contest.level().count() == 1);
     let leads = if alone { "leads" } else { "leads, or is level with the leader," };
     let (from, to) = (grouped(*from as f64), connections(*to));
-    (contests.len() > 1).then(|| {
+    (contests.len() > 1 && contests.iter().any(|contest| contest.ranked.len() > 1)).then(|| {
         format!("{architecture} {leads} at every load measured, from {from} to {to}: there is no crossover.")
     })
 }
@@ -150,7 +150,7 @@ fn crossing(points: &[Point], height: fn(&Point) -> f64, last: bool) -> Option<f
         let (from, to) = ((pair[0].load as f64).ln(), (pair[1].load as f64).ln());
         (a <= 0.0 && b > 0.0).then(|| (from + (to - from) * -a / (b - a)).exp())
     });
-    if last { rises.last() } else { rises.next() }
+    if last { rises.next_back() } else { rises.next() }
 }
 
 impl Crossover {
@@ -168,11 +168,16 @@ impl Crossover {
         match (estimate, interval) {
             (Some(estimate), Some(Interval { low, high })) => format!(
                 "The lead passes from {from} to {to} {between}: at about {} (interval {} to {}, interpolated).",
-                grouped(*estimate),
-                grouped(*low),
-                grouped(*high)
+                about(*estimate),
+                about(*low),
+                about(*high)
             ),
             _ => format!("The lead passes from {from} to {to} {between}."),
         }
     }
+}
+
+/// A load between two measured ones: whole connections would be coarse where there are few.
+fn about(load: f64) -> String {
+    if load < 10.0 { format!("{load:.1}") } else { grouped(load) }
 }

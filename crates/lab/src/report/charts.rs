@@ -34,7 +34,7 @@ pub(super) struct Chart {
     title: &'static str,
     caption: &'static str,
     pub(super) traces: Vec<Value>,
-    layout: Value,
+    pub(super) layout: Value,
 }
 
 /// How a subject looks on every plot.

@@ -105,6 +105,8 @@ fn aligned(before: &Summary, after: &Summary) -> (Summary, Summary) {
 
 /// The charts of the first with the lines of the second in them.
 fn overlaid(before: &Summary, after: &Summary) -> Vec<Chart> {
+    let rows = before.rows.iter().chain(&after.rows).cloned().collect();
+    let both = Summary { rows, ..before.clone() };
     let kinds = [charts::throughput, charts::cpu, charts::tail, charts::memory];
     kinds
         .into_iter()
@@ -116,6 +118,8 @@ fn overlaid(before: &Summary, after: &Summary) -> Vec<Chart> {
                 trace["meta"] = json!("second");
             }
             chart.traces.append(&mut second.traces);
+            // Its axes have room for both.
+            chart.layout = kind(&both).layout;
             chart
         })
         .collect()
