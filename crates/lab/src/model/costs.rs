@@ -69,8 +69,9 @@ impl Carrier {
             "threads" | "pool" => Some(block),
             "fork" | "prefork" => Some(Self { processes: true, ..block }),
             "uthreads" => {
-                let chosen = server_arguments.iter().filter_map(|it| it.strip_prefix("--poller="));
-                let poller = poller(chosen.last().unwrap_or("epoll"))?;
+                let mut chosen =
+                    server_arguments.iter().filter_map(|it| it.strip_prefix("--poller="));
+                let poller = poller(chosen.next_back().unwrap_or("epoll"))?;
                 Some(Self { world: World::Park, processes: false, beside_others: false, poller })
             }
             name => Some(Self {
