@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     let own = vec![executable.into(), "--measure".into()];
     run::pin();
     let rows = run::run(&Plan { costs, effort, own, peers: Peers::Built }, |name| {
-        eprintln!("measuring {name}")
+        eprintln!("measuring {name}");
     });
     print!("{}", table::text(&rows));
     ExitCode::SUCCESS

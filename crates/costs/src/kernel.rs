@@ -11,6 +11,7 @@ use std::hint::{black_box, spin_loop};
 use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -26,6 +27,7 @@ use rustix::param::page_size;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{WaitId, WaitIdOptions, getppid, waitid};
 use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::{Reading, Unit};
 
@@ -167,6 +169,67 @@ pub(crate) fn wake(count: u64) -> io::Result<Reading> {
     })?;
     let more = woken.saturating_sub(alone).as_nanos().max(1);
     Ok(Reading::new(count, more * u128::from(count), Unit::Nanoseconds))
+}
+
+/// One of several threads of a processor waits to read a byte, and is woken from another processor, which interrupts the
+/// thread that runs; without the reading call itself.
+pub(crate) fn woken(count: u64) -> io::Result<Reading> {
+    /// Enough that one is always running while others are woken.
+    const READERS: u64 = 16;
+    /// Until the last of them sleeps again.
+    const REST: Duration = Duration::from_micros(20);
+    let rounds = count.div_ceil(READERS);
+    let pipes: Vec<(OwnedFd, OwnedFd)> = (0..READERS).map(|_| pipe()).collect::<Result<_, _>>()?;
+    let done = AtomicU64::new(0);
+    let calls = own_pipe(count, &pipes[0])?;
+    let used = thread::scope(|scope| {
+        let (ends, done, here) = (&pipes, &done, sched_getcpu());
+        let readers: Vec<_> = pipes
+            .iter()
+            .map(|(reader, _)| {
+                scope.spawn(move || {
+                    for _ in 0..rounds {
+                        read_one(reader)?;
+                        done.fetch_add(1, Ordering::Release);
+                    }
+                    io::Result::Ok(clock_gettime(ClockId::ThreadCPUTime))
+                })
+            })
+            .collect();
+        let writer = scope.spawn(move || {
+            leave_processor(here)?;
+            for round in 1..=rounds {
+                for (_, writer) in ends {
+                    write(writer, b"x")?;
+                }
+                let start = Instant::now();
+                while done.load(Ordering::Acquire) < round * READERS || start.elapsed() < REST {
+                    spin_loop();
+                }
+            }
+            io::Result::Ok(())
+        });
+        let written =
+            writer.join().unwrap_or_else(|_| Err(io::Error::other("the writer panicked")));
+        // Without a writer they would wait for ever.
+        if written.is_err() {
+            for (_, writer) in &pipes {
+                for _ in 0..rounds {
+                    write(writer, b"x")?;
+                }
+            }
+        }
+        let mut used = Duration::ZERO;
+        for reader in readers {
+            let time =
+                reader.join().unwrap_or_else(|_| Err(io::Error::other("a reader panicked")))?;
+            used += Duration::new(time.tv_sec as u64, time.tv_nsec as u32);
+        }
+        written.map(|()| used)
+    })?;
+    let read = Reading::new(rounds * READERS, used.as_nanos(), Unit::Nanoseconds);
+    // A call that reads is about half of what it takes to write and read.
+    Ok(less(read, Reading { total: calls.total / 2, ..calls }))
 }
 
 fn timed_write(writer: &OwnedFd) -> io::Result<Duration> {

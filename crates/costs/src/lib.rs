@@ -105,6 +105,7 @@ pub const ALL: &[Cost] = &[
     kernel("kernel-switch", "a switch from one kernel thread to another", kernel::switch),
     kernel("kernel-switch-process", "the same between processes", kernel::process_switch),
     kernel("kernel-wake", "waking a thread that sleeps on another processor", kernel::wake),
+    kernel("kernel-woken", "a thread that waits, woken from another processor", kernel::woken),
     kernel("kernel-fault", "a page of memory that is used for the first time", kernel::fault),
     kernel(
         "kernel-process",

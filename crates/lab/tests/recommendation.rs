@@ -24,7 +24,7 @@ fn one_leads_and_another_wins_elsewhere() {
             "At 1,000 connections it answers 60,600 requests/s (95 % interval 59,126 to 62,107), 1.50 times the rate of the next, threads (interval 1.45 to 1.56).",
             "There it costs 4.0 MiB of memory (least: threads, 3.0 MiB) and a p99 latency of 42.0 ms (the shortest).",
             "Another leads elsewhere: threads at 1 connection, 1.11 times its rate (interval 1.071 to 1.15), with a p99 latency of 126 µs and 3.0 MiB of memory.",
-            "The lead passes from threads to epoll between 1 and 100 connections: at about 2.6 (interval 2.2 to 3.1, interpolated).",
+            "The lead passes from threads to epoll between 1 and 100 connections: at about 2.6 (interval 1.8 to 3.6, interpolated).",
             "Figures are medians of 3 repeats.",
         ]
     );

@@ -42,6 +42,8 @@ pub struct Carrier {
     world: World,
     /// Whether a connection has a process for itself, and so an address space.
     processes: bool,
+    /// Whether a kernel thread that waits does so beside others, which may run.
+    beside_others: bool,
     /// Who tells its loops what is ready.
     poller: &'static str,
 }
@@ -60,17 +62,24 @@ impl Carrier {
     /// How the architecture of that name does it, in a server with these further arguments; none for one that counts
     /// nothing, or is not known.
     pub fn of(architecture: &str, server_arguments: &[String]) -> Option<Self> {
-        let block = Self { world: World::Block, processes: false, poller: "" };
+        let block = Self { world: World::Block, processes: false, beside_others: true, poller: "" };
         let poller = |name: &str| POLLERS.into_iter().find(|poller| *poller == name);
         match architecture {
-            "iterative" | "threads" | "pool" => Some(block),
+            "iterative" => Some(Self { beside_others: false, ..block }),
+            "threads" | "pool" => Some(block),
             "fork" | "prefork" => Some(Self { processes: true, ..block }),
             "uthreads" => {
-                let chosen = server_arguments.iter().filter_map(|it| it.strip_prefix("--poller="));
-                let poller = poller(chosen.last().unwrap_or("epoll"))?;
-                Some(Self { world: World::Park, processes: false, poller })
+                let mut chosen =
+                    server_arguments.iter().filter_map(|it| it.strip_prefix("--poller="));
+                let poller = poller(chosen.next_back().unwrap_or("epoll"))?;
+                Some(Self { world: World::Park, processes: false, beside_others: false, poller })
             }
-            name => Some(Self { world: World::Suspend, processes: false, poller: poller(name)? }),
+            name => Some(Self {
+                world: World::Suspend,
+                processes: false,
+                beside_others: false,
+                poller: poller(name)?,
+            }),
         }
     }
 
@@ -134,7 +143,7 @@ impl UnitCosts {
         carrier: Carrier,
         connections: f64,
     ) -> Result<f64, Missing> {
-        let Carrier { world, processes, poller } = carrier;
+        let Carrier { world, processes, poller, .. } = carrier;
         let of_world = |cost: &str| self.figure(cost, world.name());
         let kernel = |cost: &str| self.figure(cost, "kernel");
         let is_block = world == World::Block;
@@ -171,6 +180,14 @@ impl UnitCosts {
             Operation::Wake => kernel("kernel-wake").unwrap_or(0.0),
             Operation::KernelSwitch if processes => kernel("kernel-switch-process")?,
             Operation::KernelSwitch => kernel("kernel-switch")?,
+            // Who waits alone interrupts nobody when it is woken; nor is it so where there is one processor.
+            Operation::Interruption => {
+                let switch = self.price(Operation::KernelSwitch, carrier, connections)?;
+                let woken = kernel("kernel-woken").ok().filter(|_| carrier.beside_others);
+                woken.map_or(Ok(switch), |woken| {
+                    Ok(switch + (woken - kernel("kernel-switch")?).max(0.0))
+                })?
+            }
             // There and back the kernel switches; then a round tells the loop.
             Operation::Offload => {
                 of_world("offload")?
@@ -231,6 +248,7 @@ pub(super) mod tests {
             ("kernel-process", "kernel", 81_500.0),
             ("kernel-fault", "kernel", 500.0),
             ("kernel-wake", "kernel", 4_000.0),
+            ("kernel-woken", "kernel", 3_000.0),
         ];
         for world in ["park", "suspend"] {
             all.extend([
@@ -266,6 +284,9 @@ pub(super) mod tests {
         assert_eq!(price(Operation::Task, "threads", 50.0), 0.0);
         assert_eq!(price(Operation::KernelSwitch, "prefork", 50.0), 1_500.0);
         assert_eq!(price(Operation::LockWait, "threads", 50.0), 1_500.0);
+        assert_eq!(price(Operation::Interruption, "threads", 50.0), 3_000.0);
+        assert_eq!(price(Operation::Interruption, "prefork", 50.0), 3_500.0);
+        assert_eq!(price(Operation::Interruption, "iterative", 50.0), 1_000.0);
         assert_eq!(price(Operation::Attempt, "uring", 50.0), 0.0);
     }
 

@@ -94,6 +94,8 @@ pub enum Operation {
     OtherCall,
     /// The kernel switches between threads of the server, or away from it.
     KernelSwitch,
+    /// The same, where the thread that waited is woken from another processor while its own is at work.
+    Interruption,
     /// Work is given to a helper thread.
     Offload,
     /// A page of memory is used for the first time.
@@ -104,7 +106,7 @@ pub enum Operation {
 
 impl Operation {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Process,
         Self::Thread,
         Self::Task,
@@ -119,6 +121,7 @@ impl Operation {
         Self::Registration,
         Self::OtherCall,
         Self::KernelSwitch,
+        Self::Interruption,
         Self::Offload,
         Self::PageFault,
         Self::Wake,
@@ -141,6 +144,7 @@ impl Operation {
             Self::Registration => "registrations",
             Self::OtherCall => "other calls",
             Self::KernelSwitch => "kernel switches",
+            Self::Interruption => "interruptions",
             Self::Offload => "offloads",
             Self::PageFault => "page faults",
             Self::Wake => "wakes",
@@ -158,28 +162,36 @@ impl Counts {
     pub fn of(cell: &Measured) -> Option<Self> {
         let counted = cell.operations?;
         let requests = cell.requests.max(1) as f64;
-        let count = |operation| match operation {
-            Operation::Process => counted.processes_created,
-            Operation::Thread => counted.threads_created,
-            Operation::Task => counted.tasks_created,
-            Operation::Turn => counted.switches,
-            Operation::Lock => counted.locks,
-            Operation::LockWait => counted.lock_waits,
-            Operation::ConditionWait => counted.condition_waits,
-            Operation::Round => counted.poller_rounds,
-            Operation::Event => counted.poller_events,
-            Operation::Attempt => counted.attempts,
-            Operation::InVain => counted.would_blocks,
-            Operation::Registration => counted.registrations,
-            Operation::OtherCall => counted.other_calls,
-            Operation::KernelSwitch => {
-                cell.voluntary_switches.saturating_add(cell.involuntary_switches)
-            }
-            Operation::Offload => counted.offloads,
-            Operation::PageFault => counted.page_faults,
-            Operation::Wake => counted.client_waits,
+        let voluntary = cell.voluntary_switches as f64;
+        let switches = voluntary + cell.involuntary_switches as f64;
+        // A waiting thread is woken by its client, on the client's processor. Whether its own is at work then is a matter of
+        // how many requests there are beside this one, and of how busy the server is.
+        let others = 1.0 - 1.0 / cell.measured_load.max(1.0);
+        let interruptions = voluntary * others * cell.server_cpu_share.clamp(0.0, 1.0);
+        let each = |operation| {
+            let count = match operation {
+                Operation::Process => counted.processes_created,
+                Operation::Thread => counted.threads_created,
+                Operation::Task => counted.tasks_created,
+                Operation::Turn => counted.switches,
+                Operation::Lock => counted.locks,
+                Operation::LockWait => counted.lock_waits,
+                Operation::ConditionWait => counted.condition_waits,
+                Operation::Round => counted.poller_rounds,
+                Operation::Event => counted.poller_events,
+                Operation::Attempt => counted.attempts,
+                Operation::InVain => counted.would_blocks,
+                Operation::Registration => counted.registrations,
+                Operation::OtherCall => counted.other_calls,
+                Operation::KernelSwitch => return (switches - interruptions) / requests,
+                Operation::Interruption => return interruptions / requests,
+                Operation::Offload => counted.offloads,
+                Operation::PageFault => counted.page_faults,
+                Operation::Wake => counted.client_waits,
+            };
+            count as f64 / requests
         };
-        Some(Self(Operation::ALL.map(|operation| count(operation) as f64 / requests)))
+        Some(Self(Operation::ALL.map(each)))
     }
 
     /// The counts that `each` gives.

@@ -73,7 +73,7 @@ pub const TERMS: [Term; 10] = [
         about: "switches of the kernel to another thread or process, or to none",
         letter: 'K',
         colour: "#882255",
-        operations: &[Operation::KernelSwitch],
+        operations: &[Operation::KernelSwitch, Operation::Interruption],
     },
     Term {
         name: "helpers",
