@@ -157,7 +157,7 @@ fn the_lead_passes_across_a_tie() {
     let (estimate, interval) = (crossover.estimate.unwrap(), crossover.interval.unwrap());
     // A hair in favour of epoll at 10, where the ends of the interval lie on both sides.
     assert!((9.0..10.0).contains(&estimate), "{estimate}");
-    assert!(interval.low < 9.0 && interval.high > 10.0 && interval.high < 13.0, "{interval:?}");
+    assert!(interval.low < 9.0 && interval.high > 10.0 && interval.high < 16.0, "{interval:?}");
     // Level at 10, so the reign of whoever goes on longer includes it.
     let reigns: Vec<_> = said.reigns.iter().map(|reign| (reign.from, reign.to)).collect();
     assert_eq!(reigns, [(1, 10), (1000, 1000)]);
