@@ -8,6 +8,7 @@ pub mod format;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod listen_queue;
 pub mod machine;
 pub mod peers;
 pub mod plan;

@@ -34,7 +34,8 @@ pub fn recommend(summary: &Summary) -> Recommendation {
             Some(partial) => format!("Nothing can be recommended yet ({partial})."),
             None => "Nothing can be recommended: no architecture served all connections.".into(),
         };
-        return Recommendation { architecture: None, sentences: vec![sentence] };
+        let sentences = [sentence].into_iter().chain(held_up_by_queue(summary)).collect();
+        return Recommendation { architecture: None, sentences };
     };
     let (won, lost): (Vec<&Contest<'_>>, Vec<&Contest<'_>>) =
         contests.iter().partition(|contest| contest.leads(chosen));
@@ -47,6 +48,7 @@ pub fn recommend(summary: &Summary) -> Recommendation {
     sentences.extend(elsewhere(chosen, &lost));
     sentences.extend(largest.and_then(|contest| contest.beside_peers(summary, chosen)));
     sentences.extend(left_out(summary));
+    sentences.extend(held_up_by_queue(summary));
     if summary.subjects.iter().any(|name| name == YARDSTICK) {
         sentences.push(format!("{YARDSTICK} is a yardstick and no choice: it runs no other code."));
     }
@@ -273,6 +275,25 @@ fn left_out(summary: &Summary) -> Option<String> {
     let all: Vec<String> = summary.subjects.iter().filter_map(starved).collect();
     (!all.is_empty()).then(|| {
         format!("Not compared, for leaving connections without any reply: {}.", listed(&all))
+    })
+}
+
+/// Who was held up by a listen queue, which says nothing about who is best.
+fn held_up_by_queue(summary: &Summary) -> Option<String> {
+    let held_up = |name: &String| {
+        let rows = summary.of_subject(name);
+        let limited =
+            rows.filter(|row| row.medians().is_some_and(|medians| medians.queue_was_limit));
+        let at: Vec<String> = limited.map(|row| grouped(row.concurrency as f64)).collect();
+        (!at.is_empty()).then(|| format!("{name} (at {})", listed(&at)))
+    };
+    let all: Vec<String> = summary.subjects.iter().filter_map(held_up).collect();
+    (!all.is_empty()).then(|| {
+        format!(
+            "The listen queue, and not the server, was the limit of {}: raise the backlog before anything is \
+             concluded there.",
+            listed(&all)
+        )
     })
 }
 
