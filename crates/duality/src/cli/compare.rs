@@ -6,12 +6,16 @@ use std::time::Duration;
 
 use duality_lab::plan::Plan;
 use duality_lab::plan::settings::{Settings, parse_duration};
+use duality_lab::report::RawLines;
+use duality_lab::report::markdown::Table;
 use duality_lab::run::Finished;
 use duality_lab::store::Store;
 use duality_lab::summary::Summary;
 use duality_lab::{report as page, results, run as lab};
 
-use super::{ClientFlags, Failure, Setup, Tuning, experiment, explain, flag, load, plan, print};
+use super::{
+    ClientFlags, Failure, Setup, Tuning, experiment, explain, flag, load, pages, plan, print,
+};
 use crate::catalogue::Catalogue;
 
 #[derive(clap::Args)]
@@ -68,12 +72,15 @@ pub(super) struct Arguments {
 
 #[derive(clap::Args)]
 pub(super) struct ReportArguments {
-    /// Results files that `compare` wrote, of one experiment
-    #[arg(required = true, value_name = "RESULTS")]
+    /// Results files that `compare` wrote, of one experiment; or the directory of a run, whose pages are written anew, a plan's index among them
+    #[arg(required = true, value_name = "RESULTS|DIR")]
     results: Vec<PathBuf>,
-    /// The page to write
-    #[arg(short, long, default_value = "report.html", value_name = "FILE")]
-    out: PathBuf,
+    /// The page to write; of a directory, each has its place [default: report.html]
+    #[arg(short, long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Print tables as Markdown, and write no page: rate, mean, p99, load, slope, cpu, memory, switches
+    #[arg(long, value_delimiter = ',', value_name = "TABLE,…", conflicts_with = "out")]
+    markdown: Vec<Table>,
 }
 
 impl Arguments {
@@ -136,12 +143,21 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
 }
 
 pub(super) fn report(arguments: &ReportArguments) -> Result<(), Failure> {
+    let ReportArguments { results, out, markdown } = arguments;
+    if !markdown.is_empty() {
+        return results.iter().try_for_each(|run| pages::tables(run, markdown));
+    }
+    if out.is_none() && results.iter().all(|path| path.is_dir()) {
+        return results.iter().try_for_each(|run| pages::rebuild(run));
+    }
     let (experiment, cells) =
-        results::read(&arguments.results).map_err(|error| Failure::misuse(error.to_string()))?;
-    page::write(&arguments.out, &experiment, &cells)
-        .map_err(|error| Failure::failed(format!("{}: {error}", arguments.out.display())))?;
+        results::read(results).map_err(|error| Failure::misuse(error.to_string()))?;
+    let out = out.as_deref().unwrap_or(Path::new("report.html"));
+    RawLines::read(results)
+        .and_then(|raw| page::write(out, &experiment, &cells, &raw))
+        .map_err(|error| Failure::failed(format!("{}: {error}", out.display())))?;
     print(&Summary::of(&experiment, &cells).render_text())?;
-    eprintln!("report: {}", arguments.out.display());
+    eprintln!("report: {}", out.display());
     Ok(())
 }
 
@@ -172,7 +188,8 @@ pub(super) fn measure(
     let finished = lab::compare(plan, out, resume, interrupted)
         .map_err(|error| Failure::failed(error.to_string()))?;
     let path = out.join("report.html");
-    page::write(&path, &finished.experiment, &finished.cells)
+    RawLines::read(&[out.join("results.jsonl")])
+        .and_then(|raw| page::write(&path, &finished.experiment, &finished.cells, &raw))
         .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
     print(&Summary::of(&finished.experiment, &finished.cells).render_text())?;
     Ok(finished)

@@ -8,6 +8,7 @@ mod explain;
 mod list;
 mod load;
 mod model;
+mod pages;
 mod plan;
 mod serve;
 mod setup;
