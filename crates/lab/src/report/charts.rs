@@ -76,12 +76,7 @@ fn service_time(summary: &Summary) -> Chart {
                   straight line; the table under the charts gives its slope. Lower is better.",
         traces,
         layout: layout(
-            over(
-                summary,
-                "measured load (requests in service)",
-                |medians| [medians.measured_load; 2],
-                short,
-            ),
+            over(summary, "requests in service", |medians| [medians.measured_load; 2], short),
             over(summary, "", |medians| [medians.mean_us; 2], time),
         ),
     }
@@ -137,7 +132,7 @@ fn latency(summary: &Summary) -> Chart {
                 },
                 "line": {"width": 2},
                 "marker": {
-                    "size": [8, 9, 13], "symbol": ["circle-open", "circle", "line-ew-open"],
+                    "opacity": 1, "size": [8, 9, 13], "symbol": ["circle-open", "circle", "line-ew-open"],
                     "line": {"width": 2},
                 },
             }));

@@ -146,6 +146,13 @@ pub(super) fn lines(summary: &Summary) -> Vec<LoadLine> {
         let measured = rows.filter(|medians| !medians.starved);
         let points: Vec<(f64, f64)> =
             measured.map(|medians| (medians.measured_load, medians.mean_us)).collect();
+        // A line through two points is always straight; and where requests come one by one, or at a rate, the load is
+        // what it is.
+        let loads = points.iter().map(|(load, _)| *load);
+        let (least, most) = (loads.clone().fold(f64::MAX, f64::min), loads.fold(0.0, f64::max));
+        if points.len() < 3 || most < 2.0 * least {
+            return None;
+        }
         let line = line(&points)?;
         let correlation = line.correlation;
         Some(LoadLine {
