@@ -25,8 +25,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::format::{connections, grouped};
 
-/// A request that took this long was held up by a retransmission, if anything was dropped: the least that Linux waits
-/// before one (TCP_RTO_MIN); and Kerneis's outliers were those of "200 ms or more".
+/// A request that took this long was held up by a retransmission, if anything was dropped: Linux waits no less before
+/// one, and Kerneis's outliers were those of "200 ms or more".
 const PAUSE_US: f64 = 200_000.0;
 
 /// What is known of the listen queue of a cell's server.
@@ -181,7 +181,7 @@ fn number(message: &[u8], at: usize) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// A thousand clients without keep-alive and a queue of ten, as they were measured on this page's machine.
+    /// A thousand clients without keep-alive and a queue of ten, as it was measured.
     const STUCK: Figures = Figures {
         offered: 1000,
         keep_alive: false,

@@ -140,6 +140,10 @@ fn latency(summary: &Summary) -> Chart {
     }
     let mut architectures = axis("");
     architectures["type"] = json!("category");
+    // More names than fit side by side are slanted away from the edge of the page.
+    if summary.subjects.len() > 9 {
+        architectures["tickangle"] = json!(-45);
+    }
     architectures["categoryarray"] = json!(summary.subjects);
     architectures["range"] = json!([-0.5, summary.subjects.len() as f64 - 0.5]);
     Chart {

@@ -41,33 +41,33 @@ impl Page {
         let requests = chromium.stdin.take().unwrap();
         let replies = BufReader::new(chromium.stdout.take().unwrap());
         let mut page = Self { chromium, requests, replies, session: None, count: 0 };
-        let target = page.ask("Target.createTarget", json!({"url": "about:blank"}));
+        let target = page.ask("Target.createTarget", &json!({"url": "about:blank"}));
         let attach = json!({"targetId": target["targetId"], "flatten": true});
-        let session = page.ask("Target.attachToTarget", attach);
+        let session = page.ask("Target.attachToTarget", &attach);
         page.session = session["sessionId"].as_str().map(str::to_owned);
         let phone = json!({"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": true});
-        page.ask("Emulation.setDeviceMetricsOverride", phone);
-        page.ask("Page.enable", json!({}));
+        page.ask("Emulation.setDeviceMetricsOverride", &phone);
+        page.ask("Page.enable", &json!({}));
         page.go(&format!("file://{}", file.display()));
         Some(page)
     }
 
     /// Loads what is at an address, until it is there.
     pub(crate) fn go(&mut self, address: &str) {
-        self.ask("Page.navigate", json!({"url": address}));
+        self.ask("Page.navigate", &json!({"url": address}));
         while self.read()["method"] != "Page.loadEventFired" {}
     }
 
     /// Whether the system that the browser believes in is dark.
     pub(crate) fn prefer(&mut self, scheme: &str) {
         let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
-        self.ask("Emulation.setEmulatedMedia", json!({"features": features}));
+        self.ask("Emulation.setEmulatedMedia", &json!({"features": features}));
     }
 
     /// The value of an expression; of a promise, what it comes to.
     pub(crate) fn value(&mut self, expression: &str) -> Value {
         let asked = json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
-        let reply = self.ask("Runtime.evaluate", asked);
+        let reply = self.ask("Runtime.evaluate", &asked);
         assert!(reply["exceptionDetails"].is_null(), "{expression}: {reply}");
         reply["result"]["value"].clone()
     }
@@ -87,11 +87,11 @@ impl Page {
             if kind == "keyDown" && !text.is_empty() {
                 event["text"] = json!(text);
             }
-            self.ask("Input.dispatchKeyEvent", event);
+            self.ask("Input.dispatchKeyEvent", &event);
         }
     }
 
-    fn ask(&mut self, method: &str, parameters: Value) -> Value {
+    fn ask(&mut self, method: &str, parameters: &Value) -> Value {
         self.count += 1;
         let mut request = json!({"id": self.count, "method": method, "params": parameters});
         if let Some(session) = &self.session {
@@ -121,7 +121,7 @@ impl Drop for Page {
         // It writes into its profile until it has ended. timeout(1) passes the signal on; but if Chromium has gone, so has it.
         if !std::thread::panicking() {
             self.session = None;
-            self.ask("Browser.close", json!({}));
+            self.ask("Browser.close", &json!({}));
         }
         let _ = self.chromium.wait();
     }
