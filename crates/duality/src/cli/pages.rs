@@ -91,8 +91,8 @@ fn find(run: &Path) -> Result<Vec<Found>, Failure> {
     }
     let mut all = Vec::new();
     for path in paths {
-        let (experiment, cells) =
-            results::read(&[path.clone()]).map_err(|error| Failure::misuse(error.to_string()))?;
+        let (experiment, cells) = results::read(std::slice::from_ref(&path))
+            .map_err(|error| Failure::misuse(error.to_string()))?;
         let directory = path.parent().unwrap_or(Path::new("")).to_owned();
         let name =
             directory.file_name().map_or_else(String::new, |name| name.to_string_lossy().into());
