@@ -95,6 +95,50 @@ fn every_experiment_is_measured_and_has_its_place_in_the_index() {
 }
 
 #[test]
+fn the_pages_are_written_anew_from_the_results_alone() {
+    let lab = Lab::new(PLAN);
+    lab.compared(&["--repeats=1"]);
+    let pages = ["out/index.html", "out/talk/report.html", "out/book/report.html"];
+    let before = pages.map(|page| lab.read(page));
+    for page in pages {
+        fs::remove_file(lab.directory.path().join(page)).unwrap();
+    }
+    let output = lab.run(&["report", "out"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let after = pages.map(|page| lab.read(page));
+    assert_eq!(before[0], after[0]);
+    // What is read from JSON may differ from what was written in the last of seventeen digits.
+    let words = |page: &String| page.replace(|letter: char| letter.is_ascii_digit(), "");
+    assert!(before.iter().map(words).eq(after.iter().map(words)), "a page differs");
+    let output = lab.run(&["report", "out", "--markdown", "rate,switches"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.starts_with("### talk\n\nRequests/s") && said.contains("| fork | "), "{said}");
+    let output = lab.run(&["report", "."]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("there is no results.jsonl"));
+}
+
+/// Whether the queue was the limit of a machine that does other things is not certain; that it overflowed is.
+#[test]
+fn a_listen_queue_that_overflows_is_known_and_named() {
+    let lab = Lab::new(
+        "title = 'a'\n[[experiment]]\nname = 'b'\nservice = 'http'\nclose = true\n\
+         architectures = ['iterative']\nconcurrency = [400]\nrepeats = 1\nwarm-up = '100ms'\n\
+         window = '800ms'\nserver-arguments = ['--backlog=10']",
+    );
+    let said = lab.compared(&[]);
+    let (_, cells) = lab.results("b");
+    let Outcome::Measured(measured) = &cells[0].outcome else { panic!("{cells:?}") };
+    assert!(measured.listen_overflows > 0);
+    let queue = measured.listen_queue.expect("Linux tells the length of queues");
+    assert_eq!(queue.length, 10);
+    let named = "The listen queue is the limit: the measured load";
+    assert_eq!(measured.warnings.iter().any(|said| said.starts_with(named)), queue.was_limit);
+    assert_eq!(said.contains(named), queue.was_limit);
+    assert_eq!(said.contains("was the limit of iterative (at 400)"), queue.was_limit);
+}
+
+#[test]
 fn resuming_measures_only_what_is_missing() {
     let lab = Lab::new(PLAN);
     lab.compared(&["--repeats=1"]);

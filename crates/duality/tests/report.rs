@@ -71,6 +71,7 @@ fn measured(rate: f64) -> Measured {
         connections_opened: 10,
         listen_overflows: 0,
         listen_drops: 0,
+        listen_queue: None,
         errors: BTreeMap::new(),
         crowd: BTreeMap::new(),
         open_loop: None,

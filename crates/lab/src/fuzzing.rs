@@ -16,5 +16,5 @@ pub fn results(text: &str) -> Option<(Experiment, Vec<Cell>)> {
 /// The report, but for the library that draws its plots.
 #[must_use]
 pub fn report(experiment: &Experiment, cells: &[Cell]) -> String {
-    report::render_with(experiment, cells, String::new())
+    report::render_with(experiment, cells, &report::RawLines::default(), String::new())
 }

@@ -10,6 +10,7 @@ pub mod format;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod listen_queue;
 pub mod machine;
 pub mod model;
 pub mod peers;

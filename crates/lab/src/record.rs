@@ -11,6 +11,7 @@ use duality_load::{Fate, Latency, OpenLoop};
 use serde::{Deserialize, Serialize};
 
 use crate::format::listed;
+use crate::listen_queue::ListenQueue;
 use crate::model::Operations;
 use crate::peers::Peer;
 use crate::recommendation::Constraints;
@@ -325,6 +326,9 @@ pub struct Measured {
     pub listen_overflows: u64,
     /// Connections dropped at an accept queue, machine-wide.
     pub listen_drops: u64,
+    /// What is known of the server's own queue; none where the kernel does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listen_queue: Option<ListenQueue>,
     /// Failed requests by kind.
     pub errors: BTreeMap<String, u64>,
     /// What became of the connections beside the measured ones, by kind.

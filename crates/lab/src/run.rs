@@ -8,6 +8,7 @@ use duality_load::{Observer, Report};
 
 use crate::counters::{self, Counters};
 use crate::display::Display;
+use crate::listen_queue;
 use crate::machine;
 use crate::model::Operations;
 use crate::peers::ReadyMade;
@@ -153,9 +154,9 @@ impl Processes<'_> {
         // It ends before its store does, for it is dropped first.
         let mut server = server::start(self.plan, key, store.as_ref())?;
         let options = self.plan.load(server.address(), key).map_err(NoServer::Failed)?;
-        let mut window = Window { server: &mut *server, opened: None, closed: None, problem: None };
+        let mut window = Window::of(&mut *server);
         let report = duality_load::run(&options, &mut window, self.interrupted);
-        let Window { opened, closed, problem, .. } = window;
+        let Window { opened, closed, queue, problem, .. } = window;
         if let Some(problem) = store.as_mut().and_then(OpenStore::problem) {
             return Ok(Outcome::Failed { reason: problem });
         }
@@ -165,7 +166,17 @@ impl Processes<'_> {
             }
             (Ok(report), Some(opened), Some(closed)) => {
                 let pinned = !design.server_cpus.is_empty();
-                Outcome::Measured(Box::new(measured(report, opened, closed, pinned)))
+                let is_peer = design.peers.iter().any(|peer| peer.name == key.subject);
+                let queue = listen_queue::examine(&report, queue);
+                let diagnosis = queue.and_then(|queue| queue.warning(&report, is_peer));
+                let mut figures = measured(report, opened, closed, pinned);
+                figures.listen_queue = queue;
+                if let Some(diagnosis) = diagnosis {
+                    // It says what the generator only suspects.
+                    figures.warnings.retain(|known| !known.starts_with("Accept queues"));
+                    figures.warnings.insert(0, diagnosis);
+                }
+                Outcome::Measured(Box::new(figures))
             }
             (Err(error), ..) => Outcome::Failed { reason: error.to_string() },
             _ => {
@@ -182,6 +193,8 @@ struct Window<'a> {
     server: &'a mut dyn Server,
     opened: Option<Counters>,
     closed: Option<Counters>,
+    /// How many connections the server's listen queue holds.
+    queue: Option<u64>,
     problem: Option<std::io::Error>,
 }
 
@@ -192,10 +205,15 @@ impl Observer for Window<'_> {
 
     fn window_closed(&mut self) {
         self.closed = self.read(true);
+        self.queue = listen_queue::length(self.server.address());
     }
 }
 
-impl Window<'_> {
+impl<'a> Window<'a> {
+    fn of(server: &'a mut dyn Server) -> Self {
+        Self { server, opened: None, closed: None, queue: None, problem: None }
+    }
+
     fn read(&mut self, with_memory: bool) -> Option<Counters> {
         let used = self.server.counters(with_memory).map_err(|error| self.problem = Some(error));
         used.ok().map(|used| Counters { client_waits: counters::own_waits(), ..used })
@@ -247,6 +265,7 @@ fn measured(report: Report, opened: Counters, closed: Counters, pinned: bool) ->
         connections_opened: report.connections_opened,
         listen_overflows: report.listen_overflows,
         listen_drops: report.listen_drops,
+        listen_queue: None,
         errors: report.errors,
         crowd: report.crowd,
         open_loop: report.open_loop,

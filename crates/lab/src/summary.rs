@@ -110,6 +110,8 @@ pub struct Medians {
     /// Whether more than 1 in 10 connections got no reply within the window, so that the figures describe
     /// fewer connections than they claim.
     pub starved: bool,
+    /// Whether the listen queue was the limit in at least half of the repeats.
+    pub queue_was_limit: bool,
     /// Failed requests of all repeats together.
     pub errors: u64,
     /// Whether at least half of the repeats are invalid: the load generator could not do its work, and the figures, which are
@@ -366,6 +368,8 @@ fn medians(repeats: &[&Measured], concurrency: usize, seed: u64) -> Option<Media
     let middle = |of: fn(&Measured) -> f64| median(&samples(of));
     let requests_per_second_samples = samples(|repeat| repeat.requests_per_second);
     let limited = repeats.iter().filter(|repeat| repeat.client_was_limit).count();
+    let was_limit = |repeat: &Measured| repeat.listen_queue.is_some_and(|queue| queue.was_limit);
+    let queued = repeats.iter().filter(|repeat| was_limit(repeat)).count();
     Some(Medians {
         requests_per_second: estimate(&requests_per_second_samples, seed)?,
         variation: variation(&requests_per_second_samples),
@@ -382,6 +386,7 @@ fn medians(repeats: &[&Measured], concurrency: usize, seed: u64) -> Option<Media
         latency_samples: repeats.iter().map(|repeat| repeat.latency_us).collect(),
         client_cpu_share: middle(|repeat| repeat.client_cpu_share)?,
         client_was_limit: 2 * limited >= repeats.len(),
+        queue_was_limit: 2 * queued >= repeats.len(),
         starved: middle(|repeat| repeat.connections_served as f64)? < 0.9 * concurrency as f64,
         errors: repeats
             .iter()

@@ -7,12 +7,13 @@ use std::process::Command;
 use std::{env, fs};
 
 use duality_lab::record::Outcome;
+use duality_lab::report::RawLines;
 use duality_lab::{recommendation, report, summary::Summary};
 
 #[test]
 fn it_loads_nothing() {
     let (experiment, cells) = fixtures::comparison();
-    let page = report::render(&experiment, &cells);
+    let page = report::render(&experiment, &cells, &RawLines::default());
     let markup = without_scripts(&page);
     assert!(!markup.contains("http://") && !markup.contains("https://"), "{markup}");
     assert!(!markup.contains("src=") && !markup.contains("<link"), "{markup}");
@@ -22,7 +23,7 @@ fn it_loads_nothing() {
 #[test]
 fn reasons_and_warnings_stand_beside_their_cells() {
     let (experiment, cells) = fixtures::comparison();
-    let markup = without_scripts(&report::render(&experiment, &cells));
+    let markup = without_scripts(&report::render(&experiment, &cells, &RawLines::default()));
     assert!(markup.contains("select(2) cannot watch descriptors above 1023"));
     assert!(markup.contains("fork: EAGAIN at 773 processes"));
     assert!(markup.contains("999 of 1000 connections were never served."));
@@ -41,16 +42,19 @@ fn numbers_beyond_all_bounds_are_no_obstacle() {
                 .into();
         }
     }
-    assert!(report::render(&experiment, &cells).contains("partial: 108 of"));
+    assert!(report::render(&experiment, &cells, &RawLines::default()).contains("partial: 108 of"));
 }
 
 #[test]
 fn a_partial_experiment_says_so() {
     let (experiment, cells) = fixtures::comparison();
-    let markup = without_scripts(&report::render(&experiment, &cells[..37]));
+    let markup = without_scripts(&report::render(&experiment, &cells[..37], &RawLines::default()));
     assert!(markup.contains("partial: 37 of 108 cells"));
     assert!(markup.contains("not run"));
-    assert!(report::render(&experiment, &[]).contains("Nothing can be recommended yet"));
+    assert!(
+        report::render(&experiment, &[], &RawLines::default())
+            .contains("Nothing can be recommended yet")
+    );
 }
 
 #[test]
@@ -59,7 +63,7 @@ fn what_it_shows_is_escaped() {
     experiment.machine.cpu = "</script><script>alert(1)</script>".into();
     let reason = "<img onerror=alert(1)>".to_owned();
     let cells = [fixtures::cell("<b>&", 1, 0, Outcome::Failed { reason })];
-    let page = report::render(&experiment, &cells);
+    let page = report::render(&experiment, &cells, &RawLines::default());
     assert!(
         !page.contains("<b>&") && !page.contains("<img onerror") && !page.contains("<script>alert")
     );
@@ -75,7 +79,7 @@ fn it_draws_all_charts_in_a_browser() {
     let (experiment, cells) = fixtures::comparison();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("report.html");
-    report::write(&path, &experiment, &cells).unwrap();
+    report::write(&path, &experiment, &cells, &RawLines::default()).unwrap();
     let page = dump(&chromium, &path, folder.path());
 
     let summary = Summary::of(&experiment, &cells);

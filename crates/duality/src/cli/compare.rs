@@ -8,6 +8,7 @@ use std::{fs, slice};
 use duality_lab::plan::settings::{Misfit, Settings, parse_duration};
 use duality_lab::plan::variant::Choice;
 use duality_lab::plan::{Plan, budget};
+use duality_lab::report::RawLines;
 use duality_lab::run::Finished;
 use duality_lab::store::Store;
 use duality_lab::summary::Summary;
@@ -191,7 +192,8 @@ pub(super) fn measure(
     let finished = lab::compare(plan, out, resume, interrupted)
         .map_err(|error| Failure::failed(error.to_string()))?;
     let path = out.join("report.html");
-    page::write(&path, &finished.experiment, &finished.cells)
+    RawLines::read(&[out.join("results.jsonl")])
+        .and_then(|raw| page::write(&path, &finished.experiment, &finished.cells, &raw))
         .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
     let summary = Summary::of(&finished.experiment, &finished.cells);
     let path = out.join("summary.json");

@@ -11,6 +11,7 @@ mod load;
 mod model;
 mod plan;
 mod report;
+mod runs;
 mod serve;
 mod setup;
 mod tuning;

@@ -1,21 +1,21 @@
 //! `duality report`: what was measured before, read again; and two runs laid over each other.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use duality_lab::comparison::Comparison;
-use duality_lab::record::{Cell, Experiment};
-use duality_lab::report::{self as page, index, overlay};
+use duality_lab::data;
+use duality_lab::record::Experiment;
+use duality_lab::report::index::{self, Index};
+use duality_lab::report::markdown::{self, Table};
+use duality_lab::report::overlay;
 use duality_lab::summary::Summary;
-use duality_lab::{data, results};
 use serde_json::json;
 
+use super::runs::{Found, Run, unwritten};
 use super::{ConstraintFlags, Failure, print};
 
 /// The version of what `--json` prints.
 const VERSION: u32 = 1;
-/// What a results file is called in the directory of its experiment.
-const RESULTS: &str = "results.jsonl";
 
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -42,112 +42,73 @@ pub(super) struct Arguments {
     /// Print JSON (format version 1)
     #[arg(long)]
     json: bool,
+    /// Print tables as Markdown, and write no page: rate, mean, p99, load, slope, cpu, memory, switches
+    #[arg(long, value_delimiter = ',', value_name = "TABLE,…", conflicts_with_all = ["out", "json"])]
+    markdown: Vec<Table>,
     /// Exit with code 1 when the second run is worse by more than this, in percent [default: 5]
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "5", value_parser = percent, value_name = "PERCENT")]
     fail_on_regression: Option<f64>,
-}
-
-/// The experiments of a run.
-struct Run {
-    /// Where it was found.
-    path: PathBuf,
-    experiments: Vec<Found>,
-}
-
-/// An experiment of a run.
-struct Found {
-    /// The directory that its results are in.
-    directory: PathBuf,
-    results: (Experiment, Vec<Cell>),
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let runs = arguments.runs.iter().map(|path| Run::read(path));
     let runs = runs.collect::<Result<Vec<Run>, Failure>>()?;
     match runs.as_slice() {
+        [_, _] if !arguments.markdown.is_empty() => {
+            Err(Failure::misuse("--markdown gives the tables of one run: name one"))
+        }
         [before, after] if arguments.constraints.constraints().is_none() => {
             compare(before, after, arguments)
         }
         [_, _] => Err(Failure::misuse(
             "--slo and --memory are asked of one run: leave them out, or name one run",
         )),
+        [run] if !arguments.markdown.is_empty() => tables(run, &arguments.markdown),
         [run] if arguments.fail_on_regression.is_none() => show(run, arguments),
         _ => Err(Failure::misuse("--fail-on-regression compares two runs: name both")),
     }
 }
 
-impl Run {
-    /// Reads a results file, or the one or more of a directory.
-    fn read(path: &Path) -> Result<Self, Failure> {
-        let read = |directory: &Path, file: PathBuf| {
-            let results = results::read(&[file]);
-            let results = results.map_err(|error| Failure::misuse(error.to_string()))?;
-            Ok(Found { directory: directory.to_owned(), results })
-        };
-        let own = path.join(RESULTS);
-        let experiments = if !path.is_dir() {
-            vec![read(path.parent().unwrap_or(Path::new("")), path.to_owned())?]
-        } else if own.exists() {
-            vec![read(path, own)?]
-        } else {
-            let told = |error| Failure::misuse(format!("{}: {error}", path.display()));
-            let entries = fs::read_dir(path).map_err(told)?;
-            let mut directories = entries
-                .map(|entry| Ok(entry.map_err(told)?.path()))
-                .collect::<Result<Vec<PathBuf>, Failure>>()?;
-            directories.retain(|directory| directory.join(RESULTS).exists());
-            directories.sort();
-            let read = |directory: &PathBuf| read(directory, directory.join(RESULTS));
-            directories.iter().map(read).collect::<Result<_, Failure>>()?
-        };
-        if experiments.is_empty() {
-            let path = path.display();
-            return Err(Failure::misuse(format!(
-                "{path}: there is no {RESULTS} in it, nor in its directories: name what `compare --out` was given"
-            )));
-        }
-        Ok(Self { path: path.to_owned(), experiments })
-    }
-}
-
-impl Found {
-    /// Its name in the plan; none if it is of no plan.
-    fn name(&self) -> Option<&str> {
-        self.results.0.plan.as_ref().map(|plan| plan.experiment.as_str())
-    }
-}
-
 /// The tables and pages of a run.
 fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
-    let of_plan = run.experiments.len() > 1;
+    let of_plan = run.is_of_plan();
     if of_plan && arguments.out.is_some() {
         return Err(Failure::misuse(format!(
-            "--out: {} has several experiments, each with a page beside its results: leave it out, or name one of them",
+            "--out: {} is of a plan, whose experiments have pages beside their results: leave it out, or name one of them",
             run.path.display()
         )));
     }
+    let origin = run.experiments.iter().find_map(|found| found.results.0.plan.as_ref());
+    let mut index = origin.filter(|_| of_plan).map(Index::of);
     let mut told = Vec::new();
     for found in &run.experiments {
         let (experiment, cells) = &found.results;
-        if of_plan && !arguments.json {
-            print(&index::heading(found.name().unwrap_or_default(), &experiment.design))?;
-        }
-        let path = match &arguments.out {
-            Some(out) => out.clone(),
-            None if of_plan => found.directory.join("report.html"),
-            None => PathBuf::from("report.html"),
-        };
         let constraints = arguments.constraints.constraints();
         let constraints = constraints.unwrap_or_else(|| experiment.constraints.clone());
         let experiment = Experiment { constraints, ..experiment.clone() };
-        page::write(&path, &experiment, cells).map_err(|error| unwritten(&path, &error))?;
+        let page = match &arguments.out {
+            Some(out) => out.clone(),
+            None if run.path.is_dir() => found.directory().join("report.html"),
+            None => PathBuf::from("report.html"),
+        };
+        found.write_page(&page, &experiment)?;
         let summary = Summary::of(&experiment, cells);
         if arguments.json {
             told.push(data::summary(&experiment, &summary));
         } else {
+            if of_plan {
+                print(&index::heading(found.name().unwrap_or_default(), &experiment.design))?;
+            }
             print(&summary.render_text())?;
         }
-        eprintln!("report: {}", path.display());
+        if let (Some(index), Some(name)) = (&mut index, found.name()) {
+            index.add(name, &experiment, cells);
+        }
+    }
+    if let Some(index) = index {
+        let path = run.path.join("index.html");
+        index.write(&path).map_err(|error| unwritten(&path, &error))?;
+        eprintln!("index of the reports: {}", path.display());
     }
     if !arguments.json {
         return Ok(());
@@ -156,6 +117,19 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
         [one] => print(&one.to_string()),
         all => print(&json!({ "version": VERSION, "experiments": all }).to_string()),
     }
+}
+
+/// Tables of a run's experiments, as Markdown.
+fn tables(run: &Run, which: &[Table]) -> Result<(), Failure> {
+    let text = run.experiments.iter().map(|found| {
+        let (experiment, cells) = &found.results;
+        let heading = match found.name() {
+            Some(name) if run.experiments.len() > 1 => format!("### {name}\n\n"),
+            _ => String::new(),
+        };
+        heading + &markdown::tables(experiment, cells, which)
+    });
+    print(&text.collect::<String>())
 }
 
 /// Two runs, one over the other.
@@ -214,7 +188,7 @@ fn matched<'a>(before: &'a Run, after: &'a Run) -> (Vec<(&'a Found, &'a Found)>,
     let pairs = before.experiments.iter().filter_map(|one| Some((one, counterpart(after, one)?)));
     let lone = |run: &'a Run, other: &'a Run| {
         let lone = run.experiments.iter().filter(move |one| counterpart(other, one).is_none());
-        lone.map(move |one| one.directory.display().to_string())
+        lone.map(move |one| one.directory().display().to_string())
     };
     (pairs.collect(), lone(before, after).chain(lone(after, before)).collect())
 }
@@ -249,10 +223,6 @@ fn judge(comparisons: &[Comparison], regressions: &[String], percent: f64) -> Re
         1 => Err(Failure::failed(format!("1 figure is worse by more than {percent} %"))),
         many => Err(Failure::failed(format!("{many} figures are worse by more than {percent} %"))),
     }
-}
-
-fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::failed(format!("{}: {error}", path.display()))
 }
 
 fn percent(text: &str) -> Result<f64, String> {

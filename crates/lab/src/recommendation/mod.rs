@@ -77,6 +77,7 @@ pub fn recommend(summary: &Summary) -> Recommendation {
         Some(chosen) => choice(summary, &contests, chosen, &reigns, &crossovers),
     };
     sentences.extend(refusal::sentences(summary, &refused, &doubts));
+    sentences.extend(held_up_by_queue(summary));
     if let Some(chosen) = chosen {
         sentences.extend(beside(summary, &contests, chosen));
     }
@@ -210,14 +211,28 @@ fn elsewhere(chosen: &str, lost: &[&Contest<'_>]) -> Option<String> {
 
 /// Who was not compared, and why.
 fn left_out(summary: &Summary, why: &str, out: fn(&Medians) -> bool) -> Option<String> {
-    let left_out = |name: &String| {
+    Some(format!("Not compared, {why}: {}.", those(summary, out)?))
+}
+
+/// Who was held up by a listen queue, which says nothing about who is best.
+fn held_up_by_queue(summary: &Summary) -> Option<String> {
+    let held_up = those(summary, |medians| medians.queue_was_limit)?;
+    Some(format!(
+        "The listen queue, and not the server, was the limit of {held_up}: raise the backlog before anything is \
+         concluded there."
+    ))
+}
+
+/// The subjects that something is true of, and at which numbers of connections.
+fn those(summary: &Summary, is_true: fn(&Medians) -> bool) -> Option<String> {
+    let at = |name: &String| {
         let rows = summary.of_subject(name);
-        let out = rows.filter(|row| row.medians().is_some_and(out));
-        let at: Vec<String> = out.map(|row| grouped(row.concurrency as f64)).collect();
+        let rows = rows.filter(|row| row.medians().is_some_and(is_true));
+        let at: Vec<String> = rows.map(|row| grouped(row.concurrency as f64)).collect();
         (!at.is_empty()).then(|| format!("{name} (at {})", listed(&at)))
     };
-    let all: Vec<String> = summary.subjects.iter().filter_map(left_out).collect();
-    (!all.is_empty()).then(|| format!("Not compared, {why}: {}.", listed(&all)))
+    let all: Vec<String> = summary.subjects.iter().filter_map(at).collect();
+    (!all.is_empty()).then(|| listed(&all))
 }
 
 fn how_sure(summary: &Summary) -> String {

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::format::{self, connections};
 use crate::plan::file::PlanFile;
 use crate::recommendation;
-use crate::record::{Cell, Clients, Design, Experiment};
+use crate::record::{Cell, Clients, Design, Experiment, Origin};
 use crate::summary::{Figures, Row, Summary};
 
 /// An index that grows as experiments end.
@@ -67,16 +67,17 @@ impl Index {
         }
     }
 
+    /// The index of experiments that ended before, which are to be [added](Self::add) in the order of the page.
+    pub fn of(origin: &Origin) -> Self {
+        let Origin { title, source, .. } = origin.clone();
+        Self { title, source, first: None, entries: Vec::new() }
+    }
+
     /// The experiment called `name` has ended, or has been cut short.
-    ///
-    /// # Panics
-    ///
-    /// When the plan has no experiment of that name.
     pub fn add(&mut self, name: &str, experiment: &Experiment, cells: &[Cell]) {
         let summary = Summary::of(experiment, cells);
         self.first.get_or_insert_with(|| experiment.clone());
-        let entry = self.entries.iter_mut().find(|entry| entry.name == name);
-        *entry.expect("it is an experiment of this plan") = Entry {
+        let ended = Entry {
             name: name.to_owned(),
             description: describe(&experiment.design),
             ended: true,
@@ -85,6 +86,10 @@ impl Index {
             concurrency: summary.concurrency.iter().map(|&count| connections(count)).collect(),
             lines: lines(&summary),
         };
+        match self.entries.iter_mut().find(|entry| entry.name == name) {
+            Some(entry) => *entry = ended,
+            None => self.entries.push(ended),
+        }
     }
 
     /// The page.

@@ -1,13 +1,19 @@
 //! The report: one HTML file that needs nothing else, neither a network nor another file.
 //!
-//! The page is `report.html.jinja`; `charts` makes the plots' data and `table` the rows; the library
+//! The page is `report.html.jinja`, with `report.js` and `plots.js`; `charts` makes the plots' data and `table` the rows; the library
 //! that draws them (plotly.js) comes from the crate `plotly` and is written into the page. A
-//! Content-Security-Policy in the page forbids it to load anything. The reports of a plan have an
-//! [`index`], in the same style.
+//! Content-Security-Policy in the page forbids it to load anything. Each figure leads to the lines of results.jsonl that it
+//! comes from ([`RawLines`]). The reports of a plan have an [`index`], in the same style, and [`markdown`] gives the tables
+//! to documents.
 
+mod axes;
 mod charts;
+mod csv;
 pub mod index;
+mod looks;
+pub mod markdown;
 pub mod overlay;
+mod raw;
 mod table;
 
 use std::path::Path;
@@ -19,24 +25,41 @@ use crate::record::{Cell, Experiment};
 use crate::summary::Summary;
 use crate::{format, recommendation, soundness};
 
+pub use raw::RawLines;
+
 /// Writes the report to `path`.
 ///
 /// # Errors
 ///
 /// When the file cannot be written.
-pub fn write(path: &Path, experiment: &Experiment, cells: &[Cell]) -> io::Result<()> {
-    fs::write(path, render(experiment, cells))
+pub fn write(
+    path: &Path,
+    experiment: &Experiment,
+    cells: &[Cell],
+    raw: &RawLines,
+) -> io::Result<()> {
+    fs::write(path, render(experiment, cells, raw))
 }
 
 /// The report as HTML. `cells` may be fewer than were planned; the page says so then.
-pub fn render(experiment: &Experiment, cells: &[Cell]) -> String {
-    render_with(experiment, cells, plotly_source())
+pub fn render(experiment: &Experiment, cells: &[Cell], raw: &RawLines) -> String {
+    render_with(experiment, cells, raw, plotly_source())
 }
 
 /// The same with the elements of script `plotly`, of which a fuzz target does not need 4 MB.
-pub(crate) fn render_with(experiment: &Experiment, cells: &[Cell], plotly: String) -> String {
+pub(crate) fn render_with(
+    experiment: &Experiment,
+    cells: &[Cell],
+    raw: &RawLines,
+    plotly: String,
+) -> String {
     let summary = Summary::of(experiment, cells);
     let charts = charts::charts(&summary);
+    let looks = looks::looks(&summary);
+    let data = context! {
+        service => summary.service, looks, charts, rows => table::row_lines(&summary, raw),
+        csv => csv::cells(cells, raw),
+    };
     let concurrency: Vec<(usize, String)> =
         summary.concurrency.iter().map(|&count| (count, format::connections(count))).collect();
     page(
@@ -48,12 +71,14 @@ pub(crate) fn render_with(experiment: &Experiment, cells: &[Cell], plotly: Strin
             crowd => experiment.design.clients.crowd(),
             recommendation => recommendation::recommend(&summary).sentences,
             soundness => soundness::sentences(&summary),
-            legend => charts::legend(&summary),
-            charts => charts,
-            chart_data => script_data(&charts),
+            legend => looks,
+            charts,
+            data => script_data(&data),
             concurrency,
             lines => table::lines(&summary),
-            rows => table::rows(&summary),
+            rows => table::rows(&summary, raw),
+            crowd_rows => table::crowd(&summary, cells),
+            fates => table::FATES,
             memory => format::bytes(experiment.machine.memory_bytes as f64),
             command => table::command(&experiment.command),
             plotly => Value::from_safe_string(plotly),
@@ -67,6 +92,9 @@ pub(crate) fn page(template: &str, values: Value) -> String {
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment
         .add_template("style", include_str!("style.css"))
+        .and_then(|()| environment.add_template("theme", include_str!("theme.js")))
+        .and_then(|()| environment.add_template("plots", include_str!("plots.js")))
+        .and_then(|()| environment.add_template("script", include_str!("report.js")))
         .and_then(|()| environment.add_template("page", template))
         .and_then(|()| environment.get_template("page")?.render(values))
         .expect("the templates are part of the program, and use what they are given")
@@ -74,7 +102,7 @@ pub(crate) fn page(template: &str, values: Value) -> String {
 
 /// Data for a `<script type="application/json">`: nothing in it can end the element.
 fn script_data(data: &impl serde::Serialize) -> Value {
-    let json = serde_json::to_string(data).expect("charts are plain data");
+    let json = serde_json::to_string(data).expect("it is plain data");
     Value::from_safe_string(json.replace('<', "\\u003c"))
 }
 

@@ -8,7 +8,8 @@ use minijinja::{Value, context};
 use serde::Serialize;
 use serde_json::json;
 
-use super::charts::{self, Chart, Look};
+use super::charts::{self, Chart};
+use super::looks::{Look, looks};
 use super::{page, plotly_source, script_data};
 use crate::comparison::{Comparison, Metric, Pair, Verdict, told_together};
 use crate::format::{grouped, multiple};
@@ -26,7 +27,10 @@ pub fn write(path: &Path, names: [&str; 2], comparisons: &[Comparison]) -> io::R
 /// The page as HTML.
 pub fn render(names: [&str; 2], comparisons: &[Comparison]) -> String {
     let sections: Vec<Section> = comparisons.iter().map(Section::of).collect();
-    let charts: Vec<&Vec<Chart>> = sections.iter().map(|section| &section.charts).collect();
+    let plots: Vec<_> = sections
+        .iter()
+        .map(|section| json!({ "looks": section.legend, "charts": section.charts }))
+        .collect();
     page(
         include_str!("overlay.html.jinja"),
         context! {
@@ -34,7 +38,7 @@ pub fn render(names: [&str; 2], comparisons: &[Comparison]) -> String {
             after => names[1],
             sections => sections,
             metrics => Metric::ALL.map(Metric::name),
-            chart_data => script_data(&charts),
+            chart_data => script_data(&plots),
             plotly => Value::from_safe_string(plotly_source()),
         },
     )
@@ -78,7 +82,7 @@ impl Section {
         Self {
             title: title.map_or_else(|| service.clone(), |name| format!("{name}: {service}")),
             sentences: comparison.sentences(),
-            legend: charts::legend(&before),
+            legend: looks(&before),
             charts: overlaid(&before, &after),
             rows: comparison.pairs.iter().map(|pair| table_row(&before, pair)).collect(),
             only_before: told_together(&comparison.only_before),
@@ -112,10 +116,16 @@ fn overlaid(before: &Summary, after: &Summary) -> Vec<Chart> {
         .into_iter()
         .map(|kind| {
             let (mut chart, mut second) = (kind(before), kind(after));
-            for trace in &mut second.traces {
-                trace["line"]["dash"] = json!("dash");
-                trace["marker"]["size"] = json!(6);
-                trace["meta"] = json!("second");
+            // Dashes tell the runs apart here, and not the subjects.
+            for (traces, dash, run) in
+                [(&mut chart.traces, "solid", ""), (&mut second.traces, "dash", ", second")]
+            {
+                for trace in traces {
+                    trace["line"]["dash"] = json!(dash);
+                    let hover = trace["hovertemplate"].as_str().unwrap_or_default();
+                    let hover = format!("{hover}<extra>%{{fullData.name}}{run}</extra>");
+                    trace["hovertemplate"] = json!(hover);
+                }
             }
             chart.traces.append(&mut second.traces);
             // Its axes have room for both.

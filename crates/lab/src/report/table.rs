@@ -1,9 +1,15 @@
-//! The report's tables: every cell with its warnings, and the lines of service time over load.
+//! The report's tables: every cell with its warnings and its raw lines, the lines of service time over load, and what
+//! became of the connections beside the measured ones.
 
+use std::collections::BTreeSet;
+
+use duality_load::Fate;
 use serde::Serialize;
 
+use super::raw::{RawLine, RawLines};
 use crate::format::{bytes, duration, grouped};
-use crate::statistics::line;
+use crate::record::{Cell, Outcome};
+use crate::statistics::{line, median};
 use crate::summary::{Figures, Row, Summary};
 
 /// A row of the full table.
@@ -20,7 +26,41 @@ pub(super) struct TableRow {
     notes: Vec<String>,
     /// Whether the figures are not to be trusted.
     invalid: bool,
+    /// The name of the subject without what it is, as the plots have it.
+    name: String,
+    /// The numbers of the lines of results.jsonl that it comes from.
+    line_numbers: Vec<usize>,
 }
+
+/// The raw lines of a row, for the page's script.
+#[derive(Serialize)]
+pub(super) struct RowLines<'a> {
+    name: &'a str,
+    concurrency: usize,
+    lines: Vec<&'a RawLine>,
+}
+
+/// What became of the connections of one kind beside the measured ones: medians over the repeats.
+#[derive(Serialize)]
+pub(super) struct CrowdRow {
+    subject: String,
+    concurrency: String,
+    kind: String,
+    /// In the order of [`FATES`].
+    figures: Vec<String>,
+}
+
+/// What can become of a connection beside the measured ones, as headings.
+pub(super) const FATES: [&str; 8] = [
+    "To be open",
+    "Open at the end",
+    "Opened in all",
+    "Cut by the server",
+    "Cut after",
+    "Refused",
+    "Requests answered",
+    "Unanswered",
+];
 
 /// A figure, to read and to sort by.
 #[derive(Serialize)]
@@ -32,14 +72,72 @@ pub(super) struct TableFigure {
 /// A straight line through a subject's mean service times.
 #[derive(Serialize)]
 pub(super) struct LoadLine {
-    subject: String,
-    slope: String,
-    correlation: String,
+    pub(super) subject: String,
+    pub(super) slope: String,
+    pub(super) correlation: String,
 }
 
 /// The full table, by subject and concurrency.
-pub(super) fn rows(summary: &Summary) -> Vec<TableRow> {
-    summary.all_rows().map(|row| table_row(summary, row)).collect()
+pub(super) fn rows(summary: &Summary, raw: &RawLines) -> Vec<TableRow> {
+    summary.all_rows().map(|row| table_row(summary, row, raw)).collect()
+}
+
+/// The raw lines of all rows.
+pub(super) fn row_lines<'a>(summary: &'a Summary, raw: &'a RawLines) -> Vec<RowLines<'a>> {
+    let lines = |row: &'a Row| {
+        let Row { subject, concurrency, .. } = row;
+        let lines = raw.of(subject, *concurrency);
+        RowLines { name: subject, concurrency: *concurrency, lines }
+    };
+    summary.all_rows().map(lines).collect()
+}
+
+/// What became of the crowd, by subject, concurrency and kind; empty when there was none.
+pub(super) fn crowd(summary: &Summary, cells: &[Cell]) -> Vec<CrowdRow> {
+    let mut rows = Vec::new();
+    for row in summary.all_rows() {
+        let of_row = cells
+            .iter()
+            .filter(|cell| cell.subject == row.subject && cell.concurrency == row.concurrency);
+        let repeats: Vec<_> = of_row
+            .filter_map(|cell| match &cell.outcome {
+                Outcome::Measured(measured) => Some(&measured.crowd),
+                _ => None,
+            })
+            .collect();
+        let kinds: BTreeSet<&String> = repeats.iter().flat_map(|crowd| crowd.keys()).collect();
+        for kind in kinds {
+            let fates: Vec<&Fate> = repeats.iter().filter_map(|crowd| crowd.get(kind)).collect();
+            rows.push(CrowdRow {
+                subject: summary.label(&row.subject),
+                concurrency: grouped(row.concurrency as f64),
+                kind: kind.replace('-', " "),
+                figures: fate_figures(&fates),
+            });
+        }
+    }
+    rows
+}
+
+fn fate_figures(fates: &[&Fate]) -> Vec<String> {
+    let middle = |of: fn(&Fate) -> f64| {
+        let values: Vec<f64> = fates.iter().map(|fate| of(fate)).collect();
+        median(&values).map_or_else(|| "–".to_owned(), grouped)
+    };
+    let spans: Vec<f64> = fates
+        .iter()
+        .filter_map(|fate| fate.cut_after_seconds.map(|spans| spans.mean * 1e6))
+        .collect();
+    vec![
+        middle(|fate| fate.members as f64),
+        middle(|fate| fate.open as f64),
+        middle(|fate| fate.opened as f64),
+        middle(|fate| fate.cut as f64),
+        median(&spans).map_or_else(|| "–".to_owned(), duration),
+        middle(|fate| fate.refused as f64),
+        middle(|fate| fate.answered as f64),
+        middle(|fate| fate.unanswered as f64),
+    ]
 }
 
 /// The lines of mean service time over measured load.
@@ -50,6 +148,13 @@ pub(super) fn lines(summary: &Summary) -> Vec<LoadLine> {
         let measured = rows.filter(|medians| !medians.starved);
         let points: Vec<(f64, f64)> =
             measured.map(|medians| (medians.measured_load, medians.mean_us)).collect();
+        // A line through two points is always straight; and where requests come one by one, or at a rate, the load is
+        // what it is.
+        let loads = points.iter().map(|(load, _)| *load);
+        let (least, most) = (loads.clone().fold(f64::MAX, f64::min), loads.fold(0.0, f64::max));
+        if points.len() < 3 || most < 2.0 * least {
+            return None;
+        }
         let line = line(&points)?;
         let correlation = line.correlation;
         Some(LoadLine {
@@ -75,7 +180,7 @@ pub(super) fn command(arguments: &[String]) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-fn table_row(summary: &Summary, row: &Row) -> TableRow {
+fn table_row(summary: &Summary, row: &Row, raw: &RawLines) -> TableRow {
     let (figures, missing) = match &row.figures {
         Figures::Missing { what, reason } if reason.is_empty() => {
             (Vec::new(), Some((*what).to_owned()))
@@ -115,6 +220,12 @@ fn table_row(summary: &Summary, row: &Row) -> TableRow {
         missing,
         notes: row.warnings.clone(),
         invalid: row.medians().is_some_and(|medians| medians.invalid),
+        name: row.subject.clone(),
+        line_numbers: raw
+            .of(&row.subject, row.concurrency)
+            .iter()
+            .map(|line| line.number())
+            .collect(),
     }
 }
 

@@ -1,0 +1,97 @@
+//! Runs that were measured before, found again in their files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use duality_lab::record::{Cell, Experiment};
+use duality_lab::report::RawLines;
+use duality_lab::{report as page, results};
+
+use super::Failure;
+
+/// What a results file is called in the directory of its experiment.
+pub(super) const RESULTS: &str = "results.jsonl";
+
+/// The experiments of a run.
+pub(super) struct Run {
+    /// Where it was found.
+    pub(super) path: PathBuf,
+    /// In the order in which they were measured.
+    pub(super) experiments: Vec<Found>,
+}
+
+/// An experiment of a run.
+pub(super) struct Found {
+    /// Its results.
+    pub(super) file: PathBuf,
+    pub(super) results: (Experiment, Vec<Cell>),
+}
+
+impl Run {
+    /// Reads a results file, or the one of a directory, or those of a plan's.
+    pub(super) fn read(path: &Path) -> Result<Self, Failure> {
+        let told = |error| Failure::misuse(format!("{}: {error}", path.display()));
+        let own = path.join(RESULTS);
+        let files = if !path.is_dir() {
+            vec![path.to_owned()]
+        } else if own.exists() {
+            vec![own]
+        } else {
+            let entries = fs::read_dir(path).map_err(told)?;
+            let files = entries.map(|entry| Ok(entry.map_err(told)?.path().join(RESULTS)));
+            let mut files = files.collect::<Result<Vec<PathBuf>, Failure>>()?;
+            files.retain(|file| file.exists());
+            files
+        };
+        if files.is_empty() {
+            return Err(Failure::misuse(format!(
+                "{}: there is no {RESULTS} in it, nor in its directories: name what `compare --out` was given",
+                path.display()
+            )));
+        }
+        let mut experiments =
+            files.into_iter().map(Found::read).collect::<Result<Vec<Found>, Failure>>()?;
+        // Of two that began in one second, by name, so that a page is the same each time.
+        experiments.sort_by(|one, other| {
+            let key = |found: &Found| (found.results.0.started_at.clone(), found.file.clone());
+            key(one).cmp(&key(other))
+        });
+        Ok(Self { path: path.to_owned(), experiments })
+    }
+
+    /// Whether its experiments are those of a plan, each in a directory of its own.
+    pub(super) fn is_of_plan(&self) -> bool {
+        self.path.is_dir() && !self.path.join(RESULTS).exists()
+    }
+}
+
+impl Found {
+    fn read(file: PathBuf) -> Result<Self, Failure> {
+        let results = results::read(std::slice::from_ref(&file));
+        let results = results.map_err(|error| Failure::misuse(error.to_string()))?;
+        Ok(Self { file, results })
+    }
+
+    /// Its name in the plan; none if it is of no plan.
+    pub(super) fn name(&self) -> Option<&str> {
+        self.results.0.plan.as_ref().map(|plan| plan.experiment.as_str())
+    }
+
+    /// Where it is.
+    pub(super) fn directory(&self) -> &Path {
+        self.file.parent().unwrap_or(Path::new(""))
+    }
+
+    /// Writes its page, as `experiment` has it.
+    pub(super) fn write_page(&self, path: &Path, experiment: &Experiment) -> Result<(), Failure> {
+        RawLines::read(std::slice::from_ref(&self.file))
+            .and_then(|raw| page::write(path, experiment, &self.results.1, &raw))
+            .map_err(|error| unwritten(path, &error))?;
+        eprintln!("report: {}", path.display());
+        Ok(())
+    }
+}
+
+pub(super) fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::failed(format!("{}: {error}", path.display()))
+}

@@ -1,0 +1,235 @@
+//! The report in a browser, as people use it: on a phone, in the dark, by keyboard, to take its figures along.
+
+mod chromium;
+mod fixtures;
+
+use std::fs;
+use std::path::PathBuf;
+
+use chromium::Page;
+use duality_lab::record::{Cell, Experiment, Line, Outcome};
+use duality_lab::report::{self, RawLines};
+use duality_load::{Fate, Spans};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A report with its results beside it, open in a browser.
+fn open(experiment: &Experiment, cells: &[Cell], width: u32) -> Option<(TempDir, Page)> {
+    let (directory, path) = written(experiment, cells);
+    let page = Page::open(&path, &directory.path().join("profile"), width)?;
+    Some((directory, page))
+}
+
+fn written(experiment: &Experiment, cells: &[Cell]) -> (TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let results = directory.path().join("results.jsonl");
+    let first = Line::Experiment(Box::new(experiment.clone()));
+    let lines = cells.iter().map(|cell| Line::Cell(cell.clone()));
+    let text: Vec<String> = [first]
+        .into_iter()
+        .chain(lines)
+        .map(|line| serde_json::to_string(&line).unwrap())
+        .collect();
+    fs::write(&results, text.join("\n") + "\n").unwrap();
+    let path = directory.path().join("report.html");
+    let raw = RawLines::read(&[results]).unwrap();
+    report::write(&path, experiment, cells, &raw).unwrap();
+    (directory, path)
+}
+
+/// Fourteen subjects with long names, long warnings and a crowd.
+fn crowded() -> (Experiment, Vec<Cell>) {
+    let names: Vec<String> = (0..14).map(|place| format!("workpool-priority-{place}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let experiment = fixtures::experiment(&names, &[100, 1000, 15_000], 1);
+    let cells = names.iter().enumerate().flat_map(|(place, name)| {
+        [100, 1000, 15_000].map(|concurrency| {
+            let rate = 40_000.0 + 1500.0 * place as f64;
+            let mut measured = fixtures::measured(concurrency, rate, 20.0, 9.0);
+            measured.warnings = vec!["A warning of many words about one of the cells. ".repeat(4)];
+            let spans = Spans { mean: 2.5, min: 1.0, max: 4.0 };
+            let fate = Fate {
+                members: 5000,
+                open: 4990,
+                cut: 10,
+                cut_after_seconds: Some(spans),
+                ..Fate::default()
+            };
+            measured.crowd = [("slow-readers".to_owned(), fate)].into();
+            fixtures::cell(name, concurrency, 0, Outcome::Measured(Box::new(measured)))
+        })
+    });
+    let cells = cells.collect();
+    (experiment, cells)
+}
+
+#[test]
+fn a_phone_never_scrolls_the_page_sideways() {
+    let (experiment, cells) = crowded();
+    let Some((_directory, mut page)) = open(&experiment, &cells, 320) else { return };
+    assert_eq!(page.value("innerWidth"), 320);
+    assert_eq!(page.value("document.documentElement.scrollWidth"), 320);
+    // What is wider scrolls within itself.
+    let table = "document.querySelector('#cells').closest('.scroll')";
+    assert_eq!(page.value(&format!("{table}.scrollWidth > {table}.clientWidth")), true);
+    let wide = "[...document.querySelectorAll('.plot svg')].every(svg => svg.clientWidth <= 320)";
+    assert_eq!(page.value(wide), true);
+}
+
+#[test]
+fn the_theme_is_the_systems_until_somebody_chooses_and_the_choice_is_kept() {
+    let (experiment, cells) = fixtures::comparison();
+    let Some((directory, mut page)) = open(&experiment, &cells, 1280) else { return };
+    let paper = "getComputedStyle(document.body).backgroundColor";
+    let ink = "document.querySelector('#throughput .xtick text').style.fill";
+    let light = page.value(paper);
+    let light_ink = page.value(ink);
+    page.prefer("dark");
+    let dark = page.value(paper);
+    assert_ne!(light, dark);
+    // The plots follow.
+    assert_ne!(light_ink, page.value(ink));
+    page.value("document.getElementById('theme').focus()");
+    page.press("Enter");
+    assert_eq!(page.value(paper), light);
+    assert_eq!(page.value(ink), light_ink);
+    page.go(&format!("file://{}", directory.path().join("report.html").display()));
+    assert_eq!(page.value("matchMedia('(prefers-color-scheme: dark)').matches"), true);
+    assert_eq!(page.value(paper), light);
+}
+
+#[test]
+fn keys_alone_skip_sort_hide_and_look_things_up() {
+    let (experiment, cells) = fixtures::comparison();
+    let Some((_directory, mut page)) = open(&experiment, &cells, 1280) else { return };
+    page.press("Tab");
+    assert_eq!(page.value("document.activeElement.textContent"), "Skip to the figures");
+    page.press("Enter");
+    assert_eq!(page.value("location.hash"), "#cells");
+
+    page.value("document.querySelectorAll('#cells thead button')[2].focus()");
+    let ring = "getComputedStyle(document.activeElement).outlineStyle";
+    let sort = "document.querySelectorAll('#cells th')[2].getAttribute('aria-sort')";
+    let rates = "[...document.querySelectorAll('#cells tbody tr')]
+        .map(row => row.cells[2].dataset.value).filter(value => value).map(Number)";
+    assert_eq!(page.value(sort), "none");
+    for (order, sign) in [("ascending", "<="), ("descending", ">=")] {
+        page.press("Enter");
+        assert_eq!(page.value(sort), order);
+        let sorted = format!(
+            "(rates => rates.every((rate, at) => !at || rates[at - 1] {sign} rate))({rates})"
+        );
+        assert_eq!(page.value(&sorted), true, "{order}");
+    }
+    assert_eq!(page.value(ring), "solid");
+
+    page.value("document.querySelector('.legend button').focus()");
+    let drawn = "document.getElementById('throughput').querySelectorAll('.trace').length";
+    assert_eq!(page.value(drawn), 9);
+    page.press("Enter");
+    assert_eq!(page.value("document.activeElement.getAttribute('aria-pressed')"), "false");
+    assert_eq!(page.value(drawn), 8);
+
+    let first = "document.querySelector('td button[data-name=epoll][data-concurrency=\"1000\"]')";
+    page.value(&format!("{first}.focus()"));
+    page.press("Enter");
+    assert_eq!(page.value("document.getElementById('raw').open"), true);
+    page.press("Escape");
+    assert_eq!(page.value("document.getElementById('raw').open"), false);
+    assert_eq!(page.value(&format!("document.activeElement === {first}")), true);
+}
+
+#[test]
+fn each_figure_leads_to_the_line_that_it_was_made_from() {
+    let (experiment, cells) = fixtures::comparison();
+    let Some((directory, mut page)) = open(&experiment, &cells, 1280) else { return };
+    let results = fs::read_to_string(directory.path().join("results.jsonl")).unwrap();
+    page.value(
+        "document.querySelector('td button[data-name=epoll][data-concurrency=\"100\"]').click()",
+    );
+    let shown = page
+        .value("[...document.querySelectorAll('#raw h3, #raw pre')].map(part => part.textContent)");
+    let shown: Vec<String> = serde_json::from_value(shown).unwrap();
+    assert_eq!(shown.len(), 6, "three repeats");
+    for pair in shown.chunks(2) {
+        let number: usize = pair[0].strip_prefix("results.jsonl, line ").unwrap().parse().unwrap();
+        assert_eq!(results.lines().nth(number - 1), Some(pair[1].as_str()));
+        assert!(pair[1].contains(r#""architecture":"epoll","concurrency":100,"#));
+    }
+}
+
+#[test]
+fn plots_and_figures_can_be_taken_along() {
+    let (experiment, cells) = fixtures::comparison();
+    let Some((_directory, mut page)) = open(&experiment, &cells, 1280) else { return };
+    // What is downloaded is caught on its way.
+    page.value(
+        "window.taken = new Promise(done => { window.done = done; });
+         HTMLAnchorElement.prototype.click = function () { done([this.download, this.href]); };",
+    );
+    let mut take = |button: &str| -> (String, String) {
+        page.value("window.taken = new Promise(done => { window.done = done; }); 0");
+        let taken =
+            page.value(&format!("document.querySelector('{button}').click(); window.taken"));
+        serde_json::from_value(taken).unwrap()
+    };
+    let (name, svg) = take("[data-chart=throughput][data-format=svg]");
+    assert_eq!(name, "http-throughput.svg");
+    assert!(svg.starts_with("data:image/svg+xml,%3Csvg"), "{}", &svg[..80]);
+    let (name, png) = take("[data-chart=latency][data-format=png]");
+    assert_eq!(name, "http-latency.png");
+    // The magic number of PNG in base64, and more than an empty picture would take.
+    assert!(png.starts_with("data:image/png;base64,iVBORw0KGgo") && png.len() > 10_000);
+    let (name, csv) = take("[data-chart=memory][data-format=csv]");
+    assert_eq!(name, "http-memory.csv");
+    let csv = unescaped(&csv);
+    assert!(csv.starts_with("architecture,connections,x,y,low,high\r\niterative,1,1,"), "{csv}");
+    // Nine subjects at four concurrencies, of which two have no figures.
+    assert_eq!(csv.lines().count(), 1 + 9 * 4 - 2);
+    let (name, csv) = take("button[data-format=csv]:not([data-chart])");
+    assert_eq!(name, "http-cells.csv");
+    let csv = unescaped(&csv);
+    assert_eq!(csv.lines().count(), 1 + cells.len());
+    assert!(csv.contains("epoll,100,0,results.jsonl,"), "{csv}");
+}
+
+/// The text of a data: address.
+fn unescaped(address: &str) -> String {
+    let (kind, text) = address.split_once(',').unwrap();
+    assert_eq!(kind, "data:text/csv;charset=utf-8");
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let digits: Vec<u8> = rest.by_ref().take(2).collect();
+                u8::from_str_radix(std::str::from_utf8(&digits).unwrap(), 16).unwrap()
+            }
+            plain => plain,
+        });
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn what_became_of_the_crowd_is_told() {
+    let (experiment, cells) = crowded();
+    let Some((_directory, mut page)) = open(&experiment, &cells, 1280) else { return };
+    let row = page.value(
+        "[...document.querySelector('#crowd tbody tr').cells].map(cell => cell.textContent)",
+    );
+    let expected: Value = json!([
+        "workpool-priority-0",
+        "100",
+        "slow readers",
+        "5,000",
+        "4,990",
+        "0",
+        "10",
+        "2.5 s",
+        "0",
+        "0",
+        "0",
+    ]);
+    assert_eq!(row, expected);
+}
