@@ -42,7 +42,8 @@ pub fn compare(
     resume: bool,
     interrupted: &AtomicBool,
 ) -> Result<Finished, results::Error> {
-    let (mut results, experiment, cells) = if resume {
+    // A plan may have been cut short before this experiment began.
+    let (mut results, experiment, cells) = if resume && Results::begun(out, &plan.design)? {
         Results::resume(out, &plan.design)?
     } else {
         let experiment = begin(plan);
