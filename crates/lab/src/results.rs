@@ -58,7 +58,9 @@ impl Results {
     pub fn create(out: &Path, experiment: &Experiment) -> Result<Self, Error> {
         let path = out.join(NAME);
         fs::create_dir_all(out).map_err(|source| Error::File { path: out.to_owned(), source })?;
-        let file = OpenOptions::new().append(true).create_new(true).open(&path);
+        let mut options = OpenOptions::new();
+        // An empty file is what a crash may leave of one that was just begun.
+        let file = options.append(true).create_new(!is_empty(&path)).open(&path);
         let file = file.map_err(|source| match source.kind() {
             io::ErrorKind::AlreadyExists => Error::Exists(path.clone()),
             _ => Error::File { path: path.clone(), source },
@@ -75,7 +77,7 @@ impl Results {
     /// [`Error::Different`], and those of [`read`].
     pub fn begun(out: &Path, design: &Design) -> Result<bool, Error> {
         let path = out.join(NAME);
-        if !path.exists() {
+        if !path.exists() || is_empty(&path) {
             return Ok(false);
         }
         let (experiment, _) = read(slice::from_ref(&path))?;
@@ -117,6 +119,10 @@ impl Results {
         let written = self.file.write_all(text.as_bytes());
         written.map_err(|source| Error::File { path: self.path.clone(), source })
     }
+}
+
+fn is_empty(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|about| about.len() == 0)
 }
 
 /// Whether an experiment of this design goes on with one that was `begun`: seed, timing and control are those
@@ -254,6 +260,16 @@ pub(crate) mod tests {
         Results::create(directory.path(), &experiment()).unwrap();
         let error = Results::create(directory.path(), &experiment()).err().unwrap();
         assert!(error.to_string().contains("--resume"), "{error}");
+    }
+
+    #[test]
+    fn an_empty_file_is_no_experiment() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(!Results::begun(directory.path(), &design()).unwrap());
+        fs::write(directory.path().join(NAME), "").unwrap();
+        assert!(!Results::begun(directory.path(), &design()).unwrap());
+        Results::create(directory.path(), &experiment()).unwrap();
+        assert!(Results::begun(directory.path(), &design()).unwrap());
     }
 
     #[test]

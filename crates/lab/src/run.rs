@@ -49,7 +49,8 @@ pub fn compare(
 ) -> Result<Finished, results::Error> {
     let deadline = plan.budget.and_then(|budget| Instant::now().checked_add(budget));
     let out_of_time = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
-    let (mut results, experiment, cells) = if resume {
+    // A plan may have been cut short before this experiment began.
+    let (mut results, experiment, cells) = if resume && Results::begun(out, &plan.design)? {
         let (results, begun, cells) = Results::resume(out, &plan.design)?;
         // What is asked of the results may be asked anew.
         let constraints = plan.constraints.clone();

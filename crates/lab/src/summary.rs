@@ -119,6 +119,9 @@ pub struct Medians {
     pub invalid: bool,
 }
 
+/// What each repeat measured of something.
+type Samples = fn(&Medians) -> &[f64];
+
 impl Row {
     /// The medians, where something was measured.
     pub fn medians(&self) -> Option<&Medians> {
@@ -206,7 +209,7 @@ impl Summary {
         self.grid(&mut text, "p99 latency", |_, medians| duration(medians.p99_us));
         self.grid(&mut text, "server CPU per request", |_, medians| duration(medians.cpu_us));
         for peer in self.subjects.iter().filter(|name| self.peers.contains(*name)) {
-            let measures: [(&str, fn(&Medians) -> &[f64]); 2] = [
+            let measures: [(&str, Samples); 2] = [
                 ("requests/s", |medians| &medians.requests_per_second_samples),
                 ("server CPU per request", |medians| &medians.cpu_us_samples),
             ];
@@ -232,13 +235,7 @@ impl Summary {
     }
 
     /// What was measured in `row` over a peer's at as many connections; none where the peer was not measured.
-    fn beside(
-        &self,
-        peer: &str,
-        row: &Row,
-        own: &[f64],
-        samples: fn(&Medians) -> &[f64],
-    ) -> Option<Estimate> {
+    fn beside(&self, peer: &str, row: &Row, own: &[f64], samples: Samples) -> Option<Estimate> {
         let mut beside = self.of_subject(peer).filter(|other| other.concurrency == row.concurrency);
         let other = beside.find_map(Row::medians)?;
         ratio(own, samples(other), self.seed)

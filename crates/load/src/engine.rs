@@ -332,7 +332,8 @@ impl Engine {
             }
             recorder.mark();
         }
-        Ok(())
+        // However short the window was, an interruption is noticed.
+        self.tick(recorder.requests_ended())
     }
 
     /// Waits for `duration`, and tells the progress meanwhile.

@@ -363,9 +363,6 @@ impl Report {
         let share = 100.0 * self.client_cpu_share;
         if self.requests == 0 {
             "Nothing was measured: no correct reply came within the window.".to_owned()
-        } else if !self.invalid.is_empty() {
-            "The figures are invalid: the generator could not do its work, and nothing follows from them."
-                .to_owned()
         } else if let Some(open) = &self.open_loop {
             open.verdict(self)
         } else if self.client_was_limit {
@@ -380,6 +377,8 @@ impl Report {
                 self.measured_load,
                 self.offered()
             )
+        } else if !self.invalid.is_empty() {
+            "The figures are invalid: the client could not do its work.".to_owned()
         } else {
             format!("The client was not the limit: it used {share:.0} % of its core.")
         }

@@ -122,6 +122,9 @@ impl OpenLoop {
                  window.",
                 self.due
             )
+        } else if !report.invalid.is_empty() {
+            "The server kept up, but the figures are invalid: the generator could not do its work."
+                .to_owned()
         } else {
             format!(
                 "The server kept up, and the generator was not the limit: it used {share:.0} % of its core."
@@ -210,6 +213,9 @@ The server kept up, and the generator was not the limit: it used 25 % of its cor
         assert!(open.verdict(&late).contains("its own lag"));
         let busy = Report { client_cpu_share: 0.99, ..late };
         assert!(open.verdict(&busy).contains("99 % of its core"));
+        let starved = [("starved".to_owned(), "It stood still.".to_owned())];
+        let invalid = Report { invalid: starved.into(), ..report.clone() };
+        assert!(open.verdict(&invalid).contains("but the figures are invalid"));
     }
 
     #[test]

@@ -1,0 +1,136 @@
+//! What is said of how much figures are worth: the control, noise, trends, and cells that are invalid.
+
+mod fixtures;
+
+use duality_lab::recommendation::recommend;
+use duality_lab::record::{Cell, Design, Experiment, Measured, Outcome};
+use duality_lab::summary::Summary;
+
+/// Noise that is the same each time: by how much a repeat is off, of five.
+const WOBBLE: [f64; 5] = [0.004, -0.006, 0.0, 0.009, -0.003];
+
+/// Epoll at 50,000 requests/s, threads at a share of that, and epoll again at another share; `change` may do something to a
+/// repeat of a subject.
+fn trial(
+    threads: f64,
+    again: f64,
+    change: impl Fn(&str, usize, &mut Measured),
+) -> (Experiment, Vec<Cell>) {
+    let mut experiment = fixtures::experiment(&["threads", "epoll"], &[100], 5);
+    let control = Design::again("epoll");
+    experiment.design.control = Some(control.clone());
+    let mut cells = Vec::new();
+    for (place, (name, share)) in
+        [("threads", threads), ("epoll", 1.0), (control.as_str(), again)].into_iter().enumerate()
+    {
+        for repeat in 0..5 {
+            let off = 1.0 + WOBBLE[(repeat + 2 * place) % 5];
+            let mut measured = fixtures::measured(100, 50_000.0 * share * off, 12.0, 4.0);
+            change(name, repeat, &mut measured);
+            cells.push(fixtures::cell(name, 100, repeat, Outcome::Measured(Box::new(measured))));
+        }
+    }
+    (experiment, cells)
+}
+
+fn told((experiment, cells): (Experiment, Vec<Cell>)) -> String {
+    Summary::of(&experiment, &cells).render_text()
+}
+
+#[test]
+fn the_control_is_a_tie_and_takes_no_part() {
+    let trial = trial(0.8, 1.003, |_, _, _| ());
+    let summary = Summary::of(&trial.0, &trial.1);
+    assert_eq!((summary.planned, summary.done, summary.partial()), (15, 15, None));
+    assert_eq!(summary.subjects, ["threads", "epoll"]);
+    let said = recommend(&summary).sentences.join("\n");
+    assert!(said.starts_with("Choose epoll: it leads at 100 connections."), "{said}");
+    assert!(!said.contains("again") && !said.contains("not sure"), "{said}");
+    let told = summary.render_text();
+    let control = "A/A control: epoll against itself differs by +0.3 % [-0.9 to +1.6] at 100 connections: a tie, \
+                   as it must be.";
+    assert!(told.contains(control), "{told}");
+    assert!(
+        told.contains("would be found four times in five: 1.6 % at 100 connections."),
+        "{told}"
+    );
+    assert!(!told.contains("epoll (again)"), "{told}");
+}
+
+#[test]
+fn a_control_that_fails_casts_doubt_on_what_is_no_larger() {
+    let told_of = |threads| told(trial(threads, 0.94, |_, _, _| ()));
+    let small = told_of(0.97);
+    assert!(
+        small.contains("The A/A control failed: epoll against itself differs by -6.0 %"),
+        "{small}"
+    );
+    assert!(small.contains("threads (interval 1.018 to 1.044), which is not sure."), "{small}");
+    let large = told_of(0.8);
+    assert!(
+        large.contains("The A/A control failed") && !large.contains("which is not sure"),
+        "{large}"
+    );
+}
+
+#[test]
+fn noise_outliers_and_trends_are_marked_and_counted() {
+    let noisy = told(trial(0.8, 1.0, |name, repeat, measured| match (name, repeat) {
+        ("threads", 0 | 1) => measured.requests_per_second *= 0.8,
+        ("epoll", 3) => measured.requests_per_second = 30_000.0,
+        _ => {}
+    }));
+    assert!(noisy.contains("! threads: Noisy: requests/s vary by 12."), "{noisy}");
+    let outlier = "! epoll: 30,000 requests/s is an outlier among 5 repeats, and counted. (at 100)";
+    assert!(noisy.contains(outlier), "{noisy}");
+    let falling = told(trial(0.8, 1.0, |name, repeat, measured| {
+        let slope = if name == "epoll" && repeat > 1 { 0.02 } else { 0.0 };
+        measured.slices_requests_per_second =
+            (0..20).map(|part| 50_000.0 * (1.0 - slope * f64::from(part))).collect();
+    }));
+    let trend = "! epoll: Not in a steady state: requests/s fell by 29 % from the first to the last third of the \
+                 window (in 3 of 5 repeats)";
+    assert!(falling.contains(trend), "{falling}");
+    assert!(!falling.contains("threads: Not in"), "{falling}");
+}
+
+#[test]
+fn invalid_repeats_are_left_out_and_invalid_rows_are_not_compared() {
+    let starve = |from: usize| {
+        trial(0.8, 1.0, move |name, repeat, measured| {
+            if name == "epoll" && repeat >= from {
+                measured.requests_per_second = 90_000.0;
+                let why = "The generator was starved.".to_owned();
+                measured.invalid.insert("starved".to_owned(), why);
+            }
+        })
+    };
+    let few = told(starve(4));
+    assert!(
+        few.contains("! epoll: 1 of 5 repeats invalid and left out: The generator was starved."),
+        "{few}"
+    );
+    assert!(few.contains("Choose epoll") && !few.contains("outlier"), "{few}");
+    let most = told(starve(2));
+    assert!(most.contains("! epoll: 3 of 5 repeats invalid: The generator was starved."), "{most}");
+    assert!(most.contains("Choose threads") && most.contains('✗'), "{most}");
+    let why = "Not compared, since the load generator could not do its work there: epoll (at 100).";
+    assert!(most.contains(why), "{most}");
+    let (experiment, mut cells) = starve(0);
+    cells.retain(|cell| cell.subject == "epoll");
+    let nothing = told((experiment, cells));
+    assert!(nothing.contains("Nothing can be recommended"), "{nothing}");
+}
+
+/// A results file from before there was a control, or marks.
+#[test]
+fn what_was_written_before_can_be_read() {
+    let (experiment, cells) = fixtures::comparison();
+    let Outcome::Measured(measured) = &cells[0].outcome else { panic!() };
+    let mut old = serde_json::to_value(measured).unwrap();
+    let keys = old.as_object_mut().unwrap();
+    assert!(keys.remove("client_wait_share").is_some());
+    assert!(!keys.contains_key("invalid") && !keys.contains_key("slices_requests_per_second"));
+    assert_eq!(serde_json::from_value::<Measured>(old).unwrap(), **measured);
+    assert!(!serde_json::to_string(&experiment).unwrap().contains("control"));
+}
