@@ -136,8 +136,9 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         return plan::run(catalogue, file, &flags, &out, arguments.resume);
     }
     settings.service.clone_from(&arguments.subject);
-    let mut plan = experiment::plan(catalogue, &settings, &arguments.tuning, &[], arguments.budget)
-        .map_err(flag)?;
+    let whole = arguments.budget.map(|limit| budget::aim(limit, 1));
+    let mut plan =
+        experiment::plan(catalogue, &settings, &arguments.tuning, &[], whole).map_err(flag)?;
     if let Some(limit) = arguments.budget {
         budget::fit(slice::from_mut(&mut plan), limit)
             .map_err(|problem| flag(Misfit::new("budget", problem)))?;

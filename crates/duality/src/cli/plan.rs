@@ -160,7 +160,7 @@ fn read(
     let limit = flags.budget.or(file.budget.map(|(budget, _)| budget));
     let mut plans = Vec::new();
     for experiment in &file.experiments {
-        let share = limit.map(|limit| limit / file.experiments.len() as u32);
+        let share = limit.map(|limit| budget::aim(limit, file.experiments.len()));
         plans.push(make(catalogue, &file, experiment, directory, flags, share).map_err(
             |misfit| {
                 if flags.settings.says(misfit.key) {
@@ -271,6 +271,58 @@ mod tests {
         }
         let failure = refused(&format!("{chat}concurrency = [1]"), &flags());
         assert!(failure.starts_with("2:1: chat needs at least 2"), "{failure}");
+    }
+
+    #[test]
+    fn a_budget_that_is_too_short_is_refused_where_it_was_written() {
+        let text = "title = 'a'\nbudget = '2s'\n[[experiment]]\nname = 'b'";
+        let failure = refused(text, &flags());
+        assert!(failure.starts_with("2:10: budget: it takes "), "{failure}");
+        let flags = Flags { budget: Some(Duration::from_secs(1)), ..flags() };
+        assert!(refused(text, &flags).starts_with("--budget: it takes "));
+    }
+
+    #[test]
+    fn variants_have_options_and_places_of_their_own() {
+        let text = "title = 'a'\n[[experiment]]\nname = 'b'\nservice = 'chat'\nconcurrency = [50]\n\
+                    server-arguments = ['--workers=60', '--cores=2']\narchitectures = ['pool',\n\
+                    { name = 'few', architecture = 'pool', options = ['--workers=5'] }]";
+        let file = file::parse(text).unwrap();
+        let experiment = &file.experiments[0];
+        let plan =
+            make(&Catalogue::BuiltIn, &file, experiment, Path::new(""), &flags(), None).unwrap();
+        assert_eq!(plan.design.architectures, ["pool", "few"]);
+        let (architecture, arguments) = plan.design.server_of("few");
+        assert_eq!(architecture, "pool");
+        for argument in ["--workers=5", "--cores=2"] {
+            assert!(arguments.contains(&argument.to_owned()), "{arguments:?}");
+        }
+        assert!(plan.design.server_of("pool").1.contains(&"--workers=60".to_owned()));
+        let why = |name: &str| plan.unavailable.get(&(name.to_owned(), 50));
+        assert_eq!(why("pool"), None);
+        assert!(why("few").unwrap().contains("5 workers hold at most 5 of 50"));
+        for (choice, told) in [
+            ("{ name = 'epoll', architecture = 'pool' }", "is an architecture as it is"),
+            ("{ name = 'x', architecture = 'magic' }", "there is no architecture `magic`"),
+            ("{ name = 'x', architecture = 'pool', options = ['--listen=y'] }", "x: unexpected"),
+        ] {
+            let text =
+                format!("title = 'a'\n[[experiment]]\nname = 'b'\narchitectures = [{choice}]");
+            let failure = refused(&text, &flags());
+            assert!(failure.starts_with("4:17: architectures: "), "{failure}");
+            assert!(failure.contains(told), "{failure}");
+        }
+    }
+
+    #[test]
+    fn processors_are_named_for_both_sides_or_none() {
+        for (lines, told) in [
+            ("server-cpus = [0]", "4:15: server-cpus: name the client-cpus"),
+            ("server-cpus = [99999]\nclient-cpus = [1]", "4:15: server-cpus: no processor 99999"),
+        ] {
+            let text = format!("title = 'a'\n[[experiment]]\nname = 'b'\n{lines}");
+            assert!(refused(&text, &flags()).starts_with(told), "{}", refused(&text, &flags()));
+        }
     }
 
     #[test]

@@ -11,12 +11,19 @@ use crate::record::Design;
 
 /// What of the budget is planned.
 const PLANNED: f64 = 0.9;
+/// What of it those aim at who may choose how long a window is: their guess leaves out what connections cost.
+const AIMED: f64 = 0.85;
 /// No window gets shorter.
 const SHORTEST_WINDOW: f64 = 0.5;
 /// No warm-up gets shorter.
 const SHORTEST_WARM_UP: f64 = 0.2;
 /// No cell is repeated less often.
 const FEWEST_REPEATS: usize = 3;
+
+/// What each of so many experiments aims at when nobody says how long its windows are.
+pub fn aim(budget: Duration, experiments: usize) -> Duration {
+    (budget / u32::try_from(experiments.max(1)).unwrap_or(u32::MAX)).mul_f64(AIMED)
+}
 
 /// Fits `plans`, which run one after the other, into `budget`. Each gets its share of it as its
 /// [`budget`](Plan::budget), and its [`economies`](Plan::economies) tell what it lost.
@@ -165,6 +172,14 @@ mod tests {
         assert_eq!(shape(&plan), (5, 0.5, 2.0));
         assert_eq!(plan.budget, Some(Duration::from_secs(120)));
         assert!(plan.economies.is_empty());
+    }
+
+    #[test]
+    fn who_may_choose_its_windows_gives_up_nothing() {
+        let budget = Duration::from_secs(60);
+        let (warm_up, window) = crate::plan::default_timing(18, Some(aim(budget, 1)));
+        let plan = fitted(asked(3, warm_up.as_secs_f64(), window.as_secs_f64()), 60);
+        assert!(plan.economies.is_empty() && plan.length().as_secs() > 45, "{:?}", plan.length());
     }
 
     #[test]
