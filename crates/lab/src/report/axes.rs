@@ -6,7 +6,7 @@ use crate::format::{connections, duration, grouped};
 use crate::summary::Summary;
 
 /// How many names of numbers of connections fit side by side, also on a phone.
-const NAMES: f64 = 6.0;
+const NAMES: f64 = 4.0;
 
 /// An axis without marks of its own. The page gives it its colours.
 pub(super) fn axis(title: &str) -> Value {
@@ -73,6 +73,7 @@ pub(super) fn concurrency(summary: &Summary) -> Value {
     names.reverse();
     axis["ticktext"] = json!(names);
     axis["tickvals"] = json!(sorted);
+    axis["tickangle"] = json!(0);
     axis
 }
 
