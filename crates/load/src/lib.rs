@@ -40,6 +40,7 @@ mod failure;
 #[doc(hidden)]
 pub mod fuzzing;
 mod goodput;
+mod histogram;
 mod limits;
 mod pattern;
 mod random;

@@ -28,11 +28,8 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 
 use crate::failure::Failure;
+use crate::histogram::{histogram, record};
 use crate::pattern::open::queue::Queue;
-
-/// Latencies are recorded in nanoseconds, up to an hour, to three digits.
-const LONGEST_LATENCY: Duration = Duration::from_secs(3600);
-const SIGNIFICANT_DIGITS: u8 = 3;
 
 /// When the window opens and closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,16 +222,6 @@ impl OpenCounts {
         let possible = start.due.max(start.free);
         record(&mut self.generator_lag, start.sent.saturating_duration_since(possible));
     }
-}
-
-fn histogram() -> Histogram<u64> {
-    let longest = LONGEST_LATENCY.as_nanos() as u64;
-    Histogram::new_with_bounds(1, longest, SIGNIFICANT_DIGITS)
-        .expect("the bounds and the digits are ones that a histogram can have")
-}
-
-fn record(histogram: &mut Histogram<u64>, duration: Duration) {
-    histogram.saturating_record(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
 }
 
 impl Recorder {

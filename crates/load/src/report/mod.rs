@@ -181,7 +181,7 @@ impl Report {
             crowd: outcome.crowd.clone(),
             invalid: BTreeMap::new(),
             warnings: Vec::new(),
-            slices_requests_per_second: rates(&measurement.marks),
+            slices_requests_per_second: validity::rates(&measurement.marks),
             histogram: encode(&measurement.latencies),
             open_loop,
         };
@@ -421,19 +421,6 @@ impl Latency {
     }
 }
 
-/// What was counted between the marks of a window, for each second.
-fn rates(marks: &[(Duration, u64)]) -> Vec<f64> {
-    let mut before = (Duration::ZERO, 0);
-    let rate = |&(time, count): &(Duration, u64)| {
-        let length = time.saturating_sub(before.0).as_secs_f64();
-        let replies = count.saturating_sub(before.1);
-        before = (time, count);
-        // To a tenth: more digits say nothing, and are twenty for each cell of a results file.
-        (length > 0.0).then(|| (10.0 * replies as f64 / length).round() / 10.0)
-    };
-    marks.iter().filter_map(rate).collect()
-}
-
 fn encode(histogram: &Histogram<u64>) -> String {
     let mut bytes = Vec::new();
     let written = V2DeflateSerializer::new().serialize(histogram, &mut bytes);
@@ -601,14 +588,6 @@ http://127.0.0.1:8080/: closed loop, 100 connections, keep-alive, 10.00 s
 The client was not the limit: it used 63 % of its core.
 ";
         assert_eq!(report().render_text(), expected);
-    }
-
-    #[test]
-    fn parts_of_a_window_have_rates_of_their_own() {
-        let marks = [(100, 50), (150, 100), (150, 100), (350, 100)]
-            .map(|(milliseconds, count)| (Duration::from_millis(milliseconds), count));
-        assert_eq!(rates(&marks), [500.0, 1000.0, 0.0]);
-        assert!(rates(&[]).is_empty());
     }
 
     #[test]

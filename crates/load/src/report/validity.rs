@@ -39,6 +39,19 @@ pub(super) fn problems(
     told.collect()
 }
 
+/// What was counted between the marks of a window, for each second.
+pub(super) fn rates(marks: &[(Duration, u64)]) -> Vec<f64> {
+    let mut before = (Duration::ZERO, 0);
+    let rate = |&(time, count): &(Duration, u64)| {
+        let length = time.saturating_sub(before.0).as_secs_f64();
+        let replies = count.saturating_sub(before.1);
+        before = (time, count);
+        // To a tenth: more digits say nothing, and are twenty for each cell of a results file.
+        (length > 0.0).then(|| (10.0 * replies as f64 / length).round() / 10.0)
+    };
+    marks.iter().filter_map(rate).collect()
+}
+
 fn starved(report: &Report) -> Option<String> {
     let share = report.client_wait_share;
     (share > LONGEST_WAIT).then(|| {
@@ -110,6 +123,14 @@ mod tests {
             ..Measurement::default()
         };
         (report, measurement)
+    }
+
+    #[test]
+    fn parts_of_a_window_have_rates_of_their_own() {
+        let marks = [(100, 50), (150, 100), (150, 100), (350, 100)]
+            .map(|(milliseconds, count)| (Duration::from_millis(milliseconds), count));
+        assert_eq!(rates(&marks), [500.0, 1000.0, 0.0]);
+        assert!(rates(&[]).is_empty());
     }
 
     #[test]
