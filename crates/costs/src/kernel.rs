@@ -133,12 +133,17 @@ pub(crate) fn fault(count: u64) -> io::Result<Reading> {
     Ok(Reading { count: blocks.max(1) * PAGES, ..touched })
 }
 
+/// Wakes in a batch at most, for each is waited for, which takes its time where another processor is busy.
+const MOST_WAKES: u64 = 300;
+
 /// A thread that sleeps on another processor is woken: by how much longer a write to a pipe takes, for whom writes, if
 /// somebody waits to read. The median write stands for all.
 pub(crate) fn wake(count: u64) -> io::Result<Reading> {
     /// Until the reader sleeps again, and the processor with it.
     const REST: Duration = Duration::from_micros(40);
+    let count = count.min(MOST_WAKES);
     let (reader, writer) = pipe()?;
+    let taken = AtomicU64::new(0);
     let alone = median((0..count).map(|_| {
         let elapsed = timed_write(&writer)?;
         read_one(&reader)?;
@@ -146,7 +151,7 @@ pub(crate) fn wake(count: u64) -> io::Result<Reading> {
     }))?;
     let woken = thread::scope(|scope| {
         let (away, is_away) = mpsc::channel();
-        let (reader, here) = (&reader, sched_getcpu());
+        let (reader, taken, here) = (&reader, &taken, sched_getcpu());
         scope.spawn(move || {
             let left = leave_processor(here);
             let goes = left.is_ok();
@@ -156,12 +161,13 @@ pub(crate) fn wake(count: u64) -> io::Result<Reading> {
                 if read_one(reader).is_err() {
                     break;
                 }
+                taken.fetch_add(1, Ordering::Release);
             }
         });
         is_away.recv().map_err(io::Error::other)??;
-        median((0..count).map(|_| {
+        median((0..count).map(|number| {
             let start = Instant::now();
-            while start.elapsed() < REST {
+            while taken.load(Ordering::Acquire) < number || start.elapsed() < REST {
                 spin_loop();
             }
             timed_write(&writer)
@@ -178,10 +184,10 @@ pub(crate) fn woken(count: u64) -> io::Result<Reading> {
     const READERS: u64 = 16;
     /// Until the last of them sleeps again.
     const REST: Duration = Duration::from_micros(20);
-    let rounds = count.div_ceil(READERS);
+    let rounds = count.min(MOST_WAKES * READERS).div_ceil(READERS);
     let pipes: Vec<(OwnedFd, OwnedFd)> = (0..READERS).map(|_| pipe()).collect::<Result<_, _>>()?;
     let done = AtomicU64::new(0);
-    let calls = own_pipe(count, &pipes[0])?;
+    let calls = own_pipe(rounds * READERS, &pipes[0])?;
     let used = thread::scope(|scope| {
         let (ends, done, here) = (&pipes, &done, sched_getcpu());
         let readers: Vec<_> = pipes
