@@ -1,6 +1,7 @@
 //! From what an experiment asks for, by flags or in a plan, to what the lab measures.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use duality_architectures::{ALL, Architecture, Options};
@@ -38,12 +39,7 @@ pub(super) fn plan(
     whole: Option<Duration>,
 ) -> Result<Plan, Misfit> {
     settings.check()?;
-    let tuning = match &settings.server_arguments {
-        None => *tuning,
-        Some(arguments) => tuning
-            .or(Tuning::parse(arguments)
-                .map_err(|problem| Misfit::new("server-arguments", problem))?),
-    };
+    let tuning = tuned(settings, tuning)?;
     let setup = Setup::of(settings)?;
     let name = settings.service.as_deref().unwrap_or(catalogue.default_name());
     let service = catalogue.look_up(name, &setup, settings.store.is_some())?;
@@ -85,9 +81,7 @@ pub(super) fn plan(
         unavailable: BTreeMap::new(),
         store,
         origin: None,
-        program: std::env::current_exe().map_err(|error| {
-            Misfit::new(Misfit::WHOLE, format!("cannot find this program to start it: {error}"))
-        })?,
+        program: this_program()?,
         command: command(settings),
         constraints: settings.constraints.clone().unwrap_or_default(),
         budget: None,
@@ -103,6 +97,19 @@ pub(super) fn plan(
     plan.design.warm_up_seconds = settings.warm_up.unwrap_or(warm_up).as_secs_f64();
     plan.design.window_seconds = settings.window.unwrap_or(window).as_secs_f64();
     Ok(plan)
+}
+
+/// The flags of servers: `tuning` goes before what the settings say.
+fn tuned(settings: &Settings, tuning: &Tuning) -> Result<Tuning, Misfit> {
+    let Some(arguments) = &settings.server_arguments else { return Ok(*tuning) };
+    let own = Tuning::parse(arguments);
+    Ok(tuning.or(own.map_err(|problem| Misfit::new("server-arguments", problem))?))
+}
+
+fn this_program() -> Result<PathBuf, Misfit> {
+    std::env::current_exe().map_err(|error| {
+        Misfit::new(Misfit::WHOLE, format!("cannot find this program to start it: {error}"))
+    })
 }
 
 /// What peers serve.
