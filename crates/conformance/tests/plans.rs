@@ -125,7 +125,7 @@ fn the_pages_are_written_anew_from_the_results_alone() {
 fn a_listen_queue_that_overflows_is_known_and_named() {
     let lab = Lab::new(
         "title = 'a'\n[[experiment]]\nname = 'b'\nservice = 'http'\nclose = true\n\
-         architectures = ['iterative']\nconcurrency = [400]\nrepeats = 1\nwarm-up = '100ms'\n\
+         architectures = ['iterative']\ncontrol = false\nconcurrency = [400]\nrepeats = 1\nwarm-up = '100ms'\n\
          window = '800ms'\nserver-arguments = ['--backlog=10']",
     );
     let said = lab.compared(&[]);
