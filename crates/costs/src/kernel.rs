@@ -7,8 +7,9 @@
 //! All times are the processor's, of this process and of its children: what others have of the processor meanwhile
 //! would otherwise be larger than such a difference.
 
+use std::cell::Cell;
 use std::hint::{black_box, spin_loop};
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -116,21 +117,23 @@ pub(crate) fn process(count: u64) -> io::Result<Reading> {
     Ok(less(processes, fault(faults)?))
 }
 
-/// A page of memory that is used for the first time, and given back.
+/// A page of memory that a child process writes to for the first time, so that it is copied.
 pub(crate) fn fault(count: u64) -> io::Result<Reading> {
-    /// Large enough to be a mapping of its own (mallopt(3)), and too small for a huge page.
-    const PAGES: u64 = 256;
+    /// As many as a server's child copies, and so few that they are in a cache, as its parent's are.
+    const PAGES: u64 = 48;
     let page = page_size();
-    let blocks = count.div_ceil(PAGES);
-    let touched = time(blocks, || {
-        let mut block = vec![0u8; page * PAGES as usize];
-        for byte in block.iter_mut().step_by(page) {
-            *byte = 1;
-        }
-        drop(black_box(block));
-        Ok(())
-    })?;
-    Ok(Reading { count: blocks.max(1) * PAGES, ..touched })
+    // Its parent has written to all of them, so that they are there.
+    let block = vec![Cell::new(1_u8); page * PAGES as usize];
+    let children = count.div_ceil(PAGES);
+    let touching = |pages: usize| {
+        time(children, || {
+            let mut child = Children::default();
+            child.start(|| block.iter().step_by(page).take(pages).for_each(|byte| byte.set(2)))?;
+            reap(&mut child)
+        })
+    };
+    let faults = less(touching(PAGES as usize)?, touching(0)?);
+    Ok(Reading { count: children.max(1) * PAGES, ..faults })
 }
 
 /// Wakes in a batch at most, for each is waited for, which takes its time where another processor is busy.
@@ -177,8 +180,8 @@ pub(crate) fn wake(count: u64) -> io::Result<Reading> {
     Ok(Reading::new(count, more * u128::from(count), Unit::Nanoseconds))
 }
 
-/// One of several threads of a processor waits to read a byte, and is woken from another processor, which interrupts the
-/// thread that runs; without the reading call itself.
+/// One of several threads of a busy processor waits to read a byte, and is woken from another processor, which interrupts the
+/// thread that runs; without the reading call, and the work that keeps the processor busy.
 pub(crate) fn woken(count: u64) -> io::Result<Reading> {
     /// Enough that one is always running while others are woken.
     const READERS: u64 = 16;
@@ -188,6 +191,10 @@ pub(crate) fn woken(count: u64) -> io::Result<Reading> {
     let pipes: Vec<(OwnedFd, OwnedFd)> = (0..READERS).map(|_| pipe()).collect::<Result<_, _>>()?;
     let done = AtomicU64::new(0);
     let calls = own_pipe(rounds * READERS, &pipes[0])?;
+    let working = time(rounds * READERS, || {
+        work();
+        Ok(())
+    })?;
     let used = thread::scope(|scope| {
         let (ends, done, here) = (&pipes, &done, sched_getcpu());
         let readers: Vec<_> = pipes
@@ -196,6 +203,7 @@ pub(crate) fn woken(count: u64) -> io::Result<Reading> {
                 scope.spawn(move || {
                     for _ in 0..rounds {
                         read_one(reader)?;
+                        work();
                         done.fetch_add(1, Ordering::Release);
                     }
                     io::Result::Ok(clock_gettime(ClockId::ThreadCPUTime))
@@ -215,8 +223,7 @@ pub(crate) fn woken(count: u64) -> io::Result<Reading> {
             }
             io::Result::Ok(())
         });
-        let written =
-            writer.join().unwrap_or_else(|_| Err(io::Error::other("the writer panicked")));
+        let written = joined(writer);
         // Without a writer they would wait for ever.
         if written.is_err() {
             for (_, writer) in &pipes {
@@ -227,15 +234,86 @@ pub(crate) fn woken(count: u64) -> io::Result<Reading> {
         }
         let mut used = Duration::ZERO;
         for reader in readers {
-            let time =
-                reader.join().unwrap_or_else(|_| Err(io::Error::other("a reader panicked")))?;
-            used += Duration::new(time.tv_sec as u64, time.tv_nsec as u32);
+            used += duration(joined(reader)?);
         }
         written.map(|()| used)
     })?;
     let read = Reading::new(rounds * READERS, used.as_nanos(), Unit::Nanoseconds);
     // A call that reads is about half of what it takes to write and read.
-    Ok(less(read, Reading { total: calls.total / 2, ..calls }))
+    let other = working.total + calls.total / 2;
+    Ok(less(read, Reading { total: other, ..calls }))
+}
+
+/// Some ten microseconds of it: longer than it takes to wake somebody.
+fn work() {
+    for step in 0..20_000 {
+        black_box(step);
+    }
+}
+
+/// An answer over loopback takes longer if nothing was to be done on its processor before: the thread goes to sleep and
+/// is woken from another processor, which the processor does from its rest, and with caches that others have used.
+pub(crate) fn rest(count: u64) -> io::Result<Reading> {
+    /// So many at once, and there is always another.
+    const BUSY: u64 = 16;
+    let count = count.clamp(BUSY, MOST_WAKES);
+    Ok(less(answers(count, 1)?, answers(count, BUSY)?))
+}
+
+/// The time of a thread that answers a byte by a byte, of which `at_once` are on their way; one alone comes after a pause. The
+/// other side never sleeps, so that no answer wakes it.
+fn answers(count: u64, at_once: u64) -> io::Result<Reading> {
+    /// Until the thread sleeps, and its processor rests.
+    const PAUSE: Duration = Duration::from_micros(40);
+    let (mut here, mut there) = connection()?;
+    for end in [&here, &there] {
+        end.set_nodelay(true)?;
+    }
+    there.set_nonblocking(true)?;
+    let used = thread::scope(|scope| {
+        let processor = sched_getcpu();
+        let asking = scope.spawn(move || {
+            leave_processor(processor)?;
+            let (mut sent, mut heard) = (0, 0);
+            while heard < count {
+                while sent < count && sent - heard < at_once {
+                    let start = Instant::now();
+                    while at_once == 1 && start.elapsed() < PAUSE {
+                        spin_loop();
+                    }
+                    there.write_all(b"x")?;
+                    sent += 1;
+                }
+                match there.read(&mut [0; 64]) {
+                    Ok(0) => return Err(io::Error::other("the other end has gone")),
+                    Ok(bytes) => heard += bytes as u64,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => spin_loop(),
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(())
+        });
+        let answering = scope.spawn(move || {
+            let mut byte = [0];
+            for _ in 0..count {
+                here.read_exact(&mut byte)?;
+                here.write_all(&byte)?;
+            }
+            io::Result::Ok(clock_gettime(ClockId::ThreadCPUTime))
+        });
+        // An end that fails drops its side, which ends the other.
+        joined(asking)?;
+        joined(answering).map(duration)
+    })?;
+    Ok(Reading::new(count, used.as_nanos(), Unit::Nanoseconds))
+}
+
+fn joined<T>(thread: thread::ScopedJoinHandle<'_, io::Result<T>>) -> io::Result<T> {
+    thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
+}
+
+fn duration(time: Timespec) -> Duration {
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 fn timed_write(writer: &OwnedFd) -> io::Result<Duration> {

@@ -106,6 +106,11 @@ pub const ALL: &[Cost] = &[
     kernel("kernel-switch-process", "the same between processes", kernel::process_switch),
     kernel("kernel-wake", "waking a thread that sleeps on another processor", kernel::wake),
     kernel("kernel-woken", "a thread that waits, woken from another processor", kernel::woken),
+    kernel(
+        "kernel-rest",
+        "an answer after its processor has rested: how much longer",
+        kernel::rest,
+    ),
     kernel("kernel-fault", "a page of memory that is used for the first time", kernel::fault),
     kernel(
         "kernel-process",

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::counts::Operation;
@@ -22,7 +22,7 @@ const WATCHED: [usize; 3] = [50, 1000, 15_000];
 const FULL: f64 = 50.0;
 
 /// Unit costs in nanoseconds, by cost and subject: `switch` of `park`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct UnitCosts(BTreeMap<String, BTreeMap<String, f64>>);
 
 /// A unit cost that is not known.
@@ -123,6 +123,11 @@ impl UnitCosts {
         Ok(Self(all))
     }
 
+    /// Whether no cost is known.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The costs that `each` gives: cost, subject and nanoseconds.
     pub fn from<'a>(each: impl IntoIterator<Item = (&'a str, &'a str, f64)>) -> Self {
         let mut all: BTreeMap<String, BTreeMap<String, f64>> = BTreeMap::new();
@@ -178,12 +183,20 @@ impl UnitCosts {
             Operation::PageFault => kernel("kernel-fault")?,
             // On a machine of one processor, nobody sleeps on another.
             Operation::Wake => kernel("kernel-wake").unwrap_or(0.0),
+            // Nor does anyone come from there to wake a processor that rests.
+            Operation::Rest => match kernel("kernel-rest") {
+                Ok(rest) => rest,
+                Err(_) => self.price(Operation::KernelSwitch, carrier, connections)?,
+            },
             Operation::KernelSwitch if processes => kernel("kernel-switch-process")?,
             Operation::KernelSwitch => kernel("kernel-switch")?,
-            // Who waits alone interrupts nobody when it is woken; nor is it so where there is one processor.
+            // Who waits alone interrupts nobody when it is woken; and nobody is where there is one processor.
+            Operation::Interruption if !carrier.beside_others => {
+                self.price(Operation::Rest, carrier, connections)?
+            }
             Operation::Interruption => {
                 let switch = self.price(Operation::KernelSwitch, carrier, connections)?;
-                let woken = kernel("kernel-woken").ok().filter(|_| carrier.beside_others);
+                let woken = kernel("kernel-woken").ok();
                 woken.map_or(Ok(switch), |woken| {
                     Ok(switch + (woken - kernel("kernel-switch")?).max(0.0))
                 })?

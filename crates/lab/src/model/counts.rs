@@ -92,8 +92,10 @@ pub enum Operation {
     Registration,
     /// Another system call for a socket.
     OtherCall,
-    /// The kernel switches between threads of the server, or away from it.
+    /// The kernel switches between threads of the server.
     KernelSwitch,
+    /// A thread of the server waits, nothing else is to be done, and its processor rests.
+    Rest,
     /// The same, where the thread that waited is woken from another processor while its own is at work.
     Interruption,
     /// Work is given to a helper thread.
@@ -106,7 +108,7 @@ pub enum Operation {
 
 impl Operation {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Process,
         Self::Thread,
         Self::Task,
@@ -121,6 +123,7 @@ impl Operation {
         Self::Registration,
         Self::OtherCall,
         Self::KernelSwitch,
+        Self::Rest,
         Self::Interruption,
         Self::Offload,
         Self::PageFault,
@@ -144,6 +147,7 @@ impl Operation {
             Self::Registration => "registrations",
             Self::OtherCall => "other calls",
             Self::KernelSwitch => "kernel switches",
+            Self::Rest => "rests",
             Self::Interruption => "interruptions",
             Self::Offload => "offloads",
             Self::PageFault => "page faults",
@@ -183,7 +187,8 @@ impl Counts {
                 Operation::InVain => counted.would_blocks,
                 Operation::Registration => counted.registrations,
                 Operation::OtherCall => counted.other_calls,
-                Operation::KernelSwitch => return (switches - interruptions) / requests,
+                Operation::KernelSwitch => return (switches - voluntary) / requests,
+                Operation::Rest => return (voluntary - interruptions) / requests,
                 Operation::Interruption => return interruptions / requests,
                 Operation::Offload => counted.offloads,
                 Operation::PageFault => counted.page_faults,

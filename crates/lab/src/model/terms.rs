@@ -70,10 +70,10 @@ pub const TERMS: [Term; 10] = [
     },
     Term {
         name: "kernel switches",
-        about: "switches of the kernel to another thread or process, or to none",
+        about: "switches of the kernel to another thread or process, or to none, and back from rest",
         letter: 'K',
         colour: "#882255",
-        operations: &[Operation::KernelSwitch, Operation::Interruption],
+        operations: &[Operation::KernelSwitch, Operation::Rest, Operation::Interruption],
     },
     Term {
         name: "helpers",

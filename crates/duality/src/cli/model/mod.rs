@@ -39,8 +39,8 @@ Unit costs (--costs), in ns each; memory in bytes for each task:
   offload     work that does nothing, done by a helper thread (in place under block)
   kernel      what the kernel asks: a system call (-call), one in vain (-in-vain), poll(2) (-poll), a registration with
               epoll (-register), a switch (-switch, and between processes -switch-process), a process (-process), a
-              page of memory at its first use (-fault), waking a thread that sleeps on another processor (-wake), and
-              being woken from there, while others run here (-woken)
+              page of memory that a child copies (-fault), waking a thread that sleeps on another processor (-wake),
+              being woken from there, while others run here (-woken), or after the processor has rested (-rest)
   poller      a round of select, poll, … with 50, 1,000 and 15,000 registered, of which one is ready;
               of 50 that all are (-full)
   memory      a parked task
