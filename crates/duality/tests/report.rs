@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use duality_lab::model::UnitCosts;
 use duality_lab::recommendation::Constraints;
 use duality_lab::record::{
     Cell, Clients, Design, Experiment, Machine, Measured, Origin, Outcome, VERSION,
@@ -42,6 +43,7 @@ fn write(directory: &Path, name: &str, rate: f64, repeats: usize) {
         },
         machine: Machine::default(),
         constraints: Constraints::default(),
+        unit_costs: UnitCosts::default(),
     };
     let mut results = Results::create(directory, &experiment).unwrap();
     for repeat in 0..repeats {

@@ -10,7 +10,7 @@
 //! Chroboczek found that in 2009 when the measured load of their servers stayed near 130 however much was
 //! offered: `somaxconn` was 128. The median latency does not show it, and the mean becomes irregular.
 //!
-//! [`length`] asks the kernel how long the queue is, whoever's server it belongs to; [`judge`] is the diagnosis, a
+//! `length` asks the kernel how long the queue is, whoever's server it belongs to; `judge` is the diagnosis, a
 //! function of figures alone.
 
 use std::io;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::format::listed;
 use crate::listen_queue::ListenQueue;
-use crate::model::Operations;
+use crate::model::{Operations, UnitCosts};
 use crate::peers::Peer;
 use crate::recommendation::Constraints;
 
@@ -50,6 +50,9 @@ pub struct Experiment {
     /// What must be kept to be recommended; another report may ask for something else.
     #[serde(default, skip_serializing_if = "Constraints::is_empty")]
     pub constraints: Constraints,
+    /// What operations cost on this machine, when the experiment began; none where nobody asked. It gives the reasons.
+    #[serde(default, skip_serializing_if = "UnitCosts::is_empty")]
+    pub unit_costs: UnitCosts,
 }
 
 /// The plan that an experiment is of.

@@ -227,6 +227,7 @@ pub(crate) mod tests {
             design: design(),
             machine: Machine::default(),
             constraints: Default::default(),
+            unit_costs: crate::model::UnitCosts::default(),
         }
     }
 

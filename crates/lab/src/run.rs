@@ -93,6 +93,7 @@ fn begin(plan: &Plan) -> Experiment {
         plan: plan.origin.clone(),
         machine,
         constraints: plan.constraints.clone(),
+        unit_costs: plan.unit_costs.clone(),
     }
 }
 

@@ -11,6 +11,7 @@ use std::fmt::Write;
 use duality_load::Latency;
 
 use crate::format::{bytes, connections, duration, grouped, multiple, rate};
+use crate::model;
 use crate::recommendation::{self, Constraints};
 use crate::record::{Cell, Experiment, Measured, Outcome, Variant};
 use crate::soundness::{self, Control};
@@ -152,7 +153,7 @@ impl Summary {
         let rows: Vec<Row> = design.subjects().flat_map(of_subject).collect();
         let again = design.control.as_deref().map(of_subject).unwrap_or_default();
         let control = Control::of(design, again, &rows);
-        Summary {
+        let mut summary = Summary {
             service: design.service.clone(),
             subjects: design.subjects().map(str::to_owned).collect(),
             peers: design.peers.iter().map(|peer| peer.name.clone()).collect(),
@@ -166,7 +167,9 @@ impl Summary {
             reasons: Vec::new(),
             rows,
             control,
-        }
+        };
+        summary.reasons = model::reasons(&summary, experiment, cells);
+        summary
     }
 
     /// Whether a subject is the architecture that nobody can choose: state machines by hand for two of the built-in

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use std::{fs, slice};
 
+use duality_costs::run::Effort;
 use duality_lab::plan::settings::{Misfit, Settings, parse_duration};
 use duality_lab::plan::variant::Choice;
 use duality_lab::plan::{Plan, budget};
@@ -15,8 +16,8 @@ use duality_lab::summary::Summary;
 use duality_lab::{data, report as page, run as lab};
 
 use super::{
-    ClientFlags, ConstraintFlags, Failure, Setup, Tuning, experiment, explain, flag, load, plan,
-    print,
+    ClientFlags, ConstraintFlags, Failure, Setup, Tuning, experiment, explain, flag, load, model,
+    plan, print,
 };
 use crate::catalogue::Catalogue;
 
@@ -149,6 +150,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     announce(&plan);
     eprintln!("results in {}", out.display());
     let interrupted = load::on_interrupt()?;
+    find_prices(slice::from_mut(&mut plan));
     let finished = measure(&plan, &out, arguments.resume, &interrupted)?;
     eprintln!("report: {}", out.join("report.html").display());
     if finished.complete {
@@ -180,6 +182,19 @@ pub(super) fn announce(plan: &Plan) {
     );
     for economy in &plan.economies {
         eprintln!("{economy}");
+    }
+}
+
+/// Measures what operations cost on this machine, so that there are reasons for what is recommended: in two seconds, which
+/// are nothing beside an experiment that takes minutes, and are left out of a short one.
+pub(super) fn find_prices(plans: &mut [Plan]) {
+    const LONG: Duration = Duration::from_secs(60);
+    if plans.iter().map(Plan::length).fold(Duration::ZERO, Duration::saturating_add) < LONG {
+        return;
+    }
+    match model::unit_costs(Effort::QUICK) {
+        Ok(costs) => plans.iter_mut().for_each(|plan| plan.unit_costs = costs.clone()),
+        Err(problem) => eprintln!("no reasons will be given: {problem}"),
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use duality_architectures::{ALL, Architecture, Options};
 use duality_lab::machine;
+use duality_lab::model::UnitCosts;
 use duality_lab::peers::{Peer, READY_MADE, ReadyMade};
 use duality_lab::plan::settings::{Misfit, Settings};
 use duality_lab::plan::variant::Choice;
@@ -84,6 +85,7 @@ pub(super) fn plan(
         program: this_program()?,
         command: command(settings),
         constraints: settings.constraints.clone().unwrap_or_default(),
+        unit_costs: UnitCosts::default(),
         budget: None,
         economies: Vec::new(),
     };

@@ -67,7 +67,7 @@ pub(super) fn run(
     out: &Path,
     resume: bool,
 ) -> Result<(), Failure> {
-    let (file, plans) = read(catalogue, path, flags)?;
+    let (file, mut plans) = read(catalogue, path, flags)?;
     for (experiment, plan) in file.experiments.iter().zip(&plans) {
         let begun = Results::begun(&out.join(&experiment.name), &plan.design)
             .map_err(|error| Failure::misuse(error.to_string()))?;
@@ -79,6 +79,7 @@ pub(super) fn run(
     announce(&file, &plans);
     eprintln!("results in {}", out.display());
     let interrupted = load::on_interrupt()?;
+    compare::find_prices(&mut plans);
     let index_path = out.join("index.html");
     let mut index = Index::new(&file, plans.iter().map(|plan| &plan.design));
     let mut late = Vec::new();

@@ -28,8 +28,8 @@ Examples:
       two runs compared, cell by cell: of one experiment, or of one plan
   duality report before after --fail-on-regression=10
       for CI: exit code 1, and a line for each, when something got worse and even the interval of its ratio
-      misses 1 by more than 10 %. Give runs at least 5 repeats: with 3, chance alone shows one in ten
-      figures as different, most of them by little")]
+      misses 1 by more than 10 %. Give runs at least 5 repeats: of 3, only differences above a tenth
+      can be told from chance (docs/method.md)")]
 pub(super) struct Arguments {
     /// A run, or two to compare: a directory that `compare` wrote, or the results.jsonl in it
     #[arg(required = true, num_args = 1..=2, value_name = "RUN")]

@@ -1,7 +1,7 @@
 //! Two experiments laid over each other: before and after a change, or two machines.
 //!
 //! A cell is compared with that of the same subject at as many connections. Each figure is the ratio of the
-//! second experiment's to the first's, with its 95 % interval; they differ only when it excludes the number one.
+//! second experiment's to the first's, with its 99 % interval; they differ only when it excludes the number one.
 //! [`text`](Comparison::render_text), [`data`](Comparison::data) and a page
 //! ([`report::overlay`](crate::report::overlay)) show the same.
 
@@ -198,7 +198,12 @@ impl Change {
             before: metric.median(before),
             after: metric.median(after),
             ratio,
-            verdict: if of_client && hidden { Verdict::Unsure } else { verdict },
+            // And where it could not do its work, nothing is known.
+            verdict: if of_client && hidden || before.invalid || after.invalid {
+                Verdict::Unsure
+            } else {
+                verdict
+            },
         })
     }
 

@@ -117,7 +117,7 @@ impl Comparison {
             lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0)
         };
         let widths: Vec<usize> = (0..lines[0].len()).map(width).collect();
-        writeln!(text, "{}, second over first, 95 % interval", metric.name())
+        writeln!(text, "{}, second over first, 99 % interval", metric.name())
             .expect("a String takes all");
         for line in &lines {
             let mut shown = format!("  {:<1$}", line[0], widths[0]);

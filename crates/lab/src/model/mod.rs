@@ -39,7 +39,7 @@ pub use counts::{Counts, Operation, Operations};
 pub use json::json;
 pub use page::write;
 pub use prediction::{Check, check, predict};
-pub use reason::{difference, sentences};
+pub use reason::{difference, reasons, sentences};
 pub use terms::{TERMS, Term};
 pub use text::text;
 pub use variation::{Coefficients, Deviation, coefficient, coefficients};
@@ -142,7 +142,8 @@ pub fn workloads(
                 .iter()
                 .filter(|cell| cell.subject == subject && cell.concurrency == connections)
                 .collect();
-            let carrier = Carrier::of(subject, &design.server_arguments);
+            let (architecture, arguments) = design.server_of(subject);
+            let carrier = Carrier::of(&architecture, arguments);
             match carrier.ok_or("it counts nothing".to_owned()).and_then(|carrier| {
                 let observed = observe(&own)?;
                 Ok((carrier, observed))

@@ -3,13 +3,53 @@
 //! For whoever recommends: a cell of an ordinary comparison has counts, and unit costs take seconds to measure.
 
 use crate::format::duration;
+use crate::recommendation::recommend;
+use crate::record::{Cell, Experiment};
+use crate::summary::Summary;
 
-use super::{Modelled, Operation, TERMS};
+use super::{Modelled, Operation, TERMS, workloads};
 
 /// What is less than this share of a request is not worth a sentence.
 const WORTH_IT: f64 = 0.05;
 /// Sentences at most.
 const MOST: usize = 3;
+
+/// Why the choice of an experiment is the best, at the highest load where it leads: what it does less often than the next, and
+/// what takes most of the time of the next and of the slowest. None where the experiment has no unit costs.
+pub fn reasons(summary: &Summary, experiment: &Experiment, cells: &[Cell]) -> Vec<String> {
+    if experiment.unit_costs.is_empty() {
+        return Vec::new();
+    }
+    let said = recommend(summary);
+    let led = |name: &String| said.loads.iter().rfind(|load| load.leaders.contains(name));
+    let Some((chosen, load)) = said.architecture.as_ref().and_then(|name| Some((name, led(name)?)))
+    else {
+        return Vec::new();
+    };
+    let service = &experiment.design.service;
+    // A cost that could not be measured leaves the model, and so the reasons, out.
+    let all = workloads(service, experiment, cells, &experiment.unit_costs).unwrap_or_default();
+    let Some(here) = all.into_iter().find(|here| here.connections == load.concurrency) else {
+        return Vec::new();
+    };
+    let of = |name: &str| here.subjects.iter().find(|subject| subject.architecture == name);
+    let Some(own) = of(chosen) else { return Vec::new() };
+    let next = load.next.as_ref().and_then(|(next, _)| of(next));
+    let slowest = here.subjects.iter().max_by(|one, other| one.total.total_cmp(&other.total));
+    let mut reasons: Vec<String> = next
+        .and_then(|next| difference(own, next))
+        .map(|difference| format!("Why: {difference}."))
+        .into_iter()
+        .collect();
+    for subject in [next, slowest].into_iter().flatten() {
+        let Some(first) = sentences(subject).into_iter().next() else { continue };
+        let sentence = format!("{}{}.", first[..1].to_uppercase(), &first[1..]);
+        if !reasons.contains(&sentence) {
+            reasons.push(sentence);
+        }
+    }
+    reasons
+}
 
 /// Where a request's time goes under an architecture, most first: "creation is 41 % of threads' time per request here
 /// (6.9 of 16.8 µs; 1.00 threads a request)". None where no term takes as much as 5 %.
@@ -25,11 +65,12 @@ pub fn sentences(subject: &Modelled) -> Vec<String> {
     let sentence = |(index, share): (usize, f64)| {
         let Modelled { architecture, total, terms, .. } = subject;
         format!(
-            "{} {} {:.0} % of {}' time per request here ({} of {}; {})",
+            "{} {} {:.0} % of {}{} time per request here ({} of {}; {})",
             TERMS[index].name,
             if TERMS[index].name.ends_with('s') { "are" } else { "is" },
             100.0 * share.min(1.0),
             architecture,
+            if architecture.ends_with('s') { "'" } else { "'s" },
             duration(terms[index]),
             duration(*total),
             counted(subject, index),

@@ -17,6 +17,7 @@ use duality_load::{Options, Stop, Target, TargetError};
 
 use clients::Behaviour;
 
+use crate::model::UnitCosts;
 use crate::random::SplitMix64;
 use crate::recommendation::Constraints;
 use crate::record::{Design, Origin};
@@ -53,6 +54,8 @@ pub struct Plan {
     pub command: Vec<String>,
     /// What must be kept to be recommended.
     pub constraints: Constraints,
+    /// What operations cost here, if it was measured: the reasons for what is recommended are made of that.
+    pub unit_costs: UnitCosts,
     /// How long it may take in all; none for as long as it takes.
     pub budget: Option<Duration>,
     /// What the budget took away from what was asked, in words.
@@ -252,6 +255,7 @@ pub(crate) mod tests {
             program: PathBuf::new(),
             command: vec![],
             constraints: Constraints::default(),
+            unit_costs: UnitCosts::default(),
             budget: None,
             economies: vec![],
         }
