@@ -53,7 +53,11 @@ impl<'a> Contest<'a> {
 
     /// How many times better `one` is than `other`.
     pub(super) fn advantage(&self, one: &Medians, other: &Medians) -> Option<Estimate> {
-        if self.by_cpu {
+        self.advantage_by(self.by_cpu, one, other)
+    }
+
+    fn advantage_by(&self, by_cpu: bool, one: &Medians, other: &Medians) -> Option<Estimate> {
+        if by_cpu {
             return ratio(&other.cpu_us_samples, &one.cpu_us_samples, self.seed);
         }
         ratio(&one.requests_per_second_samples, &other.requests_per_second_samples, self.seed)
@@ -154,19 +158,20 @@ impl Contest<'_> {
         let peers = summary.rows.iter().filter(|row| {
             row.concurrency == self.concurrency && summary.peers.contains(&row.subject)
         });
-        // A peer that took less of the load than it was given is no measure of processor time.
-        let comparable = |medians: &&Medians| {
-            !medians.starved && !medians.invalid && (!self.by_cpu || medians.client_was_limit)
-        };
         let told: Vec<String> = peers
             .filter_map(|row| {
-                let advantage = self.advantage(own, row.medians().filter(comparable)?)?;
-                let by = times(advantage, self.by_cpu);
-                let interval = self.within(advantage);
+                let sound = |medians: &&Medians| !medians.starved && !medians.invalid;
+                let peer = row.medians().filter(sound)?;
+                // Who did not come to what the load generator can do is no measure of processor time, but of the rate.
+                let by_cpu = self.by_cpu && peer.client_was_limit;
+                let advantage = self.advantage_by(by_cpu, own, peer)?;
+                let (by, interval) = (times(advantage, by_cpu), self.within_by(by_cpu, advantage));
                 let level = advantage.interval.is_some_and(|interval| interval.contains(1.0));
-                Some(match level {
-                    true => format!("{}: level{interval}", row.subject),
-                    false => format!("{}: {by} its {}{interval}", row.subject, self.measure()),
+                let what = if by_cpu { "CPU time" } else { "rate" };
+                Some(match (level, self.by_cpu && !by_cpu) {
+                    (true, _) => format!("{}: level{interval}", row.subject),
+                    (false, true) => format!("{}: at least {by} its {what}{interval}", row.subject),
+                    (false, false) => format!("{}: {by} its {what}{interval}", row.subject),
                 })
             })
             .collect();
@@ -178,14 +183,13 @@ impl Contest<'_> {
 
     /// The interval of an advantage, and whether the control says that it is not sure.
     pub(super) fn within(&self, advantage: Estimate) -> String {
-        let interval = within(advantage, self.by_cpu);
-        let share = advantage.value.max(1.0 / advantage.value) - 1.0;
-        if share <= self.doubt { interval + ", which is not sure" } else { interval }
+        self.within_by(self.by_cpu, advantage)
     }
 
-    /// What is compared here.
-    fn measure(&self) -> &'static str {
-        if self.by_cpu { "CPU time" } else { "rate" }
+    fn within_by(&self, by_cpu: bool, advantage: Estimate) -> String {
+        let interval = within(advantage, by_cpu);
+        let share = advantage.value.max(1.0 / advantage.value) - 1.0;
+        if share <= self.doubt { interval + ", which is not sure" } else { interval }
     }
 }
 
