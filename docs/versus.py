@@ -3,7 +3,8 @@
 
     python3 docs/versus.py epoll,uthreads,st,nginx CONNECTIONS keep|close REPEATS SECONDS
 
-Peers are nginx, and st, pth and pthreads, which `cargo xtask peers` builds. Needs target/release/duality, wrk, and the peers that are named. The server runs on processor 0, wrk on processor 1. Ratios are
+Peers are nginx, and st, pth and pthreads, which `cargo xtask peers` builds. An architecture may have flags of
+`duality serve` behind it: epoll:--busy-poll=25us. Needs target/release/duality, wrk, and the peers that are named. The server runs on processor 0, wrk on processor 1. Ratios are
 to the last of the names, run by run.
 """
 
@@ -52,7 +53,8 @@ def start(name, home):
     if name in BUILT:
         command = ["taskset", "-c", "0", f"{TARGET}/peers/http_{name}", "--listen", "127.0.0.1:0"]
     else:
-        command = [DUALITY, "serve", "http", "-a", name, "--listen", "127.0.0.1:0", "--cpus", "0"]
+        architecture, *flags = name.split(":")
+        command = [DUALITY, "serve", "http", "-a", architecture, "--listen", "127.0.0.1:0", "--cpus", "0", *flags]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     return server, server.stdout.readline().split()[2]
 

@@ -111,7 +111,7 @@ pub const ALL: &[Cost] = &[
         "an answer after its processor has rested: how much longer",
         kernel::rest,
     ),
-    kernel("kernel-fault", "a page of memory that is used for the first time", kernel::fault),
+    kernel("kernel-fault", "a page of memory that a child writes to, and so copies", kernel::fault),
     kernel(
         "kernel-process",
         "a process: made, run and reaped; without page faults",

@@ -6,12 +6,13 @@ use serde_json::{Value, json};
 
 use crate::recommendation::recommend;
 use crate::record::Experiment;
+use crate::soundness::{Check, Control};
 use crate::summary::{Figures, Row, Summary};
 
 /// The version of the format.
 pub const VERSION: u32 = 1;
 
-/// The medians of every cell, and the recommendation: choice, sentences, who leads at which load, where the
+/// The medians of every cell and what they are worth, the control, and the recommendation: choice, sentences, who leads at which load, where the
 /// lead changes, who does not keep the constraints.
 pub fn summary(experiment: &Experiment, summary: &Summary) -> Value {
     json!({
@@ -25,7 +26,22 @@ pub fn summary(experiment: &Experiment, summary: &Summary) -> Value {
         "cells_planned": summary.planned,
         "cells_done": summary.done,
         "cells": summary.rows.iter().map(row).collect::<Vec<_>>(),
+        "control": summary.control.as_ref().map(control),
         "recommendation": recommend(summary),
+    })
+}
+
+/// What was measured twice, and what the second measurement is of the first.
+fn control(control: &Control) -> Value {
+    let check = |check: &Check| {
+        json!({
+            "concurrency": check.concurrency, "ratio": check.ratio, "is_tie": check.is_tie(),
+        })
+    };
+    json!({
+        "architecture": control.architecture,
+        "cells": control.rows.iter().map(row).collect::<Vec<_>>(),
+        "checks": control.checks.iter().map(check).collect::<Vec<_>>(),
     })
 }
 
@@ -56,6 +72,9 @@ fn row(row: &Row) -> Value {
             told["client_cpu_share"] = json!(medians.client_cpu_share);
             told["client_was_limit"] = json!(medians.client_was_limit);
             told["starved"] = json!(medians.starved);
+            told["invalid"] = json!(medians.invalid);
+            told["listen_queue_was_limit"] = json!(medians.queue_was_limit);
+            told["variation"] = json!(medians.variation);
             told["errors"] = json!(medians.errors);
         }
     }

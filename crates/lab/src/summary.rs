@@ -13,7 +13,7 @@ use duality_load::Latency;
 use crate::format::{bytes, connections, duration, grouped, multiple, rate};
 use crate::model;
 use crate::recommendation::{self, Constraints};
-use crate::record::{Cell, Experiment, Measured, Outcome, Variant};
+use crate::record::{Cell, Experiment, Measured, Outcome};
 use crate::soundness::{self, Control};
 use crate::statistics::{Estimate, estimate, median, ratio, variation};
 
@@ -36,8 +36,8 @@ pub struct Summary {
     pub done: usize,
     /// Decides the draws of the bootstrap.
     pub seed: u64,
-    /// Which of the subjects are variants of architectures.
-    pub variants: Vec<Variant>,
+    /// Which of the subjects nobody can choose ([`Design::is_yardstick`](crate::record::Design::is_yardstick)).
+    pub yardsticks: BTreeSet<String>,
     /// What must be kept to be recommended.
     pub constraints: Constraints,
     /// Why the architectures are as quick as they are, in full sentences: what a model of their costs has to say.
@@ -153,6 +153,7 @@ impl Summary {
         let rows: Vec<Row> = design.subjects().flat_map(of_subject).collect();
         let again = design.control.as_deref().map(of_subject).unwrap_or_default();
         let control = Control::of(design, again, &rows);
+        let yardsticks = design.subjects().filter(|name| design.is_yardstick(name));
         let mut summary = Summary {
             service: design.service.clone(),
             subjects: design.subjects().map(str::to_owned).collect(),
@@ -162,7 +163,7 @@ impl Summary {
             planned: design.cells(),
             done: latest.len(),
             seed: design.seed,
-            variants: design.variants.clone(),
+            yardsticks: yardsticks.map(str::to_owned).collect(),
             constraints: experiment.constraints.clone(),
             reasons: Vec::new(),
             rows,
@@ -170,13 +171,6 @@ impl Summary {
         };
         summary.reasons = model::reasons(&summary, experiment, cells);
         summary
-    }
-
-    /// Whether a subject is the architecture that nobody can choose: state machines by hand for two of the built-in
-    /// services, beside which the compiler's can be seen.
-    pub fn is_yardstick(&self, name: &str) -> bool {
-        let variant = self.variants.iter().find(|variant| variant.name == name);
-        variant.map_or(name, |variant| &variant.architecture) == "handwritten"
     }
 
     /// What a subject is called where it stands among others: `nginx (peer)`.

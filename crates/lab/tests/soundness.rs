@@ -2,6 +2,7 @@
 
 mod fixtures;
 
+use duality_lab::data;
 use duality_lab::recommendation::recommend;
 use duality_lab::record::{Cell, Design, Experiment, Measured, Outcome};
 use duality_lab::summary::Summary;
@@ -55,6 +56,11 @@ fn the_control_is_a_tie_and_takes_no_part() {
         "{told}"
     );
     assert!(!told.contains("epoll (again)"), "{told}");
+    let data = data::summary(&trial.0, &summary);
+    assert_eq!(data["cells"].as_array().unwrap().len(), 2, "{data}");
+    assert_eq!(data["control"]["cells"][0]["architecture"], "epoll (again)");
+    assert_eq!(data["control"]["checks"][0]["is_tie"], true);
+    assert_eq!(data["cells"][0]["invalid"], false);
 }
 
 #[test]

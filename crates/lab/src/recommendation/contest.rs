@@ -199,7 +199,7 @@ pub(super) fn candidates(summary: &Summary, concurrency: usize) -> Vec<(&Row, &M
     summary
         .rows
         .iter()
-        .filter(|row| row.concurrency == concurrency && !summary.is_yardstick(&row.subject))
+        .filter(|row| row.concurrency == concurrency && !summary.yardsticks.contains(&row.subject))
         .filter(|row| !summary.peers.contains(&row.subject))
         .filter_map(|row| Some((row, row.medians()?)))
         .filter(|(_, medians)| !medians.starved && !medians.invalid)

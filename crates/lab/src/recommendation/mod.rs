@@ -140,9 +140,8 @@ fn beside(summary: &Summary, contests: &[Contest<'_>], chosen: &str) -> Vec<Stri
     ));
     sentences.extend(
         summary
-            .subjects
+            .yardsticks
             .iter()
-            .find(|name| summary.is_yardstick(name))
             .map(|name| format!("{name} is a yardstick and no choice: it runs no other code.")),
     );
     sentences.push(how_sure(summary));

@@ -334,9 +334,12 @@ impl Tasks {
     }
 
     /// Ends a task, whose body `drop_body` drops or takes: it cannot be woken any more then, and its slot is free
-    /// after that.
+    /// after that. Should `drop_body` panic, the slot is lost; a task that has ended so is not ended again.
     #[inline]
     pub(crate) fn end(&self, task: TaskRef, drop_body: impl FnOnce(&mut Option<Body>)) {
+        if task.id() == Task::VACANT {
+            return;
+        }
         let slot = task.id().slot();
         task.word.set(Task::VACANT.0);
         // SAFETY: the caller does not run it any more, and nobody finds it in the table.
