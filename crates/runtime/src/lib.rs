@@ -21,6 +21,7 @@ pub mod drain;
 pub mod event_loop;
 pub mod fs;
 pub mod net;
+pub mod processor;
 mod recycled;
 pub mod sync;
 pub mod task;

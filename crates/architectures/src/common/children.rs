@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::io;
 use std::time::Duration;
 
-use duality_runtime::task;
 use duality_runtime::visibility::ChildSeat;
+use duality_runtime::{processor, task};
 use rustix::process::{
     Pid, Signal, WaitOptions, getpid, getppid, kill_process, set_parent_process_death_signal, wait,
 };
@@ -29,6 +29,7 @@ impl Children {
     pub fn start(&mut self, body: impl FnOnce()) -> io::Result<()> {
         let parent = getpid();
         let seat = ChildSeat::reserve();
+        processor::know();
         // SAFETY: the child goes on with a copy of this one kernel thread. The process has at most two
         // others, the control channel's and the one that watches, which hold no lock of std that a child
         // takes; malloc's own locks are put right by glibc.
