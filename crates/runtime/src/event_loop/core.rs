@@ -16,17 +16,18 @@ use std::time::{Duration, Instant};
 use duality_fiber::{Stack, StackPool};
 use duality_poller::{Direction, Event, Poller, Ring, Timers, Token};
 
-use super::Waiting;
 use super::place::Place;
 use super::remote::{self, LoopId, Message};
 use super::report::{self, Sight};
 use super::sources::Sources;
-use super::tasks::{Body, TaskId, TaskRef, Tasks};
+use super::tasks::{Body, TaskId, TaskRef, Tasks, Word};
 use super::waker::TaskName;
+use super::{Habits, Waiting};
 use crate::drain;
 use crate::net::spare::Spare;
 use crate::recycled::{Blocks, local_machine};
-use crate::visibility::{self, Label, Wait, seats};
+use crate::visibility::seats::{self, Seat};
+use crate::visibility::{self, Label, Wait};
 use crate::world::{self, Waited, park, suspend};
 
 /// How many operations a task may complete before others have their turn. A socket that is always
@@ -35,11 +36,13 @@ const BUDGET: u32 = 64;
 
 /// How many tasks run in a round at least, if so many become ready. A round ends with a system call, which
 /// costs as much as ten or more switches between tasks that only wake one another.
-const ROUND: usize = 256;
+const ROUND: u64 = 256;
 
 pub(crate) struct Core {
     waiting: Waiting,
     lane: remote::Claim,
+    /// The name of its task whose identity is 0.
+    first: TaskName,
     bell: Token,
     poller: RefCell<Box<dyn Poller>>,
     /// Whether the poller is a ring, which sockets then operate through.
@@ -57,20 +60,13 @@ pub(crate) struct Core {
     running: Cell<Option<TaskRef>>,
     budget: Cell<u32>,
     draining: Cell<bool>,
-    /// A task has used up its budget: descriptors and timers must have their turn.
-    overdue: Cell<bool>,
+    /// How many turns its seat has counted when those that are ready as a round begins have had theirs, and when the
+    /// round ends.
+    due: Cell<u64>,
+    last: Cell<u64>,
     /// How long the poller has waited in all while no task was ready.
     idle: Cell<Duration>,
     habits: Habits,
-}
-
-/// What a loop does beyond running its tasks.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Habits {
-    /// How long a loop that has nothing to do goes on looking before it sleeps.
-    pub(crate) busy_poll: Duration,
-    /// Whether files are read on the loop, and not by helper threads.
-    pub(crate) disk_in_place: bool,
 }
 
 /// Writes which task runs on this kernel thread. Called in a signal handler, where its stack has
@@ -85,6 +81,7 @@ pub(super) fn name_running(line: &mut dyn fmt::Write) -> fmt::Result {
 impl Core {
     pub(crate) fn new(mut poller: Box<dyn Poller>, waiting: Waiting) -> io::Result<Self> {
         let lane = remote::claim()?;
+        let first = TaskName::new(lane.number(), TaskId::from_bits(0));
         let mut sources = Sources::default();
         let has_ring = poller.ring().is_some();
         let bell = sources.insert(false);
@@ -97,6 +94,7 @@ impl Core {
         Ok(Self {
             waiting,
             lane,
+            first,
             bell,
             poller: RefCell::new(poller),
             has_ring,
@@ -111,7 +109,8 @@ impl Core {
             running: Cell::new(None),
             budget: Cell::new(0),
             draining: Cell::new(false),
-            overdue: Cell::new(false),
+            due: Cell::new(0),
+            last: Cell::new(0),
             idle: Cell::new(Duration::ZERO),
             habits: Habits::default(),
         })
@@ -152,8 +151,15 @@ impl Core {
         self.tasks.wake(task);
     }
 
+    /// Wakes the task of that name, if it is one of this loop's; whether it is.
+    #[inline]
+    pub(crate) fn wake_own(&self, name: TaskName) -> bool {
+        let task = name.beside(self.first);
+        task.map(|task| self.tasks.wake(task)).is_some()
+    }
+
     /// Spends one unit of the running task's budget; false when it is used up, and then the task has
-    /// been queued again and must wait.
+    /// been queued again and must wait, for descriptors and timers must have their turn.
     #[inline]
     pub(crate) fn spend(&self) -> bool {
         let left = self.budget.get();
@@ -161,7 +167,7 @@ impl Core {
             let task = self.running();
             task.set_wait(Wait::Turn);
             self.wake(task.id());
-            self.overdue.set(true);
+            self.last.set(self.due.get());
             return false;
         }
         self.budget.set(left - 1);
@@ -292,9 +298,8 @@ impl Core {
 
     pub(crate) fn set_stage(&self, stage: Label) {
         if let Some(task) = self.running.get() {
-            let stage = stage.short();
-            task.set_stage(stage);
-            seats::with(|seat| seat.set_turn(task.id().serial(), stage));
+            let word = task.set_stage(stage.short());
+            seats::with(|seat| seat.set_turn(word));
         }
     }
 
@@ -303,8 +308,7 @@ impl Core {
         stack: Stack,
         future: impl Future<Output = ()> + 'static,
     ) -> TaskId {
-        let task = self.tasks.next_id();
-        let waker = TaskName::new(self.lane(), task).waker();
+        let waker = self.first.of(self.tasks.next_id()).waker();
         if let Waiting::Park { stack_size } = self.waiting {
             visibility::count(|counters| {
                 counters.task_stack_allocated_bytes.add(stack_size as u64);
@@ -315,9 +319,8 @@ impl Core {
 
     /// Gives a task its turn: runs it until it waits or ends.
     #[inline]
-    fn run_task(&self, task: TaskRef) {
-        let id = task.id();
-        seats::with(|seat| seat.begin_turn(id.serial(), task.stage()));
+    fn run_task(&self, task: TaskRef, word: Word, seat: &Seat) {
+        seat.begin_turn(word);
         task.begin_turn(self.sight.clock());
         self.running.set(Some(task));
         self.budget.set(BUDGET);
@@ -327,7 +330,7 @@ impl Core {
             Body::Fiber(fiber) => fiber.resume(),
             Body::Future(future) => {
                 // To drop it would do nothing, by way of the table.
-                let waker = ManuallyDrop::new(TaskName::new(self.lane(), id).waker());
+                let waker = ManuallyDrop::new(self.first.of(word.id()).waker());
                 future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready()
             }
         };
@@ -374,11 +377,12 @@ impl Core {
     // The round.
 
     pub(crate) fn run_until_done(&self, root: TaskId) {
+        let seat = seats::here();
         let mut events = Vec::with_capacity(256);
         let mut fired = Vec::new();
         self.now.set(Instant::now());
         loop {
-            self.run_ready();
+            self.run_ready(seat);
             if !self.tasks.contains(root) {
                 return;
             }
@@ -399,15 +403,14 @@ impl Core {
 
     /// Runs the tasks that are ready now, and of those that they make ready as many as a round may have; the
     /// others wait for the next one, so that descriptors and timers have their turn.
-    fn run_ready(&self) {
-        let ready = self.tasks.ready();
-        self.overdue.set(false);
-        let turns = Cell::new(0);
+    fn run_ready(&self, seat: &Seat) {
+        let ready = self.tasks.ready() as u64;
+        self.due.set(seat.turns().wrapping_add(ready));
+        self.last.set(seat.turns().wrapping_add(ready.max(ROUND)));
         let run = || {
-            while turns.get() < ready.max(ROUND) && !(turns.get() >= ready && self.overdue.get()) {
-                let Some(task) = self.tasks.next() else { break };
-                turns.set(turns.get() + 1);
-                self.run_task(task);
+            while (seat.turns() as i64).wrapping_sub(self.last.get() as i64) < 0 {
+                let Some((task, word)) = self.tasks.next() else { break };
+                self.run_task(task, word, seat);
             }
         };
         // The panic hook has said what and where; the task's connection closes, the rest go on.
@@ -416,7 +419,7 @@ impl Core {
             self.end(self.running());
         }
         self.running.set(None);
-        seats::with(seats::Seat::end_turns);
+        seat.end_turns();
     }
 
     fn await_events(&self, events: &mut Vec<Event>) {
@@ -434,6 +437,7 @@ impl Core {
         self.sight.tick(now);
         visibility::count(|counters| {
             counters.poller_rounds.add(1);
+            counters.descriptors_watched.add(self.sources.borrow().len() as u64);
             counters.poller_events.add(events.len() as u64);
             counters.idle_ns.add(idle_from.map_or(0, |from| (now - from).as_nanos() as u64));
         });

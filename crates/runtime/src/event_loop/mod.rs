@@ -52,6 +52,15 @@ pub enum Waiting {
     Suspend,
 }
 
+/// What a loop does beyond running its tasks.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Habits {
+    /// How long a loop that has nothing to do goes on looking before it sleeps.
+    pub(crate) busy_poll: Duration,
+    /// Whether files are read on the loop, and not by helper threads.
+    pub(crate) disk_in_place: bool,
+}
+
 /// An event loop: runs any number of tasks on one kernel thread.
 pub struct EventLoop {
     core: Box<Core>,

@@ -55,6 +55,11 @@ impl Sources {
         }
     }
 
+    /// How many descriptors are watched.
+    pub(crate) fn len(&self) -> usize {
+        self.slab.len()
+    }
+
     pub(crate) fn resting(&self) -> usize {
         self.resting
     }

@@ -68,17 +68,64 @@ pub(crate) enum Body {
     Fiber(Fiber),
 }
 
+/// The first word of a control block: the task's identity in the low bits ([`Task::VACANT`] where no task is), above it
+/// the stage that it reached last, and in the highest bit whether it is to run; if so, it is in the queue.
+///
+/// ```text
+///    63       62        54 53             0
+///   │ queued │ stage (9)  │ identity (54) │
+/// ```
+#[derive(Clone, Copy)]
+pub(crate) struct Word(u64);
+
+impl Word {
+    const QUEUED: u64 = 1 << 63;
+    const STAGE: u64 = !Self::QUEUED & !Task::VACANT.0;
+
+    pub(crate) const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// That of a task: `bits` of another word, or none.
+    pub(crate) const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    #[inline]
+    pub(crate) const fn id(self) -> TaskId {
+        TaskId::from_bits(self.0)
+    }
+
+    #[inline]
+    pub(crate) const fn stage(self) -> ShortLabel {
+        ShortLabel::from_bits(((self.0 & Self::STAGE) >> TaskId::BITS) as u16)
+    }
+
+    #[inline]
+    const fn is_queued(self) -> bool {
+        self.0 & Self::QUEUED != 0
+    }
+
+    #[inline]
+    pub(crate) const fn queued(self) -> Self {
+        Self(self.0 | Self::QUEUED)
+    }
+
+    #[inline]
+    const fn taken(self) -> Self {
+        Self(self.0 & !Self::QUEUED)
+    }
+
+    #[inline]
+    const fn at(self, stage: ShortLabel) -> Self {
+        Self(self.0 & !Self::STAGE | (stage.bits() as u64) << TaskId::BITS)
+    }
+}
+
 /// A control block. It is reached by shared references only: a wake may come while the body runs.
 #[repr(align(64))]
 pub(crate) struct Task {
-    /// Its identity in the low bits ([`Task::VACANT`] where no task is), above it the stage that it reached last,
-    /// and in the highest bit whether it is to run; if so, it is in the queue.
-    ///
-    /// ```text
-    ///    63       62        54 53             0
-    ///   │ queued │ stage (9)  │ identity (54) │
-    /// ```
-    word: Cell<u64>,
+    word: Cell<Word>,
     /// What it waits for, packed, and since when by the clock of `Sight`; both as of its last turn. Of a slot that is
     /// free, the next one that is.
     wait: Cell<u32>,
@@ -90,12 +137,10 @@ pub(crate) struct Task {
 impl Task {
     /// The last slot is never used.
     const VACANT: TaskId = TaskId::from_bits(u64::MAX);
-    const QUEUED: u64 = 1 << 63;
-    const STAGE: u64 = !Self::QUEUED & !Self::VACANT.0;
 
     fn new(id: TaskId, body: Body, now: u32) -> Self {
         Self {
-            word: Cell::new(id.0 | Self::QUEUED),
+            word: Cell::new(Word(id.0).queued()),
             wait: Cell::new(Wait::Begin.pack()),
             since: Cell::new(now),
             body: UnsafeCell::new(Some(body)),
@@ -103,7 +148,7 @@ impl Task {
     }
 
     pub(crate) fn id(&self) -> TaskId {
-        TaskId::from_bits(self.word.get())
+        self.word.get().id()
     }
 
     /// Begins a turn of the task at the time `now`; should it not say what it waits for, that is a future of
@@ -132,26 +177,19 @@ impl Task {
         self.since.get()
     }
 
+    /// Notes the stage that the task has reached, and gives its word as it is then.
     #[inline]
-    pub(crate) fn set_stage(&self, stage: ShortLabel) {
-        let stage = u64::from(stage.bits()) << TaskId::BITS;
-        self.word.set(self.word.get() & !Self::STAGE | stage);
+    pub(crate) fn set_stage(&self, stage: ShortLabel) -> Word {
+        self.word.set(self.word.get().at(stage));
+        self.word.get()
     }
 
-    #[inline]
     pub(crate) fn stage(&self) -> ShortLabel {
-        ShortLabel::from_bits(((self.word.get() & Self::STAGE) >> TaskId::BITS) as u16)
+        self.word.get().stage()
     }
 
-    #[inline]
     pub(crate) fn is_queued(&self) -> bool {
-        self.word.get() & Self::QUEUED != 0
-    }
-
-    #[inline]
-    fn set_queued(&self, queued: bool) {
-        let queued = if queued { Self::QUEUED } else { 0 };
-        self.word.set(self.word.get() & !Self::QUEUED | queued);
+        self.word.get().is_queued()
     }
 }
 
@@ -190,6 +228,7 @@ const _: () = assert!(size_of::<Task>() == 64, "a control block is one cache lin
 const NO_SLOT: u32 = u32::MAX;
 /// How many control blocks lie together: 1 MiB of address space, touched as they are used.
 const CHUNK: usize = 1 << 14;
+const CHUNKS: usize = (1 << TaskId::SLOT_BITS) / CHUNK;
 /// How many tasks ahead of its turn a stack is fetched: far enough for memory to answer, not so far
 /// that it is gone again from the first-level cache.
 const STACK_AHEAD: usize = 3;
@@ -199,7 +238,7 @@ const TASK_AHEAD: usize = 8;
 /// The table. Like its tasks, it is reached by shared references only.
 pub(crate) struct Tasks {
     /// Where each chunk is, null where there is none yet.
-    chunks: Box<[Cell<*mut Task>]>,
+    chunks: Box<[Cell<*mut Task>; CHUNKS]>,
     /// The control blocks before this one have been written.
     used: Cell<usize>,
     /// The first of those among them that are free, each of which knows the next; [`NO_SLOT`] when none is.
@@ -211,9 +250,9 @@ pub(crate) struct Tasks {
 
 impl Default for Tasks {
     fn default() -> Self {
-        let chunks = (1 << TaskId::SLOT_BITS) / CHUNK;
+        let chunks = vec![Cell::new(ptr::null_mut()); CHUNKS].into_boxed_slice();
         Self {
-            chunks: vec![Cell::new(ptr::null_mut()); chunks].into(),
+            chunks: chunks.try_into().expect("as many as there are"),
             used: Cell::default(),
             free: Cell::new(NO_SLOT),
             ready: Ready::default(),
@@ -266,10 +305,12 @@ impl Tasks {
     /// Queues the task, unless it is queued or gone.
     #[inline]
     pub(crate) fn wake(&self, id: TaskId) {
-        if let Some(task) = self.at(id.slot())
-            && task.id() == id
-        {
-            self.queue(task);
+        if let Some(task) = self.at(id.slot()) {
+            let word = task.word.get();
+            if word.id() == id && !word.is_queued() {
+                task.word.set(word.queued());
+                self.ready.push(task);
+            }
         }
     }
 
@@ -278,15 +319,7 @@ impl Tasks {
         if let Some(task) = self.at(slot)
             && task.id() != Task::VACANT
         {
-            self.queue(task);
-        }
-    }
-
-    #[inline]
-    fn queue(&self, task: TaskRef) {
-        if !task.is_queued() {
-            task.set_queued(true);
-            self.ready.push(task);
+            self.wake(task.id());
         }
     }
 
@@ -296,15 +329,16 @@ impl Tasks {
         self.ready.len()
     }
 
-    /// The next ready task, which is to run now.
+    /// The next ready task, which is to run now, and its word as it stood in the queue.
     #[inline]
-    pub(crate) fn next(&self) -> Option<TaskRef> {
+    pub(crate) fn next(&self) -> Option<(TaskRef, Word)> {
         loop {
             let task = self.ready.pop()?;
             self.fetch_ahead();
-            if task.is_queued() {
-                task.set_queued(false);
-                return Some(task);
+            let word = task.word.get();
+            if word.is_queued() {
+                task.word.set(word.taken());
+                return Some((task, word));
             }
         }
     }
@@ -341,7 +375,7 @@ impl Tasks {
             return;
         }
         let slot = task.id().slot();
-        task.word.set(Task::VACANT.0);
+        task.word.set(Word(Task::VACANT.0));
         // SAFETY: the caller does not run it any more, and nobody finds it in the table.
         drop_body(unsafe { &mut *task.body.get() });
         task.wait.set(self.free.replace(slot));

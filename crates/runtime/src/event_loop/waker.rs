@@ -41,11 +41,21 @@ impl TaskName {
         unsafe { Waker::from_raw(raw(ptr::without_provenance(self.0 as usize))) }
     }
 
+    /// The name of a task of the loop that this one, whose identity is 0, names a task of.
+    #[inline]
+    pub(crate) const fn of(self, task: TaskId) -> Self {
+        Self(self.0 | task.bits())
+    }
+
+    /// The identity of this task if it is of the same loop as `first`, whose identity is 0.
+    #[inline]
+    pub(crate) fn beside(self, first: Self) -> Option<TaskId> {
+        let own = self.0 ^ first.0;
+        (own >> TaskId::BITS == 0).then(|| TaskId::from_bits(own))
+    }
+
     fn wake(self) {
-        let local = world::with_loop(|core| {
-            core.filter(|core| core.lane() == self.lane()).map(|core| core.wake(self.task()))
-        });
-        if local.is_none() {
+        if !world::with_loop(|core| core.is_some_and(|core| core.wake_own(self))) {
             remote::wake(self);
         }
     }

@@ -72,6 +72,9 @@ counters! {
     poller_rounds,
     /// Events that the pollers told.
     poller_events,
+    /// Descriptors that a loop watched as it asked its poller, over all rounds: divided by `poller_rounds`, how many
+    /// there are on average.
+    descriptors_watched,
     /// Attempts of an operation on a socket: system calls that move bytes, accept or connect.
     attempts,
     /// Attempts that would have blocked. None in the block world, where they block.
@@ -92,6 +95,8 @@ counters! {
     other_calls,
     /// Pieces of work that were given to helper threads. None in the block world, where they are done in place.
     offloads,
+    /// Files of a store that were opened.
+    stores_opened,
     /// Bytes that were read from sockets.
     read_bytes,
     /// Bytes that were written to sockets, by sendfile(2) too.

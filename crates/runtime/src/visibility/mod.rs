@@ -67,6 +67,11 @@ pub fn connection_began(state: usize) {
     });
 }
 
+/// Counts a file of a store that a service has opened on this kernel thread, or has had opened by it.
+pub fn store_opened() {
+    count(|counters| counters.stores_opened.add(1));
+}
+
 /// Counts a connection whose service has ended on this kernel thread.
 pub fn connection_ended() {
     count(|counters| counters.connections_ended.add(1));

@@ -20,7 +20,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::counters::{Counters, Totals};
 use super::places::Places;
-use super::{Label, ShortLabel, Wait, waits};
+use super::{Label, Wait, waits};
+use crate::event_loop::tasks::Word;
 
 /// More kernel threads than this at a time are not seen. What is not used is not touched, and costs nothing.
 const SEATS: usize = 1 << 16;
@@ -31,13 +32,15 @@ thread_local! {
 }
 
 /// Two cache lines and more, so that neighbours do not disturb each other, nor the prefetcher them.
+#[derive(Default)]
 #[repr(C, align(128))]
 pub(crate) struct Seat {
     pub(super) counters: Counters,
     role: AtomicU32,
     process: AtomicU32,
     thread: AtomicU32,
-    /// Of a loop: the running task, plus one, and above it the stage that it reached last; 0 between turns.
+    /// Of a loop: the word of the running task, as it stood in the queue, or with the stage that it reached since; 0 between
+    /// turns.
     turn: AtomicU64,
     /// In the block world: the stage that the task reached last.
     stage: AtomicU64,
@@ -104,6 +107,12 @@ pub(crate) fn with(use_seat: impl FnOnce(&Seat)) {
     if let Some(seat) = unsafe { seat.as_ref() } {
         use_seat(seat);
     }
+}
+
+/// The seat of this kernel thread; without one a place of its own that nobody sees, and nobody takes back.
+pub(crate) fn here() -> &'static Seat {
+    // SAFETY: seats are never unmapped.
+    unsafe { SEAT.get().as_ref() }.unwrap_or_else(|| Box::leak(Box::default()))
 }
 
 /// This kernel thread's stay on a seat.
@@ -182,18 +191,23 @@ impl Seat {
         self.thread.load(Ordering::Relaxed)
     }
 
+    /// How many turns the loops of this seat have given.
+    #[inline]
+    pub(crate) fn turns(&self) -> u64 {
+        self.counters.switches.value()
+    }
+
     /// The loop on this kernel thread gives a task its turn.
     #[inline]
-    pub(crate) fn begin_turn(&self, task: u32, stage: ShortLabel) {
+    pub(crate) fn begin_turn(&self, task: Word) {
         self.counters.switches.add(1);
-        self.set_turn(task, stage);
+        self.set_turn(task);
     }
 
     /// The task that has its turn has reached a stage.
     #[inline]
-    pub(crate) fn set_turn(&self, task: u32, stage: ShortLabel) {
-        let turn = (u64::from(task) + 1) | u64::from(stage.bits()) << 32;
-        self.turn.store(turn, Ordering::Relaxed);
+    pub(crate) fn set_turn(&self, task: Word) {
+        self.turn.store(task.queued().bits(), Ordering::Relaxed);
     }
 
     /// No task has its turn.
@@ -204,8 +218,8 @@ impl Seat {
 
     fn turn(&self) -> Option<(u32, Option<&'static str>)> {
         let turn = self.turn.load(Ordering::Relaxed);
-        let task = (turn as u32).checked_sub(1)?;
-        Some((task, ShortLabel::from_bits((turn >> 32) as u16).label().name()))
+        let task = Word::from_bits(turn);
+        (turn != 0).then(|| (task.id().serial(), task.stage().label().name()))
     }
 }
 
