@@ -80,29 +80,65 @@ pub(crate) fn register(count: u64) -> io::Result<Reading> {
     Ok(less(registered, alone))
 }
 
-/// A switch from one kernel thread to another of the same process, which waits to read from a pipe.
+/// Who takes part in a ring of switches: more than the address spaces whose translations Linux keeps on a processor
+/// (six on x86), as in a server.
+const MEMBERS: usize = 16;
+
+/// A switch from one kernel thread to another of the same process, each of which waits to read from a pipe.
 pub(crate) fn switch(count: u64) -> io::Result<Reading> {
-    let [there, back] = [pipe()?, pipe()?];
-    let calls = own_pipe(count, &there)?;
+    let ring = ring()?;
+    let rounds = rounds(count);
+    let calls = own_pipe(rounds * MEMBERS as u64, &ring[0])?;
     let start = used();
     thread::scope(|scope| {
-        scope.spawn(|| answer(count, &there.0, &back.1));
-        round_trips(count, &there.1, &back.0)
+        for member in 1..MEMBERS {
+            let ring = &ring;
+            scope.spawn(move || pass_on(ring, member, rounds));
+        }
+        pass_on(&ring, 0, rounds)
     })?;
-    Ok(less(since(start, trips(count) * 2), calls))
+    Ok(less(since(start, calls.count), calls))
 }
 
-/// The same between two processes, each with an address space of its own.
+/// The same between processes, each with an address space of its own.
 pub(crate) fn process_switch(count: u64) -> io::Result<Reading> {
-    let [there, back] = [pipe()?, pipe()?];
-    let calls = own_pipe(count, &there)?;
+    let ring = ring()?;
+    let rounds = rounds(count);
+    let calls = own_pipe(rounds * MEMBERS as u64, &ring[0])?;
     let start = used();
     let mut children = Children::default();
-    children.start(|| drop(answer(count, &there.0, &back.1)))?;
-    round_trips(count, &there.1, &back.0)?;
-    // The child's time counts once it has been waited for.
-    reap(&mut children)?;
-    Ok(less(since(start, trips(count) * 2), calls))
+    for member in 1..MEMBERS {
+        children.start(|| drop(pass_on(&ring, member, rounds)))?;
+    }
+    pass_on(&ring, 0, rounds)?;
+    // A child's time counts once it has been waited for.
+    while children.count() > 0 {
+        reap(&mut children)?;
+    }
+    Ok(less(since(start, calls.count), calls))
+}
+
+fn ring() -> io::Result<Vec<(OwnedFd, OwnedFd)>> {
+    (0..MEMBERS).map(|_| pipe()).collect()
+}
+
+const fn rounds(count: u64) -> u64 {
+    count.div_ceil(MEMBERS as u64)
+}
+
+/// One who hands on what it reads; the first of them begins.
+fn pass_on(ring: &[(OwnedFd, OwnedFd)], member: usize, rounds: u64) -> io::Result<()> {
+    let (own, next) = (&ring[member].0, &ring[(member + 1) % MEMBERS].1);
+    for _ in 0..rounds {
+        if member == 0 {
+            write(next, b"x")?;
+            read_one(own)?;
+        } else {
+            read_one(own)?;
+            write(next, b"x")?;
+        }
+    }
+    Ok(())
 }
 
 /// A child process that runs a task which does nothing: made, run and reaped; without its page faults.
@@ -180,132 +216,96 @@ pub(crate) fn wake(count: u64) -> io::Result<Reading> {
     Ok(Reading::new(count, more * u128::from(count), Unit::Nanoseconds))
 }
 
-/// One of several threads of a busy processor waits to read a byte, and is woken from another processor, which interrupts the
-/// thread that runs; without the reading call, and the work that keeps the processor busy.
+/// One of several threads of a busy processor waits for a byte, and is woken from another processor, which interrupts the
+/// thread that runs: by how much longer an answer over loopback takes than one of a thread that need not wait.
 pub(crate) fn woken(count: u64) -> io::Result<Reading> {
     /// Enough that one is always running while others are woken.
-    const READERS: u64 = 16;
-    /// Until the last of them sleeps again.
-    const REST: Duration = Duration::from_micros(20);
-    let rounds = count.min(MOST_WAKES * READERS).div_ceil(READERS);
-    let pipes: Vec<(OwnedFd, OwnedFd)> = (0..READERS).map(|_| pipe()).collect::<Result<_, _>>()?;
-    let done = AtomicU64::new(0);
-    let calls = own_pipe(rounds * READERS, &pipes[0])?;
-    let working = time(rounds * READERS, || {
-        work();
-        Ok(())
-    })?;
-    let used = thread::scope(|scope| {
-        let (ends, done, here) = (&pipes, &done, sched_getcpu());
-        let readers: Vec<_> = pipes
-            .iter()
-            .map(|(reader, _)| {
-                scope.spawn(move || {
-                    for _ in 0..rounds {
-                        read_one(reader)?;
-                        work();
-                        done.fetch_add(1, Ordering::Release);
-                    }
-                    io::Result::Ok(clock_gettime(ClockId::ThreadCPUTime))
-                })
-            })
-            .collect();
-        let writer = scope.spawn(move || {
-            leave_processor(here)?;
-            for round in 1..=rounds {
-                for (_, writer) in ends {
-                    write(writer, b"x")?;
-                }
-                let start = Instant::now();
-                while done.load(Ordering::Acquire) < round * READERS || start.elapsed() < REST {
-                    spin_loop();
-                }
-            }
-            io::Result::Ok(())
-        });
-        let written = joined(writer);
-        // Without a writer they would wait for ever.
-        if written.is_err() {
-            for (_, writer) in &pipes {
-                for _ in 0..rounds {
-                    write(writer, b"x")?;
-                }
-            }
-        }
-        let mut used = Duration::ZERO;
-        for reader in readers {
-            used += duration(joined(reader)?);
-        }
-        written.map(|()| used)
-    })?;
-    let read = Reading::new(rounds * READERS, used.as_nanos(), Unit::Nanoseconds);
-    // A call that reads is about half of what it takes to write and read.
-    let other = working.total + calls.total / 2;
-    Ok(less(read, Reading { total: other, ..calls }))
+    const THREADS: usize = 16;
+    let count = count.max(2_000).next_multiple_of(THREADS as u64);
+    Ok(less(answers(count, THREADS, 1)?, answers(count, 1, BUSY)?))
 }
 
-/// Some ten microseconds of it: longer than it takes to wake somebody.
-fn work() {
-    for step in 0..20_000 {
-        black_box(step);
-    }
-}
-
-/// An answer over loopback takes longer if nothing was to be done on its processor before: the thread goes to sleep and
-/// is woken from another processor, which the processor does from its rest, and with caches that others have used.
+/// An answer over loopback takes longer if nothing was to be done on its processor before, nor on that of who asks: the
+/// thread goes to sleep and is woken from another processor, which the processor does from its rest, and with caches that
+/// others have used. That it wakes who asked, in turn, is [`wake`]'s, and taken off.
 pub(crate) fn rest(count: u64) -> io::Result<Reading> {
-    /// So many at once, and there is always another.
-    const BUSY: u64 = 16;
     let count = count.clamp(BUSY, MOST_WAKES);
-    Ok(less(answers(count, 1)?, answers(count, BUSY)?))
+    Ok(less(less(answers(count, 1, 1)?, answers(count, 1, BUSY)?), wake(count)?))
 }
 
-/// The time of a thread that answers a byte by a byte, of which `at_once` are on their way; one alone comes after a pause. The
-/// other side never sleeps, so that no answer wakes it.
-fn answers(count: u64, at_once: u64) -> io::Result<Reading> {
-    /// Until the thread sleeps, and its processor rests.
-    const PAUSE: Duration = Duration::from_micros(40);
-    let (mut here, mut there) = connection()?;
-    for end in [&here, &there] {
-        end.set_nodelay(true)?;
+/// So many questions at once, and there is always another.
+const BUSY: u64 = 16;
+
+/// The time of `threads` that each answer a byte by a byte on a connection of their own, of which `at_once` are on their
+/// way; all answers together are `count`. Who asks for one alone sleeps until it is answered; otherwise it never sleeps, so
+/// that no answer wakes it.
+fn answers(count: u64, threads: usize, at_once: u64) -> io::Result<Reading> {
+    /// Not timed. Under KVM the first thousand or so rests cost a fifth of what all later ones do.
+    const WARM_UP: u64 = 4_000;
+    let (warm_up, each) = (WARM_UP.div_ceil(threads as u64), count.div_ceil(threads as u64));
+    let all = warm_up + each;
+    let may_sleep = threads == 1 && at_once == 1;
+    let mut connections: Vec<_> = (0..threads).map(|_| connection()).collect::<Result<_, _>>()?;
+    for (here, there) in &connections {
+        here.set_nodelay(true)?;
+        there.set_nodelay(true)?;
+        there.set_nonblocking(!may_sleep)?;
     }
-    there.set_nonblocking(true)?;
     let used = thread::scope(|scope| {
         let processor = sched_getcpu();
+        let (here, there): (Vec<_>, Vec<_>) = connections.drain(..).unzip();
         let asking = scope.spawn(move || {
             leave_processor(processor)?;
-            let (mut sent, mut heard) = (0, 0);
-            while heard < count {
-                while sent < count && sent - heard < at_once {
-                    let start = Instant::now();
-                    while at_once == 1 && start.elapsed() < PAUSE {
-                        spin_loop();
-                    }
-                    there.write_all(b"x")?;
-                    sent += 1;
-                }
-                match there.read(&mut [0; 64]) {
-                    Ok(0) => return Err(io::Error::other("the other end has gone")),
-                    Ok(bytes) => heard += bytes as u64,
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => spin_loop(),
-                    Err(error) => return Err(error),
-                }
-            }
-            Ok(())
+            question(there, all, at_once)
         });
-        let answering = scope.spawn(move || {
-            let mut byte = [0];
-            for _ in 0..count {
-                here.read_exact(&mut byte)?;
-                here.write_all(&byte)?;
-            }
-            io::Result::Ok(clock_gettime(ClockId::ThreadCPUTime))
-        });
+        let answering: Vec<_> =
+            here.into_iter().map(|here| scope.spawn(move || answer(here, warm_up, each))).collect();
         // An end that fails drops its side, which ends the other.
         joined(asking)?;
-        joined(answering).map(duration)
+        answering.into_iter().map(joined).sum::<io::Result<Duration>>()
     })?;
-    Ok(Reading::new(count, used.as_nanos(), Unit::Nanoseconds))
+    Ok(Reading::new(each * threads as u64, used.as_nanos(), Unit::Nanoseconds))
+}
+
+/// Asks `all` times on each connection.
+fn question(mut connections: Vec<TcpStream>, all: u64, at_once: u64) -> io::Result<()> {
+    let mut sent = vec![0; connections.len()];
+    let mut heard = sent.clone();
+    while heard.iter().any(|&heard| heard < all) {
+        for (connection, (sent, heard)) in
+            connections.iter_mut().zip(sent.iter_mut().zip(&mut heard))
+        {
+            while *sent < all && *sent - *heard < at_once {
+                connection.write_all(b"x")?;
+                *sent += 1;
+            }
+            if *heard == all {
+                continue;
+            }
+            match connection.read(&mut [0; 64]) {
+                Ok(0) => return Err(io::Error::other("the other end has gone")),
+                Ok(bytes) => *heard += bytes as u64,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => spin_loop(),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The processor's time for `each` answers after `warm_up` others.
+fn answer(mut connection: TcpStream, warm_up: u64, each: u64) -> io::Result<Duration> {
+    let own_time = || duration(clock_gettime(ClockId::ThreadCPUTime));
+    let mut byte = [0];
+    let mut from = Duration::ZERO;
+    for number in 0..warm_up + each {
+        if number == warm_up {
+            from = own_time();
+        }
+        connection.read_exact(&mut byte)?;
+        connection.write_all(&byte)?;
+    }
+    Ok(own_time() - from)
 }
 
 fn joined<T>(thread: thread::ScopedJoinHandle<'_, io::Result<T>>) -> io::Result<T> {
@@ -339,36 +339,15 @@ fn leave_processor(here: usize) -> io::Result<()> {
 }
 
 /// Waits for the end of a child.
-fn reap(children: &mut Children) -> io::Result<()> {
+pub(crate) fn reap(children: &mut Children) -> io::Result<()> {
     waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
     children.reap();
     Ok(())
 }
 
-/// As many switches as `count`, there and back, with a reading and a writing call for each.
-fn round_trips(count: u64, there: &OwnedFd, back: &OwnedFd) -> io::Result<()> {
-    for _ in 0..trips(count) {
-        write(there, b"x")?;
-        read_one(back)?;
-    }
-    Ok(())
-}
-
-fn answer(count: u64, there: &OwnedFd, back: &OwnedFd) -> io::Result<()> {
-    for _ in 0..trips(count) {
-        read_one(there)?;
-        write(back, b"x")?;
-    }
-    Ok(())
-}
-
-const fn trips(count: u64) -> u64 {
-    count.div_ceil(2)
-}
-
 /// The calls of as many switches, without the switches.
 fn own_pipe(count: u64, (reader, writer): &(OwnedFd, OwnedFd)) -> io::Result<Reading> {
-    time(trips(count) * 2, || {
+    time(count, || {
         write(writer, b"x")?;
         read_one(reader)
     })
@@ -392,7 +371,7 @@ fn connection() -> io::Result<(TcpStream, TcpStream)> {
     Ok((listener.accept()?.0, there))
 }
 
-fn time(count: u64, mut once: impl FnMut() -> io::Result<()>) -> io::Result<Reading> {
+pub(crate) fn time(count: u64, mut once: impl FnMut() -> io::Result<()>) -> io::Result<Reading> {
     let start = used();
     for _ in 0..count {
         once()?;
@@ -410,6 +389,6 @@ fn since(start: u64, count: u64) -> Reading {
 }
 
 /// What is left of `whole` when `part` is taken off; no less than a nanosecond in all, for a clock is coarse.
-fn less(whole: Reading, part: Reading) -> Reading {
+pub(crate) fn less(whole: Reading, part: Reading) -> Reading {
     Reading { total: whole.total.saturating_sub(part.total).max(1), ..whole }
 }

@@ -23,6 +23,7 @@ mod memory;
 mod poller;
 pub mod program;
 pub mod run;
+mod store;
 pub mod table;
 mod tasks;
 mod world;
@@ -116,6 +117,11 @@ pub const ALL: &[Cost] = &[
         "kernel-process",
         "a process: made, run and reaped; without page faults",
         kernel::process,
+    ),
+    kernel(
+        "kernel-store",
+        "a store's file: opened by a process, before its first call; without page faults",
+        store::open,
     ),
     poller("poller-50", "a round of a poller that watches 50, of which one is ready", 50, 1),
     poller("poller-1000", "the same, of 1,000", 1000, 1),

@@ -7,7 +7,7 @@ use super::{Tree, Violation};
 /// ```text
 ///   duality        conformance
 ///      |
-///    costs
+///    costs ──────────────────────────┐
 ///     lab ── load              handwritten
 ///              │                ┌───┴────┐
 ///              └────── architectures   services
@@ -24,7 +24,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("handwritten", &["poller", "runtime", "services", "architectures"]),
     ("load", &["runtime", "poller", "architectures"]),
     ("lab", &["load"]),
-    ("costs", &["runtime", "poller", "architectures", "lab"]),
+    ("costs", &["runtime", "poller", "architectures", "services", "lab"]),
     (
         "duality",
         &[

@@ -137,7 +137,7 @@ impl UnitCosts {
         Self(all)
     }
 
-    /// What an operation costs under an architecture with so many connections, in nanoseconds.
+    /// What an operation costs under an architecture whose poller watches so many descriptors, in nanoseconds.
     ///
     /// # Errors
     ///
@@ -146,9 +146,9 @@ impl UnitCosts {
         &self,
         operation: Operation,
         carrier: Carrier,
-        connections: f64,
+        watched: f64,
     ) -> Result<f64, Missing> {
-        let Carrier { world, processes, poller, .. } = carrier;
+        let Carrier { world, poller, .. } = carrier;
         let of_world = |cost: &str| self.figure(cost, world.name());
         let kernel = |cost: &str| self.figure(cost, "kernel");
         let is_block = world == World::Block;
@@ -169,8 +169,14 @@ impl UnitCosts {
             }
             Operation::ConditionWait => of_world("condition")? / 2.0 - of_world("yield-2")?,
             // Nobody polls, and nothing is registered.
-            Operation::Round | Operation::Event | Operation::Registration if is_block => 0.0,
-            Operation::Round => self.round(poller, connections)? - self.event(poller)?,
+            Operation::Round | Operation::Watched | Operation::Event if is_block => 0.0,
+            Operation::Registration if is_block => 0.0,
+            // Whatever it watches, which costs nothing in a round without any.
+            Operation::Round => self.round(poller, 0.0)? - self.event(poller)?,
+            Operation::Watched if watched <= 0.0 => 0.0,
+            Operation::Watched => {
+                (self.round(poller, watched)? - self.round(poller, 0.0)?) / watched
+            }
             Operation::Event => self.event(poller)?,
             Operation::Registration if poller == "epoll" => kernel("kernel-register")?,
             Operation::Registration => 0.0,
@@ -180,27 +186,15 @@ impl UnitCosts {
             Operation::InVain => kernel("kernel-in-vain")? - kernel("kernel-call")?,
             Operation::OtherCall if is_block => kernel("kernel-poll")?,
             Operation::OtherCall => kernel("kernel-call")?,
+            Operation::StoreOpened => kernel("kernel-store")?,
             Operation::PageFault => kernel("kernel-fault")?,
             // On a machine of one processor, nobody sleeps on another.
             Operation::Wake => kernel("kernel-wake").unwrap_or(0.0),
-            // Nor does anyone come from there to wake a processor that rests.
-            Operation::Rest => match kernel("kernel-rest") {
-                Ok(rest) => rest,
-                Err(_) => self.price(Operation::KernelSwitch, carrier, connections)?,
-            },
-            Operation::KernelSwitch if processes => kernel("kernel-switch-process")?,
-            Operation::KernelSwitch => kernel("kernel-switch")?,
-            // Who waits alone interrupts nobody when it is woken; and nobody is where there is one processor.
-            Operation::Interruption if !carrier.beside_others => {
-                self.price(Operation::Rest, carrier, connections)?
-            }
-            Operation::Interruption => {
-                let switch = self.price(Operation::KernelSwitch, carrier, connections)?;
-                let woken = kernel("kernel-woken").ok();
-                woken.map_or(Ok(switch), |woken| {
-                    Ok(switch + (woken - kernel("kernel-switch")?).max(0.0))
-                })?
-            }
+            Operation::Rest => self.rest(carrier)?,
+            Operation::KernelSwitch => self.switch(carrier)?,
+            // Who waits alone interrupts nobody when it is woken.
+            Operation::Interruption if !carrier.beside_others => self.rest(carrier)?,
+            Operation::Interruption => self.interruption(carrier)?,
             // There and back the kernel switches; then a round tells the loop.
             Operation::Offload => {
                 of_world("offload")?
@@ -210,6 +204,28 @@ impl UnitCosts {
             }
         };
         Ok(price.max(0.0))
+    }
+
+    /// A switch of the kernel to another that carries tasks.
+    fn switch(&self, carrier: Carrier) -> Result<f64, Missing> {
+        let cost = if carrier.processes { "kernel-switch-process" } else { "kernel-switch" };
+        self.figure(cost, "kernel")
+    }
+
+    /// A wait after which the processor rests. The next to run is another, where there are others. On a machine of one
+    /// processor, nobody comes from another to wake it.
+    fn rest(&self, carrier: Carrier) -> Result<f64, Missing> {
+        let switch = self.switch(carrier)?;
+        let beyond = switch - self.figure("kernel-switch", "kernel")?;
+        Ok(self.figure("kernel-rest", "kernel").map_or(switch, |rest| rest + beyond.max(0.0)))
+    }
+
+    /// A wait at whose end another is interrupted. Nobody is where there is one processor.
+    fn interruption(&self, carrier: Carrier) -> Result<f64, Missing> {
+        let switch = self.switch(carrier)?;
+        let thread = self.figure("kernel-switch", "kernel")?;
+        let woken = self.figure("kernel-woken", "kernel").unwrap_or(thread);
+        Ok(switch + (woken - thread).max(0.0))
     }
 
     /// A round with one event, between those that were measured, and beyond them as between the last two.
@@ -260,6 +276,7 @@ pub(super) mod tests {
             ("kernel-switch-process", "kernel", 1_500.0),
             ("kernel-process", "kernel", 81_500.0),
             ("kernel-fault", "kernel", 500.0),
+            ("kernel-store", "kernel", 300_000.0),
             ("kernel-wake", "kernel", 4_000.0),
             ("kernel-woken", "kernel", 3_000.0),
         ];
@@ -284,9 +301,9 @@ pub(super) mod tests {
         UnitCosts::from(all)
     }
 
-    fn price(operation: Operation, architecture: &str, connections: f64) -> f64 {
+    fn price(operation: Operation, architecture: &str, watched: f64) -> f64 {
         let carrier = Carrier::of(architecture, &[]).unwrap();
-        round_costs().price(operation, carrier, connections).unwrap()
+        round_costs().price(operation, carrier, watched).unwrap()
     }
 
     #[test]
@@ -306,7 +323,9 @@ pub(super) mod tests {
     #[test]
     fn a_round_costs_more_the_more_are_watched() {
         for (watched, ns) in [(50.0, 400.0), (525.0, 875.0), (1000.0, 1350.0), (8000.0, 8350.0)] {
-            assert!((price(Operation::Round, "poll", watched) - ns).abs() < 1e-6, "{watched}");
+            let all = price(Operation::Round, "poll", watched)
+                + watched * price(Operation::Watched, "poll", watched);
+            assert!((all - ns).abs() < 1e-6, "{watched}");
         }
     }
 

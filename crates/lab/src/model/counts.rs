@@ -37,6 +37,8 @@ operations! {
     poller_rounds,
     /// What these told.
     poller_events,
+    /// How many descriptors they watched as they asked, over all rounds.
+    descriptors_watched,
     /// Attempts of an operation on a socket.
     attempts,
     /// Those that would have blocked.
@@ -57,6 +59,8 @@ operations! {
     other_calls,
     /// Work that was given to helper threads.
     offloads,
+    /// Files of a store that were opened.
+    stores_opened,
     /// Pages of memory that the kernel gave or copied at their first use.
     page_faults,
     /// How often the load generator waited, and so was woken by a reply. The lab counts it, and not the server.
@@ -82,6 +86,8 @@ pub enum Operation {
     ConditionWait,
     /// A poller is asked.
     Round,
+    /// A descriptor is watched by the poller that is asked.
+    Watched,
     /// A poller tells of a descriptor.
     Event,
     /// An operation on a socket is attempted.
@@ -100,6 +106,8 @@ pub enum Operation {
     Interruption,
     /// Work is given to a helper thread.
     Offload,
+    /// A store's file is opened.
+    StoreOpened,
     /// A page of memory is used for the first time.
     PageFault,
     /// A reply wakes its client, which sleeps on another processor.
@@ -108,7 +116,7 @@ pub enum Operation {
 
 impl Operation {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::Process,
         Self::Thread,
         Self::Task,
@@ -117,6 +125,7 @@ impl Operation {
         Self::LockWait,
         Self::ConditionWait,
         Self::Round,
+        Self::Watched,
         Self::Event,
         Self::Attempt,
         Self::InVain,
@@ -126,6 +135,7 @@ impl Operation {
         Self::Rest,
         Self::Interruption,
         Self::Offload,
+        Self::StoreOpened,
         Self::PageFault,
         Self::Wake,
     ];
@@ -141,6 +151,7 @@ impl Operation {
             Self::LockWait => "lock waits",
             Self::ConditionWait => "condition waits",
             Self::Round => "rounds",
+            Self::Watched => "watched",
             Self::Event => "events",
             Self::Attempt => "attempts",
             Self::InVain => "in vain",
@@ -150,6 +161,7 @@ impl Operation {
             Self::Rest => "rests",
             Self::Interruption => "interruptions",
             Self::Offload => "offloads",
+            Self::StoreOpened => "stores",
             Self::PageFault => "page faults",
             Self::Wake => "wakes",
         }
@@ -182,6 +194,7 @@ impl Counts {
                 Operation::LockWait => counted.lock_waits,
                 Operation::ConditionWait => counted.condition_waits,
                 Operation::Round => counted.poller_rounds,
+                Operation::Watched => counted.descriptors_watched,
                 Operation::Event => counted.poller_events,
                 Operation::Attempt => counted.attempts,
                 Operation::InVain => counted.would_blocks,
@@ -191,12 +204,19 @@ impl Counts {
                 Operation::Rest => return (voluntary - interruptions) / requests,
                 Operation::Interruption => return interruptions / requests,
                 Operation::Offload => counted.offloads,
+                Operation::StoreOpened => counted.stores_opened,
                 Operation::PageFault => counted.page_faults,
                 Operation::Wake => counted.client_waits,
             };
             count as f64 / requests
         };
         Some(Self(Operation::ALL.map(each)))
+    }
+
+    /// How many descriptors a poller watches as it is asked.
+    pub fn watched(&self) -> f64 {
+        let rounds = self[Operation::Round];
+        if rounds > 0.0 { self[Operation::Watched] / rounds } else { 0.0 }
     }
 
     /// The counts that `each` gives.

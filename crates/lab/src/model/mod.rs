@@ -95,14 +95,13 @@ impl Modelled {
     pub fn new(
         architecture: &str,
         carrier: Carrier,
-        connections: f64,
         total: f64,
         counts: Counts,
         costs: &UnitCosts,
     ) -> Result<Self, Missing> {
         let mut terms = [0.0; TERMS.len()];
         for (sum, term) in terms.iter_mut().zip(&TERMS) {
-            *sum = term.microseconds(&counts, carrier, connections, costs)?;
+            *sum = term.microseconds(&counts, carrier, costs)?;
         }
         Ok(Self { architecture: architecture.to_owned(), carrier, total, counts, terms })
     }
@@ -152,8 +151,7 @@ pub fn workloads(
                 Ok((carrier, (totals, counts))) => {
                     let total = median(&totals).unwrap_or(0.0);
                     noise.extend(coefficient(&totals));
-                    let connected = connections as f64;
-                    let modelled = Modelled::new(subject, carrier, connected, total, counts, costs);
+                    let modelled = Modelled::new(subject, carrier, total, counts, costs);
                     subjects.push(modelled?);
                 }
             }

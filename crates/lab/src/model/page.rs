@@ -77,7 +77,7 @@ pub(super) fn render(model: &Model) -> String {
             [
                 format!("{} {}", check.workload, check.architecture),
                 connections(check.connections),
-                format!("{:.2} µs", check.predicted),
+                check.predicted.map_or("–".to_owned(), |predicted| format!("{predicted:.2} µs")),
                 check.measured.map_or("–".to_owned(), |measured| format!("{measured:.2} µs")),
                 check.error().map_or("–".to_owned(), |error| format!("{:+.1} %", 100.0 * error)),
             ]

@@ -1,8 +1,8 @@
 //! What the model says of a number of connections that it was not made from.
 //!
 //! Between two numbers of connections that were measured, counts and t_independent change in a straight line over the
-//! logarithm of the number; beyond them they keep on as between the last two, down to zero. What a poller's round costs
-//! with so many registered is known from its unit cost, wherever the number lies.
+//! logarithm of the number; beyond them they keep on as between the last two. What a poller's round costs
+//! with so many descriptors is known from its unit cost, wherever the number lies.
 
 use super::costs::{Missing, UnitCosts};
 use super::counts::Counts;
@@ -17,8 +17,9 @@ pub struct Check {
     pub architecture: String,
     /// The number of connections that is predicted for.
     pub connections: usize,
-    /// The server's processor time for a request, in microseconds.
-    pub predicted: f64,
+    /// The server's processor time for a request, in microseconds; none where the line beyond what was measured leads
+    /// below nothing.
+    pub predicted: Option<f64>,
     /// The same as measured; none when it was not.
     pub measured: Option<f64>,
 }
@@ -26,14 +27,13 @@ pub struct Check {
 impl Check {
     /// By which share the prediction is too high; negative when it is too low.
     pub fn error(&self) -> Option<f64> {
-        self.measured
-            .filter(|measured| *measured > 0.0)
-            .map(|measured| self.predicted / measured - 1.0)
+        let measured = self.measured.filter(|measured| *measured > 0.0)?;
+        Some(self.predicted? / measured - 1.0)
     }
 
     /// The most requests a second that one processor can answer, by what is predicted.
-    pub fn most_per_second(&self) -> f64 {
-        1e6 / self.predicted.max(f64::MIN_POSITIVE)
+    pub fn most_per_second(&self) -> Option<f64> {
+        self.predicted.map(|predicted| 1e6 / predicted)
     }
 }
 
@@ -73,12 +73,12 @@ pub fn predict(
             Counts::from(|operation| between(&|subject| subject.counts[operation]).max(0.0));
         let independent = between(&Modelled::independent);
         let carrier = points[0].1.carrier;
-        let parts = Modelled::new(architecture, carrier, at, 0.0, counts, costs)?;
+        let parts = Modelled::new(architecture, carrier, 0.0, counts, costs)?;
         Ok(Check {
             workload: workloads[0].name.clone(),
             architecture: architecture.to_owned(),
             connections,
-            predicted: (independent + parts.dependent()).max(0.0),
+            predicted: Some(independent + parts.dependent()).filter(|predicted| *predicted > 0.0),
             measured: None,
         })
     };

@@ -20,7 +20,7 @@ pub struct Term {
 
 /// All terms. The first four are Demsky's own, with his object inflation left out, which nothing here has; the fifth is
 /// the one that he added for serial echo; servers of today need the rest.
-pub const TERMS: [Term; 10] = [
+pub const TERMS: [Term; 11] = [
     Term {
         name: "creation",
         about: "processes, threads and tasks that begin",
@@ -54,7 +54,7 @@ pub const TERMS: [Term; 10] = [
         about: "rounds of a loop's poller, and their events",
         letter: 'P',
         colour: "#4477aa",
-        operations: &[Operation::Round, Operation::Event],
+        operations: &[Operation::Round, Operation::Watched, Operation::Event],
     },
     Term {
         name: "calls",
@@ -83,6 +83,13 @@ pub const TERMS: [Term; 10] = [
         operations: &[Operation::Offload],
     },
     Term {
+        name: "stores",
+        about: "a store's file, which each process opens for itself",
+        letter: 'D',
+        colour: "#66ccee",
+        operations: &[Operation::StoreOpened],
+    },
+    Term {
         name: "page faults",
         about: "pages of memory that a process or thread uses for the first time",
         letter: 'F',
@@ -108,15 +115,15 @@ impl Term {
         &self,
         counts: &Counts,
         carrier: Carrier,
-        connections: f64,
         costs: &UnitCosts,
     ) -> Result<f64, Missing> {
         let mut nanoseconds = 0.0;
+        let watched = counts.watched();
         for &operation in self.operations {
             let count = counts[operation];
             // What does not take place needs no price: this machine may not have what it is made with.
             if count > 0.0 {
-                nanoseconds += count * costs.price(operation, carrier, connections)?;
+                nanoseconds += count * costs.price(operation, carrier, watched)?;
             }
         }
         Ok(nanoseconds / 1e3)

@@ -27,8 +27,7 @@ fn of(connections: usize, independent: f64, servers: &[(&str, Counts)]) -> Workl
     let costs = round_costs();
     let subjects = servers.iter().map(|(name, counts)| {
         let carrier = Carrier::of(name, &[]).unwrap();
-        let mut modelled =
-            Modelled::new(name, carrier, connections as f64, 0.0, *counts, &costs).unwrap();
+        let mut modelled = Modelled::new(name, carrier, 0.0, *counts, &costs).unwrap();
         modelled.total = independent + modelled.dependent();
         modelled
     });
@@ -164,7 +163,7 @@ fn text_page_and_json_tell_the_same() {
         workload: "http".into(),
         architecture: "epoll".into(),
         connections: 200,
-        predicted: 20.0,
+        predicted: Some(20.0),
         measured: Some(16.0),
     }];
     let model = Model { costs: round_costs(), workloads: vec![workload], checks };

@@ -156,10 +156,10 @@ fn predictions(model: &Model) -> String {
         lines.push(vec![
             format!("{} {}", check.workload, check.architecture),
             grouped(check.connections as f64),
-            format!("{:.2}", check.predicted),
+            check.predicted.map_or("–".to_owned(), |predicted| format!("{predicted:.2}")),
             check.measured.map_or("–".to_owned(), |measured| format!("{measured:.2}")),
             check.error().map_or("–".to_owned(), |error| format!("{:+.1} %", 100.0 * error)),
-            grouped(check.most_per_second()),
+            check.most_per_second().map_or("–".to_owned(), grouped),
         ]);
     }
     format!("\nPredictions for loads that the model was not made from\n{}", aligned(&lines))

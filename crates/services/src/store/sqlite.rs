@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use duality_runtime::task;
 use duality_runtime::time::{Duration, Instant};
+use duality_runtime::visibility;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, TransactionBehavior, params};
 
 use super::pool::Pool;
@@ -206,6 +207,7 @@ impl Sqlite {
             Some(opened) if Some(opened.file) == file => Ok(opened),
             _ => {
                 let connection = self.patiently(|| self.open(OpenFlags::empty()))?;
+                visibility::store_opened();
                 // That it could be opened and has gone since is for the next call to see.
                 Ok(Opened { connection, file: file.unwrap_or_default() })
             }
