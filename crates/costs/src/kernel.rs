@@ -12,8 +12,6 @@ use std::hint::{black_box, spin_loop};
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -172,48 +170,12 @@ pub(crate) fn fault(count: u64) -> io::Result<Reading> {
     Ok(Reading { count: children.max(1) * PAGES, ..faults })
 }
 
-/// Wakes in a batch at most, for each is waited for, which takes its time where another processor is busy.
-const MOST_WAKES: u64 = 300;
-
-/// A thread that sleeps on another processor is woken: by how much longer a write to a pipe takes, for whom writes, if
-/// somebody waits to read. The median write stands for all.
+/// A thread that sleeps on another processor is woken: by how much longer an answer over loopback takes if who asked sleeps until it
+/// comes, and its processor with it. That is the interrupt, by way of the host under a virtual machine, and what it costs
+/// that both sides rest.
 pub(crate) fn wake(count: u64) -> io::Result<Reading> {
-    /// Until the reader sleeps again, and the processor with it.
-    const REST: Duration = Duration::from_micros(40);
-    let count = count.min(MOST_WAKES);
-    let (reader, writer) = pipe()?;
-    let taken = AtomicU64::new(0);
-    let alone = median((0..count).map(|_| {
-        let elapsed = timed_write(&writer)?;
-        read_one(&reader)?;
-        Ok(elapsed)
-    }))?;
-    let woken = thread::scope(|scope| {
-        let (away, is_away) = mpsc::channel();
-        let (reader, taken, here) = (&reader, &taken, sched_getcpu());
-        scope.spawn(move || {
-            let left = leave_processor(here);
-            let goes = left.is_ok();
-            // Whoever waits for it is told, or has gone.
-            let _ = away.send(left);
-            for _ in 0..if goes { count } else { 0 } {
-                if read_one(reader).is_err() {
-                    break;
-                }
-                taken.fetch_add(1, Ordering::Release);
-            }
-        });
-        is_away.recv().map_err(io::Error::other)??;
-        median((0..count).map(|number| {
-            let start = Instant::now();
-            while taken.load(Ordering::Acquire) < number || start.elapsed() < REST {
-                spin_loop();
-            }
-            timed_write(&writer)
-        }))
-    })?;
-    let more = woken.saturating_sub(alone).as_nanos().max(1);
-    Ok(Reading::new(count, more * u128::from(count), Unit::Nanoseconds))
+    let count = count.clamp(BUSY, MOST_RESTS);
+    Ok(less(answers(count, 1, Asks::Asleep)?, answers(count, 1, Asks::Paced)?))
 }
 
 /// One of several threads of a busy processor waits for a byte, and is woken from another processor, which interrupts the
@@ -222,41 +184,68 @@ pub(crate) fn woken(count: u64) -> io::Result<Reading> {
     /// Enough that one is always running while others are woken.
     const THREADS: usize = 16;
     let count = count.max(2_000).next_multiple_of(THREADS as u64);
-    Ok(less(answers(count, THREADS, 1)?, answers(count, 1, BUSY)?))
+    Ok(less(answers(count, THREADS, Asks::Each)?, answers(count, 1, Asks::Often)?))
 }
 
-/// An answer over loopback takes longer if nothing was to be done on its processor before, nor on that of who asks: the
-/// thread goes to sleep and is woken from another processor, which the processor does from its rest, and with caches that
-/// others have used. That it wakes who asked, in turn, is [`wake`]'s, and taken off.
+/// An answer over loopback takes longer if nothing was to be done on its processor before: the thread goes to sleep and is
+/// woken from another processor, which the processor does from its rest, and with caches that others have used. Who asks is
+/// awake, so that no answer wakes it: that is [`wake`]'s.
 pub(crate) fn rest(count: u64) -> io::Result<Reading> {
-    let count = count.clamp(BUSY, MOST_WAKES);
-    Ok(less(less(answers(count, 1, 1)?, answers(count, 1, BUSY)?), wake(count)?))
+    let count = count.clamp(BUSY, MOST_RESTS);
+    Ok(less(answers(count, 1, Asks::Paced)?, answers(count, 1, Asks::Often)?))
 }
+
+/// Rests in a batch at most, for each is waited for.
+const MOST_RESTS: u64 = 300;
 
 /// So many questions at once, and there is always another.
 const BUSY: u64 = 16;
 
-/// The time of `threads` that each answer a byte by a byte on a connection of their own, of which `at_once` are on their
-/// way; all answers together are `count`. Who asks for one alone sleeps until it is answered; otherwise it never sleeps, so
-/// that no answer wakes it.
-fn answers(count: u64, threads: usize, at_once: u64) -> io::Result<Reading> {
-    /// Not timed. Under KVM the first thousand or so rests cost a fifth of what all later ones do.
-    const WARM_UP: u64 = 4_000;
+/// How questions come.
+#[derive(Clone, Copy, PartialEq)]
+enum Asks {
+    /// There is always another, of a thread that never sleeps.
+    Often,
+    /// One at a time on each connection, as soon as there is an answer; of a thread that never sleeps.
+    Each,
+    /// One at a time, by a thread that does not sleep, after a pause in which who answers does.
+    Paced,
+    /// One at a time, as soon as there is an answer, for which the thread sleeps.
+    Asleep,
+}
+
+impl Asks {
+    /// Until the thread that answers sleeps, and its processor rests.
+    const PAUSE: Duration = Duration::from_micros(40);
+
+    const fn at_once(self) -> u64 {
+        match self {
+            Self::Often => BUSY,
+            Self::Each | Self::Paced | Self::Asleep => 1,
+        }
+    }
+}
+
+/// The time of `threads` that each answer a byte by a byte on a connection of their own; all answers together are
+/// `count`.
+fn answers(count: u64, threads: usize, asks: Asks) -> io::Result<Reading> {
+    /// Not timed. No more, since on a connection that has seen some hundred exchanges, between each of which both sides
+    /// sleep, each takes 8 µs more here, whoever answers; most connections of servers see fewer.
+    const WARM_UP: u64 = 100;
     let (warm_up, each) = (WARM_UP.div_ceil(threads as u64), count.div_ceil(threads as u64));
     let all = warm_up + each;
-    let may_sleep = threads == 1 && at_once == 1;
     let mut connections: Vec<_> = (0..threads).map(|_| connection()).collect::<Result<_, _>>()?;
     for (here, there) in &connections {
         here.set_nodelay(true)?;
         there.set_nodelay(true)?;
-        there.set_nonblocking(!may_sleep)?;
+        there.set_nonblocking(asks != Asks::Asleep)?;
     }
     let used = thread::scope(|scope| {
         let processor = sched_getcpu();
         let (here, there): (Vec<_>, Vec<_>) = connections.drain(..).unzip();
         let asking = scope.spawn(move || {
             leave_processor(processor)?;
-            question(there, all, at_once)
+            question(there, all, asks)
         });
         let answering: Vec<_> =
             here.into_iter().map(|here| scope.spawn(move || answer(here, warm_up, each))).collect();
@@ -268,14 +257,18 @@ fn answers(count: u64, threads: usize, at_once: u64) -> io::Result<Reading> {
 }
 
 /// Asks `all` times on each connection.
-fn question(mut connections: Vec<TcpStream>, all: u64, at_once: u64) -> io::Result<()> {
+fn question(mut connections: Vec<TcpStream>, all: u64, asks: Asks) -> io::Result<()> {
     let mut sent = vec![0; connections.len()];
     let mut heard = sent.clone();
     while heard.iter().any(|&heard| heard < all) {
         for (connection, (sent, heard)) in
             connections.iter_mut().zip(sent.iter_mut().zip(&mut heard))
         {
-            while *sent < all && *sent - *heard < at_once {
+            while *sent < all && *sent - *heard < asks.at_once() {
+                let start = Instant::now();
+                while asks == Asks::Paced && start.elapsed() < Asks::PAUSE {
+                    spin_loop();
+                }
                 connection.write_all(b"x")?;
                 *sent += 1;
             }
@@ -314,18 +307,6 @@ fn joined<T>(thread: thread::ScopedJoinHandle<'_, io::Result<T>>) -> io::Result<
 
 fn duration(time: Timespec) -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
-fn timed_write(writer: &OwnedFd) -> io::Result<Duration> {
-    let start = Instant::now();
-    write(writer, b"x")?;
-    Ok(start.elapsed())
-}
-
-fn median(times: impl Iterator<Item = io::Result<Duration>>) -> io::Result<Duration> {
-    let mut times: Vec<Duration> = times.collect::<io::Result<_>>()?;
-    let middle = times.len() / 2;
-    Ok(*times.select_nth_unstable(middle).1)
 }
 
 /// Moves this thread to another processor than `here`.

@@ -105,7 +105,11 @@ pub const ALL: &[Cost] = &[
     kernel("kernel-register", "a registration with epoll, and its end", kernel::register),
     kernel("kernel-switch", "a switch from one kernel thread to another", kernel::switch),
     kernel("kernel-switch-process", "the same between processes", kernel::process_switch),
-    kernel("kernel-wake", "waking a thread that sleeps on another processor", kernel::wake),
+    kernel(
+        "kernel-wake",
+        "an answer that wakes who asked, on another processor: how much longer",
+        kernel::wake,
+    ),
     kernel("kernel-woken", "a thread that waits, woken from another processor", kernel::woken),
     kernel(
         "kernel-rest",

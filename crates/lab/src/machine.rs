@@ -11,9 +11,10 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 use crate::record::Machine;
 
 /// What bears on results, and where Linux tells it.
-const SETTINGS: [(&str, &str); 8] = [
+const SETTINGS: [(&str, &str); 9] = [
     ("net.core.somaxconn", "/proc/sys/net/core/somaxconn"),
     ("net.ipv4.tcp_max_syn_backlog", "/proc/sys/net/ipv4/tcp_max_syn_backlog"),
+    ("net.ipv4.tcp_congestion_control", "/proc/sys/net/ipv4/tcp_congestion_control"),
     ("net.ipv4.ip_local_port_range", "/proc/sys/net/ipv4/ip_local_port_range"),
     ("kernel.pid_max", "/proc/sys/kernel/pid_max"),
     ("vm.max_map_count", "/proc/sys/vm/max_map_count"),
