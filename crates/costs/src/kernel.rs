@@ -234,7 +234,7 @@ fn answers(count: u64, threads: usize, asks: Asks) -> io::Result<Reading> {
     const WARM_UP: u64 = 100;
     let (warm_up, each) = (WARM_UP.div_ceil(threads as u64), count.div_ceil(threads as u64));
     let all = warm_up + each;
-    let mut connections: Vec<_> = (0..threads).map(|_| connection()).collect::<Result<_, _>>()?;
+    let connections: Vec<_> = (0..threads).map(|_| connection()).collect::<Result<_, _>>()?;
     for (here, there) in &connections {
         here.set_nodelay(true)?;
         there.set_nodelay(true)?;
@@ -242,7 +242,7 @@ fn answers(count: u64, threads: usize, asks: Asks) -> io::Result<Reading> {
     }
     let used = thread::scope(|scope| {
         let processor = sched_getcpu();
-        let (here, there): (Vec<_>, Vec<_>) = connections.drain(..).unzip();
+        let (here, there): (Vec<_>, Vec<_>) = connections.into_iter().unzip();
         let asking = scope.spawn(move || {
             leave_processor(processor)?;
             question(there, all, asks)

@@ -12,7 +12,7 @@ pub struct Term {
     pub about: &'static str,
     /// What bars of text draw it with.
     pub letter: char,
-    /// What bars on a page are filled with: of Paul Tol's "bright" and "muted" schemes.
+    /// What bars on a page are filled with: of Paul Tol's "bright", "muted" and "vibrant" schemes.
     pub colour: &'static str,
     /// The operations.
     pub operations: &'static [Operation],
@@ -86,7 +86,7 @@ pub const TERMS: [Term; 11] = [
         name: "stores",
         about: "a store's file, which each process opens for itself",
         letter: 'D',
-        colour: "#66ccee",
+        colour: "#ee7733",
         operations: &[Operation::StoreOpened],
     },
     Term {
