@@ -40,7 +40,8 @@ Unit costs (--costs), in ns each; memory in bytes for each task:
   kernel      what the kernel asks: a system call (-call), one in vain (-in-vain), poll(2) (-poll), a registration with
               epoll (-register), a switch (-switch, and between processes -switch-process), a process (-process), a
               page of memory that a child copies (-fault), waking a thread that sleeps on another processor (-wake),
-              being woken from there, while others run here (-woken), or after the processor has rested (-rest)
+              being woken from there, while others run here (-woken), or after the processor has rested (-rest),
+              a store's file that a process opens (-store)
   poller      a round of select, poll, … with 50, 1,000 and 15,000 registered, of which one is ready;
               of 50 that all are (-full)
   memory      a parked task
