@@ -40,6 +40,7 @@ mod slab;
 mod stack;
 
 use std::cell::Cell;
+use std::mem::ManuallyDrop;
 use std::pin::Pin;
 use std::ptr;
 
@@ -56,35 +57,41 @@ thread_local! {
     static RUNNING: Cell<*const Yielder<(), usize>> = const { Cell::new(ptr::null()) };
 }
 
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
 /// A function that runs on a stack of its own and can be left and entered again.
 ///
 /// Dropping a suspended fiber unwinds its stack, so that what lives on it is dropped.
 pub struct Fiber {
     /// Taken only by `into_stack`, which consumes the fiber, and by the drop.
-    coroutine: Option<Coroutine<(), usize, (), Occupied>>,
+    coroutine: ManuallyDrop<Coroutine<(), usize, (), Occupied>>,
     span: Span,
 }
 
-/// The part of a stack that is in use, in one word: the address of its base in the lower 48 bits, and in
-/// the others how deep it is, in cache lines. It says what to fetch, so one that is too deep is cut.
+/// The part of a stack that is in use, in one word: where its base is (48 bits), and of where it was left the 16 low
+/// bits, which are noted at every switch, by one store. It says what to fetch; of a stack that is deeper than 64 KiB it
+/// tells some other line, which is as well.
 #[derive(Clone, Copy)]
-struct Span(usize);
+struct Span {
+    base_low: u32,
+    base_high: u16,
+    left_at: u16,
+}
 
 impl Span {
-    const LINE: usize = 64;
-    const DEPTH_SHIFT: u32 = 48;
-
-    fn new(base: usize, depth: usize) -> Self {
-        Self(base | (depth / Self::LINE).min(usize::from(u16::MAX)) << Self::DEPTH_SHIFT)
+    fn new(base: usize) -> Self {
+        Self { base_low: base as u32, base_high: (base >> 32) as u16, left_at: base as u16 }
     }
 
     const fn base(self) -> usize {
-        self.0 & ((1 << Self::DEPTH_SHIFT) - 1)
+        (self.base_high as usize) << 32 | self.base_low as usize
     }
 
-    /// The line that the stack had come to.
+    /// Where the stack was left.
     const fn top(self) -> usize {
-        self.base() - (self.0 >> Self::DEPTH_SHIFT) * Self::LINE
+        let depth = (self.base_low as u16).wrapping_sub(self.left_at);
+        self.base().wrapping_sub(depth as usize)
     }
 }
 
@@ -114,7 +121,7 @@ impl Fiber {
             RUNNING.set(yielder);
             entry(value.pinned());
         });
-        Self { coroutine: Some(coroutine), span: Span::new(base, 0) }
+        Self { coroutine: ManuallyDrop::new(coroutine), span: Span::new(base) }
     }
 
     /// Runs the fiber until it suspends itself or ends; true when it has ended.
@@ -125,11 +132,9 @@ impl Fiber {
     #[inline]
     pub fn resume(&mut self) -> bool {
         let _outer = Outer(RUNNING.get());
-        let coroutine = self.coroutine.as_mut().expect("only into_stack takes it");
-        match coroutine.resume(()) {
+        match self.coroutine.resume(()) {
             CoroutineResult::Yield(left_at) => {
-                let base = self.span.base();
-                self.span = Span::new(base, base.wrapping_sub(left_at));
+                self.span.left_at = left_at as u16;
                 false
             }
             CoroutineResult::Return(()) => true,
@@ -141,10 +146,10 @@ impl Fiber {
     #[inline]
     pub fn fetch(&self) {
         for line in 0..3 {
-            fetch(self.span.base() + line * Span::LINE);
+            fetch(self.span.base() + line * LINE);
         }
         for line in 0..4 {
-            fetch(self.span.top().wrapping_sub(line * Span::LINE));
+            fetch(self.span.top().wrapping_sub(line * LINE));
         }
     }
 
@@ -153,8 +158,10 @@ impl Fiber {
     /// # Panics
     ///
     /// When the fiber has not ended.
-    pub fn into_stack(mut self) -> Stack {
-        self.coroutine.take().expect("only into_stack takes it").into_stack().vacate()
+    pub fn into_stack(self) -> Stack {
+        let mut fiber = ManuallyDrop::new(self);
+        // SAFETY: the fiber is not used any more, nor dropped.
+        unsafe { ManuallyDrop::take(&mut fiber.coroutine) }.into_stack().vacate()
     }
 }
 
@@ -163,7 +170,8 @@ impl Drop for Fiber {
         // A suspended coroutine unwinds its stack when it is dropped. The destructors that run there
         // must not suspend: for them no fiber is running.
         let _outer = Outer(RUNNING.replace(ptr::null()));
-        drop(self.coroutine.take());
+        // SAFETY: this is the drop; nobody sees the fiber after it.
+        unsafe { ManuallyDrop::drop(&mut self.coroutine) };
     }
 }
 
@@ -181,6 +189,30 @@ pub fn suspend() {
     // the yielder; it is replaced by `Outer` whenever that fiber is left.
     unsafe { (*yielder).suspend(here) };
     RUNNING.set(yielder);
+}
+
+/// Runs `body` on the stack of whoever resumed the running fiber; outside every fiber it just runs.
+///
+/// That stack is in the cache, since all fibers come back to it, and most often a deep one, of the kernel thread.
+///
+/// # Panics
+///
+/// With what `body` panics with; it must not [`suspend`].
+#[inline]
+pub fn below<R>(body: impl FnOnce() -> R + Send) -> R {
+    let yielder = RUNNING.get();
+    if yielder.is_null() {
+        return apart(body);
+    }
+    let _outer = Outer(RUNNING.replace(ptr::null()));
+    // SAFETY: as in `suspend`. Who resumed this fiber waits for it, and its stack is free below where it does.
+    unsafe { (*yielder).on_parent_stack(body) }
+}
+
+/// In a frame of its own, which else would be a part of the caller's, on the fiber's stack, whether it is used or not.
+#[inline(never)]
+fn apart<R>(body: impl FnOnce() -> R) -> R {
+    body()
 }
 
 /// Asks for the cache line at `address`, without waiting for it. Any address will do.
@@ -272,6 +304,28 @@ mod tests {
         assert!(!outer.resume());
         assert!(!outer.resume());
         assert!(outer.resume());
+    }
+
+    #[test]
+    fn what_runs_below_has_the_stack_of_the_resumer() {
+        let mut fiber = Fiber::new(Stack::new(16 * 1024).unwrap(), || {
+            let own = 0_u8;
+            let sum = below(|| {
+                // More than the fiber's own stack has.
+                let room = std::hint::black_box([1_u8; 256 * 1024]);
+                assert!((&raw const own).addr().abs_diff((&raw const room).addr()) > 16 * 1024);
+                below(|| room.iter().map(|&byte| usize::from(byte)).sum::<usize>())
+            });
+            assert_eq!(sum, 256 * 1024);
+            suspend();
+            assert!(catch_unwind(|| below(|| panic!("on purpose"))).is_err());
+            assert!(catch_unwind(|| below(suspend)).is_err(), "nobody could come back");
+            suspend();
+        });
+        assert!(!fiber.resume());
+        assert!(!fiber.resume());
+        assert!(fiber.resume());
+        assert_eq!(below(|| 7), 7);
     }
 
     #[test]

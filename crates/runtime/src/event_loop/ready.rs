@@ -1,7 +1,8 @@
-//! The queue of tasks that are ready: a ring that grows.
+//! The queue of tasks that are ready: a ring.
 //!
 //! It is pushed to while a task runs and popped from between two, thousands of times in a round; so it is reached by
-//! a shared reference, and has neither borrows to count nor bounds to check, which took a third of a switch.
+//! a shared reference, and has neither borrows to count nor bounds to check, which took a third of a switch. Nor does a
+//! push look whether there is room, which whoever pushes has seen to.
 
 use std::cell::Cell;
 use std::mem::MaybeUninit;
@@ -39,30 +40,40 @@ impl Ready {
         self.tail.get().wrapping_sub(self.head.get())
     }
 
+    /// # Safety
+    ///
+    /// There is [room](Ready::make_room).
     #[inline]
-    pub(crate) fn push(&self, task: TaskRef) {
-        if self.len() > self.mask.get() {
-            self.grow();
-        }
+    pub(crate) unsafe fn push(&self, task: TaskRef) {
+        debug_assert!(self.len() <= self.mask.get());
         let tail = self.tail.get();
-        // SAFETY: the slot is one of ours and not filled.
+        // SAFETY: the slot is one of ours and not filled, by what is asked of the caller.
         unsafe { self.slot(tail).write(task) };
         self.tail.set(tail.wrapping_add(1));
     }
 
+    /// The next one, and how many there were with it.
     #[inline]
-    pub(crate) fn pop(&self) -> Option<TaskRef> {
-        let task = self.ahead(0)?;
-        self.head.set(self.head.get().wrapping_add(1));
-        Some(task)
+    pub(crate) fn pop(&self) -> Option<(TaskRef, usize)> {
+        let (head, len) = (self.head.get(), self.len());
+        if len == 0 {
+            return None;
+        }
+        // SAFETY: the slot is filled.
+        let task = unsafe { self.slot(head).read() };
+        self.head.set(head.wrapping_add(1));
+        Some((task, len))
     }
 
     /// The one that comes out after `others`.
+    ///
+    /// # Safety
+    ///
+    /// There are more than so many in the queue.
     #[inline]
-    pub(crate) fn ahead(&self, others: usize) -> Option<TaskRef> {
-        // SAFETY: that slot is filled.
-        (self.len() > others)
-            .then(|| unsafe { self.slot(self.head.get().wrapping_add(others)).read() })
+    pub(crate) unsafe fn ahead(&self, others: usize) -> TaskRef {
+        // SAFETY: that slot is filled, by what is asked of the caller.
+        unsafe { self.slot(self.head.get().wrapping_add(others)).read() }
     }
 
     #[inline]
@@ -71,19 +82,26 @@ impl Ready {
         unsafe { self.slots.get().add(number & self.mask.get()) }
     }
 
+    /// Sees to it that there is room for so many more.
+    #[inline]
+    pub(crate) fn make_room(&self, more: usize) {
+        if self.len() + more > self.mask.get() {
+            self.grow(self.len() + more);
+        }
+    }
+
     #[cold]
-    fn grow(&self) {
-        let (from, room) = (self.head.get(), self.mask.get() + 1);
-        let slots = allocate(2 * room);
-        for number in 0..room {
-            // SAFETY: the old slots are all filled, and the new ones are more.
-            unsafe { slots.add(number).write(self.slot(from.wrapping_add(number)).read()) };
+    fn grow(&self, least: usize) {
+        let (room, mask) = (self.mask.get() + 1, (least + 1).next_power_of_two() - 1);
+        let slots = allocate(mask + 1);
+        for others in 0..self.len() {
+            let number = self.head.get().wrapping_add(others);
+            // SAFETY: the old slot is filled, and there are more new ones than old ones.
+            unsafe { slots.add(number & mask).write(self.slot(number).read()) };
         }
         // SAFETY: nobody has a reference to them, and they are replaced.
         unsafe { free(self.slots.replace(slots), room) };
-        self.mask.set(2 * room - 1);
-        self.head.set(0);
-        self.tail.set(room);
+        self.mask.set(mask);
     }
 }
 

@@ -83,6 +83,7 @@ pub(crate) fn claim() -> io::Result<Claim> {
 }
 
 /// Asks the loop that `name` belongs to, if it is alive, to wake the task.
+#[inline(never)]
 pub(crate) fn wake(name: TaskName) {
     send(name.lane(), Message::Wake(name));
 }

@@ -106,6 +106,12 @@ impl Word {
         self.0 & Self::QUEUED != 0
     }
 
+    /// Whether it is that of a task which is not queued.
+    #[inline]
+    const fn is_idle(self, id: TaskId) -> bool {
+        self.0 & !Self::STAGE == id.0
+    }
+
     #[inline]
     pub(crate) const fn queued(self) -> Self {
         Self(self.0 | Self::QUEUED)
@@ -287,7 +293,10 @@ impl Tasks {
         // SAFETY: the place is in a chunk, and no task is there that anyone could refer to.
         unsafe { place.write(Task::new(id, body, now)) };
         self.spawned.set(self.spawned.get().wrapping_add(1));
-        self.ready.push(TaskRef(place));
+        // For what is queued, for this task, and for each that is not queued yet.
+        self.ready.make_room(1 + self.used.get());
+        // SAFETY: there is room.
+        unsafe { self.ready.push(TaskRef(place)) };
         id
     }
 
@@ -307,10 +316,27 @@ impl Tasks {
     pub(crate) fn wake(&self, id: TaskId) {
         if let Some(task) = self.at(id.slot()) {
             let word = task.word.get();
-            if word.id() == id && !word.is_queued() {
-                task.word.set(word.queued());
-                self.ready.push(task);
+            if word.is_idle(id) {
+                self.queue(task, word);
             }
+        }
+    }
+
+    /// Queues a task that is not queued, whose word this is.
+    #[inline]
+    fn queue(&self, task: TaskRef, word: Word) {
+        task.word.set(word.queued());
+        // SAFETY: `insert` has left room for one more entry of each slot; and its task is queued here only when the
+        // entry from there or here before is out of the queue again.
+        unsafe { self.ready.push(task) };
+    }
+
+    /// Queues the task that runs, unless it is queued.
+    #[inline]
+    pub(crate) fn requeue(&self, task: TaskRef) {
+        let word = task.word.get();
+        if !word.is_queued() {
+            self.queue(task, word);
         }
     }
 
@@ -333,8 +359,10 @@ impl Tasks {
     #[inline]
     pub(crate) fn next(&self) -> Option<(TaskRef, Word)> {
         loop {
-            let task = self.ready.pop()?;
-            self.fetch_ahead();
+            let (task, len) = self.ready.pop()?;
+            if len > STACK_AHEAD + 1 {
+                self.fetch_ahead(len - 1);
+            }
             let word = task.word.get();
             if word.is_queued() {
                 task.word.set(word.taken());
@@ -343,21 +371,21 @@ impl Tasks {
         }
     }
 
-    /// Asks for the memory of tasks whose turn comes soon.
+    /// Asks for the memory of tasks whose turn comes soon, of so many more than [`STACK_AHEAD`] that are queued.
     #[inline]
-    fn fetch_ahead(&self) {
-        if let Some(task) = self.ready.ahead(STACK_AHEAD) {
-            // SAFETY: as in `TaskRef::body`; this one does not run either.
-            match unsafe { &*task.body.get() } {
-                Some(Body::Fiber(fiber)) => fiber.fetch(),
-                Some(Body::Future(future)) => {
-                    duality_fiber::fetch((&raw const **future).addr());
-                }
-                None => {}
-            }
-            if let Some(task) = self.ready.ahead(TASK_AHEAD) {
-                duality_fiber::fetch(task.0.addr().get());
-            }
+    fn fetch_ahead(&self, queued: usize) {
+        // SAFETY: so many are queued.
+        let task = unsafe { self.ready.ahead(STACK_AHEAD) };
+        // SAFETY: as in `TaskRef::body`; this one does not run either.
+        match unsafe { &*task.body.get() } {
+            Some(Body::Fiber(fiber)) => fiber.fetch(),
+            Some(Body::Future(future)) => duality_fiber::fetch((&raw const **future).addr()),
+            None => {}
+        }
+        if queued > TASK_AHEAD {
+            // SAFETY: so many are queued.
+            let task = unsafe { self.ready.ahead(TASK_AHEAD) };
+            duality_fiber::fetch(task.0.addr().get());
         }
     }
 

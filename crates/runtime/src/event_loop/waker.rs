@@ -55,9 +55,10 @@ impl TaskName {
     }
 
     fn wake(self) {
-        if !world::with_loop(|core| core.is_some_and(|core| core.wake_own(self))) {
-            remote::wake(self);
-        }
+        world::with_loop(|core| match core {
+            Some(core) => core.wake_named(self),
+            None => remote::wake(self),
+        });
     }
 }
 

@@ -5,11 +5,11 @@
 
 use std::future::Future;
 use std::task::{Context, Waker};
+use std::time::Instant;
 
 use duality_fiber::{Fiber, Stack};
 
 use super::{Waited, ambient_deadline, set_ambient_deadline};
-use crate::event_loop::core::Core;
 use crate::world;
 
 /// The fiber that runs `future` on `stack`; `waker` wakes the task that the fiber becomes.
@@ -19,35 +19,44 @@ pub(crate) fn fiber(
     future: impl Future<Output = ()> + 'static,
 ) -> Fiber {
     Fiber::with(stack, future, move |mut future| {
-        set_ambient_deadline(None);
         let mut context = Context::from_waker(&waker);
         // `Pending` comes only from a future of somebody else's, which will use the waker.
         while future.as_mut().poll(&mut context).is_pending() {
-            world::with_loop(|core| leave(core.expect("a fiber runs on a loop")));
+            leave();
         }
     })
 }
 
 /// Switches to the loop and comes back for the task's next turn; in between maybe only to say where it is.
-#[inline]
-fn leave(core: &Core) {
+///
+/// Part of its callers, like those of its callers that can be: between a switch and the next one of this thread, a
+/// return from a function that was called before the first is one that the processor predicts wrongly.
+#[inline(always)]
+fn leave() {
     loop {
         duality_fiber::suspend();
-        if !core.sight.has_walked() {
+        if !world::with_loop(|core| core.is_some_and(|core| core.sight.has_walked())) {
             return;
         }
     }
 }
 
 /// Switches to the loop, which comes back when the task has been woken.
-#[inline]
-pub(crate) fn wait(core: &Core) -> Waited {
-    let ambient = ambient_deadline();
-    leave(core);
-    // Other tasks have run on this kernel thread in between, each with its own deadline.
-    set_ambient_deadline(ambient);
-    match ambient {
-        Some(deadline) if core.now() >= deadline => Waited::Pending,
-        _ => Waited::Again,
+#[inline(always)]
+pub(crate) fn wait() -> Waited {
+    if let Some(deadline) = ambient_deadline() {
+        return wait_before(deadline);
     }
+    leave();
+    Waited::Again
+}
+
+/// The same under an ambient deadline: other tasks run on this kernel thread in between, each with its own, and who
+/// leaves with one leaves none behind.
+#[cold]
+fn wait_before(deadline: Instant) -> Waited {
+    set_ambient_deadline(None);
+    leave();
+    set_ambient_deadline(Some(deadline));
+    if world::now() >= deadline { Waited::Pending } else { Waited::Again }
 }

@@ -1,42 +1,33 @@
-//! The state of one loop, and its round.
+//! The state of one loop, and what operations ask of it; its [`round`] has a file of its own.
 //!
 //! Tasks call in here through [`world::with_loop`](crate::world) while the round that runs them is on
 //! the stack below; so every field is a cell, and no borrow is held while a task runs.
+
+mod round;
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::task::Context;
 use std::time::{Duration, Instant};
 
 use duality_fiber::{Stack, StackPool};
-use duality_poller::{Direction, Event, Poller, Ring, Timers, Token};
+use duality_poller::{Direction, Poller, Ring, Timers, Token};
 
 use super::place::Place;
-use super::remote::{self, LoopId, Message};
-use super::report::{self, Sight};
+use super::remote::{self, LoopId};
+use super::report::Sight;
 use super::sources::Sources;
-use super::tasks::{Body, TaskId, TaskRef, Tasks, Word};
+use super::tasks::{Body, TaskId, TaskRef, Tasks};
 use super::waker::TaskName;
 use super::{Habits, Waiting};
-use crate::drain;
 use crate::net::spare::Spare;
 use crate::recycled::{Blocks, local_machine};
-use crate::visibility::seats::{self, Seat};
+use crate::visibility::seats;
 use crate::visibility::{self, Label, Wait};
 use crate::world::{self, Waited, park, suspend};
-
-/// How many operations a task may complete before others have their turn. A socket that is always
-/// ready would otherwise keep the loop to itself, for optimistic I/O never waits by itself.
-const BUDGET: u32 = 64;
-
-/// How many tasks run in a round at least, if so many become ready. A round ends with a system call, which
-/// costs as much as ten or more switches between tasks that only wake one another.
-const ROUND: u64 = 256;
 
 pub(crate) struct Core {
     waiting: Waiting,
@@ -151,11 +142,13 @@ impl Core {
         self.tasks.wake(task);
     }
 
-    /// Wakes the task of that name, if it is one of this loop's; whether it is.
+    /// Wakes the task of that name: one of this loop's, or of another's.
     #[inline]
-    pub(crate) fn wake_own(&self, name: TaskName) -> bool {
-        let task = name.beside(self.first);
-        task.map(|task| self.tasks.wake(task)).is_some()
+    pub(crate) fn wake_named(&self, name: TaskName) {
+        match name.beside(self.first) {
+            Some(task) => self.tasks.wake(task),
+            None => remote::wake(name),
+        }
     }
 
     /// Spends one unit of the running task's budget; false when it is used up, and then the task has
@@ -164,9 +157,7 @@ impl Core {
     pub(crate) fn spend(&self) -> bool {
         let left = self.budget.get();
         if left == 0 {
-            let task = self.running();
-            task.set_wait(Wait::Turn);
-            self.wake(task.id());
+            self.requeue_running();
             self.last.set(self.due.get());
             return false;
         }
@@ -258,9 +249,18 @@ impl Core {
         // A timer that is still set when the task is woken otherwise is left alone: the next deadline
         // replaces it, and should there be none, it wakes the task in vain once.
         match self.waiting {
-            Waiting::Park { .. } => park::wait(self),
+            Waiting::Park { .. } => park::wait(),
             Waiting::Suspend => suspend::wait(),
         }
+    }
+
+    /// Queues the running task behind the others that are ready; what a wait is then in this loop's world.
+    #[inline]
+    pub(crate) fn requeue_running(&self) -> Waiting {
+        let task = self.running();
+        task.set_wait(Wait::Turn);
+        self.tasks.requeue(task);
+        self.waiting
     }
 
     /// Makes room for a task.
@@ -317,28 +317,6 @@ impl Core {
         self.insert(Body::Fiber(park::fiber(stack, waker, future)))
     }
 
-    /// Gives a task its turn: runs it until it waits or ends.
-    #[inline]
-    fn run_task(&self, task: TaskRef, word: Word, seat: &Seat) {
-        seat.begin_turn(word);
-        task.begin_turn(self.sight.clock());
-        self.running.set(Some(task));
-        self.budget.set(BUDGET);
-        let Some(mut body) = task.body() else { return };
-        // SAFETY: the body is ours until we ask for the next or remove it, and stays where it is.
-        let has_ended = match unsafe { body.as_mut() } {
-            Body::Fiber(fiber) => fiber.resume(),
-            Body::Future(future) => {
-                // To drop it would do nothing, by way of the table.
-                let waker = ManuallyDrop::new(self.first.of(word.id()).waker());
-                future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready()
-            }
-        };
-        if has_ended {
-            self.end(task);
-        }
-    }
-
     /// Ends a task that has run to its end.
     #[inline]
     fn end(&self, task: TaskRef) {
@@ -372,121 +350,6 @@ impl Core {
                 None => break,
             }
         }
-    }
-
-    // The round.
-
-    pub(crate) fn run_until_done(&self, root: TaskId) {
-        let seat = seats::here();
-        let mut events = Vec::with_capacity(256);
-        let mut fired = Vec::new();
-        self.now.set(Instant::now());
-        loop {
-            self.run_ready(seat);
-            if !self.tasks.contains(root) {
-                return;
-            }
-            self.await_events(&mut events);
-            self.dispatch(&events);
-            self.timers.borrow_mut().expire(self.now(), &mut fired);
-            for slot in fired.drain(..) {
-                self.tasks.wake_slot(slot);
-            }
-            if self.sight.is_asked() {
-                report::answer(self);
-            }
-            if drain::requested() && !self.draining.replace(true) {
-                self.wake_readers();
-            }
-        }
-    }
-
-    /// Runs the tasks that are ready now, and of those that they make ready as many as a round may have; the
-    /// others wait for the next one, so that descriptors and timers have their turn.
-    fn run_ready(&self, seat: &Seat) {
-        let ready = self.tasks.ready() as u64;
-        self.due.set(seat.turns().wrapping_add(ready));
-        self.last.set(seat.turns().wrapping_add(ready.max(ROUND)));
-        let run = || {
-            while (seat.turns() as i64).wrapping_sub(self.last.get() as i64) < 0 {
-                let Some((task, word)) = self.tasks.next() else { break };
-                self.run_task(task, word, seat);
-            }
-        };
-        // The panic hook has said what and where; the task's connection closes, the rest go on.
-        while catch_unwind(AssertUnwindSafe(run)).is_err() {
-            world::set_ambient_deadline(None);
-            self.end(self.running());
-        }
-        self.running.set(None);
-        seat.end_turns();
-    }
-
-    fn await_events(&self, events: &mut Vec<Event>) {
-        let idle_from = (self.tasks.ready() == 0).then(Instant::now);
-        let waited = match idle_from {
-            None => self.poller.borrow_mut().wait(Some(Duration::ZERO), events),
-            Some(from) => self.await_first_event(from, events),
-        };
-        waited.expect("a poller fails only when it is used wrongly");
-        let now = Instant::now();
-        self.now.set(now);
-        if let Some(from) = idle_from {
-            self.idle.set(self.idle.get() + (now - from));
-        }
-        self.sight.tick(now);
-        visibility::count(|counters| {
-            counters.poller_rounds.add(1);
-            counters.descriptors_watched.add(self.sources.borrow().len() as u64);
-            counters.poller_events.add(events.len() as u64);
-            counters.idle_ns.add(idle_from.map_or(0, |from| (now - from).as_nanos() as u64));
-        });
-    }
-
-    /// Waits until there is an event, or a timer is due: awake at first, then asleep.
-    fn await_first_event(&self, from: Instant, events: &mut Vec<Event>) -> io::Result<()> {
-        let expiry = self.timers.borrow_mut().next_expiry();
-        let mut poller = self.poller.borrow_mut();
-        let mut now = from;
-        while now - from < self.habits.busy_poll {
-            poller.wait(Some(Duration::ZERO), events)?;
-            now = Instant::now();
-            if !events.is_empty() || expiry.is_some_and(|expiry| expiry <= now) {
-                return Ok(());
-            }
-        }
-        poller.wait(expiry.map(|expiry| expiry.saturating_duration_since(now)), events)
-    }
-
-    #[inline]
-    fn dispatch(&self, events: &[Event]) {
-        for event in events {
-            if event.token == self.bell {
-                self.answer_bell();
-                continue;
-            }
-            let woken = self.sources.borrow_mut().event(event);
-            woken.into_iter().flatten().for_each(|task| self.wake(task));
-        }
-    }
-
-    fn answer_bell(&self) {
-        for message in self.lane.take() {
-            match message {
-                Message::Wake(name) => self.wake(name.task()),
-                Message::Close(watcher, token, descriptor) if watcher == self.id() => {
-                    self.close(descriptor, token, true);
-                }
-                Message::Close(..) => {} // For a loop that had the lane before: it is closed, and that is all.
-            }
-        }
-        let armed = self.poller.borrow_mut().arm(self.lane.bell(), self.bell, Direction::Read);
-        armed.expect("the bell stays registered for the life of the loop");
-    }
-
-    fn wake_readers(&self) {
-        let readers = self.sources.borrow_mut().take_readers();
-        readers.into_iter().for_each(|task| self.wake(task));
     }
 }
 

@@ -1,0 +1,182 @@
+//! The round of a loop: turns for what is ready, then events, then timers.
+
+use std::io;
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::Context;
+use std::time::{Duration, Instant};
+
+use duality_poller::{Direction, Event};
+
+use super::Core;
+use crate::drain;
+use crate::event_loop::remote::Message;
+use crate::event_loop::report;
+use crate::event_loop::tasks::{Body, TaskId, TaskRef, Word};
+use crate::visibility::seats::{self, Seat};
+use crate::{visibility, world};
+
+/// How many operations a task may complete before others have their turn. A socket that is always
+/// ready would otherwise keep the loop to itself, for optimistic I/O never waits by itself.
+const BUDGET: u32 = 64;
+
+/// How many tasks run in a round at least, if so many become ready; and as many again for as long as it has not lasted
+/// a slice. A round ends with a system call, which costs as much as twenty switches between tasks that only wake one
+/// another.
+const ROUND: u64 = 256;
+const SLICE: Duration = Duration::from_micros(50);
+
+impl Core {
+    pub(crate) fn run_until_done(&self, root: TaskId) {
+        let seat = seats::here();
+        let mut events = Vec::with_capacity(256);
+        let mut fired = Vec::new();
+        self.now.set(Instant::now());
+        loop {
+            self.run_ready(seat);
+            if !self.tasks.contains(root) {
+                return;
+            }
+            self.await_events(&mut events);
+            self.dispatch(&events);
+            self.timers.borrow_mut().expire(self.now(), &mut fired);
+            for slot in fired.drain(..) {
+                self.tasks.wake_slot(slot);
+            }
+            if self.sight.is_asked() {
+                report::answer(self);
+            }
+            if drain::requested() && !self.draining.replace(true) {
+                self.wake_readers();
+            }
+        }
+    }
+
+    /// Runs the tasks that are ready now, and of those that they make ready as many as a round may have; the
+    /// others wait for the next one, so that descriptors and timers have their turn.
+    fn run_ready(&self, seat: &Seat) {
+        let ready = self.tasks.ready() as u64;
+        self.due.set(seat.turns().wrapping_add(ready));
+        self.last.set(seat.turns().wrapping_add(ready.max(ROUND)));
+        let run = || while self.give_turn(seat) {};
+        // The panic hook has said what and where; the task's connection closes, the rest go on.
+        while catch_unwind(AssertUnwindSafe(run)).is_err() {
+            world::set_ambient_deadline(None);
+            self.end(self.running());
+        }
+        self.running.set(None);
+        seat.end_turns();
+    }
+
+    /// Gives the next ready task its turn, if the round has one left.
+    #[inline]
+    fn give_turn(&self, seat: &Seat) -> bool {
+        let has_turn = (seat.turns() as i64).wrapping_sub(self.last.get() as i64) < 0;
+        if !has_turn && !self.prolong() {
+            return false;
+        }
+        let Some((task, word)) = self.tasks.next() else { return false };
+        self.run_task(task, word, seat);
+        true
+    }
+
+    /// Gives a task its turn: runs it until it waits or ends.
+    #[inline]
+    fn run_task(&self, task: TaskRef, word: Word, seat: &Seat) {
+        seat.begin_turn(word);
+        task.begin_turn(self.sight.clock());
+        self.running.set(Some(task));
+        self.budget.set(BUDGET);
+        // SAFETY: the task was queued, so it has a body, which is ours until we ask for the next or remove it, and stays
+        // where it is.
+        let has_ended = match unsafe { task.body().unwrap_unchecked().as_mut() } {
+            Body::Fiber(fiber) => fiber.resume(),
+            Body::Future(future) => {
+                // To drop it would do nothing, by way of the table.
+                let waker = ManuallyDrop::new(self.first.of(word.id()).waker());
+                future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready()
+            }
+        };
+        if has_ended {
+            self.end(task);
+        }
+    }
+
+    /// Gives more turns to a round that has had its own: unless a task has used up its budget, or more tasks were ready
+    /// at once than a round needs.
+    #[cold]
+    fn prolong(&self) -> bool {
+        let is_longer = self.last.get() != self.due.get() && self.now().elapsed() < SLICE;
+        if is_longer {
+            self.last.set(self.last.get().wrapping_add(ROUND));
+        }
+        is_longer
+    }
+
+    fn await_events(&self, events: &mut Vec<Event>) {
+        let idle_from = (self.tasks.ready() == 0).then(Instant::now);
+        let waited = match idle_from {
+            None => self.poller.borrow_mut().wait(Some(Duration::ZERO), events),
+            Some(from) => self.await_first_event(from, events),
+        };
+        waited.expect("a poller fails only when it is used wrongly");
+        let now = Instant::now();
+        self.now.set(now);
+        if let Some(from) = idle_from {
+            self.idle.set(self.idle.get() + (now - from));
+        }
+        self.sight.tick(now);
+        visibility::count(|counters| {
+            counters.poller_rounds.add(1);
+            counters.descriptors_watched.add(self.sources.borrow().len() as u64);
+            counters.poller_events.add(events.len() as u64);
+            counters.idle_ns.add(idle_from.map_or(0, |from| (now - from).as_nanos() as u64));
+        });
+    }
+
+    /// Waits until there is an event, or a timer is due: awake at first, then asleep.
+    fn await_first_event(&self, from: Instant, events: &mut Vec<Event>) -> io::Result<()> {
+        let expiry = self.timers.borrow_mut().next_expiry();
+        let mut poller = self.poller.borrow_mut();
+        let mut now = from;
+        while now - from < self.habits.busy_poll {
+            poller.wait(Some(Duration::ZERO), events)?;
+            now = Instant::now();
+            if !events.is_empty() || expiry.is_some_and(|expiry| expiry <= now) {
+                return Ok(());
+            }
+        }
+        poller.wait(expiry.map(|expiry| expiry.saturating_duration_since(now)), events)
+    }
+
+    #[inline]
+    fn dispatch(&self, events: &[Event]) {
+        for event in events {
+            if event.token == self.bell {
+                self.answer_bell();
+                continue;
+            }
+            let woken = self.sources.borrow_mut().event(event);
+            woken.into_iter().flatten().for_each(|task| self.wake(task));
+        }
+    }
+
+    fn answer_bell(&self) {
+        for message in self.lane.take() {
+            match message {
+                Message::Wake(name) => self.wake(name.task()),
+                Message::Close(watcher, token, descriptor) if watcher == self.id() => {
+                    self.close(descriptor, token, true);
+                }
+                Message::Close(..) => {} // For a loop that had the lane before: it is closed, and that is all.
+            }
+        }
+        let armed = self.poller.borrow_mut().arm(self.lane.bell(), self.bell, Direction::Read);
+        armed.expect("the bell stays registered for the life of the loop");
+    }
+
+    fn wake_readers(&self) {
+        let readers = self.sources.borrow_mut().take_readers();
+        readers.into_iter().for_each(|task| self.wake(task));
+    }
+}
