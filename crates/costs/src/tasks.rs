@@ -29,12 +29,18 @@ pub(crate) async fn switch(count: u64) -> io::Result<Duration> {
     let turns = Arc::new(Turns::default());
     together(2, |me| {
         let turns = turns.clone();
+        let mut other = None;
         let mut remaining = count;
         poll_fn(move |context| {
-            turns.wakers[me].get_or_init(|| context.waker().clone());
+            let Some(other) = &other else {
+                other = turns.meet(me, context.waker());
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            };
             // A wake may be spurious, in any world.
             while turns.whose.load(Ordering::Acquire) == me {
-                turns.pass_on(1 - me);
+                turns.whose.store(1 - me, Ordering::Release);
+                other.wake_by_ref();
                 if remaining == 0 {
                     return Poll::Ready(());
                 }
@@ -54,12 +60,10 @@ struct Turns {
 }
 
 impl Turns {
-    fn pass_on(&self, other: usize) {
-        self.whose.store(other, Ordering::Release);
-        // Who has not come in yet is not asleep.
-        if let Some(waker) = self.wakers[other].get() {
-            waker.wake_by_ref();
-        }
+    /// Tells how to wake who comes, and him how to wake the other one, if that has come.
+    fn meet(&self, me: usize, mine: &Waker) -> Option<Waker> {
+        self.wakers[me].get_or_init(|| mine.clone());
+        self.wakers[1 - me].get().cloned()
     }
 }
 
