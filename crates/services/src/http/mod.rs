@@ -58,6 +58,7 @@ use body::{Body, Progress};
 use limits::REFUSAL_ROOM;
 use memo::Memo;
 use parts::BodyPlan;
+use range::Part;
 use request::{Framing, Method, Parsed, Persistence, Request};
 use site::{Looked, Site};
 use status::Status;
@@ -164,13 +165,25 @@ impl Http {
                 wire.flush().await?;
             }
             let mut deadline = Deadline::new(limits.head_time);
-            let request = loop {
-                match request::parse(input.unused()) {
-                    Parsed::Complete(request) => break request,
-                    Parsed::Bad(status) => {
-                        return boxed(|| reject(status, wire, &mut input)).await;
+            let next = loop {
+                // By one call, and on a stack that is in the cache.
+                match task::leaf(|| look(input.unused(), requests_left, &memo, wire)) {
+                    Look::Answered(done) => {
+                        break done.settle(&mut memo, &mut input, requests_left);
                     }
-                    Parsed::Partial => {}
+                    Look::Begun(begun) => {
+                        let (kept, wire) = (&mut memo, &mut *wire);
+                        let done = boxed(move || self.go_on(begun, kept, wire)).await?;
+                        break done.settle(&mut memo, &mut input, requests_left);
+                    }
+                    Look::WithBody(length) => {
+                        let head = Box::from(&input.unused()[..length as usize]);
+                        let last = requests_left <= 1;
+                        let answer = || self.take_and_answer(head, last, wire, &mut input);
+                        break boxed(answer).await?;
+                    }
+                    Look::Bad(status) => return boxed(|| reject(status, wire, &mut input)).await,
+                    Look::Partial => {}
                 }
                 if input.is_full() {
                     let status = request::too_long(input.unused());
@@ -192,31 +205,32 @@ impl Http {
                     Filled::End | Filled::TimedOut => return wire.flush().await,
                 }
             };
-
             requests_left = requests_left.saturating_sub(1);
-            let last = requests_left == 0;
-            let next = if matches!(request.body, Framing::NONE) {
-                let persistence = if last { Persistence::Close } else { request.persistence };
-                let length = request.head.len();
-                match wire.answer_again(&memo, request, persistence) {
-                    Again::Done => {}
-                    Again::Rest(page, rest) => wire.send(page.content(), rest).await?,
-                    Again::No => {
-                        let (memo, wire) = (&mut memo, &mut *wire);
-                        boxed(move || self.answer(request, &[], persistence, memo, wire)).await?;
-                    }
-                }
-                memo.release_file();
-                input.consume(length);
-                Next::after(persistence, !last && input.is_empty())
-            } else {
-                let head = Box::from(request.head);
-                boxed(|| self.take_and_answer(head, last, wire, &mut input)).await?
-            };
             match next {
                 Next::Request => {}
                 Next::End => return wire.finish().await,
                 Next::Linger => return boxed(|| wire.linger(&mut input, limits.linger_time)).await,
+            }
+        }
+    }
+
+    /// Answers a request that could not be answered without a wait, or ends its answer.
+    async fn go_on(
+        &self,
+        begun: Box<Begun<'_>>,
+        memo: &mut Memo,
+        wire: &mut Wire<'_>,
+    ) -> io::Result<Done> {
+        match *begun {
+            Begun::New(done, request) => {
+                self.answer(request, &[], done.persistence, memo, wire).await?;
+                Ok(done)
+            }
+            Begun::Long(done, rest) => {
+                if let Some(page) = memo.page() {
+                    wire.send(page.content(), rest).await?;
+                }
+                Ok(done)
             }
         }
     }
@@ -326,6 +340,66 @@ fn boxed<F>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
 async fn reject(status: &'static Status, wire: &mut Wire<'_>, input: &mut Input) -> io::Result<()> {
     let is_head = request::is_head(input.unused());
     wire.reject(status, is_head, input).await
+}
+
+/// What has come in, and what was done about it. In two words, which fit in registers: to pass more by way of a stack
+/// that is in no cache takes longer than to make a box.
+enum Look<'r> {
+    /// No whole request yet.
+    Partial,
+    /// What this status answers, and after which nothing can be read.
+    Bad(&'static Status),
+    /// A request for the page in the memo, which is answered.
+    Answered(Done),
+    /// Another one.
+    Begun(Box<Begun<'r>>),
+    /// A request with a body, whose head is so long.
+    WithBody(u32),
+}
+
+const _: () = assert!(size_of::<Look<'_>>() == 16, "two words");
+
+/// A request whose answer takes a wait.
+enum Begun<'r> {
+    /// For the page in the memo, of which this part is still to be sent.
+    Long(Done, Part),
+    /// For something else.
+    New(Done, Request<'r>),
+}
+
+/// Looks at what has come in, and answers it if that needs no wait.
+fn look<'r>(received: &'r [u8], requests_left: u32, memo: &Memo, wire: &mut Wire<'_>) -> Look<'r> {
+    let request = match request::parse(received) {
+        Parsed::Complete(request) => request,
+        Parsed::Bad(status) => return Look::Bad(status),
+        Parsed::Partial => return Look::Partial,
+    };
+    if !matches!(request.body, Framing::NONE) {
+        return Look::WithBody(request.head.len() as u32);
+    }
+    let persistence = if requests_left <= 1 { Persistence::Close } else { request.persistence };
+    let done = Done { length: request.head.len() as u32, persistence };
+    match wire.answer_again(memo, &request, persistence) {
+        Again::Done => Look::Answered(done),
+        Again::Rest(rest) => Look::Begun(Box::new(Begun::Long(done, rest))),
+        Again::No => Look::Begun(Box::new(Begun::New(done, request))),
+    }
+}
+
+/// A request that has been read to its end, once it is answered.
+#[derive(Clone, Copy)]
+struct Done {
+    length: u32,
+    persistence: Persistence,
+}
+
+impl Done {
+    /// Makes room for the next one, if there are to be more than this one of those that are left.
+    fn settle(self, memo: &mut Memo, input: &mut Input, requests_left: u32) -> Next {
+        memo.release_file();
+        input.consume(self.length as usize);
+        Next::after(self.persistence, requests_left > 1 && input.is_empty())
+    }
 }
 
 /// How a connection goes on after a request.

@@ -42,11 +42,11 @@ pub(super) enum Filled {
 }
 
 /// What came of a request for the page that the connection got last.
-pub(super) enum Again<'m> {
+pub(super) enum Again {
     /// It is answered.
     Done,
     /// This part of the page is still to be sent.
-    Rest(&'m Page, Part),
+    Rest(Part),
     /// It is a request for something else.
     No,
 }
@@ -114,16 +114,16 @@ impl<'l> Wire<'l> {
     }
 
     /// Answers a request for the page in the memo.
-    pub(super) fn answer_again<'m>(
+    pub(super) fn answer_again(
         &mut self,
-        memo: &'m Memo,
-        request: Request<'_>,
+        memo: &Memo,
+        request: &Request<'_>,
         persistence: Persistence,
-    ) -> Again<'m> {
+    ) -> Again {
         let now = clock::seconds();
-        let Some(page) = memo.recall(&request, now) else { return Again::No };
-        let rest = self.answer(page, &request, persistence, now);
-        rest.map_or(Again::Done, |rest| Again::Rest(page, rest))
+        let Some(page) = memo.recall(request, now) else { return Again::No };
+        let rest = self.answer(page, request, persistence, now);
+        rest.map_or(Again::Done, Again::Rest)
     }
 
     /// Sends a part of a page after what has been gathered.
