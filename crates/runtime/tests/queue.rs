@@ -1,10 +1,10 @@
 //! The queue of ready tasks keeps every wake, whatever is started, woken, yielded and ended in between.
 
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 
 use duality_poller::Kind;
 use duality_runtime::event_loop::{EventLoop, Waiting};
@@ -100,6 +100,36 @@ fn many_that_are_woken_at_once_all_run() {
             }
         });
     }
+}
+
+/// A destructor runs when its task is no more, and must not have it queued again.
+#[test]
+fn a_yield_in_a_destructor_is_in_vain() {
+    struct Yields(Arc<AtomicUsize>);
+    impl Drop for Yields {
+        fn drop(&mut self) {
+            let mut yielding = pin!(task::yield_now());
+            let mut context = Context::from_waker(Waker::noop());
+            if yielding.as_mut().poll(&mut context).is_pending() {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+    let vain = Arc::new(AtomicUsize::new(0));
+    let seen = vain.clone();
+    EventLoop::new(Kind::Epoll.open().unwrap(), Waiting::Suspend).unwrap().run(async move {
+        for _ in 0..3 {
+            let yields = Yields(vain.clone());
+            // The state is dropped with the task, and what it holds with it.
+            let task = task::spawn(poll_fn(move |_| {
+                let _ = &yields;
+                Poll::Ready(())
+            }));
+            task.unwrap().await.unwrap();
+            task::yield_now().await;
+        }
+    });
+    assert_eq!(seen.load(Ordering::Relaxed), 3);
 }
 
 proptest! {

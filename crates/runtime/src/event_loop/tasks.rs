@@ -331,11 +331,11 @@ impl Tasks {
         unsafe { self.ready.push(task) };
     }
 
-    /// Queues the task that runs, unless it is queued.
+    /// Queues the task that runs, unless it is queued, or has ended: what its destructors poll by hand waits in vain.
     #[inline]
     pub(crate) fn requeue(&self, task: TaskRef) {
         let word = task.word.get();
-        if !word.is_queued() {
+        if !word.is_queued() && word.id() != Task::VACANT {
             self.queue(task, word);
         }
     }
