@@ -57,6 +57,9 @@ fn start(place: Option<Place>, task: impl Future<Output = ()> + Send + 'static) 
 }
 
 /// Lets other tasks run first.
+///
+/// As by the waits for sockets and times, it is the running task that has another turn; the waker that this is polled
+/// with is not used, so a future that polls only those of many that were woken must not have it among them.
 #[inline]
 pub fn yield_now() -> impl Future<Output = ()> + Send {
     YieldNow { has_yielded: false }
