@@ -166,8 +166,13 @@ impl Http {
             }
             let mut deadline = Deadline::new(limits.head_time);
             let next = loop {
-                // By one call, and on a stack that is in the cache.
-                match task::leaf(|| look(input.unused(), requests_left, &memo, wire)) {
+                let looked = if input.is_empty() {
+                    Look::Partial // As between any two requests.
+                } else {
+                    // By one call, and on a stack that is in the cache.
+                    task::leaf(|| look(input.unused(), requests_left, &memo, wire))
+                };
+                match looked {
                     Look::Answered(done) => {
                         break done.settle(&mut memo, &mut input, requests_left);
                     }
