@@ -28,8 +28,7 @@ use std::sync::OnceLock;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use rustix::param::page_size;
 
-use crate::stack::Occupied;
-use crate::{RUNNING, Stack};
+use crate::here::HERE;
 
 /// Writes what the running fiber is called, such as "task 17". It runs in a signal handler: it must not
 /// allocate, lock or wait.
@@ -96,16 +95,11 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
 
 /// The size that was asked for the running fiber's stack, in whole pages, if `address` is in the guard below it.
 fn overflowed_size(address: usize) -> Option<usize> {
-    let yielder = RUNNING.get().addr();
-    if yielder == 0 {
-        return None;
-    }
-    let page = page_size();
-    let guard = Occupied::guard_of_running(yielder);
-    // The yielder is in the highest page of the stack.
-    let top = (yielder + 1).next_multiple_of(page);
-    let size = top - (guard + page) - Stack::ABOVE_BASE;
-    (guard..guard + page).contains(&address).then_some(size / page * page)
+    let running = HERE.with(|here| here.running.get());
+    // SAFETY: it is alive, since it runs.
+    let stack = unsafe { &running.as_ref()?.stack };
+    let guard = stack.guard();
+    (guard..guard + page_size()).contains(&address).then(|| stack.size())
 }
 
 fn report(name: Name, size: usize) -> ! {

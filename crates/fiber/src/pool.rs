@@ -21,11 +21,11 @@
 use std::io;
 use std::sync::Arc;
 
-use corosensei::stack::MIN_STACK_SIZE;
 use rustix::param::page_size;
 
 use crate::Stack;
 use crate::slab::{GuardError, Guards, Slab};
+use crate::stack::MIN_STACK_SIZE;
 
 /// Stacks of one size, kept for reuse.
 pub struct StackPool {

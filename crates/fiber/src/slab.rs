@@ -119,7 +119,12 @@ impl Slab {
         let lowest = self.guard_page(index).wrapping_byte_add(page_size());
         // SAFETY: the range is a stack of this slab, and the caller says that nothing of it is used.
         // It can fail for locked memory only (mlock), which then stays.
-        let _ = unsafe { madvise(lowest, self.stride - page_size(), Advice::LinuxDontNeed) };
+        let _ = unsafe { madvise(lowest, self.size(), Advice::LinuxDontNeed) };
+    }
+
+    /// Bytes of a stack, without its guard.
+    pub(crate) fn size(&self) -> usize {
+        self.stride - page_size()
     }
 
     /// Where a stack ends below, its guard included.

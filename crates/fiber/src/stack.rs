@@ -7,8 +7,7 @@
 //! ```
 //!
 //! The *label* says where the guard and the slab are, so that a fiber need not, whose size counts, and a
-//! signal handler can know. It lies in the cache line that every switch touches, with the way back to
-//! the loop.
+//! signal handler can know.
 //!
 //! The *value* is what the fiber was made with, such as the future that it runs: next to the frames that
 //! use it, it needs no page of its own.
@@ -26,10 +25,10 @@ use std::num::NonZeroUsize;
 use std::ptr;
 use std::sync::Arc;
 
-use corosensei::stack::{MIN_STACK_SIZE, Stack as RawStack, StackPointer};
 use rustix::param::page_size;
 
 use crate::StackPool;
+use crate::sanitizer::{Bounds, vacated};
 use crate::slab::Slab;
 
 /// A stack for a [`Fiber`](crate::Fiber), with a guard page below it.
@@ -40,6 +39,8 @@ pub struct Stack {
     slab: Arc<Slab>,
 }
 
+/// The least room for calls, in bytes.
+pub(crate) const MIN_STACK_SIZE: usize = 4096;
 /// Bytes of the label. It ends a cache line.
 const LABEL: usize = size_of::<Label>();
 const CACHE_LINE: usize = 64;
@@ -116,6 +117,7 @@ impl Occupied {
     /// When too little of the stack is left.
     pub(crate) fn new(stack: Stack, room: usize) -> Self {
         let guard = stack.limit();
+        vacated(Bounds::new(|| (guard.get(), stack.base().get() + LABEL - guard.get())));
         let lowest = guard.get() + page_size() + MIN_STACK_SIZE;
         let base = stack.base().get() - room.next_multiple_of(CACHE_LINE);
         let base = NonZeroUsize::new(base).filter(|base| base.get() >= lowest);
@@ -139,13 +141,29 @@ impl Occupied {
         ptr::with_exposed_provenance_mut(self.base.get() + LABEL)
     }
 
-    /// The guard of the running stack that `yielder` lives on.
-    pub(crate) fn guard_of_running(yielder: usize) -> usize {
-        let base = (yielder & !(CACHE_LINE - 1)) + CACHE_LINE - LABEL;
-        let label = ptr::with_exposed_provenance::<Label>(base);
-        // SAFETY: corosensei has the yielder in the 16 bytes below the base, and above them, in the same
-        // cache line, is the label.
-        unsafe { (*label).guard.get() }
+    /// Where calls begin: a multiple of 16.
+    #[inline]
+    pub(crate) fn base(&self) -> usize {
+        self.base.get()
+    }
+
+    /// Where the guard begins.
+    pub(crate) fn guard(&self) -> usize {
+        // SAFETY: `new` wrote the label.
+        unsafe { (*self.label()).guard.get() }
+    }
+
+    /// From the guard to the end of the label.
+    #[inline(always)]
+    pub(crate) fn bounds(&self) -> Bounds {
+        Bounds::new(|| (self.guard(), self.base() + LABEL - self.guard()))
+    }
+
+    /// The size that was asked for, in bytes, in whole pages.
+    pub(crate) fn size(&self) -> usize {
+        // SAFETY: `new` wrote the label, and keeps the slab.
+        let size = unsafe { (*(*self.label()).slab).size() };
+        (size - Stack::ABOVE_BASE) / page_size() * page_size()
     }
 
     /// May be called once.
@@ -164,19 +182,5 @@ impl Occupied {
 impl Drop for Occupied {
     fn drop(&mut self) {
         drop(self.read());
-    }
-}
-
-// SAFETY: a slab gives a stack to one owner at a time. Below it is an inaccessible page. Between that and
-// the base, which is a multiple of 16, a pool has left MIN_STACK_SIZE at the least.
-unsafe impl RawStack for Occupied {
-    #[inline]
-    fn base(&self) -> StackPointer {
-        self.base
-    }
-
-    fn limit(&self) -> StackPointer {
-        // SAFETY: `new` wrote the label.
-        unsafe { (*self.label()).guard }
     }
 }

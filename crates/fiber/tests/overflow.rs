@@ -39,7 +39,7 @@ fn descend(depth: u64) -> u64 {
 }
 
 fn overflow_a_fiber(stack: Stack) {
-    let mut fiber = Fiber::new(stack, || {
+    let fiber = Fiber::new(stack, || {
         black_box(descend(0));
     });
     fiber.resume();
@@ -111,7 +111,7 @@ fn another_fault_of_a_fiber_is_a_plain_one() {
     let test = "another_fault_of_a_fiber_is_a_plain_one";
     if told_to(test) {
         let _watch = overflow::watch(name).unwrap();
-        let mut fiber = Fiber::new(Stack::new(64 << 10).unwrap(), || {
+        let fiber = Fiber::new(Stack::new(64 << 10).unwrap(), || {
             // SAFETY: none: it is to fault.
             unsafe { ptr::write_volatile(black_box(64) as *mut u8, 1) };
         });
@@ -131,7 +131,7 @@ fn the_guard_of_another_is_a_plain_fault() {
     if told_to(test) {
         let _watch = overflow::watch(name).unwrap();
         let mut pool = StackPool::new(64 << 10);
-        let mut fiber = Fiber::new(pool.take().unwrap(), || {
+        let fiber = Fiber::new(pool.take().unwrap(), || {
             let here = black_box(0_u8);
             // Upwards: beyond the top of this stack is the guard of the next.
             let above = (&raw const here).addr().next_multiple_of(4096);

@@ -1,0 +1,404 @@
+//! A fiber: made, entered, visited, dropped.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::process::abort;
+use std::ptr;
+
+use crate::here::{HERE, run_errands};
+use crate::sanitizer::{Left, left_for_good};
+use crate::stack::{Occupied, Stack};
+use crate::switch::{Place, nowhere, prepare, switch};
+use crate::{LINE, fetch};
+
+// What a switch hands over is one word. To a fiber: that it goes on, or where an errand is that it is to run first.
+// From a fiber: that the resumer goes on, that the fiber has ended, or where the payload is that it panicked with.
+
+pub(crate) const GO_ON: usize = 0;
+const ENDED: usize = 1;
+
+pub(crate) type Errand<'a> = &'a mut dyn FnMut();
+pub(crate) type Payload = Box<dyn Any + Send>;
+
+/// A function that runs on a stack of its own and can be left and entered again.
+///
+/// Dropping a suspended fiber unwinds its stack, so that what lives on it is dropped.
+pub struct Fiber {
+    /// Where its stack was left; null while it runs, and when it has ended.
+    pub(crate) left_at: Cell<Place>,
+    /// Taken only by `into_stack`, which consumes the fiber, and by the drop.
+    pub(crate) stack: ManuallyDrop<Occupied>,
+}
+
+impl Fiber {
+    /// Makes a fiber that will run `entry` on `stack` at its first [`resume`](Fiber::resume).
+    ///
+    /// A panic in `entry` comes out of `resume`.
+    pub fn new(stack: Stack, entry: impl FnOnce() + 'static) -> Self {
+        Self::with(stack, (), |_| entry())
+    }
+
+    /// Makes a fiber that will run `entry` on a value that lies, pinned, at the base of the stack itself.
+    ///
+    /// # Panics
+    ///
+    /// When the value leaves less than two pages of the stack, or is to be aligned to more than 64 bytes.
+    pub fn with<T: 'static>(
+        stack: Stack,
+        value: T,
+        entry: impl FnOnce(Pin<&mut T>) + 'static,
+    ) -> Self {
+        const { assert!(align_of::<T>() <= LINE) };
+        let stack = Occupied::new(stack, size_of::<T>());
+        let mut value = InPlace::new(value, stack.room());
+        let body = move || entry(value.pinned());
+        // SAFETY: nothing runs on the stack, and `main` takes the body.
+        let left_at = unsafe { prepare(stack.base(), body, main) };
+        Self { left_at: Cell::new(left_at), stack: ManuallyDrop::new(stack) }
+    }
+
+    /// Runs the fiber, and those that it passes the processor to, until one of them suspends itself or ends; true when
+    /// that one has ended.
+    ///
+    /// # Panics
+    ///
+    /// When the fiber runs or has ended, and with whatever the `entry` of the one that came back panics with.
+    #[inline]
+    pub fn resume(&self) -> bool {
+        self.assert_suspended();
+        came_back(self.enter(self, GO_ON))
+    }
+
+    /// Calls `errand` on the stack of the fiber, on top of what it was left in, and leaves it there again.
+    ///
+    /// # Panics
+    ///
+    /// When the fiber runs or has ended. A panic of `errand` is one of the fiber.
+    pub fn visit(&self, mut errand: impl FnMut()) {
+        self.assert_suspended();
+        came_back(self.send(self, &mut errand));
+    }
+
+    fn assert_suspended(&self) {
+        assert!(!self.left_at.get().is_null(), "a fiber that runs, or has ended, is not entered");
+    }
+
+    /// As [`enter`](Fiber::enter), on an errand.
+    fn send(&self, running: *const Self, mut errand: Errand<'_>) -> usize {
+        self.enter(running, (&raw mut errand).expose_provenance())
+    }
+
+    /// Switches to the fiber, which must be suspended, with `running` as the one that runs. Returns what comes back.
+    #[inline]
+    fn enter(&self, running: *const Self, message: usize) -> usize {
+        HERE.with(|here| {
+            let outer = (here.running.replace(running), here.resumer.get());
+            let outer_stack = here.resumer_stack.replace(here.stack.get());
+            // SAFETY: the fiber was left there, or prepared, and nobody else goes on there. Whoever runs last of those
+            // that it passes the processor to comes back here.
+            let message =
+                unsafe { here.switch(&here.resumer, &self.left_at, self.stack.bounds(), message) };
+            here.running.set(outer.0);
+            here.resumer.set(outer.1);
+            here.resumer_stack.set(outer_stack);
+            message
+        })
+    }
+
+    /// Asks for the memory that the next switch to the fiber touches first, without waiting for it:
+    /// what lies at the base, and where the fiber was left, with room for the next calls.
+    #[inline]
+    pub fn fetch(&self) {
+        let (base, left_at) = (self.stack.base(), self.left_at.get().addr());
+        for address in [base + 2 * LINE, base + LINE, base - LINE] {
+            fetch(address);
+        }
+        for address in
+            [left_at + LINE, left_at, left_at.wrapping_sub(LINE), left_at.wrapping_sub(2 * LINE)]
+        {
+            fetch(address);
+        }
+    }
+
+    /// The stack of a fiber that has ended, for use by another one.
+    ///
+    /// # Panics
+    ///
+    /// When the fiber has not ended.
+    pub fn into_stack(self) -> Stack {
+        assert!(self.left_at.get().is_null(), "the stack of a fiber that is suspended is in use");
+        let mut fiber = ManuallyDrop::new(self);
+        // SAFETY: the fiber is not used any more, nor dropped.
+        unsafe { ManuallyDrop::take(&mut fiber.stack) }.vacate()
+    }
+}
+
+/// What a fiber ends with that is dropped while it is suspended.
+struct Unwound;
+
+impl Drop for Fiber {
+    /// # Panics
+    ///
+    /// With what a destructor on the stack panics with.
+    fn drop(&mut self) {
+        let mut message = ENDED;
+        if !self.left_at.get().is_null() {
+            // The destructors that run there must not suspend: for them no fiber is running.
+            message = self.send(ptr::null(), &mut || resume_unwind(Box::new(Unwound)));
+        }
+        // SAFETY: nothing runs there any more, and nobody sees the fiber after this.
+        unsafe { ManuallyDrop::drop(&mut self.stack) };
+        came_back(message);
+    }
+}
+
+/// What runs on a fiber's stack, first and last.
+extern "C" fn main<F: FnOnce()>(body: *mut F, message: usize) -> ! {
+    Left::never().back();
+    // SAFETY: `with` has moved it there, and this is the one switch that begins the fiber.
+    let body = unsafe { body.read() };
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        if message != GO_ON {
+            run_errands(message);
+        }
+        body();
+    }));
+    let message = match outcome {
+        Err(payload) if !payload.is::<Unwound>() => {
+            Box::into_raw(Box::<Payload>::new(payload)).expose_provenance()
+        }
+        _ => ENDED,
+    };
+    HERE.with(|here| {
+        here.stack.set(here.resumer_stack.get());
+        left_for_good(here.resumer_stack.get());
+        // SAFETY: as in `leave`. Nobody comes back.
+        unsafe { switch(&nowhere(), &here.resumer, message) };
+    });
+    abort()
+}
+
+/// What has come back from a fiber: true when it has ended.
+#[inline]
+fn came_back(message: usize) -> bool {
+    if message > ENDED {
+        go_on_panicking(message);
+    }
+    message == ENDED
+}
+
+#[cold]
+fn go_on_panicking(message: usize) -> ! {
+    let payload = ptr::with_exposed_provenance_mut::<Payload>(message);
+    // SAFETY: `main` made it from such a box, and this is the only one who is told.
+    resume_unwind(*unsafe { Box::from_raw(payload) })
+}
+
+/// A value that lives elsewhere than where its owner does.
+struct InPlace<T>(*mut T);
+
+impl<T> InPlace<T> {
+    /// Moves the value to `place`, which must be valid and free for as long as this lives.
+    fn new(value: T, place: *mut T) -> Self {
+        // SAFETY: by what is said above.
+        unsafe { place.write(value) };
+        Self(place)
+    }
+
+    fn pinned(&mut self) -> Pin<&mut T> {
+        // SAFETY: the value is valid, ours, and not moved until it is dropped.
+        unsafe { Pin::new_unchecked(&mut *self.0) }
+    }
+}
+
+impl<T> Drop for InPlace<T> {
+    fn drop(&mut self) {
+        // SAFETY: the value is valid and ours, and nobody sees it again.
+        unsafe { self.0.drop_in_place() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::ptr::NonNull;
+    use std::rc::Rc;
+
+    use super::*;
+    use crate::{below, suspend, suspend_for};
+
+    fn stack() -> Stack {
+        Stack::new(64 * 1024).unwrap()
+    }
+
+    #[test]
+    fn a_fiber_runs_in_pieces() {
+        let steps = Rc::new(Cell::new(0));
+        let seen = steps.clone();
+        let fiber = Fiber::new(stack(), move || {
+            for step in 1..=3 {
+                seen.set(step);
+                suspend();
+            }
+        });
+        for step in 1..=3 {
+            assert!(!fiber.resume());
+            assert_eq!(steps.get(), step);
+        }
+        assert!(fiber.resume());
+    }
+
+    #[test]
+    fn fibers_nest() {
+        let outer = Fiber::new(stack(), || {
+            let inner = Fiber::new(stack(), suspend);
+            assert!(!inner.resume());
+            suspend();
+            assert!(inner.resume());
+            suspend();
+        });
+        assert!(!outer.resume());
+        assert!(!outer.resume());
+        assert!(outer.resume());
+    }
+
+    #[test]
+    fn what_runs_below_has_the_stack_of_the_resumer() {
+        let fiber = Fiber::new(Stack::new(16 * 1024).unwrap(), || {
+            let own = 0_u8;
+            let sum = below(|| {
+                // More than the fiber's own stack has.
+                let room = std::hint::black_box([1_u8; 256 * 1024]);
+                assert!((&raw const own).addr().abs_diff((&raw const room).addr()) > 16 * 1024);
+                below(|| room.iter().map(|&byte| usize::from(byte)).sum::<usize>())
+            });
+            assert_eq!(sum, 256 * 1024);
+            suspend();
+            assert!(catch_unwind(|| below(|| panic!("on purpose"))).is_err());
+            assert!(catch_unwind(|| below(suspend)).is_err(), "nobody could come back");
+            suspend();
+        });
+        assert!(!fiber.resume());
+        assert!(!fiber.resume());
+        assert!(fiber.resume());
+        assert_eq!(below(|| 7), 7);
+    }
+
+    #[test]
+    fn the_processor_is_passed_on_and_comes_back_from_the_last() {
+        let order = Rc::new(RefCell::new(Vec::new()));
+        let fibers: Rc<[Cell<Option<NonNull<Fiber>>>; 3]> = Rc::default();
+        let all: Vec<Box<Fiber>> = (0..3)
+            .map(|me| {
+                let (order, fibers) = (order.clone(), fibers.clone());
+                Box::new(Fiber::new(stack(), move || {
+                    for round in 0..2 {
+                        order.borrow_mut().push((round, me));
+                        // The last one passes it to itself.
+                        let next = fibers[(me + 1).min(2)].get();
+                        // SAFETY: it is suspended, or this one, and in a box.
+                        unsafe { suspend_for(|| next) };
+                    }
+                }))
+            })
+            .collect();
+        for (cell, fiber) in fibers.iter().zip(&all) {
+            cell.set(Some(NonNull::from(&**fiber)));
+        }
+        // The last one ends first, the others are still in their first round.
+        assert!(all[0].resume());
+        let expected = [(0, 0), (0, 1), (0, 2), (1, 2)];
+        assert_eq!(*order.borrow(), expected);
+        assert!(catch_unwind(AssertUnwindSafe(|| all[2].resume())).is_err(), "it has ended");
+        fibers[2].set(fibers[0].get());
+        assert!(all[1].resume(), "which goes on with the first, and that ends");
+        assert_eq!(order.borrow()[4..], [(1, 1), (1, 0)]);
+    }
+
+    #[test]
+    fn a_visit_is_on_the_stack_of_the_fiber_and_changes_nothing() {
+        let place = Rc::new(Cell::new(0));
+        let told = place.clone();
+        let fiber = Fiber::new(stack(), move || {
+            told.set((&raw const told).addr());
+            suspend();
+            told.set(1);
+        });
+        let mut visits = 0;
+        let mut visit = |fiber: &Fiber| {
+            let mut seen = 0;
+            fiber.visit(|| {
+                let local = visits;
+                visits = std::hint::black_box(&local) + 1;
+                seen = (&raw const local).addr();
+            });
+            seen
+        };
+        visit(&fiber); // before it begins
+        assert!(!fiber.resume());
+        let begun = place.get();
+        for _ in 0..2 {
+            assert!(visit(&fiber).abs_diff(begun) < 64 * 1024);
+        }
+        assert_eq!(place.get(), begun);
+        assert!(fiber.resume());
+        assert_eq!((place.get(), visits), (1, 3));
+    }
+
+    #[test]
+    fn dropping_a_suspended_fiber_drops_what_it_holds() {
+        let alive = Rc::new(());
+        let held = alive.clone();
+        let fiber = Fiber::new(stack(), move || {
+            let _held = held;
+            suspend();
+        });
+        fiber.resume();
+        assert_eq!(Rc::strong_count(&alive), 2);
+        drop(fiber);
+        assert_eq!(Rc::strong_count(&alive), 1);
+    }
+
+    #[test]
+    fn a_value_on_the_stack_stays_where_it_is_and_is_dropped_once() {
+        let alive = Rc::new(());
+        for runs in 0..3 {
+            let fiber = Fiber::with(stack(), (alive.clone(), [7_u8; 1000]), |value| {
+                let before = (&raw const *value).addr();
+                suspend();
+                assert_eq!((before, value.1), ((&raw const *value).addr(), [7; 1000]));
+            });
+            assert_eq!(Rc::strong_count(&alive), 2);
+            for run in 1..=runs {
+                assert_eq!(fiber.resume(), run == 2);
+            }
+            drop(fiber);
+            assert_eq!(Rc::strong_count(&alive), 1);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "leaves most of it to the calls")]
+    fn a_value_that_fills_a_stack_is_refused() {
+        Fiber::with(stack(), [0_u8; 64 * 1024], |_| ());
+    }
+
+    #[test]
+    fn a_fiber_that_catches_panics_can_be_dropped_while_suspended() {
+        let fiber = Fiber::new(stack(), || {
+            let _ = catch_unwind(AssertUnwindSafe(suspend));
+        });
+        assert!(!fiber.resume());
+        drop(fiber);
+    }
+
+    #[test]
+    fn a_panic_comes_out_of_resume_and_leaves_the_caller_as_it_was() {
+        let fiber = Fiber::new(stack(), || panic!("on purpose"));
+        assert!(catch_unwind(AssertUnwindSafe(|| fiber.resume())).is_err());
+        assert!(HERE.with(|here| here.running.get().is_null()));
+    }
+}

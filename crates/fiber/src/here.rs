@@ -1,0 +1,128 @@
+//! Which fiber runs on this kernel thread, and how it leaves.
+
+use std::cell::Cell;
+use std::ptr::{self, NonNull};
+
+use crate::Fiber;
+use crate::fiber::{Errand, GO_ON};
+use crate::sanitizer::{Bounds, Left};
+use crate::switch::{Place, nowhere, switch};
+
+thread_local! {
+    /// Constant-initialised: no destructor, no lazy set-up on the hot path.
+    pub(crate) static HERE: Here = const {
+        Here {
+            running: Cell::new(ptr::null()),
+            resumer: nowhere(),
+            stack: Cell::new(Bounds::UNKNOWN),
+            resumer_stack: Cell::new(Bounds::UNKNOWN),
+        }
+    };
+}
+
+/// What a kernel thread knows of its fibers.
+pub(crate) struct Here {
+    /// The one that runs, null outside every fiber.
+    pub(crate) running: Cell<*const Fiber>,
+    /// Where the stack was left that fibers come back to.
+    pub(crate) resumer: Cell<Place>,
+    /// The bounds of the running stack, and of that one.
+    pub(crate) stack: Cell<Bounds>,
+    pub(crate) resumer_stack: Cell<Bounds>,
+}
+
+impl Here {
+    /// The [`switch`] of the same name, to a stack that has these bounds.
+    ///
+    /// # Safety
+    ///
+    /// As for that one.
+    #[inline(always)]
+    pub(crate) unsafe fn switch(
+        &self,
+        from: &Cell<Place>,
+        to: &Cell<Place>,
+        bounds: Bounds,
+        message: usize,
+    ) -> usize {
+        let own = self.stack.replace(bounds);
+        let left = Left::here_for(bounds);
+        // SAFETY: as is asked of the caller.
+        let message = unsafe { switch(from, to, message) };
+        left.back();
+        self.stack.set(own);
+        message
+    }
+}
+
+/// Runs what a fiber is visited for, until it is to go on.
+#[cold]
+pub(crate) fn run_errands(mut message: usize) {
+    while message != GO_ON {
+        let errand = ptr::with_exposed_provenance_mut::<Errand<'_>>(message);
+        // SAFETY: `send` has lent it until we switch back.
+        unsafe { (*errand)() };
+        // SAFETY: there is no next one.
+        message = unsafe { leave(|| None) };
+    }
+}
+
+/// Leaves the running fiber: its `resume` returns false, and this call returns at the next one.
+///
+/// # Panics
+///
+/// Outside every fiber.
+#[inline(always)]
+pub fn suspend() {
+    // SAFETY: there is no next one.
+    unsafe { suspend_for(|| None) };
+}
+
+/// Leaves the running fiber for the one that `next` names, which goes on as if it had been resumed instead of this one;
+/// if it names none, as by [`suspend`].
+///
+/// Part of its callers, like those of its callers that can be: between a switch and the next one of this thread, a
+/// return from a function that was called before the first is one that the processor predicts wrongly, unless the other
+/// fiber has made the same calls.
+///
+/// # Safety
+///
+/// `next` does not switch. What it names is suspended, or the running fiber; it belongs to this kernel thread, and stays
+/// where it is until it has been left again.
+///
+/// # Panics
+///
+/// Outside every fiber, before `next` is called.
+#[inline(always)]
+pub unsafe fn suspend_for(next: impl FnOnce() -> Option<NonNull<Fiber>>) {
+    // SAFETY: as is asked of the caller.
+    let message = unsafe { leave(next) };
+    if message != GO_ON {
+        run_errands(message);
+    }
+}
+
+/// The switch of [`suspend_for`]; returns what the fiber is told when it goes on.
+///
+/// # Safety
+///
+/// As for that one.
+#[inline(always)]
+unsafe fn leave(next: impl FnOnce() -> Option<NonNull<Fiber>>) -> usize {
+    HERE.with(|here| {
+        let running = here.running.get();
+        assert!(!running.is_null(), "only a fiber can be suspended");
+        let (to, bounds) = match next() {
+            Some(next) => {
+                here.running.set(next.as_ptr());
+                // SAFETY: it stays where it is, by what is asked of the caller.
+                let next = unsafe { next.as_ref() };
+                (&next.left_at, next.stack.bounds())
+            }
+            None => (&here.resumer, here.resumer_stack.get()),
+        };
+        // SAFETY: this fiber runs, and so is alive. The other was left there, as is asked of the caller; or else the
+        // resumer was, when it switched to a fiber, and whichever fiber it was, this one runs instead.
+        unsafe { here.switch(&(*running).left_at, to, bounds, GO_ON) }
+    })
+}

@@ -1,0 +1,68 @@
+//! The switch between two stacks: the registers that a function must keep, and the stack pointer.
+//!
+//! ```text
+//!   the stack that is left             the stack that goes on
+//!   │ …                │               │ …                │
+//!   │ kept registers   │               │ kept registers   │  ─▶ restored
+//!   │ where to go on   │ ◀─ *from      │ where to go on   │  ─▶ jumped to      ◀─ *to, taken
+//! ```
+//!
+//! It goes from any stack to any other, which a call and a return cannot: a thread that waits hands the processor to the
+//! next one, and the loop's stack sleeps. It is a jump, and a part of the function that waits. A processor predicts
+//! where a return leads by the calls before it; a switch that is itself a call, or a return, has it predict the
+//! returns of the one stack by the calls of the other, which costs twenty cycles each. The address that a jump leads
+//! to it predicts by those before.
+//!
+//! What the compiler has in other registers it saves itself, if it needs it: to it, the switch is a piece of assembly that
+//! changes all registers.
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+use std::cell::Cell;
+use std::ptr;
+
+#[cfg(target_arch = "aarch64")]
+use aarch64 as processor;
+#[cfg(target_arch = "x86_64")]
+use x86_64 as processor;
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!(
+    "user-level threads are there for x86-64 and AArch64; crates/fiber/src/switch has a file for each"
+);
+
+/// Where a stack was left: its stack pointer. Null when nothing is to go on there.
+pub(crate) type Place = *mut u8;
+
+pub(crate) use processor::{call_on, switch};
+
+/// Lays out a stack, below `base`, which is a multiple of 16, so that the first switch to it calls `main` with the
+/// address of `data`, which is moved there, and the message of the switch.
+///
+/// # Safety
+///
+/// There is room, and nobody else uses it. `main` drops what `data` is, or it is not dropped.
+pub(crate) unsafe fn prepare<D>(
+    base: usize,
+    data: D,
+    main: extern "C" fn(*mut D, usize) -> !,
+) -> Place {
+    const { assert!(align_of::<D>() <= 16) };
+    let data_at = (base - size_of::<D>()) & !15;
+    let words = processor::first(main as *const () as usize);
+    let place: Place = ptr::with_exposed_provenance_mut(data_at - size_of_val(&words));
+    // SAFETY: there is room below the base, by what is asked of the caller.
+    unsafe {
+        ptr::with_exposed_provenance_mut::<D>(data_at).write(data);
+        ptr::write(place.cast(), words);
+    }
+    place
+}
+
+/// A place that nobody goes on at.
+pub(crate) const fn nowhere() -> Cell<Place> {
+    Cell::new(ptr::null_mut())
+}

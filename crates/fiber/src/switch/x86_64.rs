@@ -1,0 +1,95 @@
+//! x86-64, by the System V ABI: rbx, rbp, r12 to r15 and the stack pointer are kept.
+//!
+//! ```text
+//!   left:    │ rbx │ rbp │ where to go on ◀─ place
+//!   fresh:   │ data … │ main │ begin      ◀─ place
+//! ```
+
+use std::arch::{asm, naked_asm};
+use std::cell::Cell;
+
+use super::Place;
+
+/// What lies on a fresh stack below the data, so that `main` is called.
+pub(super) fn first(main: usize) -> [usize; 2] {
+    [begin as *const () as usize, main]
+}
+
+/// Leaves the running stack, notes in `from` where, takes `to` and goes on there, where `message` is handed over.
+/// Returns the message of whoever comes back. The two may be the same.
+///
+/// # Safety
+///
+/// `to` is where a stack was left or prepared, and nobody else goes on there; `from` is valid until then.
+#[inline(always)]
+pub(crate) unsafe fn switch(from: &Cell<Place>, to: &Cell<Place>, message: usize) -> usize {
+    let handed;
+    // SAFETY: each register that is kept is pushed, or said to be changed; so is all else that a call may change.
+    unsafe {
+        asm!(
+            "push rbx",
+            "push rbp",
+            "lea rcx, [rip + 2f]",
+            "push rcx",
+            "mov [rdi], rsp",
+            "mov rsp, [rsi]",
+            "mov qword ptr [rsi], 0",
+            "pop rcx",
+            "jmp rcx",
+            "2:",
+            "pop rbp",
+            "pop rbx",
+            inout("rdi") from.as_ptr() => _,
+            inout("rsi") to.as_ptr() => _,
+            inout("rax") message => handed,
+            out("r12") _, out("r13") _, out("r14") _, out("r15") _,
+            clobber_abi("sysv64"),
+        );
+    }
+    handed
+}
+
+/// What a fresh stack begins with. It is the end of every walk along the stack.
+#[unsafe(naked)]
+extern "C" fn begin() {
+    naked_asm!(
+        ".cfi_startproc",
+        ".cfi_undefined rip",
+        "pop rcx",
+        "mov rdi, rsp",
+        "mov rsi, rax",
+        "xor ebp, ebp",
+        "call rcx",
+        "ud2",
+        ".cfi_endproc",
+    )
+}
+
+/// Calls `function` with `data` on another stack, below `place`. A panic must not come out of it.
+///
+/// # Safety
+///
+/// The stack was left there, and has room.
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn call_on(
+    data: *mut (),
+    function: unsafe extern "C" fn(*mut ()),
+    place: Place,
+) {
+    naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbp, -16",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "mov rsp, rdx",
+        "and rsp, -16",
+        "call rsi",
+        "mov rsp, rbp",
+        "pop rbp",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+    )
+}
