@@ -18,7 +18,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::{Poll, Waker};
 use std::{env, fmt, ptr};
 
 use duality_fiber::{Fiber, StackPool};
@@ -189,7 +189,7 @@ struct Line {
 /// Cache lines of its stack that a thread touches from its wake to its next wait: three for the calls
 /// (seen by filling them with a pattern), and where it was left, the way back, and two of its future
 /// (from the assembly).
-const STACK_LINES: usize = 7;
+const STACK_LINES: usize = 3;
 
 /// The distance of the runtime's stacks: with a guard, and rounded up.
 const STRIDE: usize = STACK + 2 * 4096;
@@ -261,7 +261,7 @@ impl Bare {
         let mut pool = StackPool::new(STACK);
         let fiber = |&to: &u32| {
             let next = next.clone();
-            let mut fiber = Fiber::new(pool.take().unwrap(), move || {
+            let fiber = Fiber::new(pool.take().unwrap(), move || {
                 loop {
                     duality_fiber::suspend();
                     next.set(to);
@@ -302,31 +302,29 @@ async fn round(ring: &Ring, first: &[Waker], wakes: u64) {
 }
 
 async fn member(index: usize, ring: Arc<Ring>) {
-    let mut next: Option<Waker> = None;
-    let mut registered = false;
-    poll_fn(|context: &mut Context<'_>| {
-        if let Some(next) = &next {
-            let left = ring.left.load(Ordering::Relaxed);
-            if left > 0 {
-                ring.left.store(left - 1, Ordering::Relaxed);
-                if left == 1 {
-                    ring.root.lock().unwrap().take().unwrap().wake();
-                } else {
-                    next.wake_by_ref();
-                }
-            } else if ring.done.load(Ordering::Relaxed) == 1 {
-                return Poll::Ready(());
+    let own = own_waker().await;
+    ring.wakers.lock().unwrap().push(own);
+    task::woken().await;
+    let next = ring.wakers.lock().unwrap()[ring.order[index] as usize].clone();
+    loop {
+        task::woken().await;
+        let left = ring.left.load(Ordering::Relaxed);
+        if left > 0 {
+            ring.left.store(left - 1, Ordering::Relaxed);
+            if left == 1 {
+                ring.root.lock().unwrap().take().unwrap().wake();
+            } else {
+                next.wake_by_ref();
             }
-        } else if registered {
-            next = Some(ring.wakers.lock().unwrap()[ring.order[index] as usize].clone());
-        } else {
-            ring.wakers.lock().unwrap().push(context.waker().clone());
-            registered = true;
+        } else if ring.done.load(Ordering::Relaxed) == 1 {
+            break;
         }
-        Poll::Pending
-    })
-    .await;
+    }
     ring.ended.fetch_add(1, Ordering::Relaxed);
+}
+
+async fn own_waker() -> Waker {
+    poll_fn(|context| Poll::Ready(context.waker().clone())).await
 }
 
 /// A permutation that is one cycle.

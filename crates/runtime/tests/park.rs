@@ -1,6 +1,10 @@
 //! What a user-level thread must not notice of its stack, and of those it shares a kernel thread with: here it is as in the
 //! other worlds.
 
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use duality_poller::Kind;
@@ -55,4 +59,87 @@ fn a_panic_in_a_leaf_is_its_tasks() {
         assert_eq!(handle.await, Err::<(), _>(task::JoinError));
         sleep(MOMENT).await;
     });
+}
+
+/// The processor goes from one to the next without the loop; whose turn ends, and how, must not be confused.
+#[test]
+fn each_task_ends_as_it_does() {
+    in_every_world(|| async {
+        let run = |number: usize| async move {
+            for _ in 0..number % 7 {
+                task::yield_now().await;
+            }
+            assert!(number % 10 != 3, "on purpose");
+            number
+        };
+        let running: Vec<_> = (0..60).map(|number| task::spawn(run(number)).unwrap()).collect();
+        for (number, handle) in running.into_iter().enumerate() {
+            let outcome = if number % 10 == 3 { Err(task::JoinError) } else { Ok(number) };
+            assert_eq!(handle.await, outcome);
+        }
+    });
+}
+
+#[test]
+fn tasks_that_only_take_turns_leave_timers_their_turn() {
+    in_every_world(|| async {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let yielding = || {
+            let is_over = is_over.clone();
+            task::spawn(async move {
+                while !is_over.load(Ordering::Relaxed) {
+                    task::yield_now().await;
+                }
+            })
+        };
+        let both = [yielding().unwrap(), yielding().unwrap()];
+        sleep(MOMENT).await;
+        is_over.store(true, Ordering::Relaxed);
+        for handle in both {
+            handle.await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn who_is_woken_goes_on_where_it_waited() {
+    in_every_world(|| async {
+        let place: Arc<OnceLock<Waker>> = Arc::default();
+        let is_told = Arc::new(AtomicBool::new(false));
+        let (waits, told) = (place.clone(), is_told.clone());
+        let waiting = task::spawn(async move {
+            let own = poll_fn(|context| Poll::Ready(context.waker().clone())).await;
+            waits.get_or_init(|| own);
+            while !told.load(Ordering::Acquire) {
+                task::woken().await;
+            }
+        });
+        while place.get().is_none() {
+            task::yield_now().await;
+        }
+        is_told.store(true, Ordering::Release);
+        place.get().unwrap().wake_by_ref();
+        waiting.unwrap().await.unwrap();
+    });
+}
+
+#[test]
+fn a_wait_in_a_leaf_is_its_tasks_panic() {
+    let park = Waiting::Park { stack_size: 64 * 1024 };
+    EventLoop::new(Kind::Epoll.open().unwrap(), park).unwrap().run(async {
+        let others = task::spawn(async {
+            for _ in 0..10 {
+                task::yield_now().await;
+            }
+        });
+        let waiting = async { task::leaf(|| poll_once(task::yield_now())) };
+        assert_eq!(task::spawn(waiting).unwrap().await, Err(task::JoinError));
+        others.unwrap().await.unwrap();
+    });
+}
+
+/// Polls a future once.
+fn poll_once(future: impl Future<Output = ()>) {
+    let mut context = std::task::Context::from_waker(Waker::noop());
+    let _ = std::pin::pin!(future).poll(&mut context);
 }

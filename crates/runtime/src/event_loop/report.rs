@@ -3,13 +3,13 @@
 //! A task notes in its control block what it is about to wait for. The clock is that of the loop's round. The loop is asked by
 //! [`visibility::survey`](crate::visibility::survey()), and answers between two rounds.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use rustix::process::getpid;
 
 use super::core::Core;
-use super::tasks::{Body, TaskRef};
+use super::tasks::TaskRef;
 use crate::visibility::survey::{self, LoopReport, TaskReport};
 use crate::visibility::{self, Trace, Wait, seats, waits};
 
@@ -19,20 +19,11 @@ pub(crate) struct Sight {
     /// The time of the round, in milliseconds since the start; it begins again after 49 days.
     clock: Cell<u32>,
     answered: Cell<u32>,
-    /// Set while fibers are resumed only to tell where they are.
-    walks: Cell<bool>,
-    walked: RefCell<Option<Trace>>,
 }
 
 impl Sight {
     pub(crate) fn new(now: Instant) -> Self {
-        Self {
-            start: now,
-            clock: Cell::new(0),
-            answered: Cell::new(survey::asked()),
-            walks: Cell::new(false),
-            walked: RefCell::new(None),
-        }
+        Self { start: now, clock: Cell::new(0), answered: Cell::new(survey::asked()) }
     }
 
     /// A new round begins.
@@ -44,16 +35,6 @@ impl Sight {
     #[inline]
     pub(crate) fn clock(&self) -> u32 {
         self.clock.get()
-    }
-
-    /// Called by a fiber that has been resumed: whether it is to park again at once, having told where it
-    /// is.
-    #[inline]
-    pub(crate) fn has_walked(&self) -> bool {
-        if self.walks.get() {
-            *self.walked.borrow_mut() = visibility::capture();
-        }
-        self.walks.get()
     }
 
     /// Whether the loop owes a report.
@@ -97,7 +78,7 @@ fn report(core: &Core, thread: u32) -> LoopReport {
             waited: Duration::from_millis(age.into()),
             due: due.map(|due| due.saturating_duration_since(core.now())),
             peer: waits::peer(task.wait(), getpid()),
-            trace: walk(&core.sight, task),
+            trace: walk(task),
         })
     });
     let longest = longest.collect();
@@ -105,15 +86,12 @@ fn report(core: &Core, thread: u32) -> LoopReport {
 }
 
 /// Has a fiber that has begun walk its stack.
-fn walk(sight: &Sight, task: TaskRef) -> Option<Trace> {
+fn walk(task: TaskRef) -> Option<Trace> {
     if task.wait() == Wait::Begin {
         return None;
     }
-    // SAFETY: no task runs, so that the body is nobody else's.
-    let Body::Fiber(fiber) = (unsafe { task.body()?.as_mut() }) else { return None };
-    sight.walks.set(true);
-    let ended = fiber.resume();
-    sight.walks.set(false);
-    debug_assert!(!ended, "a fiber that is asked where it is parks again");
-    sight.walked.take()
+    let mut trace = None;
+    // SAFETY: the task is alive, and no task runs.
+    unsafe { task.fiber() }?.visit(|| trace = visibility::capture());
+    trace
 }

@@ -11,8 +11,10 @@
 //! is asked for some tasks ahead has come when its turn has. That is most of what a wake costs then.
 
 use std::cell::{Cell, UnsafeCell};
+use std::future::Future;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
+use std::pin::Pin;
 use std::ptr::{self, NonNull};
 
 use duality_fiber::Fiber;
@@ -144,12 +146,12 @@ impl Task {
     /// The last slot is never used.
     const VACANT: TaskId = TaskId::from_bits(u64::MAX);
 
-    fn new(id: TaskId, body: Body, now: u32) -> Self {
+    fn new(id: TaskId, body: Option<Body>, now: u32) -> Self {
         Self {
             word: Cell::new(Word(id.0).queued()),
             wait: Cell::new(Wait::Begin.pack()),
             since: Cell::new(now),
-            body: UnsafeCell::new(Some(body)),
+            body: UnsafeCell::new(body),
         }
     }
 
@@ -194,6 +196,12 @@ impl Task {
         self.word.get().stage()
     }
 
+    /// Whether there is no such task, any more or at all.
+    #[inline]
+    pub(crate) fn is_gone(&self) -> bool {
+        self.id() == Self::VACANT
+    }
+
     pub(crate) fn is_queued(&self) -> bool {
         self.word.get().is_queued()
     }
@@ -217,17 +225,36 @@ impl Deref for TaskRef {
 }
 
 impl TaskRef {
-    /// The body of a task that is given its turn: the caller's until it asks for the next task, or removes this
-    /// one. `None` when the task is gone.
+    /// The fiber of a task that is one.
+    ///
+    /// # Safety
+    ///
+    /// The task is alive, for as long as the reference is used.
     #[inline]
-    pub(crate) fn body(self) -> Option<NonNull<Body>> {
-        // SAFETY: one task runs at a time, so nobody has a reference to the body.
-        unsafe { &mut *self.body.get() }.as_mut().map(NonNull::from)
+    pub(crate) unsafe fn fiber<'a>(self) -> Option<&'a Fiber> {
+        // SAFETY: the control block stays where it is. Nobody has a reference to the body by which it could be changed,
+        // unless it is a future, and then one to what it points to.
+        match unsafe { &*self.0.as_ref().body.get() } {
+            Some(Body::Fiber(fiber)) => Some(fiber),
+            _ => None,
+        }
+    }
+
+    /// The future of a task that is one.
+    ///
+    /// # Safety
+    ///
+    /// As for [`fiber`](TaskRef::fiber); and nobody else polls it.
+    #[inline]
+    pub(crate) unsafe fn future<'a>(self) -> Option<Pin<&'a mut dyn Future<Output = ()>>> {
+        // SAFETY: the control block stays where it is, and one task runs at a time.
+        match unsafe { &mut *self.0.as_ref().body.get() } {
+            Some(Body::Future(future)) => Some(future.as_mut()),
+            _ => None,
+        }
     }
 }
 
-// A fiber that tells AddressSanitizer of its stack is two words longer.
-#[cfg(not(feature = "sanitizer"))]
 const _: () = assert!(size_of::<Task>() == 64, "a control block is one cache line");
 
 /// A slot that there is not.
@@ -252,6 +279,7 @@ pub(crate) struct Tasks {
     /// Those to run, in turn. An entry whose task is not queued is void: its task ended otherwise.
     ready: Ready,
     spawned: Cell<u32>,
+    nobody: Box<Task>,
 }
 
 impl Default for Tasks {
@@ -263,6 +291,7 @@ impl Default for Tasks {
             free: Cell::new(NO_SLOT),
             ready: Ready::default(),
             spawned: Cell::default(),
+            nobody: Box::new(Task::new(Task::VACANT, None, 0)),
         }
     }
 }
@@ -291,7 +320,7 @@ impl Tasks {
             place
         };
         // SAFETY: the place is in a chunk, and no task is there that anyone could refer to.
-        unsafe { place.write(Task::new(id, body, now)) };
+        unsafe { place.write(Task::new(id, Some(body), now)) };
         self.spawned.set(self.spawned.get().wrapping_add(1));
         // For what is queued, for this task, and for each that is not queued yet.
         self.ready.make_room(1 + self.used.get());
@@ -331,19 +360,24 @@ impl Tasks {
         unsafe { self.ready.push(task) };
     }
 
-    /// Queues the task that runs, unless it is queued, or has ended: what its destructors poll by hand waits in vain.
+    /// Queues the task that runs, unless it is queued, as nobody always is.
     #[inline]
     pub(crate) fn requeue(&self, task: TaskRef) {
         let word = task.word.get();
-        if !word.is_queued() && word.id() != Task::VACANT {
+        if !word.is_queued() {
             self.queue(task, word);
         }
+    }
+
+    /// A task that is none: always queued, never in the queue.
+    pub(crate) fn nobody(&self) -> TaskRef {
+        TaskRef(NonNull::from(&*self.nobody))
     }
 
     /// Queues whichever task lives in a slot: timers know no more than that.
     pub(crate) fn wake_slot(&self, slot: u32) {
         if let Some(task) = self.at(slot)
-            && task.id() != Task::VACANT
+            && !task.is_gone()
         {
             self.wake(task.id());
         }
@@ -372,7 +406,9 @@ impl Tasks {
     }
 
     /// Asks for the memory of tasks whose turn comes soon, of so many more than [`STACK_AHEAD`] that are queued.
-    #[inline]
+    ///
+    /// Apart, since it would take registers that its caller has to save first, also when few tasks take turns.
+    #[inline(never)]
     fn fetch_ahead(&self, queued: usize) {
         // SAFETY: so many are queued.
         let task = unsafe { self.ready.ahead(STACK_AHEAD) };
@@ -392,14 +428,14 @@ impl Tasks {
     /// The tasks by their slots.
     pub(crate) fn iter(&self) -> impl Iterator<Item = TaskRef> {
         let slots = 0..self.used.get() as u32;
-        slots.filter_map(|slot| self.at(slot)).filter(|task| task.id() != Task::VACANT)
+        slots.filter_map(|slot| self.at(slot)).filter(|task| !task.is_gone())
     }
 
     /// Ends a task, whose body `drop_body` drops or takes: it cannot be woken any more then, and its slot is free
     /// after that. Should `drop_body` panic, the slot is lost; a task that has ended so is not ended again.
     #[inline]
     pub(crate) fn end(&self, task: TaskRef, drop_body: impl FnOnce(&mut Option<Body>)) {
-        if task.id() == Task::VACANT {
+        if task.is_gone() {
             return;
         }
         let slot = task.id().slot();
@@ -416,7 +452,7 @@ impl Tasks {
     /// The first task at or after a slot.
     pub(crate) fn first_from(&self, slot: u32) -> Option<TaskRef> {
         let mut tasks = (slot..self.used.get() as u32).filter_map(|slot| self.at(slot));
-        tasks.find(|task| task.id() != Task::VACANT)
+        tasks.find(|task| !task.is_gone())
     }
 
     /// The control block of a slot that has been used.

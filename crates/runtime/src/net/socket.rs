@@ -224,10 +224,11 @@ impl Socket {
         patience: &mut Patience,
         attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
     ) -> Poll<io::Result<Done<T>>> {
-        world::with_loop(|core| match core {
+        // SAFETY: it is used here only.
+        match unsafe { world::this_loop() } {
             None => self.poll_blocking(direction, patience, attempt),
             Some(core) => self.poll_on_loop(core, direction, patience, attempt),
-        })
+        }
     }
 
     fn poll_blocking<T>(

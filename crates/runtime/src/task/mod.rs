@@ -16,10 +16,10 @@ use std::pin::Pin;
 use std::ptr;
 use std::task::{Context, Poll, Waker};
 
+use crate::event_loop::Place;
 use crate::event_loop::core::Core;
-use crate::event_loop::{Place, Waiting};
 use crate::visibility::{self, Wait};
-use crate::world::{self, Waited, block, park, suspend};
+use crate::world::{self, Waited, block};
 
 pub use crate::recycled::{Machine, machine};
 use meeting::{Awaiting, Ending, meeting};
@@ -78,13 +78,61 @@ impl Future for YieldNow {
         if mem::replace(&mut self.has_yielded, true) {
             return Poll::Ready(());
         }
-        let waited = match world::with_loop(|core| core.map(Core::requeue_running)) {
+        // SAFETY: it is used here only.
+        let waited = match unsafe { world::this_loop() } {
             None => {
                 std::thread::yield_now();
                 Waited::Again
             }
-            Some(Waiting::Park { .. }) => park::wait(),
-            Some(Waiting::Suspend) => suspend::wait(),
+            Some(core) => core.wait_for_turn(),
+        };
+        match waited {
+            Waited::Again => Poll::Ready(()),
+            Waited::Pending => Poll::Pending,
+        }
+    }
+}
+
+/// Waits until the running task is woken, by whoever has its waker, or in vain: for what tells tasks something in a way of
+/// its own.
+///
+/// ```
+/// # use std::{future::poll_fn, task::Poll};
+/// # use duality_runtime::{block_on, task};
+/// # block_on(async {
+/// let mut is_told = false;
+/// while !is_told {
+///     let waker = poll_fn(|context| Poll::Ready(context.waker().clone())).await;
+///     waker.wake(); // Most often that is what another task does,
+///     is_told = true;
+///     task::woken().await; // and who was woken before it waits does not wait.
+/// }
+/// # });
+/// ```
+///
+/// A future that returns `Pending` does as well; but a user-level thread has to leave all that it is in then, and to come
+/// back to it. This waits where it stands. As for [`yield_now`], the waker that it is polled with is not used.
+#[inline]
+pub fn woken() -> impl Future<Output = ()> + Send {
+    Woken { has_waited: false }
+}
+
+struct Woken {
+    has_waited: bool,
+}
+
+impl Future for Woken {
+    type Output = ();
+
+    #[inline(always)]
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        if mem::replace(&mut self.has_waited, true) {
+            return Poll::Ready(());
+        }
+        // SAFETY: it is used here only.
+        let waited = match unsafe { world::this_loop() } {
+            None => block::wait(None),
+            Some(core) => core.wait(None),
         };
         match waited {
             Waited::Again => Poll::Ready(()),

@@ -83,7 +83,6 @@ const MACHINERY: &[(&str, &str)] = &[
     ("alloc::", "/library/alloc/"),
     ("std::", "/library/std/"),
     ("backtrace::", "/backtrace-"),
-    ("corosensei::", "/corosensei-"),
     ("duality_fiber::", "/fiber/src/"),
 ];
 
@@ -223,7 +222,7 @@ mod tests {
         let stack = duality_fiber::Stack::new(12 * 1024).unwrap();
         let walked = std::rc::Rc::new(std::cell::Cell::new(true));
         let told = walked.clone();
-        let mut fiber = duality_fiber::Fiber::new(stack, move || told.set(capture().is_some()));
+        let fiber = duality_fiber::Fiber::new(stack, move || told.set(capture().is_some()));
         assert!(fiber.resume());
         assert!(!walked.get());
     }

@@ -53,7 +53,7 @@ impl Wake for Unpark {
 }
 
 /// Sleeps until this kernel thread's waker is used or `deadline` passes. May return early.
-pub(super) fn wait(deadline: Option<Instant>) -> Waited {
+pub(crate) fn wait(deadline: Option<Instant>) -> Waited {
     let ambient = ambient_deadline();
     match earlier(deadline, ambient) {
         None => thread::park(),

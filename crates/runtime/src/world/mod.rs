@@ -57,9 +57,20 @@ pub(crate) enum Waited {
 /// Calls `operation` with the loop of this kernel thread, or with `None` in the block world.
 #[inline]
 pub(crate) fn with_loop<R>(operation: impl FnOnce(Option<&Core>) -> R) -> R {
-    let core = LOOP.get();
+    // SAFETY: the operation is called now, and can keep no reference.
+    operation(unsafe { this_loop() })
+}
+
+/// The loop of this kernel thread, or `None` in the block world: for what waits, which is to be a part of its callers
+/// ([`park`] says why), as a closure may not be.
+///
+/// # Safety
+///
+/// The reference is used no longer than the call lasts within which it was made.
+#[inline]
+pub(crate) unsafe fn this_loop<'a>() -> Option<&'a Core> {
     // SAFETY: non-null only while `enter` is on the stack below us, which borrows the core.
-    operation(unsafe { core.as_ref() })
+    unsafe { LOOP.get().as_ref() }
 }
 
 /// Runs `body` with `core` as this kernel thread's loop (`None`: in the block world), then restores
@@ -119,7 +130,8 @@ pub(crate) fn wait_until<T>(
         if deadline.is_some_and(|deadline| now() >= deadline) {
             return Poll::Ready(None);
         }
-        let waited = with_loop(|core| match core {
+        // SAFETY: it is used here only.
+        let waited = match unsafe { this_loop() } {
             None => {
                 let _seen = seats::waiting(wait);
                 block::wait(deadline)
@@ -128,7 +140,7 @@ pub(crate) fn wait_until<T>(
                 core.set_wait(wait);
                 core.wait(deadline)
             }
-        });
+        };
         match waited {
             Waited::Again => {}
             Waited::Pending => return Poll::Pending,

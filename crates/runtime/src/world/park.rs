@@ -10,6 +10,7 @@ use std::time::Instant;
 use duality_fiber::{Fiber, Stack};
 
 use super::{Waited, ambient_deadline, set_ambient_deadline};
+use crate::event_loop::core::Core;
 use crate::world;
 
 /// The fiber that runs `future` on `stack`; `waker` wakes the task that the fiber becomes.
@@ -22,41 +23,38 @@ pub(crate) fn fiber(
         let mut context = Context::from_waker(&waker);
         // `Pending` comes only from a future of somebody else's, which will use the waker.
         while future.as_mut().poll(&mut context).is_pending() {
-            leave();
+            // SAFETY: it is used here only.
+            leave(unsafe { world::this_loop() }.expect("a fiber is run by a loop"));
         }
     })
 }
 
-/// Switches to the loop and comes back for the task's next turn; in between maybe only to say where it is.
+/// Leaves the running task for the next one, or the loop, and comes back for the task's next turn.
 ///
-/// Part of its callers, like those of its callers that can be: between a switch and the next one of this thread, a
-/// return from a function that was called before the first is one that the processor predicts wrongly.
+/// Part of its callers, as [`suspend_for`](duality_fiber::suspend_for) is.
 #[inline(always)]
-fn leave() {
-    loop {
-        duality_fiber::suspend();
-        if !world::with_loop(|core| core.is_some_and(|core| core.sight.has_walked())) {
-            return;
-        }
-    }
+fn leave(core: &Core) {
+    // SAFETY: a fiber that is given a turn is suspended, or had its turn until now; and it stays in its control block
+    // until the turn ends.
+    unsafe { duality_fiber::suspend_for(|| core.next_fiber()) };
 }
 
-/// Switches to the loop, which comes back when the task has been woken.
+/// Leaves the running task until it has been woken.
 #[inline(always)]
-pub(crate) fn wait() -> Waited {
+pub(crate) fn wait(core: &Core) -> Waited {
     if let Some(deadline) = ambient_deadline() {
-        return wait_before(deadline);
+        return wait_before(core, deadline);
     }
-    leave();
+    leave(core);
     Waited::Again
 }
 
 /// The same under an ambient deadline: other tasks run on this kernel thread in between, each with its own, and who
 /// leaves with one leaves none behind.
 #[cold]
-fn wait_before(deadline: Instant) -> Waited {
+fn wait_before(core: &Core, deadline: Instant) -> Waited {
     set_ambient_deadline(None);
-    leave();
+    leave(core);
     set_ambient_deadline(Some(deadline));
     if world::now() >= deadline { Waited::Pending } else { Waited::Again }
 }

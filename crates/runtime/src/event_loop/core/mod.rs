@@ -25,7 +25,7 @@ use super::waker::TaskName;
 use super::{Habits, Waiting};
 use crate::net::spare::Spare;
 use crate::recycled::{Blocks, local_machine};
-use crate::visibility::seats;
+use crate::visibility::seats::{self, Seat};
 use crate::visibility::{self, Label, Wait};
 use crate::world::{self, Waited, park, suspend};
 
@@ -48,7 +48,8 @@ pub(crate) struct Core {
     /// What its sockets read into and write from.
     pub(crate) spare: Spare,
     now: Cell<Instant>,
-    running: Cell<Option<TaskRef>>,
+    /// [Nobody](Tasks::nobody) between turns.
+    running: Cell<TaskRef>,
     budget: Cell<u32>,
     draining: Cell<bool>,
     /// How many turns its seat has counted when those that are ready as a round begins have had theirs, and when the
@@ -58,13 +59,17 @@ pub(crate) struct Core {
     /// How long the poller has waited in all while no task was ready.
     idle: Cell<Duration>,
     habits: Habits,
+    /// This kernel thread's, while it runs.
+    seat: Cell<&'static Seat>,
 }
 
 /// Writes which task runs on this kernel thread. Called in a signal handler, where its stack has
 /// overflowed: it only reads cells.
 pub(super) fn name_running(line: &mut dyn fmt::Write) -> fmt::Result {
-    world::with_loop(|core| match core.map(|core| (core.running.get(), core.lane())) {
-        Some((Some(task), lane)) => write!(line, "task {} of loop {lane}", task.id().serial()),
+    world::with_loop(|core| match core.map(|core| (core.running(), core.lane())) {
+        Some((task, lane)) if !task.is_gone() => {
+            write!(line, "task {} of loop {lane}", task.id().serial())
+        }
         _ => line.write_str("a user-level thread"),
     })
 }
@@ -82,6 +87,7 @@ impl Core {
             Waiting::Park { stack_size } => stack_size,
             Waiting::Suspend => 0,
         };
+        let tasks = Tasks::default();
         Ok(Self {
             waiting,
             lane,
@@ -90,20 +96,21 @@ impl Core {
             poller: RefCell::new(poller),
             has_ring,
             sources: RefCell::new(sources),
-            tasks: Tasks::default(),
             timers: RefCell::new(Timers::new(now)),
             sight: Sight::new(now),
             stacks: RefCell::new(StackPool::new(stack_size)),
             blocks: Blocks::default(),
             spare: Spare::default(),
             now: Cell::new(now),
-            running: Cell::new(None),
+            running: Cell::new(tasks.nobody()),
+            tasks,
             budget: Cell::new(0),
             draining: Cell::new(false),
             due: Cell::new(0),
             last: Cell::new(0),
             idle: Cell::new(Duration::ZERO),
             habits: Habits::default(),
+            seat: Cell::new(seats::here()),
         })
     }
 
@@ -240,7 +247,7 @@ impl Core {
     }
 
     /// Leaves the running task until it is woken, `deadline` passes or the ambient deadline does.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn wait(&self, deadline: Option<Instant>) -> Waited {
         let deadline = world::earlier(deadline, world::ambient_deadline());
         if let Some(deadline) = deadline {
@@ -248,19 +255,29 @@ impl Core {
         }
         // A timer that is still set when the task is woken otherwise is left alone: the next deadline
         // replaces it, and should there be none, it wakes the task in vain once.
+        self.leave()
+    }
+
+    /// Leaves the running task until the others that are ready have had a turn.
+    #[inline(always)]
+    pub(crate) fn wait_for_turn(&self) -> Waited {
+        self.requeue_running();
+        self.leave()
+    }
+
+    #[inline(always)]
+    fn leave(&self) -> Waited {
         match self.waiting {
-            Waiting::Park { .. } => park::wait(),
+            Waiting::Park { .. } => park::wait(self),
             Waiting::Suspend => suspend::wait(),
         }
     }
 
-    /// Queues the running task behind the others that are ready; what a wait is then in this loop's world.
     #[inline]
-    pub(crate) fn requeue_running(&self) -> Waiting {
+    fn requeue_running(&self) {
         let task = self.running();
         task.set_wait(Wait::Turn);
         self.tasks.requeue(task);
-        self.waiting
     }
 
     /// Makes room for a task.
@@ -274,7 +291,7 @@ impl Core {
 
     #[inline]
     fn running(&self) -> TaskRef {
-        self.running.get().expect("operations run within a task")
+        self.running.get()
     }
 
     // Tasks.
@@ -297,7 +314,8 @@ impl Core {
     }
 
     pub(crate) fn set_stage(&self, stage: Label) {
-        if let Some(task) = self.running.get() {
+        let task = self.running();
+        if !task.is_gone() {
             let word = task.set_stage(stage.short());
             seats::with(|seat| seat.set_turn(word));
         }
@@ -332,6 +350,8 @@ impl Core {
     #[inline]
     fn end_by(&self, task: TaskRef, drop_body: impl FnOnce(&mut Option<Body>)) {
         visibility::count(|counters| counters.tasks_ended.add(1));
+        // What its destructors wait for by hand they wait for in vain.
+        self.running.set(self.tasks.nobody());
         self.timers.borrow_mut().clear(task.id().slot());
         self.tasks.end(task, drop_body);
     }

@@ -3,16 +3,18 @@
 use std::io;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
 use std::task::Context;
 use std::time::{Duration, Instant};
 
+use duality_fiber::Fiber;
 use duality_poller::{Direction, Event};
 
 use super::Core;
 use crate::drain;
 use crate::event_loop::remote::Message;
 use crate::event_loop::report;
-use crate::event_loop::tasks::{Body, TaskId, TaskRef, Word};
+use crate::event_loop::tasks::{TaskId, TaskRef, Word};
 use crate::visibility::seats::{self, Seat};
 use crate::{visibility, world};
 
@@ -29,6 +31,7 @@ const SLICE: Duration = Duration::from_micros(50);
 impl Core {
     pub(crate) fn run_until_done(&self, root: TaskId) {
         let seat = seats::here();
+        self.seat.set(seat);
         let mut events = Vec::with_capacity(256);
         let mut fired = Vec::new();
         self.now.set(Instant::now());
@@ -64,42 +67,62 @@ impl Core {
             world::set_ambient_deadline(None);
             self.end(self.running());
         }
-        self.running.set(None);
+        self.running.set(self.tasks.nobody());
         seat.end_turns();
     }
 
     /// Gives the next ready task its turn, if the round has one left.
     #[inline]
     fn give_turn(&self, seat: &Seat) -> bool {
-        let has_turn = (seat.turns() as i64).wrapping_sub(self.last.get() as i64) < 0;
-        if !has_turn && !self.prolong() {
+        if !self.has_turn(seat) && !self.prolong() {
             return false;
         }
-        let Some((task, word)) = self.tasks.next() else { return false };
-        self.run_task(task, word, seat);
-        true
-    }
-
-    /// Gives a task its turn: runs it until it waits or ends.
-    #[inline]
-    fn run_task(&self, task: TaskRef, word: Word, seat: &Seat) {
-        seat.begin_turn(word);
-        task.begin_turn(self.sight.clock());
-        self.running.set(Some(task));
-        self.budget.set(BUDGET);
-        // SAFETY: the task was queued, so it has a body, which is ours until we ask for the next or remove it, and stays
-        // where it is.
-        let has_ended = match unsafe { task.body().unwrap_unchecked().as_mut() } {
-            Body::Fiber(fiber) => fiber.resume(),
-            Body::Future(future) => {
+        let Some((task, word)) = self.begin_turn(seat) else { return false };
+        // SAFETY: the task has its turn.
+        let has_ended = match unsafe { task.fiber() } {
+            Some(fiber) => fiber.resume(),
+            None => {
                 // To drop it would do nothing, by way of the table.
                 let waker = ManuallyDrop::new(self.first.of(word.id()).waker());
-                future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready()
+                // SAFETY: as before. What was queued has a body, and it is not a fiber.
+                let future = unsafe { task.future().unwrap_unchecked() };
+                future.poll(&mut Context::from_waker(&waker)).is_ready()
             }
         };
         if has_ended {
-            self.end(task);
+            // Not the one that was resumed, if that has passed the processor to another.
+            self.end(self.running());
         }
+        true
+    }
+
+    #[inline]
+    fn has_turn(&self, seat: &Seat) -> bool {
+        (seat.turns() as i64).wrapping_sub(self.last.get() as i64) < 0
+    }
+
+    /// Takes the next ready task and begins its turn: until the next one begins, it is the one that runs.
+    #[inline]
+    fn begin_turn(&self, seat: &Seat) -> Option<(TaskRef, Word)> {
+        let (task, word) = self.tasks.next()?;
+        seat.begin_turn(word);
+        task.begin_turn(self.sight.clock());
+        self.running.set(task);
+        self.budget.set(BUDGET);
+        Some((task, word))
+    }
+
+    /// Ends the turn of the running fiber and begins that of the next one: what [`Core::give_turn`] does, but from where
+    /// a user-level thread waits, to spare the way by the loop. None when it is the loop's turn, as at the end of a round.
+    pub(crate) fn next_fiber(&self) -> Option<NonNull<Fiber>> {
+        let seat = self.seat.get();
+        if !self.has_turn(seat) {
+            return None;
+        }
+        let (task, _) = self.begin_turn(seat)?;
+        // SAFETY: the task has its turn.
+        let fiber = unsafe { task.fiber() };
+        Some(NonNull::from(fiber.expect("tasks of a loop whose tasks are fibers are fibers")))
     }
 
     /// Gives more turns to a round that has had its own: unless a task has used up its budget, or more tasks were ready
