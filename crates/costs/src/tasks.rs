@@ -29,25 +29,17 @@ pub(crate) async fn switch(count: u64) -> io::Result<Duration> {
     let turns = Arc::new(Turns::default());
     together(2, |me| {
         let turns = turns.clone();
-        let mut other = None;
-        let mut remaining = count;
-        poll_fn(move |context| {
-            let Some(other) = &other else {
-                other = turns.meet(me, context.waker());
-                context.waker().wake_by_ref();
-                return Poll::Pending;
-            };
-            // A wake may be spurious, in any world.
-            while turns.whose.load(Ordering::Acquire) == me {
+        async move {
+            let other = turns.meet(me).await;
+            for _ in 0..count {
+                // A wake may be in vain, in any world.
+                while turns.whose.load(Ordering::Acquire) != me {
+                    task::woken().await;
+                }
                 turns.whose.store(1 - me, Ordering::Release);
                 other.wake_by_ref();
-                if remaining == 0 {
-                    return Poll::Ready(());
-                }
-                remaining -= 1;
             }
-            Poll::Pending
-        })
+        }
     })
     .await
 }
@@ -60,10 +52,19 @@ struct Turns {
 }
 
 impl Turns {
-    /// Tells how to wake who comes, and him how to wake the other one, if that has come.
-    fn meet(&self, me: usize, mine: &Waker) -> Option<Waker> {
-        self.wakers[me].get_or_init(|| mine.clone());
-        self.wakers[1 - me].get().cloned()
+    /// Tells how to wake who comes, and waits until the other has told the same.
+    async fn meet(&self, me: usize) -> Waker {
+        poll_fn(|context| {
+            self.wakers[me].get_or_init(|| context.waker().clone());
+            Poll::Ready(())
+        })
+        .await;
+        loop {
+            if let Some(other) = self.wakers[1 - me].get() {
+                return other.clone();
+            }
+            task::yield_now().await;
+        }
     }
 }
 
