@@ -66,7 +66,8 @@ impl Fiber {
     /// # Panics
     ///
     /// When the fiber runs or has ended, and with whatever the `entry` of the one that came back panics with.
-    #[inline]
+    // Not a part of its caller, which the switch would leave without registers, also where it takes other ways.
+    #[inline(never)]
     pub fn resume(&self) -> bool {
         self.assert_suspended();
         came_back(self.enter(self, GO_ON))

@@ -186,9 +186,8 @@ struct Line {
     stack: usize,
 }
 
-/// Cache lines of its stack that a thread touches from its wake to its next wait: three for the calls
-/// (seen by filling them with a pattern), and where it was left, the way back, and two of its future
-/// (from the assembly).
+/// Cache lines of its stack that a thread touches from its wake to its next wait, from the assembly: two for where it was
+/// left and the calls from there, one of its future.
 const STACK_LINES: usize = 3;
 
 /// The distance of the runtime's stacks: with a guard, and rounded up.
