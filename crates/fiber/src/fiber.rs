@@ -110,16 +110,12 @@ impl Fiber {
     }
 
     /// Asks for the memory that the next switch to the fiber touches first, without waiting for it:
-    /// what lies at the base, and where the fiber was left, with room for the next calls.
+    /// where its value begins, and where it was left, with room for the next calls. More lines than that cost those that
+    /// wait in few calls more (a tenth of a wake, with three more) than they gained those that wait in many.
     #[inline]
     pub fn fetch(&self) {
         let (base, left_at) = (self.stack.base(), self.left_at.get().addr());
-        for address in [base + 2 * LINE, base + LINE, base - LINE] {
-            fetch(address);
-        }
-        for address in
-            [left_at + LINE, left_at, left_at.wrapping_sub(LINE), left_at.wrapping_sub(2 * LINE)]
-        {
+        for address in [base + LINE, left_at + LINE, left_at, left_at.wrapping_sub(LINE)] {
             fetch(address);
         }
     }
