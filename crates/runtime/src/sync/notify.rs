@@ -11,8 +11,8 @@ pub struct Notify {
 }
 
 struct State {
-    /// A notification that found nobody waiting, kept for the next who waits.
-    stored: bool,
+    /// Notifications that nobody has come for yet: those who were woken, or the next to wait.
+    kept: usize,
     /// How often everybody has been notified.
     broadcasts: u64,
 }
@@ -20,23 +20,28 @@ struct State {
 impl Notify {
     /// With nothing to tell yet.
     pub const fn new() -> Self {
-        Self { state: Waiting::new(Wait::Notify, State { stored: false, broadcasts: 0 }) }
+        Self { state: Waiting::new(Wait::Notify, State { kept: 0, broadcasts: 0 }) }
     }
 
-    /// Waits for a notification, or takes the one that is stored. When all are told, whoever has called this is
+    /// Waits for a notification, or takes the one that is kept. When all are told, whoever has called this is
     /// among them, also before the first poll.
     pub fn notified(&self) -> impl Future<Output = ()> + Send {
         let seen = self.state.change(|state| (state.broadcasts, Wake::Nobody));
         self.state.until(move |state| {
-            let told = std::mem::take(&mut state.stored) || state.broadcasts != seen;
-            told.then_some(())
+            if state.kept > 0 {
+                state.kept -= 1;
+                return Some(());
+            }
+            (state.broadcasts != seen).then_some(())
         })
     }
 
-    /// Tells one task: the one that has waited longest, or the next to come.
+    /// Tells one task: the one that has waited longest, or the next to come. As long as nobody comes, once is as good as
+    /// many times.
     pub fn notify_one(&self) {
-        self.state.change(|state| {
-            state.stored = true;
+        self.state.change_knowing(|state, waited| {
+            // Whom this wakes has one of its own, whether those before have come for theirs or not.
+            state.kept = if waited { state.kept + 1 } else { state.kept.max(1) };
             ((), Wake::One)
         });
     }

@@ -39,8 +39,14 @@ impl<T> Waiting<T> {
 
     /// Changes the state, wakes as the change says, and returns its result.
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut T) -> (R, Wake)) -> R {
+        self.change_knowing(|state, _| change(state))
+    }
+
+    /// The same; the change is told whether somebody waits.
+    pub(super) fn change_knowing<R>(&self, change: impl FnOnce(&mut T, bool) -> (R, Wake)) -> R {
         let mut inner = self.lock();
-        let (result, wake) = change(&mut inner.state);
+        let waited = !inner.waiters.is_empty();
+        let (result, wake) = change(&mut inner.state, waited);
         match wake {
             Wake::Nobody => {}
             Wake::One => {
