@@ -157,6 +157,11 @@ impl Complaints {
         let line = self.lines.recv_timeout(PATIENCE);
         line.unwrap_or_else(|error| panic!("{what}: {error}"))
     }
+
+    /// Those that are left, of a server that has ended.
+    pub fn rest(self) -> impl Iterator<Item = String> {
+        self.lines.into_iter()
+    }
 }
 
 /// A connection that carries lines.
