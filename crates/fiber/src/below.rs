@@ -14,7 +14,7 @@ use crate::switch::{self, Place};
 ///
 /// # Panics
 ///
-/// With what `body` panics with; it must not [`suspend`].
+/// With what `body` panics with; it must not [`suspend`](crate::suspend).
 #[inline]
 pub fn below<R>(body: impl FnOnce() -> R + Send) -> R {
     HERE.with(|here| {
