@@ -3,7 +3,7 @@
 //! ```text
 //!   ready:   ◀─ next │ … ahead: its stack is fetched │ … further: its control block │ … ◀─ wake
 //!
-//!   chunks:  ┌ 64 bytes ┬──────────┬──      one line for each task; a chunk of them never moves,
+//!   table:   ┌ 64 bytes ┬──────────┬──      one line for each task, which never moves,
 //!            │ task 0   │ task 1   │ …      so a task runs in place while others come and go
 //! ```
 //!
@@ -12,14 +12,15 @@
 
 use std::cell::{Cell, UnsafeCell};
 use std::future::Future;
-use std::mem::MaybeUninit;
+use std::io;
 use std::ops::Deref;
 use std::pin::Pin;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 
 use duality_fiber::Fiber;
 
 use super::ready::Ready;
+use super::reservation::Reservation;
 use crate::recycled::LocalMachine;
 use crate::visibility::{ShortLabel, Wait};
 
@@ -209,8 +210,8 @@ impl Task {
 
 const _: () = assert!(ShortLabel::BITS + TaskId::BITS == 63, "queued has a bit of its own");
 
-/// A control block of a table that is alive: it does not leave the loop that the table belongs to, and chunks are
-/// freed with the table.
+/// A control block of a table that is alive: it does not leave the loop that the table belongs to, and is freed with
+/// the table.
 #[derive(Clone, Copy)]
 pub(crate) struct TaskRef(NonNull<Task>);
 
@@ -259,9 +260,6 @@ const _: () = assert!(size_of::<Task>() == 64, "a control block is one cache lin
 
 /// A slot that there is not.
 const NO_SLOT: u32 = u32::MAX;
-/// How many control blocks lie together: 1 MiB of address space, touched as they are used.
-const CHUNK: usize = 1 << 14;
-const CHUNKS: usize = (1 << TaskId::SLOT_BITS) / CHUNK;
 /// How many tasks ahead of its turn a stack is fetched: far enough for memory to answer, not so far
 /// that it is gone again from the first-level cache.
 const STACK_AHEAD: usize = 3;
@@ -270,38 +268,43 @@ const TASK_AHEAD: usize = 8;
 
 /// The table. Like its tasks, it is reached by shared references only.
 pub(crate) struct Tasks {
-    /// Where each chunk is, null where there is none yet.
-    chunks: Box<[Cell<*mut Task>; CHUNKS]>,
-    /// The control blocks before this one have been written.
+    /// The first is [nobody](Tasks::nobody)'s, that of slot 0 comes after it, ….
+    blocks: Reservation<Task>,
+    /// The control blocks of slots before this one have been written.
     used: Cell<usize>,
     /// The first of those among them that are free, each of which knows the next; [`NO_SLOT`] when none is.
     free: Cell<u32>,
     /// Those to run, in turn. An entry whose task is not queued is void: its task ended otherwise.
     ready: Ready,
     spawned: Cell<u32>,
-    nobody: Box<Task>,
 }
 
-impl Default for Tasks {
-    fn default() -> Self {
-        let chunks = vec![Cell::new(ptr::null_mut()); CHUNKS].into_boxed_slice();
-        Self {
-            chunks: chunks.try_into().expect("as many as there are"),
+impl Tasks {
+    /// An empty table.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` when there is no address space for it.
+    pub(crate) fn new() -> io::Result<Self> {
+        let blocks = Reservation::new(1 << TaskId::SLOT_BITS)?;
+        blocks.make_usable(0);
+        // SAFETY: the place is usable. The block is without a body, so that nobody needs to drop it.
+        unsafe { blocks.place(0).write(Task::new(Task::VACANT, None, 0)) };
+        Ok(Self {
+            blocks,
             used: Cell::default(),
             free: Cell::new(NO_SLOT),
             ready: Ready::default(),
             spawned: Cell::default(),
-            nobody: Box::new(Task::new(Task::VACANT, None, 0)),
-        }
+        })
     }
-}
 
-impl Tasks {
     /// The identity that the next [`insert`](Tasks::insert) will give.
     pub(crate) fn next_id(&self) -> TaskId {
         let free = self.free.get();
         let slot = if free == NO_SLOT { self.used.get() } else { free as usize };
-        assert!(slot < (1 << TaskId::SLOT_BITS) - 1, "a loop holds fewer than 2^26 tasks");
+        let most = self.blocks.length() - 1;
+        assert!(slot < most, "a loop has room for {most} tasks: 2^26, or what RLIMIT_AS leaves");
         TaskId::new(slot as u32, self.spawned.get())
     }
 
@@ -314,12 +317,13 @@ impl Tasks {
         let place = if slot == self.used.get() {
             self.use_another()
         } else {
-            let place = self.place(slot);
+            // SAFETY: there is room for what has been used.
+            let place = unsafe { self.place(slot) };
             // SAFETY: the slot has been used, so its control block is written; nobody has its body, which is gone.
             self.free.set(unsafe { place.as_ref() }.next_free());
             place
         };
-        // SAFETY: the place is in a chunk, and no task is there that anyone could refer to.
+        // SAFETY: the place is usable, and no task is there that anyone could refer to.
         unsafe { place.write(Task::new(id, Some(body), now)) };
         self.spawned.set(self.spawned.get().wrapping_add(1));
         // For what is queued, for this task, and for each that is not queued yet.
@@ -332,12 +336,10 @@ impl Tasks {
     #[cold]
     fn use_another(&self) -> NonNull<Task> {
         let slot = self.used.get();
-        let chunk = &self.chunks[slot / CHUNK];
-        if chunk.get().is_null() {
-            chunk.set(Box::into_raw(Box::<[Task]>::new_uninit_slice(CHUNK)).cast());
-        }
+        self.blocks.make_usable(slot + 1);
         self.used.set(slot + 1);
-        self.place(slot)
+        // SAFETY: it is usable.
+        unsafe { self.place(slot) }
     }
 
     /// Queues the task, unless it is queued or gone.
@@ -371,7 +373,8 @@ impl Tasks {
 
     /// A task that is none: always queued, never in the queue.
     pub(crate) fn nobody(&self) -> TaskRef {
-        TaskRef(NonNull::from(&*self.nobody))
+        // SAFETY: there is room for one, and it has been written.
+        TaskRef(unsafe { self.blocks.place(0) })
     }
 
     /// Queues whichever task lives in a slot: timers know no more than that.
@@ -459,16 +462,19 @@ impl Tasks {
     #[inline]
     pub(crate) fn at(&self, slot: u32) -> Option<TaskRef> {
         let slot = slot as usize;
-        // It has been written, and references to it are shared ones only.
-        (slot < self.used.get()).then(|| TaskRef(self.place(slot)))
+        // SAFETY: it has been written, and references to it are shared ones only.
+        (slot < self.used.get()).then(|| TaskRef(unsafe { self.place(slot) }))
     }
 
-    /// One of a chunk that there is.
+    /// Where the control block of a slot is.
+    ///
+    /// # Safety
+    ///
+    /// There is room for it.
     #[inline]
-    fn place(&self, slot: usize) -> NonNull<Task> {
-        let chunk = self.chunks[slot / CHUNK].get();
-        // SAFETY: the chunk is as long as that, and not at the address 0.
-        unsafe { NonNull::new_unchecked(chunk.add(slot % CHUNK)) }
+    unsafe fn place(&self, slot: usize) -> NonNull<Task> {
+        // SAFETY: by what is asked of the caller.
+        unsafe { self.blocks.place(slot + 1) }
     }
 }
 
@@ -477,11 +483,6 @@ impl Drop for Tasks {
         for slot in 0..self.used.get() {
             // SAFETY: it has been written once, and is not looked at again.
             unsafe { self.place(slot).drop_in_place() };
-        }
-        for chunk in self.chunks.iter().map(Cell::get).take_while(|chunk| !chunk.is_null()) {
-            let chunk = ptr::slice_from_raw_parts_mut(chunk.cast::<MaybeUninit<Task>>(), CHUNK);
-            // SAFETY: it was such a box, whose values are dropped; the type says that it has none.
-            drop(unsafe { Box::from_raw(chunk) });
         }
     }
 }

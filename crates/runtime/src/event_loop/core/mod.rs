@@ -87,7 +87,7 @@ impl Core {
             Waiting::Park { stack_size } => stack_size,
             Waiting::Suspend => 0,
         };
-        let tasks = Tasks::default();
+        let tasks = Tasks::new()?;
         Ok(Self {
             waiting,
             lane,

@@ -1,0 +1,144 @@
+//! Address space for a table that grows in its place: what is in it never moves.
+//!
+//! ```text
+//!   first                                                                    length
+//!   │◀─────────────────────────────────────────────────────────────────────────▶│
+//!   │ usable: read and written, and │ reserved: without access, so that neither memory │
+//!   │ resident as far as touched    │ nor the kernel's promise of memory is taken up   │
+//! ```
+//!
+//! To find an entry takes an addition; by a table of pieces it took a load more, which each wake waited for.
+
+use std::alloc::{Layout, handle_alloc_error};
+use std::cell::Cell;
+use std::io;
+use std::ptr::{self, NonNull};
+
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+
+/// Room for so many values of a type. Whoever writes some drops them.
+pub(crate) struct Reservation<T> {
+    first: NonNull<T>,
+    length: usize,
+    usable: Cell<usize>,
+}
+
+impl<T> Reservation<T> {
+    /// How many become usable at a time: 1 MiB.
+    const STEP: usize = (1 << 20) / size_of::<T>();
+
+    /// Reserves room for `most` values, or, where a limit on address space (`RLIMIT_AS`) forbids that, for a half, a
+    /// quarter, ….
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` when there is not even a mebibyte.
+    pub(crate) fn new(most: usize) -> io::Result<Self> {
+        const { assert!(size_of::<T>().is_power_of_two() && size_of::<T>() <= 4096) };
+        let mut length = most.next_multiple_of(Self::STEP);
+        loop {
+            match reserve(length * size_of::<T>()) {
+                Ok(first) => {
+                    return Ok(Self { first: first.cast(), length, usable: Cell::new(0) });
+                }
+                Err(_) if length > Self::STEP => {
+                    length = (length / 2).next_multiple_of(Self::STEP);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// For how many there is room.
+    pub(crate) fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Where a value is.
+    ///
+    /// # Safety
+    ///
+    /// There is room for more than `index`.
+    #[inline]
+    pub(crate) unsafe fn place(&self, index: usize) -> NonNull<T> {
+        // SAFETY: it is within the mapping, by what is asked of the caller.
+        unsafe { self.first.add(index) }
+    }
+
+    /// Makes the place of a value usable, and all before it. Ends the process, as every allocation does, when there is
+    /// no memory for it.
+    ///
+    /// # Panics
+    ///
+    /// When there is no room for so many.
+    #[inline]
+    pub(crate) fn make_usable(&self, index: usize) {
+        if index >= self.usable.get() {
+            self.make_more_usable(index);
+        }
+    }
+
+    #[cold]
+    fn make_more_usable(&self, index: usize) {
+        assert!(index < self.length, "there is room for {} values", self.length);
+        let from = self.usable.get();
+        let step = (index + 1 - from).next_multiple_of(Self::STEP);
+        let bytes = step * size_of::<T>();
+        let access = MprotectFlags::READ | MprotectFlags::WRITE;
+        // SAFETY: room comes in steps, so these are within the mapping, which is ours.
+        let granted = unsafe { mprotect(self.first.add(from).as_ptr().cast(), bytes, access) };
+        if granted.is_err() {
+            handle_alloc_error(Layout::array::<T>(step).expect("a part of a mapping"));
+        }
+        self.usable.set(from + step);
+    }
+}
+
+impl<T> Drop for Reservation<T> {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and whoever wrote into it does not look at it again.
+        let unmapped = unsafe { munmap(self.first.as_ptr().cast(), self.length * size_of::<T>()) };
+        debug_assert_eq!(unmapped, Ok(()));
+    }
+}
+
+fn reserve(bytes: usize) -> Result<NonNull<u8>, Errno> {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: a new anonymous mapping at an address of the kernel's choice aliases nothing.
+    let first = unsafe { mmap_anonymous(ptr::null_mut(), bytes, ProtFlags::empty(), flags)? };
+    Ok(NonNull::new(first.cast()).expect("mmap never returns null"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_in_a_row_and_stay_as_they_become_usable() {
+        let room = Reservation::<u64>::new(1 << 20).unwrap();
+        assert_eq!(room.length(), 1 << 20);
+        for index in [0, 5, (1 << 17) - 1, 1 << 17, (1 << 20) - 1] {
+            room.make_usable(index);
+            // SAFETY: it is within the room, and usable.
+            unsafe { room.place(index).write(index as u64) };
+        }
+        // SAFETY: as above, and written.
+        let read = |index| unsafe { room.place(index).read() };
+        assert_eq!([0, 5, (1 << 20) - 1].map(read), [0, 5, (1 << 20) - 1]);
+    }
+
+    #[test]
+    #[should_panic(expected = "room for")]
+    fn there_is_no_more_than_was_reserved() {
+        let room = Reservation::<u64>::new(1).unwrap();
+        room.make_usable(room.length());
+    }
+
+    #[test]
+    fn more_than_address_space_has_is_cut_down() {
+        let room = Reservation::<u64>::new(1 << 50).unwrap();
+        assert!(room.length() < 1 << 50);
+        room.make_usable(0);
+    }
+}
