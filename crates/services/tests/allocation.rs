@@ -78,6 +78,19 @@ fn an_idle_echo_connection_holds_next_to_nothing() {
     assert!(held <= 576 - SLOT, "{held} bytes and a slot of {SLOT}");
 }
 
+#[test]
+fn a_loop_that_is_gone_leaves_nothing() {
+    for waiting in [Waiting::Park { stack_size: 16 << 10 }, Waiting::Suspend] {
+        let one = || {
+            let poller = Kind::Epoll.open().unwrap();
+            EventLoop::new(poller, waiting).unwrap().run(task::yield_now());
+        };
+        one(); // And what a process has once.
+        let left = allocation_counter::measure(one);
+        assert_eq!((left.bytes_current, left.count_current), (0, 0), "{waiting:?}: {left:?}");
+    }
+}
+
 const KIBIBYTE: u64 = 1 << 10;
 
 /// A task's own part of its loop's table.
@@ -121,8 +134,7 @@ where
     let each = cost.count_total / CONNECTIONS as u64;
     assert!(each <= blocks, "{each} blocks for each of {CONNECTIONS} connections: {cost:?}");
     // One at a time has its state and its buffers; nothing of the others is left.
-    let table = if matches!(world, World::Block) { 0 } else { TABLE };
-    assert!(cost.bytes_max <= table + (16 << 10), "{cost:?} in {seconds} s");
+    assert!(cost.bytes_max <= 16 << 10, "{cost:?} in {seconds} s");
 }
 
 /// How many bytes of the heap each of many connections holds that have been served and are idle, beside the
@@ -173,9 +185,6 @@ where
     drop(clients);
     most
 }
-
-/// What a loop takes for its table of tasks, of which it touches what it uses.
-const TABLE: u64 = 1 << 20;
 
 /// What `connections` connections, one after the other, of `requests` requests each ask of the heap on the
 /// server's side, and how many seconds they take.

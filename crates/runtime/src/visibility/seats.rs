@@ -115,6 +115,12 @@ pub(crate) fn here() -> &'static Seat {
     unsafe { SEAT.get().as_ref() }.unwrap_or_else(|| Box::leak(Box::default()))
 }
 
+/// A seat for whoever has not asked for one yet. Nobody sits there.
+pub(crate) fn nobodys() -> &'static Seat {
+    static NOBODYS: OnceLock<Seat> = OnceLock::new();
+    NOBODYS.get_or_init(Seat::default)
+}
+
 /// This kernel thread's stay on a seat.
 pub(crate) struct Sitting(&'static Seat);
 

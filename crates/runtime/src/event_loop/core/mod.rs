@@ -59,7 +59,7 @@ pub(crate) struct Core {
     /// How long the poller has waited in all while no task was ready.
     idle: Cell<Duration>,
     habits: Habits,
-    /// This kernel thread's, while it runs.
+    /// This kernel thread's, while the loop runs.
     seat: Cell<&'static Seat>,
 }
 
@@ -110,7 +110,7 @@ impl Core {
             last: Cell::new(0),
             idle: Cell::new(Duration::ZERO),
             habits: Habits::default(),
-            seat: Cell::new(seats::here()),
+            seat: Cell::new(seats::nobodys()),
         })
     }
 
