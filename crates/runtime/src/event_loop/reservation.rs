@@ -14,8 +14,8 @@ use std::cell::Cell;
 use std::io;
 use std::ptr::{self, NonNull};
 
-use rustix::io::Errno;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+use rustix::process::{Resource, getrlimit};
 
 /// Room for so many values of a type. Whoever writes some drops them.
 pub(crate) struct Reservation<T> {
@@ -28,26 +28,27 @@ impl<T> Reservation<T> {
     /// How many become usable at a time: 1 MiB.
     const STEP: usize = (1 << 20) / size_of::<T>();
 
-    /// Reserves room for `most` values, or, where a limit on address space (`RLIMIT_AS`) forbids that, for a half, a
-    /// quarter, ….
+    /// Reserves room for `most` values; under a limit on address space (`RLIMIT_AS`), which stacks and the heap are to
+    /// have as well, for no more than a sixty-fourth of it holds.
     ///
     /// # Errors
     ///
-    /// `ENOMEM` when there is not even a mebibyte.
+    /// `ENOMEM` when there is not so much address space.
     pub(crate) fn new(most: usize) -> io::Result<Self> {
         const { assert!(size_of::<T>().is_power_of_two() && size_of::<T>() <= 4096) };
-        let mut length = most.next_multiple_of(Self::STEP);
-        loop {
-            match reserve(length * size_of::<T>()) {
-                Ok(first) => {
-                    return Ok(Self { first: first.cast(), length, usable: Cell::new(0) });
-                }
-                Err(_) if length > Self::STEP => {
-                    length = (length / 2).next_multiple_of(Self::STEP);
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
+        let length = Self::length_within(most, getrlimit(Resource::As).current);
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        let (bytes, access) = (length * size_of::<T>(), ProtFlags::empty());
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice aliases nothing.
+        let first = unsafe { mmap_anonymous(ptr::null_mut(), bytes, access, flags)? };
+        let first = NonNull::new(first.cast()).expect("mmap never returns null");
+        Ok(Self { first, length, usable: Cell::new(0) })
+    }
+
+    /// In whole steps.
+    fn length_within(most: usize, limit: Option<u64>) -> usize {
+        let bytes = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        most.min(bytes / 64 / size_of::<T>()).max(1).next_multiple_of(Self::STEP)
     }
 
     /// For how many there is room.
@@ -103,13 +104,6 @@ impl<T> Drop for Reservation<T> {
     }
 }
 
-fn reserve(bytes: usize) -> Result<NonNull<u8>, Errno> {
-    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-    // SAFETY: a new anonymous mapping at an address of the kernel's choice aliases nothing.
-    let first = unsafe { mmap_anonymous(ptr::null_mut(), bytes, ProtFlags::empty(), flags)? };
-    Ok(NonNull::new(first.cast()).expect("mmap never returns null"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,9 +130,16 @@ mod tests {
     }
 
     #[test]
-    fn more_than_address_space_has_is_cut_down() {
-        let room = Reservation::<u64>::new(1 << 50).unwrap();
-        assert!(room.length() < 1 << 50);
-        room.make_usable(0);
+    fn a_limit_leaves_most_of_the_address_space_to_others() {
+        let within = |limit| Reservation::<u64>::length_within(1 << 26, limit);
+        assert_eq!(within(None), 1 << 26);
+        assert_eq!(within(Some(1 << 40)), 1 << 26);
+        assert_eq!(within(Some(1 << 30)) * 8, 1 << 24);
+        assert_eq!(within(Some(1)) * 8, 1 << 20, "a step is the least");
+    }
+
+    #[test]
+    fn more_than_there_is_is_refused() {
+        assert!(Reservation::<u64>::new(1 << 50).is_err());
     }
 }

@@ -304,7 +304,7 @@ impl Tasks {
         let free = self.free.get();
         let slot = if free == NO_SLOT { self.used.get() } else { free as usize };
         let most = self.blocks.length() - 1;
-        assert!(slot < most, "a loop has room for {most} tasks: 2^26, or what RLIMIT_AS leaves");
+        assert!(slot < most, "a loop has room for {most} tasks, 2^26 or a part of RLIMIT_AS");
         TaskId::new(slot as u32, self.spawned.get())
     }
 
