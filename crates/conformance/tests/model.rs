@@ -55,6 +55,21 @@ fn misuse_is_told_in_one_line() {
 }
 
 #[test]
+fn results_are_not_written_over() {
+    let out = tempfile::tempdir().unwrap();
+    let place = out.path().join("echo-short");
+    fs::create_dir(&place).unwrap();
+    fs::write(place.join("results.jsonl"), "what was measured before\n").unwrap();
+    let output = model(&["--service", "echo-short", "--out", out.path().to_str().unwrap()]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("holds results already: choose another directory"), "{said}");
+    let kept = fs::read_to_string(place.join("results.jsonl")).unwrap();
+    assert_eq!(kept, "what was measured before\n");
+}
+
+#[test]
 fn help_names_every_group_of_costs() {
     let help = told(&model(&["--help"]));
     for cost in duality_costs::ALL {

@@ -145,6 +145,9 @@ fn measured(
     known: Option<UnitCosts>,
 ) -> Result<Model, Failure> {
     let plans = workloads::plans(catalogue, arguments)?;
+    if let Some(out) = &arguments.out {
+        workloads::assert_unused(out, &plans)?;
+    }
     workloads::announce(&plans);
     let interrupted = load::on_interrupt()?;
     let costs = costs_or_measure(arguments, known)?;

@@ -10,6 +10,7 @@ use duality_lab::model::Carrier;
 use duality_lab::plan::Plan;
 use duality_lab::plan::settings::Settings;
 use duality_lab::plan::variant::Choice;
+use duality_lab::results::Results;
 use duality_lab::run::{self as lab, Finished};
 
 use super::super::{Failure, Tuning, experiment, flag};
@@ -131,6 +132,22 @@ pub(super) fn announce(plans: &[(String, Plan)]) {
         names.join(", "),
         length.as_secs_f64()
     );
+}
+
+/// Refuses a directory that has results of these workloads.
+pub(super) fn assert_unused(out: &Path, plans: &[(String, Plan)]) -> Result<(), Failure> {
+    let is_unused = |(name, plan): &(String, Plan)| {
+        Results::begun(&out.join(name), &plan.design).is_ok_and(|begun| !begun)
+    };
+    if let Some((name, _)) = plans.iter().find(|plan| !is_unused(plan)) {
+        let place = out.join(name);
+        return Err(Failure::misuse(format!(
+            "--out: {} holds results already: choose another directory, or give their results.jsonl \
+             to `duality model`",
+            place.display()
+        )));
+    }
+    Ok(())
 }
 
 /// Measures one workload after the other, in `out` or where nothing stays; `ended` hears of each.
