@@ -19,7 +19,15 @@ fn write(directory: &Path, name: &str, rate: f64, repeats: usize) {
     let experiment = Experiment {
         version: VERSION,
         duality: "0".into(),
-        plan: Some(Origin { title: "?".into(), source: String::new(), experiment: name.into() }),
+        plan: Some(Origin {
+            title: "?".into(),
+            source: String::new(),
+            experiment: name.into(),
+            number: ["talk", "book"]
+                .iter()
+                .position(|one| *one == name)
+                .map_or(0, |place| place + 1),
+        }),
         command: vec![],
         started_at: String::new(),
         design: Design {
@@ -147,6 +155,18 @@ fn a_run_is_asked_anew_with_constraints() {
         assert_eq!((code, said.lines().count()), (2, 1), "{said}");
         assert!(said.contains(told), "{said}");
     }
+}
+
+#[test]
+fn experiments_that_began_in_one_second_stay_in_the_order_of_the_plan() {
+    let run = tempfile::tempdir().unwrap();
+    for name in ["book", "talk"] {
+        write(&run.path().join(name), name, 1000.0, 3);
+    }
+    let (code, said, errors) = report(run.path(), &[".", "--markdown", "rate"]);
+    assert_eq!(code, 0, "{errors}");
+    let [talk, book] = ["### talk", "### book"].map(|title| said.find(title).expect(&said));
+    assert!(talk < book, "{said}");
 }
 
 #[test]

@@ -64,6 +64,9 @@ pub struct Origin {
     pub source: String,
     /// The name of the experiment in it.
     pub experiment: String,
+    /// Which of its experiments that is, from 1; 0 where an earlier version did not say.
+    #[serde(default)]
+    pub number: usize,
 }
 
 /// What was to be measured: all that a resumed experiment must share with the one it resumes.

@@ -200,10 +200,12 @@ fn make(
     }
     let settings = flags.settings.clone().or(written);
     let plan = experiment::plan(catalogue, &settings, &flags.tuning, &file.peers, share)?;
+    let before = file.experiments.iter().take_while(|other| other.name != experiment.name);
     let origin = Origin {
         title: file.title.clone(),
         source: file.source.clone(),
         experiment: experiment.name.clone(),
+        number: 1 + before.count(),
     };
     Ok(Plan { origin: Some(origin), ..plan })
 }

@@ -51,10 +51,11 @@ impl Run {
         }
         let mut experiments =
             files.into_iter().map(Found::read).collect::<Result<Vec<Found>, Failure>>()?;
-        // Of two that began in one second, by name, so that a page is the same each time.
-        experiments.sort_by(|one, other| {
-            let key = |found: &Found| (found.results.0.started_at.clone(), found.file.clone());
-            key(one).cmp(&key(other))
+        // Of two that began in one second, in the order of the plan, or else by name, so that a page is the same each time.
+        experiments.sort_by_cached_key(|found| {
+            let experiment = &found.results.0;
+            let number = experiment.plan.as_ref().map(|plan| plan.number);
+            (experiment.started_at.clone(), number, found.file.clone())
         });
         Ok(Self { path: path.to_owned(), experiments })
     }
