@@ -73,17 +73,12 @@ impl<T> Reservation<T> {
     /// # Panics
     ///
     /// When there is no room for so many.
-    #[inline]
     pub(crate) fn make_usable(&self, index: usize) {
-        if index >= self.usable.get() {
-            self.make_more_usable(index);
-        }
-    }
-
-    #[cold]
-    fn make_more_usable(&self, index: usize) {
         assert!(index < self.length, "there is room for {} values", self.length);
         let from = self.usable.get();
+        if index < from {
+            return;
+        }
         let step = (index + 1 - from).next_multiple_of(Self::STEP);
         let bytes = step * size_of::<T>();
         let access = MprotectFlags::READ | MprotectFlags::WRITE;
