@@ -27,9 +27,10 @@ pub(crate) async fn spawn(count: u64) -> io::Result<Duration> {
 /// Two tasks that wake each other: the least that a wake and a wait can be.
 pub(crate) async fn switch(count: u64) -> io::Result<Duration> {
     let turns = Arc::new(Turns::default());
-    together(2, |me| {
+    together(2, |me, gate| {
         let turns = turns.clone();
         async move {
+            gate.opened().await;
             let other = turns.meet(me).await;
             for _ in 0..count {
                 // A wake may be in vain, in any world.
@@ -39,6 +40,7 @@ pub(crate) async fn switch(count: u64) -> io::Result<Duration> {
                 turns.whose.store(1 - me, Ordering::Release);
                 other.wake_by_ref();
             }
+            Instant::now()
         }
     })
     .await
@@ -71,10 +73,12 @@ impl Turns {
 /// `count` yields in all, by `tasks` tasks that do nothing else.
 pub(crate) fn yields(world: World, tasks: u64, count: u64) -> io::Result<Reading> {
     let each = count.div_ceil(tasks);
-    let elapsed = world.run(together(tasks as usize, move |_| async move {
+    let elapsed = world.run(together(tasks as usize, move |_, gate| async move {
+        gate.opened().await;
         for _ in 0..each {
             task::yield_now().await;
         }
+        Instant::now()
     }))??;
     Ok(Reading::new(each * tasks, elapsed.as_nanos(), Unit::Nanoseconds))
 }
@@ -93,9 +97,10 @@ pub(crate) async fn lock(count: u64) -> io::Result<Duration> {
 /// again after they gave it back, so that it goes to the other.
 pub(crate) async fn contended(count: u64) -> io::Result<Duration> {
     let number = Arc::new(Mutex::new(0u64));
-    together(2, |me| {
+    together(2, |me, gate| {
         let number = number.clone();
         async move {
+            gate.opened().await;
             for _ in 0..(count + me as u64) / 2 {
                 let mut held = number.lock().await;
                 task::yield_now().await;
@@ -103,6 +108,7 @@ pub(crate) async fn contended(count: u64) -> io::Result<Duration> {
                 drop(held);
                 task::yield_now().await;
             }
+            Instant::now()
         }
     })
     .await
@@ -111,9 +117,10 @@ pub(crate) async fn contended(count: u64) -> io::Result<Duration> {
 /// Two tasks that tell each other by [`Notify`], which is this runtime's condition variable.
 pub(crate) async fn condition(count: u64) -> io::Result<Duration> {
     let conditions = Arc::new([Notify::new(), Notify::new()]);
-    together(2, |me| {
+    together(2, |me, gate| {
         let conditions = conditions.clone();
         async move {
+            gate.opened().await;
             for _ in 0..count {
                 if me == 0 {
                     conditions[1].notify_one();
@@ -123,6 +130,7 @@ pub(crate) async fn condition(count: u64) -> io::Result<Duration> {
                     conditions[0].notify_one();
                 }
             }
+            Instant::now()
         }
     })
     .await
@@ -137,35 +145,46 @@ pub(crate) async fn offload(count: u64) -> io::Result<Duration> {
     Ok(start.elapsed())
 }
 
-/// Runs `count` tasks, each made by `body` from its number: the time from when all have started until the
-/// last of them has ended.
-async fn together<F>(count: usize, mut body: impl FnMut(usize) -> F) -> io::Result<Duration>
+/// Runs `count` tasks, each made by `body` from its number: the time from when all have started until the last of them
+/// has ended. A task begins by waiting at the gate, and gives the time at its end; it is not wrapped in another that would
+/// do this for it, and be in the way of each of its turns.
+async fn together<F>(
+    count: usize,
+    mut body: impl FnMut(usize, Arc<Gate>) -> F,
+) -> io::Result<Duration>
 where
-    F: Future<Output = ()> + Send + 'static,
+    F: Future<Output = Instant> + Send + 'static,
 {
-    let started = Arc::new(AtomicUsize::new(0));
-    let open = Arc::new(AtomicBool::new(false));
+    let gate = Arc::new(Gate::default());
     let mut running = Vec::with_capacity(count);
     for number in 0..count {
-        let (started, open, body) = (started.clone(), open.clone(), body(number));
-        running.push(task::spawn(async move {
-            started.fetch_add(1, Ordering::Relaxed);
-            while !open.load(Ordering::Acquire) {
-                task::yield_now().await;
-            }
-            body.await;
-            Instant::now()
-        })?);
+        running.push(task::spawn(body(number, gate.clone()))?);
     }
-    while started.load(Ordering::Relaxed) < count {
+    while gate.before.load(Ordering::Relaxed) < count {
         task::yield_now().await;
     }
     let start = Instant::now();
-    open.store(true, Ordering::Release);
+    gate.is_open.store(true, Ordering::Release);
     let mut elapsed = Duration::ZERO;
     for task in running {
         let end = task.await.map_err(io::Error::other)?;
         elapsed = elapsed.max(end.saturating_duration_since(start));
     }
     Ok(elapsed)
+}
+
+/// Where tasks wait for one another to have started.
+#[derive(Default)]
+struct Gate {
+    before: AtomicUsize,
+    is_open: AtomicBool,
+}
+
+impl Gate {
+    async fn opened(&self) {
+        self.before.fetch_add(1, Ordering::Relaxed);
+        while !self.is_open.load(Ordering::Acquire) {
+            task::yield_now().await;
+        }
+    }
 }

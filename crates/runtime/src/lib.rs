@@ -30,3 +30,8 @@ pub mod visibility;
 pub mod world;
 
 pub use world::block::block_on;
+
+/// Says that the way by here is not taken often, so that it is laid aside.
+#[cold]
+#[inline(never)]
+fn cold_path() {}

@@ -13,28 +13,46 @@ use super::tasks::TaskRef;
 use crate::visibility::survey::{self, LoopReport, TaskReport};
 use crate::visibility::{self, Trace, Wait, seats, waits};
 
+/// What a task notes as its turn begins, side by side as there, so that it is copied at once.
+#[repr(C)]
+pub(crate) struct FreshTurn {
+    pub(crate) wait: Cell<u32>,
+    /// The time of the round, in milliseconds since the start; it begins again after 49 days.
+    pub(crate) since: Cell<u32>,
+}
+
+impl Default for FreshTurn {
+    fn default() -> Self {
+        Self { wait: Cell::new(Wait::Foreign.pack()), since: Cell::new(0) }
+    }
+}
+
 /// What a loop keeps in order to be seen.
 pub(crate) struct Sight {
     start: Instant,
-    /// The time of the round, in milliseconds since the start; it begins again after 49 days.
-    clock: Cell<u32>,
+    fresh: FreshTurn,
     answered: Cell<u32>,
 }
 
 impl Sight {
+    #[inline]
+    pub(crate) fn fresh(&self) -> &FreshTurn {
+        &self.fresh
+    }
+
     pub(crate) fn new(now: Instant) -> Self {
-        Self { start: now, clock: Cell::new(0), answered: Cell::new(survey::asked()) }
+        Self { start: now, fresh: FreshTurn::default(), answered: Cell::new(survey::asked()) }
     }
 
     /// A new round begins.
     #[inline]
     pub(crate) fn tick(&self, now: Instant) {
-        self.clock.set((now - self.start).as_millis() as u32);
+        self.fresh.since.set((now - self.start).as_millis() as u32);
     }
 
     #[inline]
     pub(crate) fn clock(&self) -> u32 {
-        self.clock.get()
+        self.fresh.since.get()
     }
 
     /// Whether the loop owes a report.

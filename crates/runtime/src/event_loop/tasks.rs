@@ -20,7 +20,9 @@ use std::ptr::NonNull;
 use duality_fiber::Fiber;
 
 use super::ready::Ready;
+use super::report::FreshTurn;
 use super::reservation::Reservation;
+use crate::cold_path;
 use crate::recycled::LocalMachine;
 use crate::visibility::{ShortLabel, Wait};
 
@@ -163,9 +165,10 @@ impl Task {
     /// Begins a turn of the task at the time `now`; should it not say what it waits for, that is a future of
     /// somebody else's.
     #[inline]
-    pub(crate) fn begin_turn(&self, now: u32) {
-        self.wait.set(const { Wait::Foreign.pack() });
-        self.since.set(now);
+    pub(crate) fn begin_turn(&self, now: &FreshTurn) {
+        let (wait, since) = (now.wait.get(), now.since.get());
+        self.wait.set(wait);
+        self.since.set(since);
     }
 
     #[inline]
@@ -405,6 +408,7 @@ impl Tasks {
                 task.word.set(word.taken());
                 return Some((task, word));
             }
+            cold_path();
         }
     }
 

@@ -29,6 +29,10 @@ use crate::visibility::seats::{self, Seat};
 use crate::visibility::{self, Label, Wait};
 use crate::world::{self, Waited, park, suspend};
 
+/// How many operations a task may complete before others have their turn. A socket that is always
+/// ready would otherwise keep the loop to itself, for optimistic I/O never waits by itself.
+const BUDGET: u32 = 64;
+
 pub(crate) struct Core {
     waiting: Waiting,
     lane: remote::Claim,
@@ -50,7 +54,9 @@ pub(crate) struct Core {
     now: Cell<Instant>,
     /// [Nobody](Tasks::nobody) between turns.
     running: Cell<TaskRef>,
+    /// What is left of the running task's, if it has spent of it in the turn of this number.
     budget: Cell<u32>,
+    spent_in: Cell<u64>,
     draining: Cell<bool>,
     /// How many turns its seat has counted when those that are ready as a round begins have had theirs, and when the
     /// round ends.
@@ -105,6 +111,7 @@ impl Core {
             running: Cell::new(tasks.nobody()),
             tasks,
             budget: Cell::new(0),
+            spent_in: Cell::new(0),
             draining: Cell::new(false),
             due: Cell::new(0),
             last: Cell::new(0),
@@ -162,7 +169,9 @@ impl Core {
     /// been queued again and must wait, for descriptors and timers must have their turn.
     #[inline]
     pub(crate) fn spend(&self) -> bool {
-        let left = self.budget.get();
+        let turn = self.seat.get().turns();
+        let has_spent = self.spent_in.replace(turn) == turn;
+        let left = if has_spent { self.budget.get() } else { BUDGET };
         if left == 0 {
             self.requeue_running();
             self.last.set(self.due.get());

@@ -16,11 +16,7 @@ use crate::event_loop::remote::Message;
 use crate::event_loop::report;
 use crate::event_loop::tasks::{TaskId, TaskRef, Word};
 use crate::visibility::seats::{self, Seat};
-use crate::{visibility, world};
-
-/// How many operations a task may complete before others have their turn. A socket that is always
-/// ready would otherwise keep the loop to itself, for optimistic I/O never waits by itself.
-const BUDGET: u32 = 64;
+use crate::{cold_path, visibility, world};
 
 /// How many tasks run in a round at least, if so many become ready; and as many again for as long as it has not lasted
 /// a slice. A round ends with a system call, which costs as much as twenty switches between tasks that only wake one
@@ -74,18 +70,25 @@ impl Core {
     /// Gives the next ready task its turn, if the round has one left.
     #[inline]
     fn give_turn(&self, seat: &Seat) -> bool {
-        if !self.has_turn(seat) && !self.prolong() {
-            return false;
+        if !self.has_turn(seat) {
+            cold_path();
+            if !self.prolong() {
+                return false;
+            }
         }
         let Some((task, word)) = self.begin_turn(seat) else { return false };
         // SAFETY: the task has its turn.
         let has_ended = match unsafe { task.fiber() } {
-            Some(fiber) => fiber.resume(),
+            Some(fiber) => {
+                // The others of a round follow from where this one waits.
+                cold_path();
+                fiber.resume()
+            }
             None => {
-                // To drop it would do nothing, by way of the table.
-                let waker = ManuallyDrop::new(self.first.of(word.id()).waker());
                 // SAFETY: as before. What was queued has a body, and it is not a fiber.
                 let future = unsafe { task.future().unwrap_unchecked() };
+                // To drop it would do nothing, by way of the table.
+                let waker = ManuallyDrop::new(self.first.of(word.id()).waker());
                 future.poll(&mut Context::from_waker(&waker)).is_ready()
             }
         };
@@ -106,9 +109,8 @@ impl Core {
     fn begin_turn(&self, seat: &Seat) -> Option<(TaskRef, Word)> {
         let (task, word) = self.tasks.next()?;
         seat.begin_turn(word);
-        task.begin_turn(self.sight.clock());
+        task.begin_turn(self.sight.fresh());
         self.running.set(task);
-        self.budget.set(BUDGET);
         Some((task, word))
     }
 
