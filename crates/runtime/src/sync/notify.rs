@@ -1,6 +1,7 @@
 //! Telling tasks that something has happened.
 
 use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::queue::{Waiting, Wake};
 use crate::visibility::Wait;
@@ -8,25 +9,29 @@ use crate::visibility::Wait;
 /// Tells waiting tasks that something has happened.
 pub struct Notify {
     state: Waiting<State>,
+    /// How often everybody has been notified, to be known without the lock.
+    broadcasts: AtomicU64,
 }
 
 struct State {
     /// Notifications that nobody has come for yet: those who were woken, or the next to wait.
     kept: usize,
-    /// How often everybody has been notified.
+    /// The same as outside.
     broadcasts: u64,
 }
 
 impl Notify {
     /// With nothing to tell yet.
     pub const fn new() -> Self {
-        Self { state: Waiting::new(Wait::Notify, State { kept: 0, broadcasts: 0 }) }
+        let state = State { kept: 0, broadcasts: 0 };
+        Self { state: Waiting::new(Wait::Notify, state), broadcasts: AtomicU64::new(0) }
     }
 
     /// Waits for a notification, or takes the one that is kept. When all are told, whoever has called this is
     /// among them, also before the first poll.
     pub fn notified(&self) -> impl Future<Output = ()> + Send {
-        let seen = self.state.change(|state| (state.broadcasts, Wake::Nobody));
+        // Whoever sees that all have been told sees what was done before.
+        let seen = self.broadcasts.load(Ordering::Acquire);
         self.state.until(move |state| {
             if state.kept > 0 {
                 state.kept -= 1;
@@ -50,6 +55,7 @@ impl Notify {
     pub fn notify_waiters(&self) {
         self.state.change(|state| {
             state.broadcasts += 1;
+            self.broadcasts.store(state.broadcasts, Ordering::Release);
             ((), Wake::All)
         });
     }

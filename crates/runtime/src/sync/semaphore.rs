@@ -1,34 +1,52 @@
 //! A number of permits.
 
+use super::atomic::AtomicUsize;
+use super::permits::Permits;
 use super::queue::{Waiting, Wake};
 use crate::visibility::{self, Wait};
 
 /// A number of permits that tasks take and give back.
 pub struct Semaphore {
-    permits: Waiting<usize>,
+    permits: Permits,
+    waiters: Waiting<()>,
 }
 
 impl Semaphore {
-    /// A semaphore with `permits` permits.
+    /// A semaphore with `permits` permits; `usize::MAX / 2` are as many as there can be.
     pub const fn new(permits: usize) -> Self {
-        Self { permits: Waiting::new(Wait::Lock, permits) }
+        Self {
+            permits: Permits::new(AtomicUsize::new(Permits::word(permits))),
+            waiters: Waiting::new(Wait::Lock, ()),
+        }
     }
 
     /// Takes a permit, waiting for one if need be.
     pub async fn acquire(&self) -> Permit<'_> {
-        self.permits.until(take).await;
-        Permit { semaphore: self }
+        if !self.permits.take() {
+            self.waiters.until(|()| self.permits.take_or_wait().then_some(())).await;
+        }
+        Permit::taken(self)
     }
 
     /// Takes a permit if there is one.
     pub fn try_acquire(&self) -> Option<Permit<'_>> {
-        let taken = self.permits.change(|permits| (take(permits), Wake::Nobody));
-        taken.map(|()| Permit { semaphore: self })
+        self.permits.take().then(|| Permit::taken(self))
     }
 
     /// How many permits there are now.
     pub fn available(&self) -> usize {
-        self.permits.change(|permits| (*permits, Wake::Nobody))
+        self.permits.count()
+    }
+
+    /// Wakes who waits for the permit that was given back.
+    #[cold]
+    fn tell(&self) {
+        self.waiters.change_knowing(|(), waited| {
+            if !waited {
+                self.permits.nobody_waits();
+            }
+            ((), Wake::One)
+        });
     }
 }
 
@@ -37,17 +55,19 @@ pub struct Permit<'a> {
     semaphore: &'a Semaphore,
 }
 
-impl Drop for Permit<'_> {
-    fn drop(&mut self) {
-        self.semaphore.permits.change(|permits| {
-            *permits += 1;
-            ((), Wake::One)
-        });
+impl<'a> Permit<'a> {
+    #[inline]
+    fn taken(semaphore: &'a Semaphore) -> Self {
+        visibility::count(|counters| counters.locks.add(1));
+        Self { semaphore }
     }
 }
 
-fn take(permits: &mut usize) -> Option<()> {
-    *permits = permits.checked_sub(1)?;
-    visibility::count(|counters| counters.locks.add(1));
-    Some(())
+impl Drop for Permit<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.semaphore.permits.give_back() {
+            self.semaphore.tell();
+        }
+    }
 }
