@@ -153,6 +153,19 @@ impl Design {
         self.server_of(subject).0 == "handwritten"
     }
 
+    /// Whether a subject looks at every open connection in each round, as a loop on select or poll does: idle ones cost
+    /// it something, too.
+    pub fn looks_at_all(&self, subject: &str) -> bool {
+        let (architecture, arguments) = self.server_of(subject);
+        let mut arguments = arguments.iter().map(String::as_str);
+        let poller = arguments.find_map(|argument| argument.strip_prefix("--poller"));
+        let poller = match poller {
+            Some("") => arguments.next(),
+            joined => joined.and_then(|joined| joined.strip_prefix('=')),
+        };
+        matches!(poller.unwrap_or(&architecture), "select" | "poll")
+    }
+
     /// The architecture that is meant by the name of a subject, and the arguments of its server.
     pub fn server_of(&self, subject: &str) -> (String, &[String]) {
         let subject = self.original(subject);

@@ -38,6 +38,8 @@ pub struct Summary {
     pub seed: u64,
     /// Which of the subjects nobody can choose ([`Design::is_yardstick`](crate::record::Design::is_yardstick)).
     pub yardsticks: BTreeSet<String>,
+    /// Those that look at idle connections in each round ([`Design::looks_at_all`](crate::record::Design::looks_at_all)).
+    pub looking_at_all: BTreeSet<String>,
     /// What must be kept to be recommended.
     pub constraints: Constraints,
     /// Why the architectures are as quick as they are, in full sentences: what a model of their costs has to say.
@@ -154,6 +156,7 @@ impl Summary {
         let again = design.control.as_deref().map(of_subject).unwrap_or_default();
         let control = Control::of(design, again, &rows);
         let yardsticks = design.subjects().filter(|name| design.is_yardstick(name));
+        let looking_at_all = design.subjects().filter(|name| design.looks_at_all(name));
         let mut summary = Summary {
             service: design.service.clone(),
             subjects: design.subjects().map(str::to_owned).collect(),
@@ -164,6 +167,7 @@ impl Summary {
             done: latest.len(),
             seed: design.seed,
             yardsticks: yardsticks.map(str::to_owned).collect(),
+            looking_at_all: looking_at_all.map(str::to_owned).collect(),
             constraints: experiment.constraints.clone(),
             reasons: Vec::new(),
             rows,

@@ -4,7 +4,7 @@ mod fixtures;
 
 use duality_lab::peers::ReadyMade;
 use duality_lab::recommendation::{Constraints, Recommendation, constraints, recommend};
-use duality_lab::record::{Cell, Experiment, Outcome};
+use duality_lab::record::{Cell, Design, Experiment, Outcome, Variant};
 use duality_lab::summary::Summary;
 
 #[test]
@@ -90,6 +90,44 @@ fn level_ones_are_named() {
             "Figures are medians of 3 repeats.",
         ]
     );
+}
+
+#[test]
+fn among_equals_it_is_one_that_does_not_look_at_idle_connections() {
+    let level = |name: &str, _| (if name == "epoll" { 50_000.0 } else { 50_010.0 }, 15.0, false);
+    let (experiment, cells) = trial_of(&["select", "poll", "epoll"], &[100], 3, level);
+    let said = recommend(&Summary::of(&experiment, &cells));
+    assert_eq!(said.architecture.as_deref(), Some("epoll"));
+    let told = "select and poll are no choice among equals: they look at every open connection in each round, and fall \
+                behind with each one that is idle.";
+    assert!(text(&said).contains(&told), "{said:?}");
+
+    let ahead = |name: &str, _| (if name == "poll" { 60_000.0 } else { 50_000.0 }, 15.0, false);
+    let (experiment, cells) = trial_of(&["poll", "epoll"], &[100], 3, ahead);
+    let said = recommend(&Summary::of(&experiment, &cells));
+    assert_eq!(said.architecture.as_deref(), Some("poll"));
+    let told = "poll looks at every open connection in each round, also at idle ones: where there will be many, measure \
+                with as many (--idle).";
+    assert!(text(&said).contains(&told), "{said:?}");
+}
+
+#[test]
+fn what_looks_at_idle_connections_is_known_by_its_poller() {
+    let mut design = fixtures::experiment(&["uthreads", "epoll", "poll"], &[100], 1).design;
+    let looking = |design: &Design| {
+        design.subjects().map(|name| design.looks_at_all(name)).collect::<Vec<_>>()
+    };
+    assert_eq!(looking(&design), [false, false, true]);
+    for arguments in [&["--poller=select"][..], &["--poller", "poll"], &["--poller", "uring"]] {
+        let server_arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+        design.variants = vec![Variant {
+            name: "uthreads".into(),
+            architecture: "uthreads".into(),
+            options: server_arguments.clone(),
+            server_arguments,
+        }];
+        assert_eq!(looking(&design), [!arguments.contains(&"uring"), false, true]);
+    }
 }
 
 #[test]
@@ -262,10 +300,18 @@ fn trial(
     repeats: usize,
     figures: impl Fn(&str, usize) -> (f64, f64, bool),
 ) -> (Experiment, Vec<Cell>) {
-    let names = ["threads", "epoll"];
-    let experiment = fixtures::experiment(&names, concurrency, repeats);
+    trial_of(&["threads", "epoll"], concurrency, repeats, figures)
+}
+
+fn trial_of(
+    names: &[&str],
+    concurrency: &[usize],
+    repeats: usize,
+    figures: impl Fn(&str, usize) -> (f64, f64, bool),
+) -> (Experiment, Vec<Cell>) {
+    let experiment = fixtures::experiment(names, concurrency, repeats);
     let mut cells = Vec::new();
-    for name in names {
+    for &name in names {
         for &count in concurrency {
             for repeat in 0..repeats {
                 let (rate, cpu, limit) = figures(name, count);

@@ -4,7 +4,8 @@
 //! limit, requests/s measure it and not the server, and the server's processor time for each request
 //! decides among those that reached that limit. Two are level when the interval of their ratio holds
 //! the number one. The choice is the one that leads, or is level with the leader, at most
-//! concurrencies; the higher concurrency decides among equals. Whoever left connections without a reply
+//! concurrencies. Among equals the higher concurrency decides, then whether idle connections cost nothing, for there were
+//! few of those, then the order at the highest. Whoever left connections without a reply
 //! is not compared, nor is what serves no service of one's own: handwritten, and peers, which the choice is
 //! held against. With [`Constraints`], only those are compared that keep them at that concurrency.
 
@@ -117,6 +118,7 @@ fn choice(
     if let Some(largest) = won.last() {
         sentences.push(largest.margin(chosen));
         sentences.extend(largest.cost(chosen));
+        sentences.extend(idle_ones(summary, largest, chosen));
     }
     sentences.extend(summary.reasons.iter().cloned());
     sentences.extend(elsewhere(chosen, &lost));
@@ -148,8 +150,8 @@ fn beside(summary: &Summary, contests: &[Contest<'_>], chosen: &str) -> Vec<Stri
     sentences
 }
 
-/// The architecture that leads most often; the higher concurrency, then the design's order, decides
-/// among equals.
+/// The architecture that leads most often. Among equals the highest concurrency at which they lead decides, then whether they
+/// look at idle connections, then their places at the highest of all, then the design's order.
 fn choose<'a>(summary: &'a Summary, contests: &[Contest<'_>]) -> Option<&'a str> {
     let score = |name: &str| {
         let led = contests.iter().filter(|contest| contest.leads(name));
@@ -158,7 +160,8 @@ fn choose<'a>(summary: &'a Summary, contests: &[Contest<'_>]) -> Option<&'a str>
             last.ranked.iter().position(|(row, _)| row.subject == name)
         };
         let highest = led.clone().map(|contest| contest.concurrency).max();
-        (led.count(), highest, std::cmp::Reverse(places(name).unwrap_or(usize::MAX)))
+        let looks_at_all = summary.looking_at_all.contains(name);
+        (led.count(), highest, !looks_at_all, std::cmp::Reverse(places(name).unwrap_or(usize::MAX)))
     };
     let names = summary.subjects.iter().rev().map(String::as_str);
     names.max_by_key(|name| score(name)).filter(|name| score(name).0 > 0)
@@ -185,6 +188,28 @@ fn headline(summary: &Summary, chosen: &str, won: &[&Contest<'_>], all: usize) -
             listed(&at)
         ),
     }
+}
+
+/// What idle connections would change: about the choice, or about those that were passed over for them.
+fn idle_ones(summary: &Summary, largest: &Contest<'_>, chosen: &str) -> Option<String> {
+    if summary.looking_at_all.contains(chosen) {
+        return Some(format!(
+            "{chosen} looks at every open connection in each round, also at idle ones: where there will be many, measure \
+             with as many (--idle)."
+        ));
+    }
+    let names = largest.level().map(|(row, _)| row.subject.clone());
+    let looking: Vec<String> = names.filter(|name| summary.looking_at_all.contains(name)).collect();
+    let [are, they, fall] = match looking.as_slice() {
+        [] => return None,
+        [_] => ["is", "it looks", "falls"],
+        _ => ["are", "they look", "fall"],
+    };
+    Some(format!(
+        "{} {are} no choice among equals: {they} at every open connection in each round, and {fall} behind with each one \
+         that is idle.",
+        listed(&looking)
+    ))
 }
 
 /// Where another wins, and by how much.
