@@ -18,6 +18,7 @@
 //! most one deadline; so a task needs one timer, and the timers are indexed by the task's slot.
 
 pub(crate) mod core;
+mod fetch;
 mod place;
 mod ready;
 pub(crate) mod remote;

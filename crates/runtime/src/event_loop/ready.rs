@@ -65,6 +65,12 @@ impl Ready {
         Some((task, len))
     }
 
+    /// How many have ever come out.
+    #[inline]
+    pub(crate) fn taken(&self) -> usize {
+        self.head.get()
+    }
+
     /// The one that comes out after `others`.
     ///
     /// # Safety

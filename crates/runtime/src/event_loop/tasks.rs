@@ -19,6 +19,7 @@ use std::ptr::NonNull;
 
 use duality_fiber::Fiber;
 
+use super::fetch::STACK_AHEAD;
 use super::ready::Ready;
 use super::report::FreshTurn;
 use super::reservation::Reservation;
@@ -142,7 +143,7 @@ pub(crate) struct Task {
     wait: Cell<u32>,
     since: Cell<u32>,
     /// In use by nobody but the round that runs it, if one does.
-    body: UnsafeCell<Option<Body>>,
+    pub(super) body: UnsafeCell<Option<Body>>,
 }
 
 impl Task {
@@ -216,7 +217,7 @@ const _: () = assert!(ShortLabel::BITS + TaskId::BITS == 63, "queued has a bit o
 /// A control block of a table that is alive: it does not leave the loop that the table belongs to, and is freed with
 /// the table.
 #[derive(Clone, Copy)]
-pub(crate) struct TaskRef(NonNull<Task>);
+pub(crate) struct TaskRef(pub(super) NonNull<Task>);
 
 impl Deref for TaskRef {
     type Target = Task;
@@ -263,22 +264,16 @@ const _: () = assert!(size_of::<Task>() == 64, "a control block is one cache lin
 
 /// A slot that there is not.
 const NO_SLOT: u32 = u32::MAX;
-/// How many tasks ahead of its turn a stack is fetched: far enough for memory to answer, not so far
-/// that it is gone again from the first-level cache.
-const STACK_AHEAD: usize = 3;
-/// And a control block, which leads to the stack.
-const TASK_AHEAD: usize = 8;
-
 /// The table. Like its tasks, it is reached by shared references only.
 pub(crate) struct Tasks {
     /// The first is [nobody](Tasks::nobody)'s, that of slot 0 comes after it, ….
     blocks: Reservation<Task>,
     /// The control blocks of slots before this one have been written.
-    used: Cell<usize>,
+    pub(super) used: Cell<usize>,
     /// The first of those among them that are free, each of which knows the next; [`NO_SLOT`] when none is.
     free: Cell<u32>,
     /// Those to run, in turn. An entry whose task is not queued is void: its task ended otherwise.
-    ready: Ready,
+    pub(super) ready: Ready,
     spawned: Cell<u32>,
 }
 
@@ -409,26 +404,6 @@ impl Tasks {
                 return Some((task, word));
             }
             cold_path();
-        }
-    }
-
-    /// Asks for the memory of tasks whose turn comes soon, of so many more than [`STACK_AHEAD`] that are queued.
-    ///
-    /// Apart, since it would take registers that its caller has to save first, also when few tasks take turns.
-    #[inline(never)]
-    fn fetch_ahead(&self, queued: usize) {
-        // SAFETY: so many are queued.
-        let task = unsafe { self.ready.ahead(STACK_AHEAD) };
-        // SAFETY: as in `TaskRef::body`; this one does not run either.
-        match unsafe { &*task.body.get() } {
-            Some(Body::Fiber(fiber)) => fiber.fetch(),
-            Some(Body::Future(future)) => duality_fiber::fetch((&raw const **future).addr()),
-            None => {}
-        }
-        if queued > TASK_AHEAD {
-            // SAFETY: so many are queued.
-            let task = unsafe { self.ready.ahead(TASK_AHEAD) };
-            duality_fiber::fetch(task.0.addr().get());
         }
     }
 
