@@ -25,24 +25,32 @@ const GROUP: usize = 4;
 const LINES_OF_MANY: usize = 4;
 
 impl Tasks {
-    /// Asks for the memory of tasks whose turn comes soon, of so many more than [`STACK_AHEAD`] that are queued.
+    /// Asks for the memory of tasks whose turn comes soon, of so many that are queued.
     ///
     /// Apart, since it would take registers that its caller has to save first, also when few tasks take turns.
+    ///
+    /// # Safety
+    ///
+    /// So many are queued, and more than [`STACK_AHEAD`].
     #[inline(never)]
-    pub(super) fn fetch_ahead(&self, queued: usize) {
+    pub(super) unsafe fn fetch_ahead(&self, queued: usize) {
         if self.used.get() > MANY {
-            return self.fetch_group(queued);
+            // SAFETY: as is asked of the caller.
+            return unsafe { self.fetch_group(queued) };
         }
-        // SAFETY: so many are queued.
+        // SAFETY: more are queued.
         unsafe { self.ready.ahead(STACK_AHEAD) }.fetch_body(LINES);
         if queued > TASK_AHEAD {
-            // SAFETY: as above.
+            // SAFETY: so many are queued.
             unsafe { self.ready.ahead(TASK_AHEAD) }.fetch_block();
         }
     }
 
+    /// # Safety
+    ///
+    /// So many are queued.
     #[inline(never)]
-    fn fetch_group(&self, queued: usize) {
+    unsafe fn fetch_group(&self, queued: usize) {
         if !self.ready.taken().is_multiple_of(GROUP) {
             return;
         }

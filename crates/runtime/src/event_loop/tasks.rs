@@ -396,7 +396,8 @@ impl Tasks {
         loop {
             let (task, len) = self.ready.pop()?;
             if len > STACK_AHEAD + 1 {
-                self.fetch_ahead(len - 1);
+                // SAFETY: so many are left in the queue.
+                unsafe { self.fetch_ahead(len - 1) };
             }
             let word = task.word.get();
             if word.is_queued() {
