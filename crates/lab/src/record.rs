@@ -157,13 +157,14 @@ impl Design {
     /// it something, too.
     pub fn looks_at_all(&self, subject: &str) -> bool {
         let (architecture, arguments) = self.server_of(subject);
-        let mut arguments = arguments.iter().map(String::as_str);
-        let poller = arguments.find_map(|argument| argument.strip_prefix("--poller"));
-        let poller = match poller {
-            Some("") => arguments.next(),
-            joined => joined.and_then(|joined| joined.strip_prefix('=')),
+        let poller = match architecture.as_str() {
+            // Every server is told a poller; this one takes it.
+            "uthreads" => {
+                arguments.iter().rev().find_map(|argument| argument.strip_prefix("--poller="))
+            }
+            own => Some(own),
         };
-        matches!(poller.unwrap_or(&architecture), "select" | "poll")
+        matches!(poller, Some("select" | "poll"))
     }
 
     /// The architecture that is meant by the name of a subject, and the arguments of its server.
