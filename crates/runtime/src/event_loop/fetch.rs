@@ -46,6 +46,8 @@ impl Tasks {
         }
     }
 
+    /// The same where tasks are many: for `GROUP` of them at every so many turns.
+    ///
     /// # Safety
     ///
     /// So many are queued.

@@ -35,11 +35,6 @@ pub(crate) struct Sight {
 }
 
 impl Sight {
-    #[inline]
-    pub(crate) fn fresh(&self) -> &FreshTurn {
-        &self.fresh
-    }
-
     pub(crate) fn new(now: Instant) -> Self {
         Self { start: now, fresh: FreshTurn::default(), answered: Cell::new(survey::asked()) }
     }
@@ -48,6 +43,11 @@ impl Sight {
     #[inline]
     pub(crate) fn tick(&self, now: Instant) {
         self.fresh.since.set((now - self.start).as_millis() as u32);
+    }
+
+    #[inline]
+    pub(crate) fn fresh(&self) -> &FreshTurn {
+        &self.fresh
     }
 
     #[inline]

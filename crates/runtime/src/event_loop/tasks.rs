@@ -264,6 +264,7 @@ const _: () = assert!(size_of::<Task>() == 64, "a control block is one cache lin
 
 /// A slot that there is not.
 const NO_SLOT: u32 = u32::MAX;
+
 /// The table. Like its tasks, it is reached by shared references only.
 pub(crate) struct Tasks {
     /// The first is [nobody](Tasks::nobody)'s, that of slot 0 comes after it, ….

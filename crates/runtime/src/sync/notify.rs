@@ -16,7 +16,7 @@ pub struct Notify {
 struct State {
     /// Notifications that nobody has come for yet: those who were woken, or the next to wait.
     kept: usize,
-    /// The same as outside.
+    /// The same as outside, for those that wait: they know of nothing but this state, and a waiter's size counts.
     broadcasts: u64,
 }
 
