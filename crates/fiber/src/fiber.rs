@@ -26,8 +26,9 @@ pub(crate) type Payload = Box<dyn Any + Send>;
 /// A function that runs on a stack of its own and can be left and entered again.
 ///
 /// Dropping a suspended fiber unwinds its stack, so that what lives on it is dropped.
+#[repr(C)]
 pub struct Fiber {
-    /// Where its stack was left; null while it runs, and when it has ended.
+    /// Where its stack was left; null while it runs, and when it has ended. First, so that a switch has nothing to add.
     pub(crate) left_at: Cell<Place>,
     /// Taken only by `into_stack`, which consumes the fiber, and by the drop.
     pub(crate) stack: ManuallyDrop<Occupied>,

@@ -109,20 +109,21 @@ pub unsafe fn suspend_for(next: impl FnOnce() -> Option<NonNull<Fiber>>) {
 /// As for that one.
 #[inline(always)]
 unsafe fn leave(next: impl FnOnce() -> Option<NonNull<Fiber>>) -> usize {
-    HERE.with(|here| {
-        let running = here.running.get();
-        assert!(!running.is_null(), "only a fiber can be suspended");
-        let (to, bounds) = match next() {
-            Some(next) => {
-                here.running.set(next.as_ptr());
-                // SAFETY: it stays where it is, by what is asked of the caller.
-                let next = unsafe { next.as_ref() };
-                (&next.left_at, next.stack.bounds())
-            }
-            None => (&here.resumer, here.resumer_stack.get()),
-        };
-        // SAFETY: this fiber runs, and so is alive. The other was left there, as is asked of the caller; or else the
-        // resumer was, when it switched to a fiber, and whichever fiber it was, this one runs instead.
-        unsafe { here.switch(&(*running).left_at, to, bounds, GO_ON) }
-    })
+    // SAFETY: it has no destructor, so it lives as long as the kernel thread, which a fiber does not leave. All that follows
+    // in a closure would not be a part of the callers.
+    let here = unsafe { &*HERE.with(ptr::from_ref) };
+    let running = here.running.get();
+    assert!(!running.is_null(), "only a fiber can be suspended");
+    let (to, bounds) = match next() {
+        Some(next) => {
+            here.running.set(next.as_ptr());
+            // SAFETY: it stays where it is, by what is asked of the caller.
+            let next = unsafe { next.as_ref() };
+            (&next.left_at, next.stack.bounds())
+        }
+        None => (&here.resumer, here.resumer_stack.get()),
+    };
+    // SAFETY: this fiber runs, and so is alive. The other was left there, as is asked of the caller; or else the
+    // resumer was, when it switched to a fiber, and whichever fiber it was, this one runs instead.
+    unsafe { here.switch(&(*running).left_at, to, bounds, GO_ON) }
 }
