@@ -19,7 +19,7 @@ impl Bell {
     ///
     /// # Errors
     ///
-    /// When no descriptor is left for it, or too many loops are alive (1,024).
+    /// When no descriptor is left for it, or too many loops are alive (1,023).
     pub fn new() -> io::Result<Self> {
         Ok(Self { claim: remote::claim()? })
     }

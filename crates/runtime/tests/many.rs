@@ -113,7 +113,7 @@ fn a_thread_that_overflows_its_stack_is_named() {
     let said = String::from_utf8_lossy(&output.stderr);
     // The root is task 0.
     let expected =
-        "task 2 of loop 0 has overflowed its stack of 16 KiB: give it a larger one (--stack-size)";
+        "task 2 of loop 1 has overflowed its stack of 16 KiB: give it a larger one (--stack-size)";
     assert!(said.lines().any(|line| line == expected), "{said}");
     assert_eq!(output.status.signal(), Some(libc::SIGABRT));
 }

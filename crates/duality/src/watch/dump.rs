@@ -24,11 +24,12 @@ pub(super) fn dump(subject: &Subject) -> String {
     let mut text = heading(subject, &survey.answered, &threads);
     for turn in &survey.silent {
         let thread = turn.thread;
-        let _ = match turn.task {
-            Some((task, stage)) => writeln!(
+        let _ = match turn.turn {
+            Some(turn) => writeln!(
                 text,
-                "  the loop of thread {thread} does not answer: task {task}, stage {}, holds it",
-                stage.unwrap_or("-")
+                "  the loop of thread {thread} does not answer: task {}, stage {}, holds it",
+                turn.task(),
+                turn.stage().unwrap_or("-")
             ),
             None => writeln!(text, "  the loop of thread {thread} does not answer"),
         };

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use duality_runtime::visibility::{self, LoopTurn};
+use duality_runtime::visibility::{self, LoopTurn, TaskTurn};
 
 use super::say;
 
@@ -26,7 +26,7 @@ pub(super) struct Stalls {
 }
 
 struct Turn {
-    turns: u64,
+    turn: Option<TaskTurn>,
     /// When it was first seen at that turn.
     since: Instant,
     /// The task and its stage, once they have been told.
@@ -58,12 +58,12 @@ impl Stalls {
     }
 
     fn look_at(&mut self, turn: &LoopTurn, now: Instant) {
-        let fresh = Turn { turns: turn.turns, since: now, told: None };
+        let fresh = Turn { turn: turn.turn, since: now, told: None };
         let seen = self.seen.entry(turn.thread).or_insert(fresh);
         let held = now - seen.since;
-        if let (true, Some((task, stage))) = (seen.turns == turn.turns, turn.task) {
+        if let (true, Some(task)) = (seen.turn == turn.turn, turn.turn) {
             if held >= self.threshold && seen.told.is_none() {
-                let who = format!("task {task}, stage {}", stage.unwrap_or("-"));
+                let who = format!("task {}, stage {}", task.task(), task.stage().unwrap_or("-"));
                 if self.quota.admits() {
                     let place = where_it_is(turn);
                     say(&format!(
@@ -85,7 +85,7 @@ impl Stalls {
                 held.as_millis()
             ));
         }
-        *seen = Turn { turns: turn.turns, since: now, told: None };
+        *seen = Turn { turn: turn.turn, since: now, told: None };
     }
 }
 

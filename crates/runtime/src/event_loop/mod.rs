@@ -74,7 +74,7 @@ impl EventLoop {
     /// # Errors
     ///
     /// When no descriptor is left for the loop's wake-up, or address space for its table of tasks (4 GiB; under
-    /// `RLIMIT_AS` a sixty-fourth of the limit), or too many loops are alive (1,024).
+    /// `RLIMIT_AS` a sixty-fourth of the limit), or too many loops are alive (1,023).
     pub fn new(poller: Box<dyn Poller>, waiting: Waiting) -> io::Result<Self> {
         Ok(Self { core: Box::new(Core::new(poller, waiting)?) })
     }

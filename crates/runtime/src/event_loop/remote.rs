@@ -22,7 +22,7 @@ use loom::sync::atomic as shim;
 #[cfg(not(all(test, loom)))]
 use std::sync::atomic as shim;
 
-/// How many loops one process can have alive at a time.
+/// One more than there can be loops alive in a process: they have numbers from 1.
 pub(crate) const LANES: usize = 1024;
 
 /// What other kernel threads ask of a loop.
@@ -65,7 +65,7 @@ pub(crate) struct Claim {
 
 /// Takes the first free lane.
 pub(crate) fn claim() -> io::Result<Claim> {
-    for (number, place) in TABLE.iter().enumerate() {
+    for (number, place) in TABLE.iter().enumerate().skip(1) {
         let lane = match place.get() {
             Some(lane) => lane,
             None => {
@@ -79,7 +79,7 @@ pub(crate) fn claim() -> io::Result<Claim> {
             return Ok(Claim { id: LoopId { lane: number as u16, term }, lane });
         }
     }
-    Err(io::Error::other(format!("more than {LANES} event loops in one process")))
+    Err(io::Error::other(format!("more than {} event loops in one process", LANES - 1)))
 }
 
 /// Asks the loop that `name` belongs to, if it is alive, to wake the task.
@@ -253,7 +253,6 @@ mod loom_tests {
     use loom::sync::{Arc, Condvar, Mutex};
     use loom::thread;
 
-    use super::super::tasks::TaskId;
     use super::*;
 
     /// What a waker has done before it wakes; the woken task must see it.
@@ -305,7 +304,7 @@ mod loom_tests {
     }
 
     fn name(task: u32) -> TaskName {
-        TaskName::new(0, TaskId::from_bits(u64::from(task)))
+        TaskName::first(1).of(0, task)
     }
 
     /// Whoever finds the inbox empty rings; so after the last ring nothing may be left behind.
@@ -354,7 +353,7 @@ mod loom_tests {
                 lane.bell.wait();
                 for message in lane.take() {
                     let Message::Wake(name) = message else { unreachable!("nothing is closed") };
-                    deeds.are_seen(name.task().slot() as usize);
+                    deeds.are_seen(name.slot() as usize);
                     awaited -= 1;
                 }
             }

@@ -9,50 +9,42 @@ use std::time::{Duration, Instant};
 use rustix::process::getpid;
 
 use super::core::Core;
-use super::tasks::TaskRef;
+use super::tasks::{TaskRef, Turn};
 use crate::visibility::survey::{self, LoopReport, TaskReport};
 use crate::visibility::{self, Trace, Wait, seats, waits};
-
-/// What a task notes as its turn begins, side by side as there, so that it is copied at once.
-#[repr(C)]
-pub(crate) struct FreshTurn {
-    pub(crate) wait: Cell<u32>,
-    /// The time of the round, in milliseconds since the start; it begins again after 49 days.
-    pub(crate) since: Cell<u32>,
-}
-
-impl Default for FreshTurn {
-    fn default() -> Self {
-        Self { wait: Cell::new(Wait::Foreign.pack()), since: Cell::new(0) }
-    }
-}
 
 /// What a loop keeps in order to be seen.
 pub(crate) struct Sight {
     start: Instant,
-    fresh: FreshTurn,
+    /// What a task notes as its turn begins: should it not say what it waits for, that is a future of somebody else's. With the time of the round, in milliseconds since the start; they begin again after
+    /// 49 days.
+    fresh: Turn,
     answered: Cell<u32>,
 }
 
 impl Sight {
     pub(crate) fn new(now: Instant) -> Self {
-        Self { start: now, fresh: FreshTurn::default(), answered: Cell::new(survey::asked()) }
+        Self {
+            start: now,
+            fresh: Turn::new(Wait::Foreign, 0, false),
+            answered: Cell::new(survey::asked()),
+        }
     }
 
     /// A new round begins.
     #[inline]
     pub(crate) fn tick(&self, now: Instant) {
-        self.fresh.since.set((now - self.start).as_millis() as u32);
+        self.fresh.set_since((now - self.start).as_millis() as u32);
     }
 
     #[inline]
-    pub(crate) fn fresh(&self) -> &FreshTurn {
+    pub(crate) fn fresh(&self) -> &Turn {
         &self.fresh
     }
 
     #[inline]
     pub(crate) fn clock(&self) -> u32 {
-        self.fresh.since.get()
+        self.fresh.since()
     }
 
     /// Whether the loop owes a report.
@@ -74,8 +66,8 @@ fn report(core: &Core, thread: u32) -> LoopReport {
     let clock = core.sight.clock();
     let tasks = &core.tasks;
     let ready = tasks.ready();
-    let mut ages: Vec<(u32, u32)> =
-        tasks.iter().map(|task| (clock.wrapping_sub(task.since()), task.id().slot())).collect();
+    let age = |task: TaskRef| Some((clock.wrapping_sub(task.since()), task.name()?.slot()));
+    let mut ages: Vec<(u32, u32)> = tasks.iter().filter_map(age).collect();
     let count = ages.len();
     let most = survey::most();
     // The oldest first, and of the same age the first slot.
@@ -89,8 +81,8 @@ fn report(core: &Core, thread: u32) -> LoopReport {
         let task = tasks.at(slot)?;
         let due = core.timers.borrow().deadline(slot).filter(|_| task.wait() == Wait::Time);
         Some(TaskReport {
-            number: task.id().serial(),
-            stage: task.stage().label().name(),
+            number: task.name()?.serial(),
+            stage: task.sign().stage().label().name(),
             wait: task.wait(),
             is_ready: task.is_queued(),
             waited: Duration::from_millis(age.into()),

@@ -3,7 +3,7 @@
 use duality_poller::{Direction, Event, Token};
 use slab::Slab;
 
-use super::tasks::TaskId;
+use super::waker::TaskName;
 
 /// One watched descriptor.
 #[derive(Default)]
@@ -19,7 +19,7 @@ struct Source {
 /// One direction of a descriptor.
 #[derive(Default)]
 struct Side {
-    waiter: Option<TaskId>,
+    waiter: Option<TaskName>,
     /// The last attempt took all there was (or filled all there was room for), so the next one would
     /// block until an event says otherwise: it is not even tried.
     exhausted: bool,
@@ -81,7 +81,7 @@ impl Sources {
     }
 
     #[inline]
-    pub(crate) fn wait(&mut self, token: Token, direction: Direction, task: TaskId) {
+    pub(crate) fn wait(&mut self, token: Token, direction: Direction, task: TaskName) {
         let source = &mut self.slab[token.0 as usize];
         let before = source.side(direction).waiter.replace(task);
         // Whoever gave up at a deadline is still noted, and counted.
@@ -90,7 +90,7 @@ impl Sources {
 
     /// Notes an event and returns the tasks to wake.
     #[inline]
-    pub(crate) fn event(&mut self, event: &Event) -> [Option<TaskId>; 2] {
+    pub(crate) fn event(&mut self, event: &Event) -> [Option<TaskName>; 2] {
         // An event may be for a descriptor that was forgotten in this very round.
         let Some(source) = self.slab.get_mut(event.token.0 as usize) else { return [None, None] };
         source.hangup |= event.hangup;
@@ -110,7 +110,7 @@ impl Sources {
     }
 
     /// Every task that waits to read, for the drain.
-    pub(crate) fn take_readers(&mut self) -> Vec<TaskId> {
+    pub(crate) fn take_readers(&mut self) -> Vec<TaskName> {
         let mut readers = Vec::new();
         for (_, source) in &mut self.slab {
             if let Some(reader) = source.reader.waiter.take() {

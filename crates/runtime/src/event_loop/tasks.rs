@@ -21,52 +21,10 @@ use duality_fiber::Fiber;
 
 use super::fetch::STACK_AHEAD;
 use super::ready::Ready;
-use super::report::FreshTurn;
 use super::reservation::Reservation;
-use crate::cold_path;
+use super::waker::TaskName;
 use crate::recycled::LocalMachine;
-use crate::visibility::{ShortLabel, Wait};
-
-/// Names a task of one loop in a word: the slot that it lives in, and which of the slot's tenants it is.
-///
-/// ```text
-///   63        54 53                          26 25                     0
-///   │ 0         │ serial of the task (28)      │ slot of the task (26) │
-/// ```
-///
-/// The serial is the low bits of the loop's count of tasks. A stale identity is recognised by it, and should
-/// it not be (a slot's tenant 2^28 tasks later), the wake is spurious, which every wait allows for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TaskId(u64);
-
-impl TaskId {
-    pub(crate) const BITS: u32 = Self::SLOT_BITS + Self::SERIAL_BITS;
-    const SLOT_BITS: u32 = 26;
-    const SERIAL_BITS: u32 = 28;
-
-    /// Of a serial the low bits are taken.
-    const fn new(slot: u32, serial: u32) -> Self {
-        let serial = serial as u64 & ((1 << Self::SERIAL_BITS) - 1);
-        Self((serial << Self::SLOT_BITS) | slot as u64)
-    }
-
-    pub(crate) const fn bits(self) -> u64 {
-        self.0
-    }
-
-    /// The identity that has these bits, of which the upper ones are left out.
-    pub(crate) const fn from_bits(bits: u64) -> Self {
-        Self(bits & ((1 << Self::BITS) - 1))
-    }
-
-    pub(crate) const fn slot(self) -> u32 {
-        (self.0 & ((1 << Self::SLOT_BITS) - 1)) as u32
-    }
-
-    pub(crate) const fn serial(self) -> u32 {
-        (self.0 >> Self::SLOT_BITS) as u32
-    }
-}
+use crate::visibility::{ShortLabel, Sign, Wait};
 
 /// What a task is made of: the one difference between the two worlds of a loop.
 pub(crate) enum Body {
@@ -74,145 +32,114 @@ pub(crate) enum Body {
     Fiber(Fiber),
 }
 
-/// The first word of a control block: the task's identity in the low bits ([`Task::VACANT`] where no task is), above it
-/// the stage that it reached last, and in the highest bit whether it is to run; if so, it is in the queue.
-///
-/// ```text
-///    63       62        54 53             0
-///   │ queued │ stage (9)  │ identity (54) │
-/// ```
-#[derive(Clone, Copy)]
-pub(crate) struct Word(u64);
-
-impl Word {
-    const QUEUED: u64 = 1 << 63;
-    const STAGE: u64 = !Self::QUEUED & !Task::VACANT.0;
-
-    pub(crate) const fn bits(self) -> u64 {
-        self.0
-    }
-
-    /// That of a task: `bits` of another word, or none.
-    pub(crate) const fn from_bits(bits: u64) -> Self {
-        Self(bits)
-    }
-
-    #[inline]
-    pub(crate) const fn id(self) -> TaskId {
-        TaskId::from_bits(self.0)
-    }
-
-    #[inline]
-    pub(crate) const fn stage(self) -> ShortLabel {
-        ShortLabel::from_bits(((self.0 & Self::STAGE) >> TaskId::BITS) as u16)
-    }
-
-    #[inline]
-    const fn is_queued(self) -> bool {
-        self.0 & Self::QUEUED != 0
-    }
-
-    /// Whether it is that of a task which is not queued.
-    #[inline]
-    const fn is_idle(self, id: TaskId) -> bool {
-        self.0 & !Self::STAGE == id.0
-    }
-
-    #[inline]
-    pub(crate) const fn queued(self) -> Self {
-        Self(self.0 | Self::QUEUED)
-    }
-
-    #[inline]
-    const fn taken(self) -> Self {
-        Self(self.0 & !Self::QUEUED)
-    }
-
-    #[inline]
-    const fn at(self, stage: ShortLabel) -> Self {
-        Self(self.0 & !Self::STAGE | (stage.bits() as u64) << TaskId::BITS)
-    }
-}
-
 /// A control block. It is reached by shared references only: a wake may come while the body runs.
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub(crate) struct Task {
-    word: Cell<Word>,
-    /// What it waits for, packed, and since when by the clock of `Sight`; both as of its last turn. Of a slot that is
-    /// free, the next one that is.
-    wait: Cell<u32>,
-    since: Cell<u32>,
+    /// None where no task is. Of a slot that is free, `since` is the next one that is.
+    name: Cell<Option<TaskName>>,
+    /// With the stage that it reached last.
+    sign: Cell<Sign>,
+    turn: Turn,
     /// In use by nobody but the round that runs it, if one does.
     pub(super) body: UnsafeCell<Option<Body>>,
 }
 
-impl Task {
-    /// The last slot is never used.
-    const VACANT: TaskId = TaskId::from_bits(u64::MAX);
+/// What changes with each turn of a task. All of it is written by one store when a turn begins: the processor brings about one
+/// store to its cache at a time, and there are some twenty from one turn to the next, which is what a turn takes.
+///
+/// A word is read as it was written, or a part of what was: the processor does not forward stores to longer loads.
+#[repr(align(16))]
+pub(crate) struct Turn(Cell<[u32; 4]>);
 
-    fn new(id: TaskId, body: Option<Body>, now: u32) -> Self {
+impl Turn {
+    /// What the task waits for, packed.
+    const WAIT: usize = 0;
+    /// Since when, by the clock of `Sight`; both as of its last turn.
+    const SINCE: usize = 1;
+    /// Whether it is to run; if so, it is in the queue.
+    const QUEUED: usize = 2;
+
+    pub(crate) const fn new(wait: Wait, since: u32, is_queued: bool) -> Self {
+        Self(Cell::new([wait.pack(), since, is_queued as u32, 0]))
+    }
+
+    #[inline]
+    fn word(&self, index: usize) -> &Cell<u32> {
+        let words: &Cell<[u32]> = &self.0;
+        &words.as_slice_of_cells()[index]
+    }
+
+    #[inline]
+    pub(crate) fn since(&self) -> u32 {
+        self.word(Self::SINCE).get()
+    }
+
+    pub(crate) fn set_since(&self, since: u32) {
+        self.word(Self::SINCE).set(since);
+    }
+}
+
+impl Task {
+    fn new(name: Option<TaskName>, body: Option<Body>, now: u32) -> Self {
         Self {
-            word: Cell::new(Word(id.0).queued()),
-            wait: Cell::new(Wait::Begin.pack()),
-            since: Cell::new(now),
+            name: Cell::new(name),
+            sign: Cell::new(Sign::new(name.map_or(0, TaskName::serial))),
+            turn: Turn::new(Wait::Begin, now, true),
             body: UnsafeCell::new(body),
         }
     }
 
-    pub(crate) fn id(&self) -> TaskId {
-        self.word.get().id()
+    /// None when there is no such task, any more or at all.
+    #[inline]
+    pub(crate) fn name(&self) -> Option<TaskName> {
+        self.name.get()
     }
 
-    /// Begins a turn of the task at the time `now`; should it not say what it waits for, that is a future of
-    /// somebody else's.
+    /// Begins a turn. The task is not queued then, and what it waits for is as `fresh` has it, for the case that it does not
+    /// say.
     #[inline]
-    pub(crate) fn begin_turn(&self, now: &FreshTurn) {
-        let (wait, since) = (now.wait.get(), now.since.get());
-        self.wait.set(wait);
-        self.since.set(since);
+    pub(crate) fn begin_turn(&self, fresh: &Turn) {
+        self.turn.0.set(fresh.0.get());
     }
 
     #[inline]
     pub(crate) fn set_wait(&self, wait: Wait) {
-        self.wait.set(wait.pack());
+        self.turn.word(Turn::WAIT).set(wait.pack());
     }
 
+    /// What it waits for; of one that is queued, what it waited for last.
     pub(crate) fn wait(&self) -> Wait {
-        Wait::unpack(self.wait.get()).unwrap_or(Wait::Foreign)
-    }
-
-    #[inline]
-    fn next_free(&self) -> u32 {
-        self.wait.get()
+        match Wait::unpack(self.turn.word(Turn::WAIT).get()) {
+            // It has waited for nothing.
+            None | Some(Wait::Foreign) if self.is_queued() => Wait::Turn,
+            wait => wait.unwrap_or(Wait::Foreign),
+        }
     }
 
     pub(crate) fn since(&self) -> u32 {
-        self.since.get()
+        self.turn.since()
     }
 
-    /// Notes the stage that the task has reached, and gives its word as it is then.
+    pub(crate) fn set_stage(&self, stage: ShortLabel) {
+        self.sign.set(self.sign.get().at(stage));
+    }
+
+    /// What is to be shown of it.
     #[inline]
-    pub(crate) fn set_stage(&self, stage: ShortLabel) -> Word {
-        self.word.set(self.word.get().at(stage));
-        self.word.get()
+    pub(crate) fn sign(&self) -> Sign {
+        self.sign.get()
     }
 
-    pub(crate) fn stage(&self) -> ShortLabel {
-        self.word.get().stage()
-    }
-
-    /// Whether there is no such task, any more or at all.
     #[inline]
-    pub(crate) fn is_gone(&self) -> bool {
-        self.id() == Self::VACANT
-    }
-
     pub(crate) fn is_queued(&self) -> bool {
-        self.word.get().is_queued()
+        self.turn.word(Turn::QUEUED).get() != 0
+    }
+
+    #[inline]
+    fn set_queued(&self, is_queued: bool) {
+        self.turn.word(Turn::QUEUED).set(is_queued.into());
     }
 }
-
-const _: () = assert!(ShortLabel::BITS + TaskId::BITS == 63, "queued has a bit of its own");
 
 /// A control block of a table that is alive: it does not leave the loop that the table belongs to, and is freed with
 /// the table.
@@ -266,70 +193,82 @@ const _: () = assert!(size_of::<Task>() == 64, "a control block is one cache lin
 const NO_SLOT: u32 = u32::MAX;
 
 /// The table. Like its tasks, it is reached by shared references only.
+#[repr(C, align(64))]
 pub(crate) struct Tasks {
+    /// Those to run, in turn. An entry whose task is not queued is void: its task ended otherwise.
+    pub(super) ready: Ready,
+    /// [Nobody](Tasks::nobody) between turns. In the queue's cache line, for both are written when a turn begins.
+    running: Cell<TaskRef>,
+    /// The name of its first task in its first slot.
+    first: TaskName,
     /// The first is [nobody](Tasks::nobody)'s, that of slot 0 comes after it, ….
     blocks: Reservation<Task>,
     /// The control blocks of slots before this one have been written.
     pub(super) used: Cell<usize>,
     /// The first of those among them that are free, each of which knows the next; [`NO_SLOT`] when none is.
     free: Cell<u32>,
-    /// Those to run, in turn. An entry whose task is not queued is void: its task ended otherwise.
-    pub(super) ready: Ready,
     spawned: Cell<u32>,
+    /// How many entries of the queue were void.
+    void: Cell<usize>,
 }
 
 impl Tasks {
-    /// An empty table.
+    /// An empty table of the loop whose first task has this name.
     ///
     /// # Errors
     ///
     /// `ENOMEM` when there is no address space for it.
-    pub(crate) fn new() -> io::Result<Self> {
-        let blocks = Reservation::new(1 << TaskId::SLOT_BITS)?;
+    pub(crate) fn new(first: TaskName) -> io::Result<Self> {
+        let blocks = Reservation::new(TaskName::SLOTS)?;
         blocks.make_usable(0);
         // SAFETY: the place is usable. The block is without a body, so that nobody needs to drop it.
-        unsafe { blocks.place(0).write(Task::new(Task::VACANT, None, 0)) };
+        unsafe { blocks.place(0).write(Task::new(None, None, 0)) };
+        // SAFETY: it has been written.
+        let nobody = TaskRef(unsafe { blocks.place(0) });
         Ok(Self {
+            ready: Ready::default(),
+            running: Cell::new(nobody),
+            first,
             blocks,
             used: Cell::default(),
             free: Cell::new(NO_SLOT),
-            ready: Ready::default(),
             spawned: Cell::default(),
+            void: Cell::default(),
         })
     }
 
-    /// The identity that the next [`insert`](Tasks::insert) will give.
-    pub(crate) fn next_id(&self) -> TaskId {
+    /// The name that the next [`insert`](Tasks::insert) will give.
+    pub(crate) fn next_name(&self) -> TaskName {
         let free = self.free.get();
         let slot = if free == NO_SLOT { self.used.get() } else { free as usize };
         let most = self.blocks.length() - 1;
         assert!(slot < most, "a loop has room for {most} tasks, 2^26 or a part of RLIMIT_AS");
-        TaskId::new(slot as u32, self.spawned.get())
+        self.first.of(self.spawned.get(), slot as u32)
     }
 
     /// Adds a task, ready to run. Part of its callers, who so make the body where it will be; to pass it by way of
     /// memory, in words, and to read it in pairs of words, as is done with what is so long, stalls the processor.
     #[inline(always)]
-    pub(crate) fn insert(&self, body: Body, now: u32) -> TaskId {
-        let id = self.next_id();
-        let slot = id.slot() as usize;
+    pub(crate) fn insert(&self, body: Body, now: u32) -> TaskName {
+        let name = self.next_name();
+        let slot = name.slot() as usize;
         let place = if slot == self.used.get() {
             self.use_another()
         } else {
             // SAFETY: there is room for what has been used.
             let place = unsafe { self.place(slot) };
             // SAFETY: the slot has been used, so its control block is written; nobody has its body, which is gone.
-            self.free.set(unsafe { place.as_ref() }.next_free());
+            self.free.set(unsafe { place.as_ref() }.since());
             place
         };
         // SAFETY: the place is usable, and no task is there that anyone could refer to.
-        unsafe { place.write(Task::new(id, Some(body), now)) };
+        unsafe { place.write(Task::new(Some(name), Some(body), now)) };
         self.spawned.set(self.spawned.get().wrapping_add(1));
         // For what is queued, for this task, and for each that is not queued yet.
         self.ready.make_room(1 + self.used.get());
         // SAFETY: there is room.
         unsafe { self.ready.push(TaskRef(place)) };
-        id
+        name
     }
 
     #[cold]
@@ -341,37 +280,26 @@ impl Tasks {
         unsafe { self.place(slot) }
     }
 
-    /// Queues the task, unless it is queued or gone.
+    /// Queues the task, unless it is queued; false if there is none of that name here, any more or at all.
     #[inline]
-    pub(crate) fn wake(&self, id: TaskId) {
-        if let Some(task) = self.at(id.slot()) {
-            let word = task.word.get();
-            if word.is_idle(id) {
-                self.queue(task, word);
-            }
-        }
+    pub(crate) fn wake(&self, name: TaskName) -> bool {
+        let task = self.at(name.slot()).filter(|task| task.name() == Some(name));
+        task.inspect(|&task| self.queue(task)).is_some()
     }
 
-    /// Queues a task that is not queued, whose word this is.
+    /// Queues the task, unless it is queued, as nobody always is.
     #[inline]
-    fn queue(&self, task: TaskRef, word: Word) {
-        task.word.set(word.queued());
-        // SAFETY: `insert` has left room for one more entry of each slot; and its task is queued here only when the
-        // entry from there or here before is out of the queue again.
-        unsafe { self.ready.push(task) };
-    }
-
-    /// Queues the task that runs, unless it is queued, as nobody always is.
-    #[inline]
-    pub(crate) fn requeue(&self, task: TaskRef) {
-        let word = task.word.get();
-        if !word.is_queued() {
-            self.queue(task, word);
+    pub(crate) fn queue(&self, task: TaskRef) {
+        if !task.is_queued() {
+            task.set_queued(true);
+            // SAFETY: `insert` has left room for one more entry of each slot; and its task is queued here only when the
+            // entry from there or here before is out of the queue again.
+            unsafe { self.ready.push(task) };
         }
     }
 
     /// A task that is none: always queued, never in the queue.
-    pub(crate) fn nobody(&self) -> TaskRef {
+    fn nobody(&self) -> TaskRef {
         // SAFETY: there is room for one, and it has been written.
         TaskRef(unsafe { self.blocks.place(0) })
     }
@@ -379,9 +307,9 @@ impl Tasks {
     /// Queues whichever task lives in a slot: timers know no more than that.
     pub(crate) fn wake_slot(&self, slot: u32) {
         if let Some(task) = self.at(slot)
-            && !task.is_gone()
+            && task.name().is_some()
         {
-            self.wake(task.id());
+            self.queue(task);
         }
     }
 
@@ -391,52 +319,71 @@ impl Tasks {
         self.ready.len()
     }
 
-    /// The next ready task, which is to run now, and its word as it stood in the queue.
+    /// The task that has its turn.
     #[inline]
-    pub(crate) fn next(&self) -> Option<(TaskRef, Word)> {
+    pub(crate) fn running(&self) -> TaskRef {
+        self.running.get()
+    }
+
+    /// No task has its turn.
+    pub(crate) fn rest(&self) {
+        self.running.set(self.nobody());
+    }
+
+    /// How many entries have ever been taken from the queue: the number of the turn, while one lasts.
+    #[inline]
+    pub(crate) fn taken(&self) -> usize {
+        self.ready.taken()
+    }
+
+    /// How many turns have ever begun.
+    pub(crate) fn turns(&self) -> usize {
+        self.taken().wrapping_sub(self.void.get())
+    }
+
+    /// The next ready task, whose [turn](Task::begin_turn) is to begin: until that of another one does, it is the one that runs.
+    #[inline]
+    pub(crate) fn next(&self) -> Option<TaskRef> {
         loop {
             let (task, len) = self.ready.pop()?;
             if len > STACK_AHEAD + 1 {
                 // SAFETY: so many are left in the queue.
                 unsafe { self.fetch_ahead(len - 1) };
             }
-            let word = task.word.get();
-            if word.is_queued() {
-                task.word.set(word.taken());
-                return Some((task, word));
+            if task.is_queued() {
+                self.running.set(task);
+                return Some(task);
             }
-            cold_path();
+            self.void.set(self.void.get().wrapping_add(1));
         }
     }
 
     /// The tasks by their slots.
     pub(crate) fn iter(&self) -> impl Iterator<Item = TaskRef> {
         let slots = 0..self.used.get() as u32;
-        slots.filter_map(|slot| self.at(slot)).filter(|task| !task.is_gone())
+        slots.filter_map(|slot| self.at(slot)).filter(|task| task.name().is_some())
     }
 
     /// Ends a task, whose body `drop_body` drops or takes: it cannot be woken any more then, and its slot is free
     /// after that. Should `drop_body` panic, the slot is lost; a task that has ended so is not ended again.
     #[inline]
     pub(crate) fn end(&self, task: TaskRef, drop_body: impl FnOnce(&mut Option<Body>)) {
-        if task.is_gone() {
-            return;
-        }
-        let slot = task.id().slot();
-        task.word.set(Word(Task::VACANT.0));
+        let Some(name) = task.name.take() else { return };
+        task.set_queued(false);
         // SAFETY: the caller does not run it any more, and nobody finds it in the table.
         drop_body(unsafe { &mut *task.body.get() });
-        task.wait.set(self.free.replace(slot));
+        task.turn.set_since(self.free.replace(name.slot()));
     }
 
-    pub(crate) fn contains(&self, id: TaskId) -> bool {
-        self.at(id.slot()).is_some_and(|task| task.id() == id)
+    pub(crate) fn contains(&self, name: TaskName) -> bool {
+        self.at(name.slot()).is_some_and(|task| task.name() == Some(name))
     }
 
-    /// The first task at or after a slot.
-    pub(crate) fn first_from(&self, slot: u32) -> Option<TaskRef> {
-        let mut tasks = (slot..self.used.get() as u32).filter_map(|slot| self.at(slot));
-        tasks.find(|task| !task.is_gone())
+    /// The first task at or after a slot, and its own.
+    pub(crate) fn first_from(&self, slot: u32) -> Option<(u32, TaskRef)> {
+        let mut slots = slot..self.used.get() as u32;
+        slots
+            .find_map(|slot| Some((slot, self.at(slot)?)).filter(|(_, task)| task.name().is_some()))
     }
 
     /// The control block of a slot that has been used.

@@ -75,7 +75,7 @@ impl Future for YieldNow {
 
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
-        if mem::replace(&mut self.has_yielded, true) {
+        if self.has_yielded {
             return Poll::Ready(());
         }
         // SAFETY: it is used here only.
@@ -88,7 +88,10 @@ impl Future for YieldNow {
         };
         match waited {
             Waited::Again => Poll::Ready(()),
-            Waited::Pending => Poll::Pending,
+            Waited::Pending => {
+                self.has_yielded = true;
+                Poll::Pending
+            }
         }
     }
 }
@@ -126,7 +129,7 @@ impl Future for Woken {
 
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
-        if mem::replace(&mut self.has_waited, true) {
+        if self.has_waited {
             return Poll::Ready(());
         }
         // SAFETY: it is used here only.
@@ -136,7 +139,10 @@ impl Future for Woken {
         };
         match waited {
             Waited::Again => Poll::Ready(()),
-            Waited::Pending => Poll::Pending,
+            Waited::Pending => {
+                self.has_waited = true;
+                Poll::Pending
+            }
         }
     }
 }
@@ -146,7 +152,7 @@ impl Future for Woken {
 /// on its loop.
 #[must_use]
 pub fn group() -> u32 {
-    world::with_loop(|core| core.map_or(0, |core| u32::from(core.lane()) + 1))
+    world::with_loop(|core| core.map_or(0, |core| core.lane().into()))
 }
 
 /// Marks a stage boundary: a place where an architecture made of stages may queue the task again.

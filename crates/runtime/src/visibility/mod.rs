@@ -23,6 +23,7 @@ mod counters;
 mod label;
 mod places;
 pub(crate) mod seats;
+mod sign;
 pub(crate) mod survey;
 mod trace;
 pub(crate) mod waits;
@@ -30,7 +31,7 @@ pub(crate) mod waits;
 pub use bell::{prepare, request_dump, wait};
 pub use counters::Totals;
 pub use seats::{
-    ChildSeat, LoopTurn, ThreadReport, Threads, loops, threads, totals, uncounted_threads,
+    ChildSeat, LoopTurn, TaskTurn, ThreadReport, Threads, loops, threads, totals, uncounted_threads,
 };
 pub use survey::{LoopReport, Survey, TaskReport, survey};
 pub use trace::{Trace, install_sampling, name_frames, name_instruction, sample};
@@ -38,6 +39,7 @@ pub use waits::Wait;
 
 pub(crate) use counters::Counters;
 pub(crate) use label::{Label, ShortLabel};
+pub(crate) use sign::Sign;
 pub(crate) use trace::capture;
 
 use crate::world;

@@ -20,8 +20,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::counters::{Counters, Totals};
 use super::places::Places;
+use super::sign::Sign;
 use super::{Label, Wait, waits};
-use crate::event_loop::tasks::Word;
 
 /// More kernel threads than this at a time are not seen. What is not used is not touched, and costs nothing.
 const SEATS: usize = 1 << 16;
@@ -31,26 +31,24 @@ thread_local! {
     static SEAT: Cell<*const Seat> = const { Cell::new(ptr::null()) };
 }
 
-/// Two cache lines and more, so that neighbours do not disturb each other, nor the prefetcher them.
+/// Two pairs of cache lines, so that neighbours do not disturb each other, nor the prefetcher them.
 #[derive(Default)]
 #[repr(C, align(128))]
 pub(crate) struct Seat {
-    pub(super) counters: Counters,
     role: AtomicU32,
     process: AtomicU32,
     thread: AtomicU32,
-    /// Of a loop: the word of the running task, as it stood in the queue, or with the stage that it reached since; 0 between
-    /// turns.
-    turn: AtomicU64,
-    /// In the block world: the stage that the task reached last.
-    stage: AtomicU64,
-    /// And what the thread waits for, and since when (milliseconds of the coarse clock).
+    /// In the block world: what the thread waits for, since when (milliseconds of the coarse clock), and the stage that the
+    /// task reached last.
     wait: AtomicU32,
     since: AtomicU64,
+    stage: AtomicU64,
+    /// Of a loop: the [`Sign`] of the running task; 0 between turns.
+    turn: AtomicU64,
+    pub(super) counters: Counters,
 }
 
 const _: () = assert!(size_of::<Seat>() == 256, "a seat is meant to fill two pairs of cache lines");
-
 /// What the kernel thread of a seat does.
 const IDLE: u32 = 0;
 const TASK: u32 = 1;
@@ -197,35 +195,17 @@ impl Seat {
         self.thread.load(Ordering::Relaxed)
     }
 
-    /// How many turns the loops of this seat have given.
+    /// What is shown of the task that has its turn is this now.
     #[inline]
-    pub(crate) fn turns(&self) -> u64 {
-        self.counters.switches.value()
+    pub(crate) fn set_turn(&self, task: Sign) {
+        self.turn.store(task.bits(), Ordering::Relaxed);
     }
 
-    /// The loop on this kernel thread gives a task its turn.
+    /// No task has its turn; the loop on this kernel thread has given so many.
     #[inline]
-    pub(crate) fn begin_turn(&self, task: Word) {
-        self.counters.switches.add(1);
-        self.set_turn(task);
-    }
-
-    /// The task that has its turn has reached a stage.
-    #[inline]
-    pub(crate) fn set_turn(&self, task: Word) {
-        self.turn.store(task.queued().bits(), Ordering::Relaxed);
-    }
-
-    /// No task has its turn.
-    #[inline]
-    pub(crate) fn end_turns(&self) {
+    pub(crate) fn end_turns(&self, given: u64) {
         self.turn.store(0, Ordering::Relaxed);
-    }
-
-    fn turn(&self) -> Option<(u32, Option<&'static str>)> {
-        let turn = self.turn.load(Ordering::Relaxed);
-        let task = Word::from_bits(turn);
-        (turn != 0).then(|| (task.id().serial(), task.stage().label().name()))
+        self.counters.switches.add(given);
     }
 }
 
@@ -386,10 +366,35 @@ pub fn threads(most: usize) -> Threads {
 pub struct LoopTurn {
     /// The number of its kernel thread.
     pub thread: u32,
-    /// How many turns it has given to tasks.
-    pub turns: u64,
-    /// The task that has its turn, and the stage that it reached last; `None` between turns.
-    pub task: Option<(u32, Option<&'static str>)>,
+    /// The turn that a task has; `None` between turns.
+    pub turn: Option<TaskTurn>,
+}
+
+/// A turn of a task.
+#[derive(Clone, Copy, Debug)]
+pub struct TaskTurn(Sign);
+
+/// Whether they are the same turn, if there were less than four million between them. The stages may differ.
+impl PartialEq for TaskTurn {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.without_stage() == other.0.without_stage()
+    }
+}
+
+impl Eq for TaskTurn {}
+
+impl TaskTurn {
+    /// The task's number in its loop.
+    #[must_use]
+    pub fn task(self) -> u32 {
+        self.0.number()
+    }
+
+    /// The stage that it reached last.
+    #[must_use]
+    pub fn stage(self) -> Option<&'static str> {
+        self.0.stage().label().name()
+    }
 }
 
 /// The loops of this process, each with what it does now.
@@ -400,8 +405,7 @@ pub fn loops() -> Vec<LoopTurn> {
         .filter(|seat| seat.role.load(Ordering::Relaxed) == LOOP)
         .map(|seat| LoopTurn {
             thread: seat.thread.load(Ordering::Relaxed),
-            turns: seat.counters.switches.value(),
-            task: seat.turn(),
+            turn: Sign::from_bits(seat.turn.load(Ordering::Relaxed)).map(TaskTurn),
         })
         .collect()
 }

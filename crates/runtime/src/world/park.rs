@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use duality_fiber::{Fiber, Stack};
 
-use super::{Waited, ambient_deadline, set_ambient_deadline};
+use super::{Waited, set_ambient_deadline};
 use crate::event_loop::core::Core;
 use crate::world;
 
@@ -39,10 +39,10 @@ fn leave(core: &Core) {
     unsafe { duality_fiber::suspend_for(|| core.next_fiber()) };
 }
 
-/// Leaves the running task until it has been woken.
+/// Leaves the running task, whose ambient deadline this is, until it has been woken.
 #[inline(always)]
-pub(crate) fn wait(core: &Core) -> Waited {
-    if let Some(deadline) = ambient_deadline() {
+pub(crate) fn wait(core: &Core, ambient: Option<Instant>) -> Waited {
+    if let Some(deadline) = ambient {
         return wait_before(core, deadline);
     }
     leave(core);

@@ -20,8 +20,8 @@ use super::place::Place;
 use super::remote::{self, LoopId};
 use super::report::Sight;
 use super::sources::Sources;
-use super::tasks::{Body, TaskId, TaskRef, Tasks};
-use super::waker::TaskName;
+use super::tasks::{Body, TaskRef, Tasks};
+use super::waker::{self, TaskName};
 use super::{Habits, Waiting};
 use crate::net::spare::Spare;
 use crate::recycled::{Blocks, local_machine};
@@ -36,8 +36,6 @@ const BUDGET: u32 = 64;
 pub(crate) struct Core {
     waiting: Waiting,
     lane: remote::Claim,
-    /// The name of its task whose identity is 0.
-    first: TaskName,
     bell: Token,
     poller: RefCell<Box<dyn Poller>>,
     /// Whether the poller is a ring, which sockets then operate through.
@@ -52,16 +50,14 @@ pub(crate) struct Core {
     /// What its sockets read into and write from.
     pub(crate) spare: Spare,
     now: Cell<Instant>,
-    /// [Nobody](Tasks::nobody) between turns.
-    running: Cell<TaskRef>,
     /// What is left of the running task's, if it has spent of it in the turn of this number.
     budget: Cell<u32>,
-    spent_in: Cell<u64>,
+    spent_in: Cell<usize>,
     draining: Cell<bool>,
-    /// How many turns its seat has counted when those that are ready as a round begins have had theirs, and when the
-    /// round ends.
-    due: Cell<u64>,
-    last: Cell<u64>,
+    /// How many tasks have been taken from the queue when those that are ready as a round begins have had their turns, and
+    /// when the round ends.
+    due: Cell<usize>,
+    last: Cell<usize>,
     /// How long the poller has waited in all while no task was ready.
     idle: Cell<Duration>,
     habits: Habits,
@@ -72,18 +68,15 @@ pub(crate) struct Core {
 /// Writes which task runs on this kernel thread. Called in a signal handler, where its stack has
 /// overflowed: it only reads cells.
 pub(super) fn name_running(line: &mut dyn fmt::Write) -> fmt::Result {
-    world::with_loop(|core| match core.map(|core| (core.running(), core.lane())) {
-        Some((task, lane)) if !task.is_gone() => {
-            write!(line, "task {} of loop {lane}", task.id().serial())
-        }
-        _ => line.write_str("a user-level thread"),
+    world::with_loop(|core| match core.and_then(|core| core.running().name()) {
+        Some(name) => write!(line, "task {} of loop {}", name.serial(), name.lane()),
+        None => line.write_str("a user-level thread"),
     })
 }
 
 impl Core {
     pub(crate) fn new(mut poller: Box<dyn Poller>, waiting: Waiting) -> io::Result<Self> {
         let lane = remote::claim()?;
-        let first = TaskName::new(lane.number(), TaskId::from_bits(0));
         let mut sources = Sources::default();
         let has_ring = poller.ring().is_some();
         let bell = sources.insert(false);
@@ -93,11 +86,10 @@ impl Core {
             Waiting::Park { stack_size } => stack_size,
             Waiting::Suspend => 0,
         };
-        let tasks = Tasks::new()?;
+        let tasks = Tasks::new(TaskName::first(lane.number()))?;
         Ok(Self {
             waiting,
             lane,
-            first,
             bell,
             poller: RefCell::new(poller),
             has_ring,
@@ -108,7 +100,6 @@ impl Core {
             blocks: Blocks::default(),
             spare: Spare::default(),
             now: Cell::new(now),
-            running: Cell::new(tasks.nobody()),
             tasks,
             budget: Cell::new(0),
             spent_in: Cell::new(0),
@@ -152,16 +143,16 @@ impl Core {
         self.draining.get()
     }
 
-    pub(crate) fn wake(&self, task: TaskId) {
-        self.tasks.wake(task);
+    /// Wakes one of its tasks, if there still is one of that name.
+    pub(crate) fn wake(&self, name: TaskName) {
+        self.tasks.wake(name);
     }
 
-    /// Wakes the task of that name: one of this loop's, or of another's.
+    /// The same for a task of any loop.
     #[inline]
-    pub(crate) fn wake_named(&self, name: TaskName) {
-        match name.beside(self.first) {
-            Some(task) => self.tasks.wake(task),
-            None => remote::wake(name),
+    pub(crate) fn wake_wherever(&self, name: TaskName) {
+        if !self.tasks.wake(name) && name.lane() != self.lane() {
+            remote::wake(name);
         }
     }
 
@@ -169,7 +160,7 @@ impl Core {
     /// been queued again and must wait, for descriptors and timers must have their turn.
     #[inline]
     pub(crate) fn spend(&self) -> bool {
-        let turn = self.seat.get().turns();
+        let turn = self.tasks.taken();
         let has_spent = self.spent_in.replace(turn) == turn;
         let left = if has_spent { self.budget.get() } else { BUDGET };
         if left == 0 {
@@ -230,7 +221,9 @@ impl Core {
     ) -> io::Result<()> {
         let task = self.running();
         task.set_wait(Wait::descriptor(direction, descriptor.as_raw_fd()));
-        self.sources.borrow_mut().wait(token, direction, task.id());
+        if let Some(name) = task.name() {
+            self.sources.borrow_mut().wait(token, direction, name);
+        }
         self.poller.borrow_mut().arm(descriptor, token, direction)
     }
 
@@ -258,35 +251,35 @@ impl Core {
     /// Leaves the running task until it is woken, `deadline` passes or the ambient deadline does.
     #[inline(always)]
     pub(crate) fn wait(&self, deadline: Option<Instant>) -> Waited {
-        let deadline = world::earlier(deadline, world::ambient_deadline());
-        if let Some(deadline) = deadline {
-            self.timers.borrow_mut().set(self.running().id().slot(), deadline);
+        let ambient = world::ambient_deadline();
+        if let Some(deadline) = world::earlier(deadline, ambient)
+            && let Some(name) = self.running().name()
+        {
+            self.timers.borrow_mut().set(name.slot(), deadline);
         }
         // A timer that is still set when the task is woken otherwise is left alone: the next deadline
         // replaces it, and should there be none, it wakes the task in vain once.
-        self.leave()
+        self.leave(ambient)
     }
 
     /// Leaves the running task until the others that are ready have had a turn.
     #[inline(always)]
     pub(crate) fn wait_for_turn(&self) -> Waited {
         self.requeue_running();
-        self.leave()
+        self.leave(world::ambient_deadline())
     }
 
     #[inline(always)]
-    fn leave(&self) -> Waited {
+    fn leave(&self, ambient: Option<Instant>) -> Waited {
         match self.waiting {
-            Waiting::Park { .. } => park::wait(self),
+            Waiting::Park { .. } => park::wait(self, ambient),
             Waiting::Suspend => suspend::wait(),
         }
     }
 
     #[inline]
     fn requeue_running(&self) {
-        let task = self.running();
-        task.set_wait(Wait::Turn);
-        self.tasks.requeue(task);
+        self.tasks.queue(self.running());
     }
 
     /// Makes room for a task.
@@ -300,7 +293,7 @@ impl Core {
 
     #[inline]
     fn running(&self) -> TaskRef {
-        self.running.get()
+        self.tasks.running()
     }
 
     // Tasks.
@@ -309,7 +302,7 @@ impl Core {
     pub(crate) fn spawn_local(
         &self,
         future: impl Future<Output = ()> + 'static,
-    ) -> io::Result<TaskId> {
+    ) -> io::Result<TaskName> {
         Ok(match self.reserve()?.stack {
             None => self.insert(Body::Future(local_machine(future))),
             Some(stack) => self.insert_fiber(stack, future),
@@ -317,25 +310,31 @@ impl Core {
     }
 
     #[inline(always)]
-    pub(super) fn insert(&self, body: Body) -> TaskId {
+    pub(super) fn insert(&self, body: Body) -> TaskName {
         visibility::count(|counters| counters.tasks_created.add(1));
         self.tasks.insert(body, self.sight.clock())
     }
 
     pub(crate) fn set_stage(&self, stage: Label) {
         let task = self.running();
-        if !task.is_gone() {
-            let word = task.set_stage(stage.short());
-            seats::with(|seat| seat.set_turn(word));
+        if task.name().is_some() {
+            task.set_stage(stage.short());
+            self.show(task);
         }
+    }
+
+    /// Shows the task, which has its turn, as it is now.
+    #[inline]
+    fn show(&self, task: TaskRef) {
+        self.seat.get().set_turn(task.sign().during(self.tasks.taken()));
     }
 
     pub(super) fn insert_fiber(
         &self,
         stack: Stack,
         future: impl Future<Output = ()> + 'static,
-    ) -> TaskId {
-        let waker = self.first.of(self.tasks.next_id()).waker();
+    ) -> TaskName {
+        let waker = waker::of(Some(self.tasks.next_name()));
         if let Waiting::Park { stack_size } = self.waiting {
             visibility::count(|counters| {
                 counters.task_stack_allocated_bytes.add(stack_size as u64);
@@ -358,10 +357,11 @@ impl Core {
 
     #[inline]
     fn end_by(&self, task: TaskRef, drop_body: impl FnOnce(&mut Option<Body>)) {
+        let Some(name) = task.name() else { return };
         visibility::count(|counters| counters.tasks_ended.add(1));
         // What its destructors wait for by hand they wait for in vain.
-        self.running.set(self.tasks.nobody());
-        self.timers.borrow_mut().clear(task.id().slot());
+        self.tasks.rest();
+        self.timers.borrow_mut().clear(name.slot());
         self.tasks.end(task, drop_body);
     }
 
@@ -370,8 +370,8 @@ impl Core {
         let mut from = 0;
         loop {
             match self.tasks.first_from(from) {
-                Some(task) => {
-                    from = task.id().slot() + 1;
+                Some((slot, task)) => {
+                    from = slot + 1;
                     self.end_by(task, drop_body);
                 }
                 // A destructor may have spawned others, in slots that are behind us.

@@ -14,18 +14,20 @@ use super::Core;
 use crate::drain;
 use crate::event_loop::remote::Message;
 use crate::event_loop::report;
-use crate::event_loop::tasks::{TaskId, TaskRef, Word};
+use crate::event_loop::tasks::TaskRef;
+use crate::event_loop::waker::{self, TaskName};
 use crate::visibility::seats::{self, Seat};
 use crate::{cold_path, visibility, world};
 
-/// How many tasks run in a round at least, if so many become ready; and as many again for as long as it has not lasted
-/// a slice. A round ends with a system call, which costs as much as twenty switches between tasks that only wake one
-/// another.
-const ROUND: u64 = 256;
+/// How many tasks run in a round at least, if so many become ready; and then as many again as have, up to `MORE`, for as
+/// long as it has not lasted a slice. A round ends with a system call, which costs as much as twenty switches between tasks
+/// that only wake one another, and to look at the clock costs as much as seven.
+const ROUND: usize = 256;
+const MORE: usize = 1024;
 const SLICE: Duration = Duration::from_micros(50);
 
 impl Core {
-    pub(crate) fn run_until_done(&self, root: TaskId) {
+    pub(crate) fn run_until_done(&self, root: TaskName) {
         let seat = seats::here();
         self.seat.set(seat);
         let mut events = Vec::with_capacity(256);
@@ -54,29 +56,30 @@ impl Core {
     /// Runs the tasks that are ready now, and of those that they make ready as many as a round may have; the
     /// others wait for the next one, so that descriptors and timers have their turn.
     fn run_ready(&self, seat: &Seat) {
-        let ready = self.tasks.ready() as u64;
-        self.due.set(seat.turns().wrapping_add(ready));
-        self.last.set(seat.turns().wrapping_add(ready.max(ROUND)));
-        let run = || while self.give_turn(seat) {};
+        let (before, given) = (self.tasks.taken(), self.tasks.turns());
+        let ready = self.tasks.ready();
+        self.due.set(before.wrapping_add(ready));
+        self.last.set(before.wrapping_add(ready.max(ROUND)));
+        let run = || while self.give_turn() {};
         // The panic hook has said what and where; the task's connection closes, the rest go on.
         while catch_unwind(AssertUnwindSafe(run)).is_err() {
             world::set_ambient_deadline(None);
             self.end(self.running());
         }
-        self.running.set(self.tasks.nobody());
-        seat.end_turns();
+        self.tasks.rest();
+        seat.end_turns(self.tasks.turns().wrapping_sub(given) as u64);
     }
 
     /// Gives the next ready task its turn, if the round has one left.
     #[inline]
-    fn give_turn(&self, seat: &Seat) -> bool {
-        if !self.has_turn(seat) {
+    fn give_turn(&self) -> bool {
+        if !self.has_turn() {
             cold_path();
             if !self.prolong() {
                 return false;
             }
         }
-        let Some((task, word)) = self.begin_turn(seat) else { return false };
+        let Some(task) = self.begin_turn() else { return false };
         // SAFETY: the task has its turn.
         let has_ended = match unsafe { task.fiber() } {
             Some(fiber) => {
@@ -88,7 +91,7 @@ impl Core {
                 // SAFETY: as before. What was queued has a body, and it is not a fiber.
                 let future = unsafe { task.future().unwrap_unchecked() };
                 // To drop it would do nothing, by way of the table.
-                let waker = ManuallyDrop::new(self.first.of(word.id()).waker());
+                let waker = ManuallyDrop::new(waker::of(task.name()));
                 future.poll(&mut Context::from_waker(&waker)).is_ready()
             }
         };
@@ -100,28 +103,27 @@ impl Core {
     }
 
     #[inline]
-    fn has_turn(&self, seat: &Seat) -> bool {
-        (seat.turns() as i64).wrapping_sub(self.last.get() as i64) < 0
+    fn has_turn(&self) -> bool {
+        self.tasks.taken().wrapping_sub(self.last.get()).cast_signed() < 0
     }
 
-    /// Takes the next ready task and begins its turn: until the next one begins, it is the one that runs.
+    /// Begins the turn of the next ready task.
     #[inline]
-    fn begin_turn(&self, seat: &Seat) -> Option<(TaskRef, Word)> {
-        let (task, word) = self.tasks.next()?;
-        seat.begin_turn(word);
+    fn begin_turn(&self) -> Option<TaskRef> {
+        let task = self.tasks.next()?;
+        self.show(task);
         task.begin_turn(self.sight.fresh());
-        self.running.set(task);
-        Some((task, word))
+        Some(task)
     }
 
     /// Ends the turn of the running fiber and begins that of the next one: what [`Core::give_turn`] does, but from where
     /// a user-level thread waits, to spare the way by the loop. None when it is the loop's turn, as at the end of a round.
+    #[inline(always)]
     pub(crate) fn next_fiber(&self) -> Option<NonNull<Fiber>> {
-        let seat = self.seat.get();
-        if !self.has_turn(seat) {
+        if !self.has_turn() {
             return None;
         }
-        let (task, _) = self.begin_turn(seat)?;
+        let task = self.begin_turn()?;
         // SAFETY: the task has its turn.
         let fiber = unsafe { task.fiber() };
         Some(NonNull::from(fiber.expect("tasks of a loop whose tasks are fibers are fibers")))
@@ -133,7 +135,8 @@ impl Core {
     fn prolong(&self) -> bool {
         let is_longer = self.last.get() != self.due.get() && self.now().elapsed() < SLICE;
         if is_longer {
-            self.last.set(self.last.get().wrapping_add(ROUND));
+            let further = self.last.get().wrapping_sub(self.due.get());
+            self.last.set(self.last.get().wrapping_add(further.clamp(ROUND, MORE)));
         }
         is_longer
     }
@@ -189,7 +192,7 @@ impl Core {
     fn answer_bell(&self) {
         for message in self.lane.take() {
             match message {
-                Message::Wake(name) => self.wake(name.task()),
+                Message::Wake(name) => self.wake(name),
                 Message::Close(watcher, token, descriptor) if watcher == self.id() => {
                     self.close(descriptor, token, true);
                 }

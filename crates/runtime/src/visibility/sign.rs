@@ -1,0 +1,83 @@
+//! What is shown of a task while it has its turn, in one word, so that it costs one store and is read whole.
+
+use super::label::ShortLabel;
+
+/// A task's number in its loop, the stage that it reached last, and which turn it is.
+///
+/// ```text
+///   63   62      41 40       32 31                      0
+///   │ 1 │ turn (22) │ stage (9) │ number (32)            │
+/// ```
+///
+/// It is not 0, which stands for no task. Of the turn the low bits are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sign(u64);
+
+impl Sign {
+    const SOMEBODY: u64 = 1 << 63;
+    const STAGE_AT: u32 = 32;
+    const TURN_AT: u32 = Self::STAGE_AT + ShortLabel::BITS;
+
+    /// That of a task that has reached no stage, in no turn.
+    #[inline]
+    pub(crate) const fn new(number: u32) -> Self {
+        Self(Self::SOMEBODY | number as u64)
+    }
+
+    /// That of the same task at a stage, in no turn.
+    pub(crate) const fn at(self, stage: ShortLabel) -> Self {
+        Self(Self::SOMEBODY | (stage.bits() as u64) << Self::STAGE_AT | self.number() as u64)
+    }
+
+    /// Of one in no turn: the same in this one.
+    #[inline]
+    pub(crate) const fn during(self, turn: usize) -> Self {
+        Self(self.0 | (turn as u64) << Self::TURN_AT)
+    }
+
+    pub(crate) const fn number(self) -> u32 {
+        self.0 as u32
+    }
+
+    pub(crate) const fn stage(self) -> ShortLabel {
+        ShortLabel::from_bits((self.0 >> Self::STAGE_AT) as u16 & ((1 << ShortLabel::BITS) - 1))
+    }
+
+    /// The same as if the task had reached none.
+    pub(crate) const fn without_stage(self) -> Self {
+        Self(self.0 & !(((1 << ShortLabel::BITS) - 1) << Self::STAGE_AT))
+    }
+
+    pub(crate) const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// That which has these bits, unless they are 0.
+    pub(crate) fn from_bits(bits: u64) -> Option<Self> {
+        (bits != 0).then_some(Self(bits))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Label;
+    use super::*;
+
+    #[test]
+    fn a_sign_survives_packing() {
+        let stage = Label::new("stage of a signed task").short();
+        for number in [0, 1, u32::MAX] {
+            let sign = Sign::new(number);
+            assert_eq!((sign.number(), sign.stage()), (number, ShortLabel::default()));
+            let staged = sign.at(stage);
+            for turn in [0, 1, usize::MAX] {
+                let seen = Sign::from_bits(staged.during(turn).bits()).unwrap();
+                assert_eq!((seen.number(), seen.stage()), (number, stage));
+                assert_ne!(seen, staged.during(turn.wrapping_add(1)));
+                assert_eq!(seen.without_stage(), sign.during(turn));
+            }
+            assert_eq!(staged.at(ShortLabel::default()), sign);
+        }
+        assert_eq!(Sign::from_bits(0), None);
+    }
+}
