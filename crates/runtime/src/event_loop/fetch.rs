@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The processor waits for a fetch, too, where it has to look up the page first, and with many tasks the tables of their pages
-//! are in no cache (0.8 µs, a tenth of a request at 15,000 connections). But it looks up several at a time; so it is asked
+//! are in no cache (some 0.8 µs by a profile, a tenth of a request at 15,000 connections). But it looks up several at a time; so it is asked
 //! for a line of each of sixteen pages then, and for the others when the page is known. They are more of each stack than with
 //! few tasks, since what there are many of waits in the calls of a service. With few, all this would cost more than it
 //! gains: a tenth of a wake.

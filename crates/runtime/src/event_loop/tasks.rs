@@ -35,7 +35,7 @@ pub(crate) enum Body {
 /// A control block. It is reached by shared references only: a wake may come while the body runs.
 #[repr(C, align(64))]
 pub(crate) struct Task {
-    /// None where no task is. Of a slot that is free, `since` is the next one that is.
+    /// None where no task is.
     name: Cell<Option<TaskName>>,
     /// With the stage that it reached last.
     sign: Cell<Sign>,
@@ -54,7 +54,7 @@ pub(crate) struct Turn(Cell<[u32; 4]>);
 impl Turn {
     /// What the task waits for, packed.
     const WAIT: usize = 0;
-    /// Since when, by the clock of `Sight`; both as of its last turn.
+    /// Since when, by the clock of `Sight`; both as of its last turn. Of a slot that is free, the next one that is.
     const SINCE: usize = 1;
     /// Whether it is to run; if so, it is in the queue.
     const QUEUED: usize = 2;
