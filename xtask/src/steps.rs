@@ -27,7 +27,11 @@ use Outcome::{Failed, Passed, Skipped};
 
 /// Every step, the cheap ones first.
 pub(crate) const STEPS: &[Step] = &[
-    step("tools", "installs the programs that the tests talk to (Debian, as root)", tools),
+    step(
+        "tools",
+        "looks for room on the disk, and installs what the tests talk to (Debian, as root)",
+        tools,
+    ),
     step("tidy", "house rules that no compiler or lint knows", tidy),
     step("fmt", "rustfmt would change nothing", fmt),
     step("clippy", "the compiler and clippy have no warning, tests and examples included", clippy),
@@ -130,6 +134,9 @@ fn summary(steps: &[Step], results: &[(&str, Outcome, Duration)]) -> String {
 }
 
 fn tools(workspace: &Workspace) -> Outcome {
+    if let Err(problem) = tools::check_room(workspace) {
+        return Failed(problem);
+    }
     if let Err(problem) = tools::install_programs() {
         return Failed(problem);
     }

