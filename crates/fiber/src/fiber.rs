@@ -20,6 +20,9 @@ use crate::{LINE, fetch};
 pub(crate) const GO_ON: usize = 0;
 const ENDED: usize = 1;
 
+/// Bytes of stack, roughly, that the calls take with which a fiber begins: they return when it ends.
+const BEGINNING: usize = 4 * LINE;
+
 pub(crate) type Errand<'a> = &'a mut dyn FnMut();
 pub(crate) type Payload = Box<dyn Any + Send>;
 
@@ -111,12 +114,13 @@ impl Fiber {
     }
 
     /// Asks for the memory that the next switch to the fiber touches first, without waiting for it: where its value
-    /// begins, and so many cache lines from where it was left.
+    /// begins, and the cache lines from where it was left that calls may return to before its end, but no more than `most`.
     #[inline]
-    pub fn fetch(&self, lines: usize) {
+    pub fn fetch(&self, most: usize) {
         let (base, left_at) = (self.stack.base(), self.left_at.get().addr());
         fetch(base + LINE);
-        for line in (0..lines).rev() {
+        let lines = (base - left_at).saturating_sub(BEGINNING).div_ceil(LINE);
+        for line in (0..lines.min(most)).rev() {
             fetch(left_at + line * LINE);
         }
     }

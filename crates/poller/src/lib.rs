@@ -112,7 +112,7 @@ pub trait Poller {
     /// Sleeps until something armed is ready or `timeout` has passed (`None`: for ever), then
     /// replaces the contents of `events` by what is ready.
     ///
-    /// A token may appear more than once. epoll reports at most 1,024 events, and the rest in
+    /// A token may appear more than once. epoll reports at most 64 events, and the rest in
     /// the next round. The list is empty when the timeout passed or a signal came (EINTR). The
     /// timeout is otherwise never cut short: epoll rounds it up to a millisecond, select and poll
     /// take it to the nanosecond. Zero looks and does not sleep.

@@ -8,27 +8,53 @@
 //!
 //! The processor waits for a fetch, too, where it has to look up the page first, and with many tasks the tables of their pages
 //! are in no cache (some 0.8 µs by a profile, a tenth of a request at 15,000 connections). But it looks up several at a time; so it is asked
-//! for a line of each of sixteen pages then, and for the others when the page is known. They are more of each stack than with
-//! few tasks, since what there are many of waits in the calls of a service. With few, all this would cost more than it
-//! gains: a tenth of a wake.
+//! for a line of each of sixteen pages then, and for the others when the page is known. These are more of each stack than with
+//! few tasks: all that calls return to before the task waits again, as far as can be told. For a line that comes late is not only waited for where it is
+//! read. Where it is written, the store waits, and behind it all later ones; so does whatever needs them done, as a
+//! system call does that refers to a file. With few tasks, all this would cost more than it gains: a tenth of a wake.
 
 use super::tasks::{Body, TaskRef, Tasks};
+use super::waker::TaskName;
 
 /// How many tasks ahead of its turn a stack is fetched: far enough for memory to answer, not so far
 /// that it is gone again from the first-level cache.
 pub(super) const STACK_AHEAD: usize = 3;
 /// And a control block, which leads to the stack.
-const TASK_AHEAD: usize = 8;
-/// How many lines of a stack, from where it was left.
+pub(super) const TASK_AHEAD: usize = 8;
+/// How many lines of a stack at most, from where it was left.
 const LINES: usize = 2;
 
 /// So many tasks are many.
 const MANY: usize = 4096;
-/// How many pages are asked for at once, from the one after [`STACK_AHEAD`] on.
+/// How many pages are asked for at once, from this one on.
 const GROUP: usize = 16;
-const LINES_OF_MANY: usize = 6;
+const PAGES: usize = STACK_AHEAD + 1;
+const LINES_OF_MANY: usize = 16;
 
 impl Tasks {
+    /// Asks for the control block of a task that will be woken.
+    #[inline]
+    pub(super) fn fetch(&self, name: TaskName) {
+        if let Some(task) = self.at(name.slot()) {
+            task.fetch_block();
+        }
+    }
+
+    /// Asks for the memory of the tasks that begin a round, where tasks are many: nobody had his turn before them to do so.
+    pub(super) fn fetch_first(&self) {
+        let queued = self.ready.len();
+        if self.used.get() <= MANY {
+            return;
+        }
+        // The pages of all first, then the other lines of those that [`fetch_group`](Tasks::fetch_group) leaves out.
+        for (most, lines) in [(PAGES + GROUP, 1), (PAGES, LINES_OF_MANY)] {
+            for others in 0..queued.min(most) {
+                // SAFETY: so many are queued.
+                unsafe { self.ready.ahead(others) }.fetch_body(lines);
+            }
+        }
+    }
+
     /// Asks for the memory of tasks whose turn comes soon, of so many that are queued.
     ///
     /// Apart, since it would take registers that its caller has to save first, also when few tasks take turns.
@@ -57,7 +83,6 @@ impl Tasks {
     /// So many are queued, and more than [`STACK_AHEAD`].
     #[inline(never)]
     unsafe fn fetch_group(&self, queued: usize) {
-        const PAGES: usize = STACK_AHEAD + 1;
         const BLOCKS: usize = PAGES + GROUP;
         if self.ready.taken().is_multiple_of(GROUP) {
             for others in PAGES..queued.min(PAGES + GROUP) {

@@ -175,7 +175,7 @@ impl Core {
     /// Whether an attempt on a watched descriptor is worth its system call.
     #[inline]
     pub(crate) fn exhausted(&self, token: Token, direction: Direction) -> bool {
-        self.sources.borrow_mut().exhausted(token, direction)
+        self.sources.borrow().exhausted(token, direction)
     }
 
     #[inline]

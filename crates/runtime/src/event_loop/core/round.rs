@@ -12,6 +12,7 @@ use duality_poller::{Direction, Event};
 
 use super::Core;
 use crate::drain;
+use crate::event_loop::fetch::TASK_AHEAD;
 use crate::event_loop::remote::Message;
 use crate::event_loop::report;
 use crate::event_loop::tasks::TaskRef;
@@ -31,7 +32,7 @@ impl Core {
         let seat = seats::here();
         self.seat.set(seat);
         let mut events = Vec::with_capacity(256);
-        let mut fired = Vec::new();
+        let (mut woken, mut fired) = (Vec::new(), Vec::new());
         self.now.set(Instant::now());
         loop {
             self.run_ready(seat);
@@ -39,7 +40,7 @@ impl Core {
                 return;
             }
             self.await_events(&mut events);
-            self.dispatch(&events);
+            self.dispatch(&events, &mut woken);
             self.timers.borrow_mut().expire(self.now(), &mut fired);
             for slot in fired.drain(..) {
                 self.tasks.wake_slot(slot);
@@ -60,6 +61,7 @@ impl Core {
         let ready = self.tasks.ready();
         self.due.set(before.wrapping_add(ready));
         self.last.set(before.wrapping_add(ready.max(ROUND)));
+        self.tasks.fetch_first();
         let run = || while self.give_turn() {};
         // The panic hook has said what and where; the task's connection closes, the rest go on.
         while catch_unwind(AssertUnwindSafe(run)).is_err() {
@@ -177,15 +179,17 @@ impl Core {
         poller.wait(expiry.map(|expiry| expiry.saturating_duration_since(now)), events)
     }
 
-    #[inline]
-    fn dispatch(&self, events: &[Event]) {
-        for event in events {
-            if event.token == self.bell {
-                self.answer_bell();
-                continue;
+    fn dispatch(&self, events: &[Event], woken: &mut Vec<TaskName>) {
+        self.sources.borrow_mut().note(events, woken);
+        for (index, &name) in woken.iter().enumerate() {
+            if let Some(&later) = woken.get(index + TASK_AHEAD) {
+                self.tasks.fetch(later);
             }
-            let woken = self.sources.borrow_mut().event(event);
-            woken.into_iter().flatten().for_each(|task| self.wake(task));
+            self.wake(name);
+        }
+        woken.clear();
+        if events.iter().any(|event| event.token == self.bell) {
+            self.answer_bell();
         }
     }
 
