@@ -81,6 +81,12 @@ pub trait Architecture: Sync {
         None
     }
 
+    /// What it runs with here, in place of what it would run with elsewhere, and why, if so.
+    fn degraded(&self, options: &Options) -> Option<String> {
+        let _ = options;
+        None
+    }
+
     /// Serves until the process drains.
     ///
     /// # Errors

@@ -3,18 +3,20 @@
 //! ```text
 //!   accept queue ▶▶  one kernel thread
 //!                    ┌─────────────────────────────────────────────┐
-//!                    │ loop: epoll ─▶ switch to a stack ─▶ back    │
+//!                    │ loop: uring ─▶ switch to a stack ─▶ back    │
 //!                    │   stacks: accept │ conn 1 │ conn 2 │ …      │
 //!                    └─────────────────────────────────────────────┘
 //! ```
 //!
-//! Who waits: the kernel thread, in epoll (or another, `--poller`), for all; a connection's stack lies
-//! parked meanwhile. Cost of a connection: a stack (the pages it touches), no kernel thread. What breaks
-//! first: descriptors; before Linux 6.13, mappings (`vm.max_map_count`, two for each stack).
+//! Who waits: the kernel thread, in io_uring (epoll where the kernel refuses that; another by `--poller`), for
+//! all; a connection's stack lies parked meanwhile. It differs from the event loop on the same poller in the
+//! stacks alone. Cost of a connection: a stack (the pages it touches), no kernel thread. What breaks first:
+//! descriptors; before Linux 6.13, mappings (`vm.max_map_count`, two for each stack).
 //! Source: State Threads and Pth in Kerneis & Chroboczek 2009; Demsky 2001; von Behren et al. 2003.
 
 use std::io;
 
+use duality_poller::Kind;
 use duality_runtime::event_loop::Waiting;
 
 use crate::event_loop::run_event_loops;
@@ -29,7 +31,7 @@ impl Architecture for Uthreads {
     }
 
     fn summary(&self) -> &'static str {
-        "a user-level thread for each connection (--stack-size, --poller, --cores)"
+        "a user-level thread for each connection, on uring or else epoll (--poller, --stack-size, --cores)"
     }
 
     fn source(&self) -> &'static str {
@@ -45,12 +47,23 @@ impl Architecture for Uthreads {
     }
 
     fn unavailable(&self, options: &Options) -> Option<String> {
-        options.poller.unavailable()
+        poller(options).unavailable()
+    }
+
+    fn degraded(&self, options: &Options) -> Option<String> {
+        match options.poller {
+            None => Kind::Uring.unavailable().map(|why| format!("on {}: {why}", Kind::best())),
+            Some(_) => None,
+        }
     }
 
     fn serve(&self, server: Server) -> io::Result<()> {
         let waiting = Waiting::Park { stack_size: server.options.stack_size };
-        let poller = server.options.poller;
+        let poller = poller(&server.options);
         run_event_loops(server, poller, waiting)
     }
+}
+
+fn poller(options: &Options) -> Kind {
+    options.poller.unwrap_or_else(Kind::best)
 }

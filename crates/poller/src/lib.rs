@@ -192,6 +192,15 @@ impl Kind {
         self.row().summary
     }
 
+    /// The one that costs least where many connections are busy, of those that this machine can run: uring, or epoll
+    /// where the kernel refuses that.
+    pub fn best() -> Kind {
+        match Kind::Uring.unavailable() {
+            None => Kind::Uring,
+            Some(_) => Kind::Epoll,
+        }
+    }
+
     /// Makes a poller that watches nothing yet.
     ///
     /// # Errors

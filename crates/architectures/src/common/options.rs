@@ -55,8 +55,9 @@ pub struct Options {
     pub stack_size: usize,
     /// How `pool` hands over connections.
     pub hand_over: HandOver,
-    /// How the loop beneath `uthreads` learns what is ready; the event loops are named after theirs.
-    pub poller: Kind,
+    /// How the loop beneath `uthreads` learns what is ready; the event loops are named after theirs. `None`, the
+    /// default, is [the best](Kind::best) that this machine can run.
+    pub poller: Option<Kind>,
     /// What a full loop prefers.
     pub prefer: Prefer,
     /// How many accepted connections may wait for their turn in user space: in the lobbies of loops, among which
@@ -73,8 +74,8 @@ pub struct Options {
 
 impl Default for Options {
     /// 100 workers (as ZeroHTTPd has them), one core, a backlog of 4,096, any number of connections,
-    /// stacks of 128 KiB; epoll beneath uthreads; loops that serve first, accept eagerly, sleep when they are idle, and have four
-    /// helper threads read files.
+    /// stacks of 128 KiB; the best poller beneath uthreads; loops that serve first, accept eagerly, sleep when they
+    /// are idle, and have four helper threads read files.
     fn default() -> Self {
         Self {
             workers: 100,
@@ -83,7 +84,7 @@ impl Default for Options {
             max_connections: usize::MAX,
             stack_size: 128 * 1024,
             hand_over: HandOver::default(),
-            poller: Kind::Epoll,
+            poller: None,
             prefer: Prefer::default(),
             accept_queue: None,
             busy_poll: Duration::ZERO,

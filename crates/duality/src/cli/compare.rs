@@ -180,8 +180,8 @@ pub(super) fn announce(plan: &Plan) {
         plan.cells(),
         plan.length().as_secs_f64(),
     );
-    for economy in &plan.economies {
-        eprintln!("{economy}");
+    for line in plan.degraded.iter().chain(&plan.economies) {
+        eprintln!("{line}");
     }
 }
 

@@ -80,6 +80,7 @@ pub(super) fn plan(
         behaviour,
         site: site(settings),
         unavailable: BTreeMap::new(),
+        degraded: degraded(&chosen),
         store,
         origin: None,
         program: this_program()?,
@@ -313,6 +314,15 @@ fn unavailable(
         }
     }
     unavailable
+}
+
+/// What runs with less here than it would elsewhere, in words.
+fn degraded(subjects: &[Subject]) -> Vec<String> {
+    let told = |subject: &Subject| {
+        let how = subject.architecture.degraded(&subject.options)?;
+        Some(format!("{} {how}", subject.name))
+    };
+    subjects.iter().filter_map(told).collect()
 }
 
 /// Why so many connections, none of which may wait for another's end, are too many.

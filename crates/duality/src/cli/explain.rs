@@ -39,6 +39,9 @@ pub(super) fn explain(plan: &Plan) -> String {
             format!("{:.0} s: what takes longer stops, for --resume", budget.as_secs_f64()),
         );
     }
+    for how in &plan.degraded {
+        line("degraded", how.clone());
+    }
     for economy in &plan.economies {
         line("economy", economy.clone());
     }

@@ -30,6 +30,7 @@ pub(super) fn architectures(arguments: &Arguments) -> Result<(), Failure> {
                     "shared_memory": shared_memory,
                     "concurrent_connections": concurrent_connections,
                     "unavailable": architecture.unavailable(&Options::default()),
+                    "degraded": architecture.degraded(&Options::default()),
                 })
             })
             .collect();
@@ -51,6 +52,7 @@ pub(super) fn architectures(arguments: &Arguments) -> Result<(), Failure> {
         remarks.extend(
             architecture.unavailable(&Options::default()).map(|why| format!("unavailable: {why}")),
         );
+        remarks.extend(architecture.degraded(&Options::default()));
         let remarks =
             if remarks.is_empty() { String::new() } else { format!(" [{}]", remarks.join("; ")) };
         let (name, summary) = (architecture.name(), architecture.summary());

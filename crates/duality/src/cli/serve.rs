@@ -72,6 +72,9 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         }
         return Err(Failure::failed(format!("{name} under {}: {reason}", architecture.name())));
     }
+    if let Some(how) = architecture.degraded(&options) {
+        eprintln!("{} {how}", architecture.name());
+    }
     let subject = Subject { service: name.to_owned(), architecture: architecture.name() };
     let watch = Watch::start(&arguments.visibility.settings(), subject).map_err(Failure::failed)?;
     prepare(arguments)?;

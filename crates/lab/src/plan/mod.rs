@@ -44,6 +44,8 @@ pub struct Plan {
     pub site: Site,
     /// What a subject cannot carry at so many connections, and why.
     pub unavailable: BTreeMap<(String, usize), String>,
+    /// What runs with less here than it would elsewhere, and why.
+    pub degraded: Vec<String>,
     /// Where the servers keep what they are told.
     pub store: Option<Store>,
     /// The plan file that it is of.
@@ -250,6 +252,7 @@ pub(crate) mod tests {
             behaviour: clients::behaviour(&settings::Settings::default()).unwrap(),
             site: Site::Files(vec![]),
             unavailable: BTreeMap::new(),
+            degraded: vec![],
             store: None,
             origin: None,
             program: PathBuf::new(),

@@ -3,7 +3,7 @@
 //! ```toml
 //! architectures = [
 //!     "uthreads",
-//!     { name = "uthreads on uring", architecture = "uthreads", options = ["--poller=uring"] },
+//!     { name = "uthreads on epoll", architecture = "uthreads", options = ["--poller=epoll"] },
 //! ]
 //! ```
 
