@@ -270,17 +270,38 @@ impl Summary {
         text.push_str("\n\n");
     }
 
-    /// Reasons and warnings; each once, with the concurrencies that it is about.
+    /// Reasons and warnings.
     fn notes(&self, text: &mut String) {
-        let mut notes: Vec<(String, Vec<String>)> = Vec::new();
-        for row in self.all_rows() {
+        let notes = self.each_once(|row| {
             let missing = match &row.figures {
                 Figures::Missing { what, reason } if !reason.is_empty() => {
                     Some(format!("{what}: {reason}"))
                 }
                 _ => None,
             };
-            for said in missing.iter().chain(&row.warnings) {
+            missing.into_iter().chain(row.warnings.iter().cloned())
+        });
+        for note in &notes {
+            writeln!(text, "! {note}").expect("a String takes all");
+        }
+        if !notes.is_empty() {
+            text.push('\n');
+        }
+    }
+
+    /// What must be known of the figures.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        self.each_once(|row| row.warnings.iter().cloned())
+    }
+
+    /// What `told` says of rows, each once, with the subject and the concurrencies that it is about.
+    fn each_once<'a, I: Iterator<Item = String>>(
+        &'a self,
+        told: impl Fn(&'a Row) -> I,
+    ) -> Vec<String> {
+        let mut notes: Vec<(String, Vec<String>)> = Vec::new();
+        for row in self.all_rows() {
+            for said in told(row) {
                 let note = format!("{}: {said}", row.subject);
                 let concurrency = grouped(row.concurrency as f64);
                 match notes.iter_mut().find(|(known, _)| *known == note) {
@@ -289,12 +310,7 @@ impl Summary {
                 }
             }
         }
-        for (note, at) in &notes {
-            writeln!(text, "! {note} (at {})", at.join(", ")).expect("a String takes all");
-        }
-        if !notes.is_empty() {
-            text.push('\n');
-        }
+        notes.into_iter().map(|(note, at)| format!("{note} (at {})", at.join(", "))).collect()
     }
 }
 

@@ -77,6 +77,7 @@ pub(crate) fn render_with(
             concurrency,
             lines => table::lines(&summary),
             rows => table::rows(&summary, raw),
+            warnings => summary.warnings(),
             crowd_rows => table::crowd(&summary, cells),
             fates => table::FATES,
             memory => format::bytes(experiment.machine.memory_bytes as f64),

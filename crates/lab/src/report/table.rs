@@ -22,8 +22,8 @@ pub(super) struct TableRow {
     figures: Vec<TableFigure>,
     /// Why there is none.
     missing: Option<String>,
-    /// The warnings.
-    notes: Vec<String>,
+    /// Whether there are warnings, which stand below the table.
+    warned: bool,
     /// Whether the figures are not to be trusted.
     invalid: bool,
     /// The name of the subject without what it is, as the plots have it.
@@ -218,7 +218,7 @@ fn table_row(summary: &Summary, row: &Row, raw: &RawLines) -> TableRow {
         concurrency_text: grouped(row.concurrency as f64),
         figures,
         missing,
-        notes: row.warnings.clone(),
+        warned: !row.warnings.is_empty(),
         invalid: row.medians().is_some_and(|medians| medians.invalid),
         name: row.subject.clone(),
         line_numbers: raw
