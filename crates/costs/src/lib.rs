@@ -71,6 +71,11 @@ pub const ALL: &[Cost] = &[
     time("switch", "a round trip: two tasks wake each other, and wait", |world, count| {
         world.time(count, tasks::switch(count))
     }),
+    time(
+        "alternate",
+        "a round trip: two tasks take turns, by the cheapest way that there is",
+        tasks::alternate,
+    ),
     time("yield-2", "one of 2 tasks lets the other run, through the run queue", |world, count| {
         tasks::yields(world, 2, count)
     }),
