@@ -3,7 +3,7 @@
 
     python3 docs/ten_thousand.py ARCHITECTURE…
 
-Needs target/release/duality and 20,000 descriptors.
+An architecture may have flags of `duality serve` behind it: uthreads:--poller=epoll. Needs target/release/duality and 20,000 descriptors.
 """
 
 import os
@@ -41,8 +41,9 @@ def ask(stream):
     return reply.partition(b"\r\n\r\n")[2]
 
 
-def measure(architecture):
-    command = [DUALITY, "serve", "http", "-a", architecture, "--listen", "127.0.0.1:0", "--cpus", "0"]
+def measure(name):
+    architecture, *flags = name.split(":")
+    command = [DUALITY, "serve", "http", "-a", architecture, "--listen", "127.0.0.1:0", "--cpus", "0", *flags]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     host, port = server.stdout.readline().split()[2].split(":")
     with socket.create_connection((host, int(port))) as stream:
@@ -55,7 +56,7 @@ def measure(architecture):
     for stream in streams:
         stream.close()
     server.send_signal(signal.SIGTERM)
-    print(f"{architecture:9} served {served[0]} and again {served[1]} of {COUNT} in {seconds:.1f} s; "
+    print(f"{name:9} served {served[0]} and again {served[1]} of {COUNT} in {seconds:.1f} s; "
           f"server {own / COUNT:.0f} bytes, kernel {kernel / COUNT:.1f} KiB a connection; exit {server.wait()}")
 
 
