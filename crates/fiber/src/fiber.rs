@@ -42,22 +42,25 @@ impl Fiber {
     ///
     /// A panic in `entry` comes out of `resume`.
     pub fn new(stack: Stack, entry: impl FnOnce() + 'static) -> Self {
-        Self::with(stack, (), |_| entry())
+        Self::with(stack, || (), |_| entry())
     }
 
-    /// Makes a fiber that will run `entry` on a value that lies, pinned, at the base of the stack itself.
+    /// Makes a fiber that will run `entry` on a value that lies, pinned, at the base of the stack itself, where `make`
+    /// makes it.
     ///
     /// # Panics
     ///
-    /// When the value leaves less than two pages of the stack, or is to be aligned to more than 64 bytes.
+    /// When the value leaves less than two pages of the stack, or is to be aligned to more than 64 bytes; and with what
+    /// `make` panics with.
+    #[inline]
     pub fn with<T: 'static>(
         stack: Stack,
-        value: T,
+        make: impl FnOnce() -> T,
         entry: impl FnOnce(Pin<&mut T>) + 'static,
     ) -> Self {
         const { assert!(align_of::<T>() <= LINE) };
         let stack = Occupied::new(stack, size_of::<T>());
-        let mut value = InPlace::new(value, stack.room());
+        let mut value = InPlace::new(make(), stack.room());
         let body = move || entry(value.pinned());
         // SAFETY: nothing runs on the stack, and `main` takes the body.
         let left_at = unsafe { prepare(stack.base(), body, main) };
@@ -368,11 +371,16 @@ mod tests {
     fn a_value_on_the_stack_stays_where_it_is_and_is_dropped_once() {
         let alive = Rc::new(());
         for runs in 0..3 {
-            let fiber = Fiber::with(stack(), (alive.clone(), [7_u8; 1000]), |value| {
-                let before = (&raw const *value).addr();
-                suspend();
-                assert_eq!((before, value.1), ((&raw const *value).addr(), [7; 1000]));
-            });
+            let value = (alive.clone(), [7_u8; 1000]);
+            let fiber = Fiber::with(
+                stack(),
+                || value,
+                |value| {
+                    let before = (&raw const *value).addr();
+                    suspend();
+                    assert_eq!((before, value.1), ((&raw const *value).addr(), [7; 1000]));
+                },
+            );
             assert_eq!(Rc::strong_count(&alive), 2);
             for run in 1..=runs {
                 assert_eq!(fiber.resume(), run == 2);
@@ -385,7 +393,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "leaves most of it to the calls")]
     fn a_value_that_fills_a_stack_is_refused() {
-        Fiber::with(stack(), [0_u8; 64 * 1024], |_| ());
+        Fiber::with(stack(), || [0_u8; 64 * 1024], |_| ());
     }
 
     #[test]

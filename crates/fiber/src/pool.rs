@@ -191,11 +191,11 @@ mod tests {
     }
 
     fn highest_page(stack: &Stack) -> usize {
-        (stack.base().get() - 1) & !(page_size() - 1)
+        (stack.base() - 1) & !(page_size() - 1)
     }
 
     fn touch(stack: &Stack) {
-        assert!(writable(stack.base().get() - 1));
+        assert!(writable(stack.base() - 1));
     }
 
     proptest! {
@@ -220,10 +220,10 @@ mod tests {
             }
             held.sort_unstable_by_key(Stack::base);
             for stack in &held {
-                let usable = stack.base().get() - stack.limit().get() - page_size();
+                let usable = stack.base() - stack.limit() - page_size();
                 prop_assert!(usable >= size, "{usable} of {size} bytes");
-                prop_assert_eq!(stack.base().get() % 16, 0);
-                prop_assert_eq!(stack.limit().get() % page_size(), 0);
+                prop_assert_eq!(stack.base() % 16, 0);
+                prop_assert_eq!(stack.limit() % page_size(), 0);
             }
             for pair in held.windows(2) {
                 prop_assert!(pair[0].base() <= pair[1].limit());
@@ -236,9 +236,9 @@ mod tests {
         for mut pool in [StackPool::new(3 * page_size()), StackPool::protected(3 * page_size())] {
             let stacks: Vec<_> = (0..3).map(|_| pool.take().unwrap()).collect();
             let check = |stack: &Stack| {
-                let lowest = stack.limit().get() + page_size();
-                assert!(writable(stack.base().get() - 1) && writable(lowest));
-                assert!(!writable(lowest - 1) && !writable(stack.limit().get()));
+                let lowest = stack.limit() + page_size();
+                assert!(writable(stack.base() - 1) && writable(lowest));
+                assert!(!writable(lowest - 1) && !writable(stack.limit()));
             };
             stacks.iter().for_each(check);
             // Its guard stays when its memory goes.

@@ -127,15 +127,15 @@ impl Slab {
         self.stride - page_size()
     }
 
-    /// Where a stack ends below, its guard included.
+    /// Bytes from a stack to the next one, guard included.
+    pub(crate) fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// Where a stack ends below, its guard included: the beginning of a page.
     pub(crate) fn limit(&self, index: usize) -> NonZeroUsize {
         debug_assert!(index < self.count);
         self.lowest.checked_add(index * self.stride).expect("within the mapping")
-    }
-
-    /// The first address above a stack.
-    pub(crate) fn top(&self, index: usize) -> NonZeroUsize {
-        self.limit(index).checked_add(self.stride).expect("a mapping ends below the top of memory")
     }
 
     /// The stack that an address is in.

@@ -35,8 +35,27 @@ use crate::slab::Slab;
 ///
 /// Dropping it returns its memory to the kernel; [`StackPool::put`] keeps it for another fiber.
 pub struct Stack {
-    base: NonZeroUsize,
+    place: Place,
     slab: Arc<Slab>,
+}
+
+/// Where the guard of a stack begins, and in the low bits, which are 0 there, the stack's colour: all else follows from
+/// them without the stack's number, for which one would have to divide.
+#[derive(Clone, Copy)]
+struct Place(NonZeroUsize);
+
+impl Place {
+    fn new(limit: NonZeroUsize, colour: usize) -> Self {
+        Self(limit | colour)
+    }
+
+    fn limit(self) -> usize {
+        self.0.get() & !(COLOURS - 1)
+    }
+
+    fn colour(self) -> usize {
+        self.0.get() & (COLOURS - 1)
+    }
 }
 
 /// The least room for calls, in bytes.
@@ -62,12 +81,7 @@ impl Stack {
 
     /// The stack of a slab that was taken from it under `index`.
     pub(crate) fn new_in(slab: &Arc<Slab>, index: usize) -> Self {
-        Self { base: Self::base_in(slab, index), slab: slab.clone() }
-    }
-
-    fn base_in(slab: &Slab, index: usize) -> NonZeroUsize {
-        let base = slab.top(index).get() - CACHE_LINE * (index % COLOURS) - LABEL;
-        NonZeroUsize::new(base).expect("a stack is above the address 0")
+        Self { place: Place::new(slab.limit(index), index % COLOURS), slab: slab.clone() }
     }
 
     /// Returns the memory of this stack, which no fiber has, to the kernel.
@@ -76,17 +90,17 @@ impl Stack {
     }
 
     /// Where calls begin.
-    pub(crate) fn base(&self) -> NonZeroUsize {
-        self.base
+    pub(crate) fn base(&self) -> usize {
+        self.limit() + self.slab.stride() - CACHE_LINE * self.place.colour() - LABEL
     }
 
     /// Where the guard begins.
-    pub(crate) fn limit(&self) -> NonZeroUsize {
-        self.slab.limit(self.index())
+    pub(crate) fn limit(&self) -> usize {
+        self.place.limit()
     }
 
     fn index(&self) -> usize {
-        self.slab.index_of(self.base.get() - 1)
+        self.slab.index_of(self.limit())
     }
 }
 
@@ -99,7 +113,7 @@ impl Drop for Stack {
 
 /// What lies above the base of a stack that has a fiber.
 struct Label {
-    guard: NonZeroUsize,
+    place: Place,
     /// What `Arc::into_raw` gave.
     slab: *const Slab,
 }
@@ -117,9 +131,9 @@ impl Occupied {
     /// When too little of the stack is left.
     pub(crate) fn new(stack: Stack, room: usize) -> Self {
         let guard = stack.limit();
-        vacated(Bounds::new(|| (guard.get(), stack.base().get() + LABEL - guard.get())));
-        let lowest = guard.get() + page_size() + MIN_STACK_SIZE;
-        let base = stack.base().get() - room.next_multiple_of(CACHE_LINE);
+        vacated(Bounds::new(|| (guard, stack.base() + LABEL - guard)));
+        let lowest = guard + page_size() + MIN_STACK_SIZE;
+        let base = stack.base() - room.next_multiple_of(CACHE_LINE);
         let base = NonZeroUsize::new(base).filter(|base| base.get() >= lowest);
         let base = base.expect("a value on a stack leaves most of it to the calls");
         let stack = ManuallyDrop::new(stack);
@@ -127,7 +141,7 @@ impl Occupied {
         let slab = Arc::into_raw(unsafe { ptr::read(&raw const stack.slab) });
         let occupied = Self { base };
         // SAFETY: `new_in` has left room for it, in the highest page, and nothing runs on the stack.
-        unsafe { occupied.label().write(Label { guard, slab }) };
+        unsafe { occupied.label().write(Label { place: stack.place, slab }) };
         occupied
     }
 
@@ -150,7 +164,7 @@ impl Occupied {
     /// Where the guard begins.
     pub(crate) fn guard(&self) -> usize {
         // SAFETY: `new` wrote the label.
-        unsafe { (*self.label()).guard.get() }
+        unsafe { (*self.label()).place.limit() }
     }
 
     /// From the guard to the end of the label.
@@ -169,9 +183,10 @@ impl Occupied {
     /// May be called once.
     fn read(&self) -> Stack {
         // SAFETY: `new` wrote the label, which nobody else knows of, and leaked the slab.
-        let slab = unsafe { Arc::from_raw((*self.label()).slab) };
-        let index = slab.index_of(self.base.get());
-        Stack { base: Stack::base_in(&slab, index), slab }
+        unsafe {
+            let Label { place, slab } = self.label().read();
+            Stack { place, slab: Arc::from_raw(slab) }
+        }
     }
 
     fn label(&self) -> *mut Label {

@@ -29,19 +29,22 @@ impl Place {
     #[inline]
     pub fn spawn(self, future: Machine) {
         here(|core| match self.stack {
-            None => core.insert(Body::Future(future.into())),
-            Some(stack) => core.insert_fiber(stack, future),
+            None => core.insert(|| Body::Future(future.into())),
+            Some(stack) => core.insert_fiber(stack, || future),
         });
     }
 
-    /// The same, for a future that is not in a block yet. Unless it is large it lives on its
+    /// The same, for a future that is not there yet: `make` makes it where it will be. Unless it is large it lives on its
     /// stack, which is one page less to touch at each wake.
-    pub(crate) fn spawn_unboxed<F: Future<Output = ()> + Send + 'static>(self, future: F) {
+    pub(crate) fn spawn_unboxed<F>(self, make: impl FnOnce() -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
         match (self.stack, here(Core::waiting)) {
             (Some(stack), Waiting::Park { stack_size }) if size_of::<F>() < stack_size / 16 => {
-                here(|core| core.insert_fiber(stack, future));
+                here(|core| core.insert_fiber(stack, make));
             }
-            (stack, _) => Self { stack }.spawn(machine(future)),
+            (stack, _) => Self { stack }.spawn(machine(make())),
         }
     }
 }

@@ -246,21 +246,27 @@ impl Tasks {
         self.first.of(self.spawned.get(), slot as u32)
     }
 
-    /// Adds a task, ready to run. Part of its callers, who so make the body where it will be; to pass it by way of
+    /// Adds a task, ready to run, whose body `make` makes; it may add none meanwhile. Part of its callers, and nothing that
+    /// could panic comes between the making and the writing, so that the body is made where it will be; to pass it by way of
     /// memory, in words, and to read it in pairs of words, as is done with what is so long, stalls the processor.
     #[inline(always)]
-    pub(crate) fn insert(&self, body: Body, now: u32) -> TaskName {
+    pub(crate) fn insert(&self, make: impl FnOnce() -> Body, now: u32) -> TaskName {
         let name = self.next_name();
         let slot = name.slot() as usize;
-        let place = if slot == self.used.get() {
-            self.use_another()
+        let is_new = slot == self.used.get();
+        if is_new {
+            self.make_usable(slot);
+        }
+        let body = make();
+        debug_assert_eq!(name, self.next_name(), "the body of a task adds none");
+        // SAFETY: there is room for what has been used, and now for this one.
+        let place = unsafe { self.place(slot) };
+        if is_new {
+            self.used.set(slot + 1);
         } else {
-            // SAFETY: there is room for what has been used.
-            let place = unsafe { self.place(slot) };
             // SAFETY: the slot has been used, so its control block is written; nobody has its body, which is gone.
             self.free.set(unsafe { place.as_ref() }.since());
-            place
-        };
+        }
         // SAFETY: the place is usable, and no task is there that anyone could refer to.
         unsafe { place.write(Task::new(Some(name), Some(body), now)) };
         self.spawned.set(self.spawned.get().wrapping_add(1));
@@ -272,12 +278,8 @@ impl Tasks {
     }
 
     #[cold]
-    fn use_another(&self) -> NonNull<Task> {
-        let slot = self.used.get();
+    fn make_usable(&self, slot: usize) {
         self.blocks.make_usable(slot + 1);
-        self.used.set(slot + 1);
-        // SAFETY: it is usable.
-        unsafe { self.place(slot) }
     }
 
     /// Queues the task, unless it is queued; false if there is none of that name here, any more or at all.

@@ -41,18 +41,22 @@ where
     let place = world::with_loop(|core| core.map(Core::reserve).transpose())?;
     let home = loop_here();
     let (ending, awaiting) = meeting();
-    start(place, Spawned { future, finish: Finish { ending, outcome: Err(JoinError) } })?;
+    start(place, || Spawned { future, finish: Finish { ending, outcome: Err(JoinError) } })?;
     let state = size_of::<Spawned<F>>() as u64;
     visibility::count(|counters| counters.task_state_allocated_bytes.add(state));
     Ok(JoinHandle { awaiting, home })
 }
 
-fn start(place: Option<Place>, task: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
-    match place {
-        Some(place) => place.spawn_unboxed(task),
-        None => thread::start(THREAD_STACK, Box::new(move || block::block_on(task)))
-            .map_err(|refused| refused.error)?,
-    }
+fn start<F>(place: Option<Place>, make: impl FnOnce() -> F) -> io::Result<()>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let Some(place) = place else {
+        let task = make();
+        return thread::start(THREAD_STACK, Box::new(move || block::block_on(task)))
+            .map_err(|refused| refused.error);
+    };
+    place.spawn_unboxed(make);
     Ok(())
 }
 

@@ -13,13 +13,14 @@ use super::{Waited, set_ambient_deadline};
 use crate::event_loop::core::Core;
 use crate::world;
 
-/// The fiber that runs `future` on `stack`; `waker` wakes the task that the fiber becomes.
-pub(crate) fn fiber(
+/// The fiber that runs the future that `make` makes on `stack`; `waker` wakes the task that the fiber becomes.
+#[inline(always)]
+pub(crate) fn fiber<F: Future<Output = ()> + 'static>(
     stack: Stack,
     waker: Waker,
-    future: impl Future<Output = ()> + 'static,
+    make: impl FnOnce() -> F,
 ) -> Fiber {
-    Fiber::with(stack, future, move |mut future| {
+    Fiber::with(stack, make, move |mut future| {
         let mut context = Context::from_waker(&waker);
         // `Pending` comes only from a future of somebody else's, which will use the waker.
         while future.as_mut().poll(&mut context).is_pending() {

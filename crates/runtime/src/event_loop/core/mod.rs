@@ -304,15 +304,15 @@ impl Core {
         future: impl Future<Output = ()> + 'static,
     ) -> io::Result<TaskName> {
         Ok(match self.reserve()?.stack {
-            None => self.insert(Body::Future(local_machine(future))),
-            Some(stack) => self.insert_fiber(stack, future),
+            None => self.insert(|| Body::Future(local_machine(future))),
+            Some(stack) => self.insert_fiber(stack, || future),
         })
     }
 
     #[inline(always)]
-    pub(super) fn insert(&self, body: Body) -> TaskName {
+    pub(super) fn insert(&self, make: impl FnOnce() -> Body) -> TaskName {
         visibility::count(|counters| counters.tasks_created.add(1));
-        self.tasks.insert(body, self.sight.clock())
+        self.tasks.insert(make, self.sight.clock())
     }
 
     pub(crate) fn set_stage(&self, stage: Label) {
@@ -329,10 +329,11 @@ impl Core {
         self.seat.get().set_turn(task.sign().during(self.tasks.taken()));
     }
 
-    pub(super) fn insert_fiber(
+    #[inline(always)]
+    pub(super) fn insert_fiber<F: Future<Output = ()> + 'static>(
         &self,
         stack: Stack,
-        future: impl Future<Output = ()> + 'static,
+        make: impl FnOnce() -> F,
     ) -> TaskName {
         let waker = waker::of(Some(self.tasks.next_name()));
         if let Waiting::Park { stack_size } = self.waiting {
@@ -340,7 +341,7 @@ impl Core {
                 counters.task_stack_allocated_bytes.add(stack_size as u64);
             });
         }
-        self.insert(Body::Fiber(park::fiber(stack, waker, future)))
+        self.insert(|| Body::Fiber(park::fiber(stack, waker, make)))
     }
 
     /// Ends a task that has run to its end.
