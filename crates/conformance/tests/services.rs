@@ -259,9 +259,6 @@ fn files_come_whole(architecture: &[&str]) {
     let mut stream = server.connect();
     stream.write_all(b"GET /large.bin HTTP/1.0\r\n\r\n").unwrap();
     let mut reply = Vec::new();
-    let mut piece = [0; 1000];
-    while let count @ 1.. = stream.read(&mut piece).unwrap() {
-        reply.extend_from_slice(&piece[..count]);
-    }
+    while (&stream).take(1000).read_to_end(&mut reply).unwrap() > 0 {}
     assert!(split(&reply).1 == large);
 }

@@ -31,6 +31,7 @@ Workloads, which --service chooses by their names, or all of a service by its ow
 Unit costs (--costs), in ns each; memory in bytes for each task:
   spawn       a task that does nothing: started, run and joined
   switch      a round trip: two tasks wake each other, and wait
+  alternate   a round trip: two tasks take turns, by the cheapest way that there is (yields, in all worlds)
   yield       letting another task run, with 2 tasks (yield-2) and 1,000 (yield-1000)
   lock        a lock that nobody else wants
   contended   a lock that goes to and fro between two tasks, each of which waits while it has it
