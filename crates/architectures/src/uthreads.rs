@@ -47,7 +47,8 @@ impl Architecture for Uthreads {
     }
 
     fn unavailable(&self, options: &Options) -> Option<String> {
-        poller(options).unavailable()
+        // The best one is chosen of those that are available.
+        options.poller.and_then(Kind::unavailable)
     }
 
     fn degraded(&self, options: &Options) -> Option<String> {
@@ -59,11 +60,7 @@ impl Architecture for Uthreads {
 
     fn serve(&self, server: Server) -> io::Result<()> {
         let waiting = Waiting::Park { stack_size: server.options.stack_size };
-        let poller = poller(&server.options);
+        let poller = server.options.poller.unwrap_or_else(Kind::best);
         run_event_loops(server, poller, waiting)
     }
-}
-
-fn poller(options: &Options) -> Kind {
-    options.poller.unwrap_or_else(Kind::best)
 }

@@ -294,7 +294,8 @@ mod tests {
         let tuning = parse(&["--descriptors=100", "--address-space=2G"]).unwrap();
         let again = Tuning::parse(&tuning.to_arguments()).unwrap();
         let expected = Limits { descriptors: Some(100), address_space: Some(2 << 30) };
-        assert_eq!(again.limits(), expected);
+        let told = Options { poller: Some(Kind::best()), ..Options::default() };
+        assert_eq!((again.limits(), again.options()), (expected, told));
         for wrong in ["--descriptors=3", "--address-space=1M"] {
             assert!(parse(&[wrong]).is_err(), "{wrong}");
         }
