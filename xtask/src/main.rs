@@ -2,6 +2,7 @@
 //!
 //! It depends on nothing but std, because it is the first thing that a fresh machine compiles.
 
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "what it prints is its result")]
 #![forbid(unsafe_code)]
 
 mod fuzz;

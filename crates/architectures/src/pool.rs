@@ -19,9 +19,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use duality_runtime::block_on;
 use duality_runtime::net::{TcpListener, TcpStream};
 use duality_runtime::task::{self, thread};
+use duality_runtime::{block_on, log};
 
 use crate::common::accept::accept_and_serve;
 use crate::common::pressure::{Active, Connections, Pressure};
@@ -87,10 +87,10 @@ impl Crew {
                 if started == 0 {
                     return Err(refused.error);
                 }
-                eprintln!(
-                    "duality: pool: {started} threads instead of {}: {}",
+                log::warn(format_args!(
+                    "pool: {started} threads instead of {}: {}",
                     self.workers, refused.error
-                );
+                ));
                 break;
             }
         }

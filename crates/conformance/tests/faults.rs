@@ -15,7 +15,8 @@ macro_rules! faults {
             const ARCHITECTURE: &[&str] = &$architecture;
             faults! { @ a_drain_ends_idle_connections
                 a_panic_ends_its_own_connection
-                without_descriptors_clients_wait }
+                without_descriptors_clients_wait
+                what_cannot_be_said_ends_nothing }
         }
     };
     (@ $($body:ident)*) => {
@@ -87,6 +88,31 @@ fn without_descriptors_clients_wait(architecture: &[&str]) {
         .collect();
     waiting.into_iter().for_each(|client| client.join().unwrap());
     assert_eq!(server.ask(b"still there"), b"still there");
+}
+
+/// A server whose standard error is a full disk, or a pipe without a reader, has a lack to report, and a panic.
+fn what_cannot_be_said_ends_nothing(architecture: &[&str]) {
+    for errors in ["2>/dev/full", "2>&1 1>&3 | :"] {
+        // Standard output goes past the pipe, whose reader ends at once.
+        let script = format!("ulimit -n 40; exec 3>&1; exec \"$0\" \"$@\" {errors}");
+        let mut command = Command::new("bash");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_panicky"), "serve"]);
+        command.args(["--listen=127.0.0.1:0", "--architecture"]).args(architecture);
+        let server = Served::start(&mut command);
+        let mut told = server.connect();
+        told.write_all(b"panic").unwrap();
+        let _ = told.read(&mut [0; 8]);
+        drop(told);
+        let clients: Vec<_> = (0..60).map(|_| server.connect()).collect();
+        let asking = clients.into_iter().map(|mut stream| {
+            thread::spawn(move || {
+                stream.write_all(b"hello").unwrap();
+                stream.read_exact(&mut [0; 5]).unwrap();
+            })
+        });
+        asking.collect::<Vec<_>>().into_iter().for_each(|client| client.join().unwrap());
+        assert_eq!(server.ask(b"still there"), b"still there", "{errors}");
+    }
 }
 
 #[test]

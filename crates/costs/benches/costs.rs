@@ -3,6 +3,8 @@
 //! Measurements run in processes of their own; so this program answers, when it is called with `--measure`, for
 //! our own subjects, as `duality model --measure` does.
 
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "what it prints is its result")]
+
 use std::process::ExitCode;
 
 use duality_costs::run::{self, Effort, Peers, Plan};

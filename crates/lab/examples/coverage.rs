@@ -8,6 +8,8 @@
 //! many of 100 ratios of two such samples have the number one in their interval. Beside them stands what the percentile
 //! bootstrap would do, whose value is the median and whose intervals are 95 % in both cases.
 
+#![expect(clippy::print_stdout, reason = "what it prints is its result")]
+
 use duality_lab::random::SplitMix64;
 use duality_lab::statistics::{estimate, median, ratio};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::io::{IsTerminal, stderr};
+use std::io::{IsTerminal, Write as _, stderr};
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -47,7 +47,8 @@ impl Display {
                 live.bar.set_message(format!("{} at {}", cell.subject, cell.concurrency));
                 self.redraw();
             }
-            None => eprintln!("[{}/{}] {}", self.ended, self.total, describe(cell)),
+            // Progress that cannot be written is not missed.
+            None => drop(writeln!(stderr(), "[{}/{}] {}", self.ended, self.total, describe(cell))),
         }
     }
 

@@ -1,5 +1,7 @@
 //! What a ring performs, besides reporting readiness as every poller does (`conformance.rs`).
 
+#![expect(clippy::print_stderr, reason = "why a test is skipped")]
+
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};

@@ -12,6 +12,8 @@
 //! *bare switch*, fibers resumed from a queue without any runtime. All three in turn, so that they meet
 //! the same machine. A second table has the cost of a sleep, its timer and the switches. It is a program of its own because what counts is the ratio.
 
+#![expect(clippy::print_stdout, reason = "what it prints is its result")]
+
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::future::poll_fn;

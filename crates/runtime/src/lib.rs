@@ -20,6 +20,7 @@ pub mod bell;
 pub mod drain;
 pub mod event_loop;
 pub mod fs;
+pub mod log;
 pub mod net;
 pub mod processor;
 mod recycled;

@@ -7,6 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use duality_runtime::log;
 use duality_runtime::sync::Notify;
 use duality_runtime::time::{Duration, Instant, timeout};
 
@@ -118,9 +119,9 @@ impl Pressure {
     fn report(&mut self, what: &str, error: &io::Error) {
         if self.reported.replace(Instant::now()).is_none() {
             let remedy = remedy(error);
-            eprintln!(
-                "duality: {what}: {error}; accepting no more until a connection ends{remedy}"
-            );
+            log::warn(format_args!(
+                "{what}: {error}; accepting no more until a connection ends{remedy}"
+            ));
         }
     }
 }

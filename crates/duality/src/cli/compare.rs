@@ -14,6 +14,7 @@ use duality_lab::run::Finished;
 use duality_lab::store::Store;
 use duality_lab::summary::Summary;
 use duality_lab::{data, report as page, run as lab};
+use duality_runtime::log;
 
 use super::{
     ClientFlags, ConstraintFlags, Failure, Setup, Tuning, experiment, explain, flag, load, model,
@@ -148,11 +149,11 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         return print(&explain::explain(&plan));
     }
     announce(&plan);
-    eprintln!("results in {}", out.display());
+    log::tell(format_args!("results in {}", out.display()));
     let interrupted = load::on_interrupt()?;
     find_prices(slice::from_mut(&mut plan));
     let finished = measure(&plan, &out, arguments.resume, &interrupted)?;
-    eprintln!("report: {}", out.join("report.html").display());
+    log::tell(format_args!("report: {}", out.join("report.html").display()));
     if finished.complete {
         return Ok(());
     }
@@ -168,7 +169,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
 /// Says what is going to be measured.
 pub(super) fn announce(plan: &Plan) {
     let connections: Vec<String> = plan.design.concurrency.iter().map(usize::to_string).collect();
-    eprintln!(
+    log::tell(format_args!(
         "comparing {} at {} connections, {} each: {} cells, about {:.0} s",
         plan.design.compared(),
         connections.join(", "),
@@ -179,9 +180,9 @@ pub(super) fn announce(plan: &Plan) {
         },
         plan.cells(),
         plan.length().as_secs_f64(),
-    );
+    ));
     for line in plan.degraded.iter().chain(&plan.economies) {
-        eprintln!("{line}");
+        log::tell(line);
     }
 }
 
@@ -194,7 +195,7 @@ pub(super) fn find_prices(plans: &mut [Plan]) {
     }
     match model::unit_costs(Effort::QUICK) {
         Ok(costs) => plans.iter_mut().for_each(|plan| plan.unit_costs = costs.clone()),
-        Err(problem) => eprintln!("no reasons will be given: {problem}"),
+        Err(problem) => log::tell(format_args!("no reasons will be given: {problem}")),
     }
 }
 

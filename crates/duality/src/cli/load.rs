@@ -7,6 +7,7 @@ use std::time::Duration;
 use duality_lab::plan::clients::{self, Behaviour};
 use duality_lab::plan::settings::{parse_duration, parse_slo};
 use duality_load::{Error, Observer, Options, Probe, Slo, Stop, Target, peak_goodput};
+use duality_runtime::log;
 
 use super::{ClientFlags, Failure, flag, print};
 
@@ -100,7 +101,7 @@ struct Progress(usize);
 impl Observer for Progress {
     fn probed(&mut self, probe: &Probe) {
         self.0 += 1;
-        eprintln!("probe {}: {}", self.0, probe.render_line());
+        log::tell(format_args!("probe {}: {}", self.0, probe.render_line()));
     }
 }
 

@@ -30,6 +30,8 @@ use constraints::ConstraintFlags;
 pub(crate) use setup::Setup;
 pub(crate) use tuning::Tuning;
 
+use duality_runtime::log;
+
 use crate::Service;
 use crate::catalogue::Catalogue;
 
@@ -113,7 +115,7 @@ pub fn main(own: Option<Service>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("duality: {failure}");
+            log::tell(format_args!("duality: {failure}"));
             ExitCode::from(match failure {
                 Failure::Misuse(_) => 2,
                 Failure::Failed(_) => 1,
@@ -154,7 +156,7 @@ fn explain(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
     }
-    eprintln!("duality: {} (see --help)", in_one_line(error));
+    log::tell(format_args!("duality: {} (see --help)", in_one_line(error)));
     ExitCode::from(2)
 }
 

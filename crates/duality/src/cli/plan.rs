@@ -13,6 +13,7 @@ use duality_lab::record::Origin;
 use duality_lab::report::index::{self, Index};
 use duality_lab::results::Results;
 use duality_lab::run::Finished;
+use duality_runtime::log;
 
 use super::{Failure, Tuning, compare, experiment, explain, flag, load, print};
 use crate::catalogue::Catalogue;
@@ -48,7 +49,9 @@ pub(super) fn write(arguments: &Arguments) -> Result<(), Failure> {
     };
     let mut file = File::create_new(path).map_err(told)?;
     file.write_all(NEW.as_bytes()).map_err(told)?;
-    eprintln!("{shown}: what it would measure, says `duality compare {shown} --check`");
+    log::tell(format_args!(
+        "{shown}: what it would measure, says `duality compare {shown} --check`"
+    ));
     Ok(())
 }
 
@@ -77,7 +80,7 @@ pub(super) fn run(
         }
     }
     announce(&file, &plans);
-    eprintln!("results in {}", out.display());
+    log::tell(format_args!("results in {}", out.display()));
     let interrupted = load::on_interrupt()?;
     compare::find_prices(&mut plans);
     let index_path = out.join("index.html");
@@ -93,7 +96,7 @@ pub(super) fn run(
             .write(&index_path)
             .map_err(|error| Failure::failed(format!("{}: {error}", index_path.display())))?;
         if out_of_time {
-            eprintln!("{}: its share of the budget was spent", experiment.name);
+            log::tell(format_args!("{}: its share of the budget was spent", experiment.name));
             late.push(experiment.name.as_str());
         } else if !complete {
             return Err(Failure::failed(format!(
@@ -104,7 +107,7 @@ pub(super) fn run(
             )));
         }
     }
-    eprintln!("index of the reports: {}", index_path.display());
+    log::tell(format_args!("index of the reports: {}", index_path.display()));
     if late.is_empty() {
         return Ok(());
     }
@@ -130,16 +133,16 @@ pub(super) fn check(catalogue: &Catalogue, path: &Path, flags: &Flags) -> Result
 /// Says what a plan asks, how long it takes, and what it starts.
 fn announce(file: &PlanFile, plans: &[Plan]) {
     let length: Duration = plans.iter().map(Plan::length).sum();
-    eprintln!(
+    log::tell(format_args!(
         "{}\n{} experiment{}, about {:.0} s",
         file.title,
         plans.len(),
         if plans.len() == 1 { "" } else { "s" },
         length.as_secs_f64(),
-    );
+    ));
     // Those that the plan defines may be anything, and whoever runs it is to see what.
     for peer in &file.peers {
-        eprintln!("the peer {} is the command {:?}", peer.name, peer.command);
+        log::tell(format_args!("the peer {} is the command {:?}", peer.name, peer.command));
     }
 }
 

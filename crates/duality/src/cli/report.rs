@@ -9,6 +9,7 @@ use duality_lab::report::index::{self, Index};
 use duality_lab::report::markdown::{self, Table};
 use duality_lab::report::overlay;
 use duality_lab::summary::Summary;
+use duality_runtime::log;
 use serde_json::json;
 
 use super::runs::{Found, Run, unwritten};
@@ -108,7 +109,7 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
     if let Some(index) = index {
         let path = run.path.join("index.html");
         index.write(&path).map_err(|error| unwritten(&path, &error))?;
-        eprintln!("index of the reports: {}", path.display());
+        log::tell(format_args!("index of the reports: {}", path.display()));
     }
     if !arguments.json {
         return Ok(());
@@ -170,7 +171,7 @@ fn compare(before: &Run, after: &Run, arguments: &Arguments) -> Result<(), Failu
         let names = [first.to_string(), second.to_string()];
         overlay::write(path, [&names[0], &names[1]], &comparisons)
             .map_err(|error| unwritten(path, &error))?;
-        eprintln!("page: {}", path.display());
+        log::tell(format_args!("page: {}", path.display()));
     }
     let Some(percent) = arguments.fail_on_regression else { return Ok(()) };
     judge(&comparisons, &regressions, percent)
@@ -216,7 +217,7 @@ fn judge(comparisons: &[Comparison], regressions: &[String], percent: f64) -> Re
         ));
     }
     for regression in regressions {
-        eprintln!("regression: {regression}");
+        log::tell(format_args!("regression: {regression}"));
     }
     match regressions.len() {
         0 => Ok(()),

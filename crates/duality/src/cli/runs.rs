@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use duality_lab::record::{Cell, Experiment};
 use duality_lab::report::RawLines;
 use duality_lab::{report as page, results};
+use duality_runtime::log;
 
 use super::Failure;
 
@@ -88,7 +89,7 @@ impl Found {
         RawLines::read(std::slice::from_ref(&self.file))
             .and_then(|raw| page::write(path, experiment, &self.results.1, &raw))
             .map_err(|error| unwritten(path, &error))?;
-        eprintln!("report: {}", path.display());
+        log::tell(format_args!("report: {}", path.display()));
         Ok(())
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use duality_lab::plan::settings::{Misfit, Settings};
+use duality_runtime::log;
 use duality_services::store::{Location, Options, RedisCalls, Store};
 use duality_services::{Entry, guestbook, http};
 
@@ -102,7 +103,9 @@ impl Setup {
     ) -> Result<Store, Failure> {
         let location = location.cloned().unwrap_or_else(|| {
             let file = format!("{name}.sqlite");
-            eprintln!("duality: keeping what {name} is told in ./{file} (--store says where else)");
+            log::warn(format_args!(
+                "keeping what {name} is told in ./{file} (--store says where else)"
+            ));
             Location::sqlite(file)
         });
         let redis_calls = match self.redis_calls {

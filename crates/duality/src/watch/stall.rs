@@ -7,9 +7,8 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use duality_runtime::log;
 use duality_runtime::visibility::{self, LoopTurn, TaskTurn};
-
-use super::say;
 
 /// Looks for each threshold: a stall's length is known to so much of it.
 const LOOKS: u32 = 8;
@@ -53,7 +52,7 @@ impl Stalls {
             self.look_at(&turn, now);
         }
         if let Some(line) = self.quota.renew(now) {
-            say(&line);
+            log::warn(line);
         }
     }
 
@@ -66,7 +65,7 @@ impl Stalls {
                 let who = format!("task {}, stage {}", task.task(), task.stage().unwrap_or("-"));
                 if self.quota.admits() {
                     let place = where_it_is(turn);
-                    say(&format!(
+                    log::warn(format_args!(
                         "stall: {who}, has held its loop (thread {}) for {} ms{place}",
                         turn.thread,
                         held.as_millis()
@@ -79,7 +78,7 @@ impl Stalls {
         if let Some(who) = seen.told.take()
             && self.quota.tells_end()
         {
-            say(&format!(
+            log::warn(format_args!(
                 "stall over: {who}, held its loop (thread {}) for {} ms",
                 turn.thread,
                 held.as_millis()

@@ -3,6 +3,8 @@
 //! The protocol is spoken over a pair of pipes (`--remote-debugging-pipe`), as JSON ended by a NUL; the shell puts them where
 //! Chromium expects them, at descriptors 3 and 4.
 
+#![expect(clippy::print_stderr, reason = "why a test is skipped")]
+
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

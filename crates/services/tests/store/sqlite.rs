@@ -1,5 +1,7 @@
 //! The store in a file: what it keeps, who shares it, and what becomes of it when the file is lost.
 
+#![expect(clippy::print_stdout, reason = "what a child process tells its parent")]
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -8,6 +8,7 @@ use duality_architectures::usage;
 use duality_costs::run::{self, Effort, Peers, Plan};
 use duality_costs::{ALL, Cost, Owner, Reading, Trouble, Unit, measure, table};
 use duality_lab::model::{NEEDED, UnitCosts};
+use duality_runtime::log;
 
 use super::super::{Failure, print};
 use super::Arguments;
@@ -33,7 +34,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let (mut done, all) = (0, plan.costs.len());
     let rows = run::run(&plan, |name| {
         done += 1;
-        eprintln!("measuring {name} ({done} of {all})");
+        log::tell(format_args!("measuring {name} ({done} of {all})"));
     });
     if arguments.json {
         return print(&table::json(&rows).to_string());
@@ -48,7 +49,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
 ///
 /// When this program cannot be found, to be started again.
 pub(in crate::cli) fn unit_costs(effort: Effort) -> Result<UnitCosts, Failure> {
-    eprintln!("measuring unit costs");
+    log::tell(format_args!("measuring unit costs"));
     let is_needed = |cost: &&Cost| NEEDED.iter().any(|needed| cost.is_called(needed));
     let plan = plan(
         ALL.iter().filter(is_needed).collect(),

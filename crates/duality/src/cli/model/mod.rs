@@ -14,6 +14,8 @@ use duality_lab::results;
 
 pub(super) use costs::unit_costs;
 
+use duality_runtime::log;
+
 use super::{Failure, load, print};
 use crate::catalogue::Catalogue;
 
@@ -221,6 +223,6 @@ fn write(out: &Path, model: &Model) -> Result<(), Failure> {
     fs::create_dir_all(out).map_err(|error| told(out, error))?;
     fs::write(&json, format!("{}\n", model::json(model))).map_err(|error| told(&json, error))?;
     model::write(&page, model).map_err(|error| told(&page, error))?;
-    eprintln!("model: {}", page.display());
+    log::tell(format_args!("model: {}", page.display()));
     Ok(())
 }

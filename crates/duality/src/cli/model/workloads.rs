@@ -12,6 +12,7 @@ use duality_lab::plan::settings::Settings;
 use duality_lab::plan::variant::Choice;
 use duality_lab::results::Results;
 use duality_lab::run::{self as lab, Finished};
+use duality_runtime::log;
 
 use super::super::{Failure, Tuning, experiment, flag};
 use super::Arguments;
@@ -127,11 +128,11 @@ fn countable() -> Vec<String> {
 pub(super) fn announce(plans: &[(String, Plan)]) {
     let names: Vec<&str> = plans.iter().map(|(name, _)| name.as_str()).collect();
     let length: Duration = plans.iter().map(|(_, plan)| plan.length()).sum();
-    eprintln!(
+    log::tell(format_args!(
         "modelling {}: about {:.0} s, and the unit costs",
         names.join(", "),
         length.as_secs_f64()
-    );
+    ));
 }
 
 /// Refuses a directory that has results of these workloads.
@@ -161,7 +162,7 @@ pub(super) fn measure(
         .map_err(|error| Failure::failed(format!("no directory for the results: {error}")))?;
     let out = out.unwrap_or(temporary.path());
     for (name, plan) in plans {
-        eprintln!("{name}");
+        log::tell(name);
         let finished = lab::compare(plan, &out.join(name), false, interrupted)
             .map_err(|error| Failure::failed(error.to_string()))?;
         if !finished.complete {

@@ -1,0 +1,41 @@
+//! What a program says to its operator: lines to standard error. To say a line cannot fail.
+//!
+//! `eprintln!` panics where standard error cannot be written: on a full disk, or on a pipe whose reader
+//! has gone. A server must not end because of a lost line, so clippy forbids `eprintln!` in this
+//! workspace, and everything goes through here.
+
+use std::fmt::Display;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// PIPE_BUF of pipe(7): a pipe that is ready takes as many bytes without waiting.
+const LONGEST: usize = 4096;
+
+/// Says a line to the operator of a server: `duality: MESSAGE`, in one write(2).
+///
+/// Never waits: where standard error cannot take the line now, the line is lost. Takes no lock, so that a
+/// child that is forked off at the same time does not inherit a locked one.
+pub fn warn(message: impl Display) {
+    let mut line = format!("duality: {message}").into_bytes();
+    line.truncate(LONGEST - 1);
+    line.push(b'\n');
+    let output = rustix::stdio::stderr();
+    let mut ready = [PollFd::new(&output, PollFlags::OUT)];
+    if poll(&mut ready, Some(&Timespec::default())) == Ok(1) {
+        let _ = rustix::io::write(output, &line);
+    }
+}
+
+/// Says a line to the user of a command: `MESSAGE`, whole. Waits for a slow reader; where standard error
+/// cannot be written, the line is lost.
+pub fn tell(message: impl Display) {
+    let line = format!("{message}\n");
+    let mut rest = line.as_bytes();
+    while !rest.is_empty() {
+        match rustix::io::write(rustix::stdio::stderr(), rest) {
+            Ok(count) => rest = &rest[count..],
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return,
+        }
+    }
+}
