@@ -15,7 +15,9 @@ macro_rules! signals {
             signals! { @ a_drain_ends_a_keep_alive_connection
                 a_drain_finishes_the_reply_that_is_under_way
                 a_second_signal_cuts_off_what_would_not_end
-                a_drain_does_not_outlast_its_limit }
+                a_drain_does_not_outlast_its_limit
+                a_signal_right_after_the_start_is_heard
+                a_terminal_that_goes_away_drains }
         }
     };
     (@ $($body:ident)*) => {
@@ -93,6 +95,23 @@ fn a_drain_does_not_outlast_its_limit(architecture: &[&str]) {
     // Parent and child have the same limit, and either may be the first to reach it.
     let expected = "duality: the drain took too long: connections are cut off";
     assert!(!said.is_empty() && said.lines().all(|line| line == expected), "{said}");
+}
+
+fn a_signal_right_after_the_start_is_heard(architecture: &[&str]) {
+    for _ in 0..8 {
+        let server = serve("http", architecture, &[]);
+        server.signal(Signal::TERM);
+        // No client comes, and the drain's own limit is longer than the wait.
+        let (status, said) = server.wait();
+        assert_eq!((status.code(), said.as_str()), (Some(0), ""));
+    }
+}
+
+fn a_terminal_that_goes_away_drains(architecture: &[&str]) {
+    let server = serve("http", architecture, &[]);
+    server.signal(Signal::HUP);
+    let (status, said) = server.wait();
+    assert_eq!((status.code(), said.as_str()), (Some(0), ""));
 }
 
 /// A server that sends the file `long`, and its client, which has not read all that was sent.

@@ -100,6 +100,10 @@ impl<M: Machine> EventLoop<M> {
         let pressure = Pressure::new(&Connections::default());
         self.listener = Some(Listener { socket, pressure, ready: true, lacking: false });
         let (mut events, mut fired) = (Vec::with_capacity(256), Vec::new());
+        // A drain that was requested before the loop had its bell has not rung it.
+        if drain::requested_before_the_bell() {
+            self.drain();
+        }
         while self.listener.is_some() || !self.connections.is_empty() {
             self.accept();
             self.give_turns();

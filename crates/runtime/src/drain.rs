@@ -9,14 +9,21 @@
 //! - in the block world, the descriptors that kernel threads may be blocked on are listed here, and
 //!   `shutdown(2)` for reading lets them go.
 //!
+//! A listener may be shared with other processes: a child accepts from the socket of its parent.
+//! `shutdown(2)` would end that socket for all of them. So a child that drains puts another file in the place
+//! of its own descriptor (dup3(2)), and the accept(2) that the signal interrupts begins again, and fails, there.
+//! A child has one kernel thread, so it is that thread which the signal interrupts.
+//!
 //! [`request`] is async-signal-safe, so that it can be all that a SIGTERM handler does.
 
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
-use std::sync::PoisonError;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::{OnceLock, PoisonError};
 
 use self::shim::Mutex;
 use self::shim::atomic::{AtomicBool, Ordering, fence};
-use rustix::net::{Shutdown, shutdown};
+use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socket_with};
+use rustix::process::{Pid, getpid};
 
 use crate::event_loop::remote;
 
@@ -37,6 +44,15 @@ pub fn requested() -> bool {
     PROCESS.requested.load(Ordering::Relaxed)
 }
 
+/// The same for a loop that has just made the bell that a drain rings, before it first sleeps.
+///
+/// A request sets the flag and then rings the bells that there are. The fence here and the one in the request
+/// see to it that either the request finds the bell, or this finds the flag.
+pub fn requested_before_the_bell() -> bool {
+    fence(Ordering::SeqCst);
+    requested()
+}
+
 /// Asks this process to drain. There is no way back. Async-signal-safe.
 pub fn request() {
     PROCESS.request(end_input);
@@ -46,27 +62,64 @@ pub fn request() {
 /// A descriptor of the block world, listed for as long as this lives.
 pub(crate) struct Listed(RawFd);
 
+/// What ends at a drain: the input of a connection, or a listener of the process that made it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    Connection,
+    Listener(Pid),
+}
+
 impl Listed {
     /// Lists a descriptor that stays open for longer than the result lives.
-    pub(crate) fn new(descriptor: BorrowedFd<'_>) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// Where the listener is another process's: `EMFILE`, for it takes a descriptor of its own to leave it.
+    pub(crate) fn new(descriptor: BorrowedFd<'_>, input: Ending) -> io::Result<Self> {
+        if matches!(input, Ending::Listener(maker) if maker != getpid()) {
+            deaf()?;
+        }
         let number = descriptor.as_raw_fd();
-        PROCESS.list(number, true, end_input);
-        Self(number)
+        PROCESS.list(number, Some(input), end_input);
+        Ok(Self(number))
     }
 }
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        PROCESS.list(self.0, false, end_input);
+        PROCESS.list(self.0, None, end_input);
     }
 }
 
-/// Ends the input of a descriptor that is listed, and so open.
-fn end_input(number: RawFd) {
+/// Ends the input of a descriptor that is listed, and so open. Async-signal-safe.
+fn end_input(number: RawFd, input: Ending) {
     // SAFETY: what is listed is open, and cannot be closed before it is taken off the list, which needs the lock.
     let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
-    // A peer that has reset the connection makes this fail, and needs no telling.
-    let _ = shutdown(descriptor, Shutdown::Read);
+    match input {
+        // The socket is shared with the process that made it, which goes on accepting.
+        Ending::Listener(maker) if maker != getpid() => {
+            if let Some(deaf) = DEAF.get() {
+                // SAFETY: dup3 has no memory to harm. The number stays open, and stays its owner's: only the file
+                // behind it changes. A failure leaves the listener as it is.
+                unsafe { libc::dup3(deaf.as_raw_fd(), number, libc::O_CLOEXEC) };
+            }
+        }
+        // A peer that has reset the connection makes this fail, and needs no telling.
+        _ => drop(shutdown(descriptor, Shutdown::Read)),
+    }
+}
+
+/// A socket that does not listen: accept(2) fails on it at once (EINVAL).
+static DEAF: OnceLock<OwnedFd> = OnceLock::new();
+
+/// Sees to it that there is a [`DEAF`] socket.
+fn deaf() -> io::Result<()> {
+    if DEAF.get().is_none() {
+        let made = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+        // Another thread may have been quicker; then its socket is as good.
+        let _ = DEAF.set(made?);
+    }
+    Ok(())
 }
 
 /// Whether a process drains, and what that ends.
@@ -74,24 +127,24 @@ fn end_input(number: RawFd) {
 struct Drain {
     requested: AtomicBool,
     /// The descriptors of the block world that end at a drain, each at the index of its number.
-    blocking: Mutex<Vec<bool>>,
+    blocking: Mutex<Vec<Option<Ending>>>,
 }
 
 impl Drain {
-    fn request(&self, end: impl Fn(RawFd)) {
+    fn request(&self, end: impl Fn(RawFd, Ending)) {
         self.requested.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         self.release(end);
     }
 
-    fn list(&self, number: RawFd, open: bool, end: impl Fn(RawFd)) {
+    fn list(&self, number: RawFd, input: Option<Ending>, end: impl Fn(RawFd, Ending)) {
         let index = usize::try_from(number).expect("descriptors are not negative");
         {
             let mut blocking = self.blocking.lock().unwrap_or_else(PoisonError::into_inner);
             if index >= blocking.len() {
-                blocking.resize((index + 1).next_power_of_two(), false);
+                blocking.resize((index + 1).next_power_of_two(), None);
             }
-            blocking[index] = open;
+            blocking[index] = input;
         }
         // A request that came while the lock was held could not walk the list: it is walked now. One that
         // comes later walks it itself. The fences, here and there between what each has done and what it looks at,
@@ -103,10 +156,13 @@ impl Drain {
     }
 
     /// Ends the input of all that is listed, unless the list is being changed, whose author does it then.
-    fn release(&self, end: impl Fn(RawFd)) {
+    fn release(&self, end: impl Fn(RawFd, Ending)) {
         let Ok(blocking) = self.blocking.try_lock() else { return };
-        let listed = blocking.iter().enumerate().filter(|(_, open)| **open);
-        listed.for_each(|(number, _)| end(number as RawFd));
+        for (number, input) in blocking.iter().enumerate() {
+            if let Some(input) = *input {
+                end(number as RawFd, input);
+            }
+        }
     }
 }
 
@@ -191,7 +247,7 @@ mod loom_tests {
             let ended = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
             let lister = {
                 let (drain, ended) = (drain.clone(), ended.clone());
-                thread::spawn(move || drain.list(0, true, count(&ended)))
+                thread::spawn(move || drain.list(0, OPEN, count(&ended)))
             };
             drain.request(count(&ended));
             lister.join().unwrap();
@@ -205,12 +261,12 @@ mod loom_tests {
         model(|| {
             let drain = Arc::new(Drain::default());
             let ended = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
-            drain.list(0, true, count(&ended));
-            drain.list(1, true, count(&ended));
+            drain.list(0, OPEN, count(&ended));
+            drain.list(1, OPEN, count(&ended));
             let leaver = {
                 let (drain, ended) = (drain.clone(), ended.clone());
                 thread::spawn(move || {
-                    drain.list(0, false, count(&ended));
+                    drain.list(0, None, count(&ended));
                     // Its descriptor is closed now, and may be another's.
                     ended[0].swap(0, Ordering::Relaxed)
                 })
@@ -229,8 +285,10 @@ mod loom_tests {
         model.check(body);
     }
 
-    fn count(ended: &[AtomicU32; 2]) -> impl Fn(RawFd) {
-        |number| {
+    const OPEN: Option<Ending> = Some(Ending::Connection);
+
+    fn count(ended: &[AtomicU32; 2]) -> impl Fn(RawFd, Ending) {
+        |number, _| {
             ended[number as usize].fetch_add(1, Ordering::Relaxed);
         }
     }

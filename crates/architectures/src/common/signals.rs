@@ -1,8 +1,9 @@
-//! Signals: the first SIGTERM or SIGINT drains, the second ends at once.
+//! Signals: the first SIGTERM, SIGINT or SIGHUP drains, the second ends at once.
 //!
 //! | signal | does |
 //! | --- | --- |
 //! | SIGTERM, SIGINT | drain; the second one exits with 1 |
+//! | SIGHUP | the same, unless it was ignored when the program began (nohup) |
 //! | SIGUSR1 | a dump of the tasks, by whoever watches this process |
 //! | SIGUSR2 | drain: how a parent process passes it on to its children |
 //! | SIGALRM | the drain has taken too long: exit with 1 |
@@ -27,6 +28,10 @@ pub fn install(limit_seconds: u32) -> io::Result<()> {
     LIMIT.store(limit_seconds.max(1), Ordering::Relaxed);
     handle(libc::SIGTERM, terminate)?;
     handle(libc::SIGINT, terminate)?;
+    // A terminal that goes away cuts no reply short.
+    if !is_ignored(libc::SIGHUP)? {
+        handle(libc::SIGHUP, terminate)?;
+    }
     visibility::prepare()?;
     handle(libc::SIGUSR1, dump)?;
     handle(libc::SIGUSR2, pass_on)?;
@@ -43,6 +48,16 @@ fn handle(signal: i32, handler: extern "C" fn(i32)) -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     Ok(())
+}
+
+fn is_ignored(signal: i32) -> io::Result<bool> {
+    // SAFETY: all zeroes is a valid `sigaction`, to be written over.
+    let mut action: libc::sigaction = unsafe { mem::zeroed() };
+    // SAFETY: no action is installed, and the place for the present one is valid.
+    if unsafe { libc::sigaction(signal, std::ptr::null(), &mut action) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(action.sa_sigaction == libc::SIG_IGN)
 }
 
 extern "C" fn terminate(_: i32) {
@@ -77,7 +92,7 @@ fn keeping_errno(work: impl FnOnce()) {
     // SAFETY: the location of this thread's errno is always valid; asking for it is async-signal-safe.
     let errno = unsafe { *libc::__errno_location() };
     work();
-    // SAFETY: as above.
+    // SAFETY: the thread is the same, and so is the location of its errno.
     unsafe { *libc::__errno_location() = errno };
 }
 

@@ -3,18 +3,19 @@
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use duality_poller::Direction;
-use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrAny, SocketFlags, SocketType, bind, getsockname, listen, socket_with,
     sockopt,
 };
+use rustix::process::getpid;
 
 use super::TcpStream;
 use super::socket::{Done, Patience, Socket, nonblocking_here};
-use crate::{drain, visibility};
+use crate::drain::{self, Ending};
+use crate::visibility;
 
 /// How a listener is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,17 +46,21 @@ impl TcpListener {
     ///
     /// `AddrInUse`, `PermissionDenied` (a port below 1024), and those of `socket(2)`.
     pub fn bind(address: SocketAddr, options: &ListenOptions) -> io::Result<Self> {
-        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        let descriptor = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        sockopt::set_socket_reuseaddr(&descriptor, true)?;
-        if options.reuse_port {
-            sockopt::set_socket_reuseport(&descriptor, true)?;
-        }
+        let descriptor = bound(address, options.reuse_port)?;
         // Linux passes it on to accepted sockets, which saves a system call for each.
         sockopt::set_tcp_nodelay(&descriptor, true)?;
-        bind(&descriptor, &address)?;
         listen(&descriptor, options.backlog)?;
-        Ok(Self { socket: Socket::new(descriptor, false).ending_at_drain() })
+        let input = Ending::Listener(getpid());
+        Ok(Self { socket: Socket::new(descriptor, false).ending_at_drain(input) })
+    }
+
+    /// Checks that [`bind`](Self::bind) without `reuse_port` would work, without listening.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`bind`](Self::bind).
+    pub fn try_address(address: SocketAddr) -> io::Result<()> {
+        bound(address, false).map(drop)
     }
 
     /// Leaves each connection in the kernel's accept queue until [`accept`](Self::accept) is called for it.
@@ -76,7 +81,8 @@ impl TcpListener {
     /// `EMFILE`.
     pub fn try_clone(&self) -> io::Result<Self> {
         let descriptor = rustix::io::fcntl_dupfd_cloexec(&self.socket, 0)?;
-        let mut socket = Socket::new(descriptor, false).ending_at_drain();
+        let mut socket = Socket::new(descriptor, false);
+        socket.ends_at_drain = self.socket.ends_at_drain;
         socket.by_system_calls = self.socket.by_system_calls;
         Ok(Self { socket })
     }
@@ -114,7 +120,8 @@ impl TcpListener {
                 Ok(Some(TcpStream::accepted(descriptor, nonblocking)))
             }
             Ok(Done::Drained) => Ok(None),
-            Err(error) if shut_down(&error) => Ok(None),
+            // In the block world a drain makes accept(2) fail.
+            Err(_) if drain::requested() => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -135,10 +142,16 @@ impl AsFd for TcpListener {
     }
 }
 
-/// Whether accept(2) failed because the listener is shut down, which is how the block world is told of a
-/// drain; maybe by another process that shares the socket and was told first.
-fn shut_down(error: &io::Error) -> bool {
-    drain::requested() || error.raw_os_error() == Some(Errno::INVAL.raw_os_error())
+/// A TCP socket that has the address.
+fn bound(address: SocketAddr, reuse_port: bool) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let descriptor = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    sockopt::set_socket_reuseaddr(&descriptor, true)?;
+    if reuse_port {
+        sockopt::set_socket_reuseport(&descriptor, true)?;
+    }
+    bind(&descriptor, &address)?;
+    Ok(descriptor)
 }
 
 /// The address in the form of `std`; sockets made here have no other kind.

@@ -12,7 +12,7 @@ use duality_poller::{Direction, Token};
 use rustix::io::ioctl_fionbio;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, recv, send};
 
-use crate::drain::Listed;
+use crate::drain::{Ending, Listed};
 use crate::event_loop::core::Core;
 use crate::event_loop::remote::{self, LoopId};
 use crate::visibility::{self, Wait, seats};
@@ -32,8 +32,8 @@ pub(crate) struct Socket {
     /// Whether a loop with a ring makes system calls for it, as the other loops do: the ring only says when it is
     /// ready.
     pub(super) by_system_calls: bool,
-    /// Whether its input ends when the process drains.
-    ends_at_drain: bool,
+    /// What it is, if its input ends when the process drains.
+    pub(super) ends_at_drain: Option<Ending>,
     listed: Option<Listed>,
 }
 
@@ -196,14 +196,14 @@ impl Socket {
             watched: None,
             is_the_rings: false,
             by_system_calls: false,
-            ends_at_drain: false,
+            ends_at_drain: None,
             listed: None,
         }
     }
 
     /// Marks a listener, or an accepted connection: its input ends when the process drains.
-    pub(crate) fn ending_at_drain(mut self) -> Self {
-        self.ends_at_drain = true;
+    pub(crate) fn ending_at_drain(mut self, input: Ending) -> Self {
+        self.ends_at_drain = Some(input);
         self
     }
 
@@ -238,8 +238,10 @@ impl Socket {
         mut attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
     ) -> Poll<io::Result<Done<T>>> {
         self.make_blocking()?;
-        if self.ends_at_drain && self.listed.is_none() {
-            self.listed = Some(Listed::new(self.as_fd()));
+        if let Some(input) = self.ends_at_drain
+            && self.listed.is_none()
+        {
+            self.listed = Some(Listed::new(self.as_fd(), input)?);
         }
         let _seen = seats::waiting(Wait::descriptor(direction, self.as_fd().as_raw_fd()));
         let own = |now| patience.deadline(now);
@@ -295,7 +297,7 @@ impl Socket {
                     Err(error) => return Poll::Ready(Err(error)),
                 }
             }
-            if self.ends_at_drain && direction == Direction::Read && core.draining() {
+            if self.ends_at_drain.is_some() && direction == Direction::Read && core.draining() {
                 return Poll::Ready(Ok(Done::Drained));
             }
             let deadline = patience.deadline(core.now());
@@ -361,7 +363,7 @@ impl Socket {
 
     #[inline]
     fn watch(&mut self, core: &Core) -> Token {
-        let client = self.ends_at_drain;
+        let client = self.ends_at_drain.is_some();
         self.watched.get_or_insert_with(|| (core.id(), core.watch(client))).1
     }
 }

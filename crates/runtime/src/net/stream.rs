@@ -18,6 +18,7 @@ use super::input::Input;
 use super::listener::internet_address;
 use super::options::ConnectOptions;
 use super::socket::{Access, Done, Moved, Patience, Socket, count_written, nonblocking_here};
+use crate::drain::Ending;
 use crate::{fs, visibility, world};
 
 /// The most that one `sendfile(2)` is asked for, so that a large file shares the loop.
@@ -32,7 +33,7 @@ pub struct TcpStream {
 
 impl TcpStream {
     pub(super) fn accepted(descriptor: OwnedFd, nonblocking: bool) -> Self {
-        Self::from_socket(Socket::new(descriptor, nonblocking).ending_at_drain())
+        Self::from_socket(Socket::new(descriptor, nonblocking).ending_at_drain(Ending::Connection))
     }
 
     fn from_socket(socket: Socket) -> Self {

@@ -34,6 +34,8 @@ impl Core {
         let mut events = Vec::with_capacity(256);
         let (mut woken, mut fired) = (Vec::new(), Vec::new());
         self.now.set(Instant::now());
+        // A drain that was requested before the loop had its bell has not rung it.
+        self.draining.set(drain::requested_before_the_bell());
         loop {
             self.run_ready(seat);
             if !self.tasks.contains(root) {
