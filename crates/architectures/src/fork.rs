@@ -41,16 +41,20 @@ impl Architecture for Fork {
         Needs { straight_line: true, shared_memory: false, concurrent_connections: true }
     }
 
+    fn forks(&self) -> bool {
+        true
+    }
+
     fn serve(&self, server: Server) -> io::Result<()> {
         let service = server.service.clone();
         let mut listener = Some(server.into_listener());
-        let mut children = Children::default();
+        let mut children = Children::new()?;
         let connections = Connections::default();
         let mut pressure = Pressure::new(&connections);
         block_on(async {
             task::stage("accept").await;
             while let Some(accepting) = &mut listener {
-                children.reap();
+                children.reap_all();
                 // While there are children to reap, the parent does not stay in accept for long.
                 let accepted = match children.count() {
                     0 => accepting.accept_until_drain().await,
@@ -81,7 +85,7 @@ impl Architecture for Fork {
                         Ok(()) => waiting = None,
                         Err(error) => {
                             pressure.wait_out("fork", &error).await;
-                            children.reap();
+                            children.reap_all();
                         }
                     }
                 }

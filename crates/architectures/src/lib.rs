@@ -68,6 +68,12 @@ pub trait Architecture: Sync {
         false
     }
 
+    /// Whether it makes child processes, which a program with threads of its own cannot do
+    /// ([`common::children::may_fork`]).
+    fn forks(&self) -> bool {
+        false
+    }
+
     /// How many connections it serves at a time at most, where that is decided before the first one comes;
     /// the next wait until one ends.
     fn places(&self, options: &Options) -> Option<usize> {

@@ -12,13 +12,17 @@
 //! number of workers, which is the number of connections served at a time. No memory is shared.
 //! Source: ZeroHTTPd, `03_preforking`; Apache's prefork in Kerneis & Chroboczek 2009.
 
+use std::fmt;
 use std::io;
 use std::thread;
+use std::time::{Duration, Instant};
 
-use duality_runtime::{block_on, drain};
+use duality_runtime::visibility::totals;
+use duality_runtime::{block_on, drain, log};
+use rustix::process::WaitStatus;
 
 use crate::common::accept::accept_and_serve;
-use crate::common::children::{Children, ROUND};
+use crate::common::children::{Children, Ended, ROUND};
 use crate::common::pressure::{Connections, Pressure};
 use crate::{Architecture, Needs, Options, Server};
 
@@ -42,6 +46,10 @@ impl Architecture for Prefork {
         Needs { straight_line: true, shared_memory: false, concurrent_connections: true }
     }
 
+    fn forks(&self) -> bool {
+        true
+    }
+
     fn places(&self, options: &Options) -> Option<usize> {
         Some(options.workers)
     }
@@ -50,12 +58,15 @@ impl Architecture for Prefork {
         let workers = server.options.workers;
         let service = server.service.clone();
         let mut listener = Some(server.into_listener());
-        let mut children = Children::default();
+        let mut children = Children::new()?;
         let connections = Connections::default();
         let mut pressure = Pressure::new(&connections);
+        let mut losses = Losses::new(workers);
         while !drain::requested() {
-            children.reap();
-            while children.count() < workers && !drain::requested() {
+            while let Some(ended) = children.reap() {
+                losses.count(&ended)?;
+            }
+            while children.count() < workers && losses.are_over() && !drain::requested() {
                 let started = children.start(|| {
                     let listener = listener.take().expect("taken in children only");
                     accept_and_serve(listener, &service, &Connections::default());
@@ -71,5 +82,98 @@ impl Architecture for Prefork {
         drop(listener);
         children.drain();
         Ok(())
+    }
+}
+
+/// Children that end by themselves. Those that end soon after their start, one after the other, are replaced
+/// ever more slowly, and not for ever: what ends them will most likely end the next one, too.
+struct Losses {
+    workers: usize,
+    /// Young ones in a row, without a connection accepted in between.
+    young: usize,
+    /// How many connections had been accepted at the last of them.
+    accepted: u64,
+    /// When the next child may be started.
+    until: Option<Instant>,
+    said: Option<Instant>,
+}
+
+impl Losses {
+    /// Up to this age a child that ends is a young one.
+    const YOUNG: Duration = Duration::from_secs(1);
+    /// The pauses double up to this one.
+    const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+    /// How many young ones in a row, beyond the number of workers, are too many. The pauses take six seconds.
+    const TOO_MANY: usize = 12;
+    /// How long a line about a loss stands for those that follow.
+    const QUIET: Duration = Duration::from_secs(10);
+
+    fn new(workers: usize) -> Self {
+        Self { workers, young: 0, accepted: 0, until: None, said: None }
+    }
+
+    /// Counts a child that has ended.
+    ///
+    /// # Errors
+    ///
+    /// When there were too many.
+    fn count(&mut self, ended: &Ended) -> io::Result<()> {
+        let accepted = totals().connections_accepted;
+        if ended.age >= Self::YOUNG || accepted != self.accepted {
+            self.young = 0;
+        }
+        (self.accepted, self.young) = (accepted, self.young + 1);
+        let how = How(ended.status);
+        // As many as there are workers may have had one and the same cause.
+        let Some(pauses) = self.young.checked_sub(self.workers + 1) else {
+            if !self.quiet() {
+                log::warn(format_args!("prefork: a worker process {how}; another takes its place"));
+            }
+            return Ok(());
+        };
+        if pauses >= Self::TOO_MANY {
+            return Err(io::Error::other(format!(
+                "{} worker processes in a row ended within {} s of their start, before they accepted a \
+                 connection: the last one {how}",
+                self.young,
+                Self::YOUNG.as_secs()
+            )));
+        }
+        let pause = Duration::from_millis(10 << pauses.min(10)).min(Self::LONGEST_PAUSE);
+        self.until = Some(Instant::now() + pause);
+        if pauses == 0 || !self.quiet() {
+            log::warn(format_args!(
+                "prefork: worker processes end soon after their start: the last one {how}; \
+                 starting others more slowly"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether another child may be started.
+    fn are_over(&self) -> bool {
+        self.until.is_none_or(|until| Instant::now() >= until)
+    }
+
+    /// Whether a line of a short while ago stands for this one.
+    fn quiet(&mut self) -> bool {
+        let quiet = self.said.is_some_and(|said| said.elapsed() < Self::QUIET);
+        if !quiet {
+            self.said = Some(Instant::now());
+        }
+        quiet
+    }
+}
+
+/// How a child ended, in words.
+struct How(WaitStatus);
+
+impl fmt::Display for How {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0.terminating_signal(), self.0.exit_status()) {
+            (Some(signal), _) => write!(formatter, "was killed by signal {signal}"),
+            (None, Some(status)) => write!(formatter, "exited with {status}"),
+            (None, None) => formatter.write_str("ended"),
+        }
     }
 }

@@ -104,7 +104,7 @@ pub(crate) fn process_switch(count: u64) -> io::Result<Reading> {
     let rounds = rounds(count);
     let calls = own_pipe(rounds * MEMBERS as u64, &ring[0])?;
     let start = used();
-    let mut children = Children::default();
+    let mut children = Children::new()?;
     for member in 1..MEMBERS {
         children.start(|| drop(pass_on(&ring, member, rounds)))?;
     }
@@ -141,7 +141,7 @@ fn pass_on(ring: &[(OwnedFd, OwnedFd)], member: usize, rounds: u64) -> io::Resul
 
 /// A child process that runs a task which does nothing: made, run and reaped; without its page faults.
 pub(crate) fn process(count: u64) -> io::Result<Reading> {
-    let mut children = Children::default();
+    let mut children = Children::new()?;
     let before = usage::of_this_process().page_faults;
     let processes = time(count, || {
         children.start(|| block_on(async {}))?;
@@ -161,7 +161,7 @@ pub(crate) fn fault(count: u64) -> io::Result<Reading> {
     let children = count.div_ceil(PAGES);
     let touching = |pages: usize| {
         time(children, || {
-            let mut child = Children::default();
+            let mut child = Children::new()?;
             child.start(|| block.iter().step_by(page).take(pages).for_each(|byte| byte.set(2)))?;
             reap(&mut child)
         })
@@ -322,7 +322,7 @@ fn leave_processor(here: usize) -> io::Result<()> {
 /// Waits for the end of a child.
 pub(crate) fn reap(children: &mut Children) -> io::Result<()> {
     waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
-    children.reap();
+    children.reap_all();
     Ok(())
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn open(count: u64) -> io::Result<Reading> {
 
     let [(is_open, opened), (stays, go)] =
         [pipe_with(PipeFlags::CLOEXEC)?, pipe_with(PipeFlags::CLOEXEC)?];
-    let mut holder = Children::default();
+    let mut holder = Children::new()?;
     let mut ends = Some((opened, go));
     holder.start(|| {
         // Its copy of the end that says "go" would keep it waiting.
@@ -43,7 +43,7 @@ pub(crate) fn open(count: u64) -> io::Result<Reading> {
     let calling = |calls: u64| -> io::Result<Reading> {
         let before = usage::of_this_process().page_faults;
         let children = time(count, || {
-            let mut child = Children::default();
+            let mut child = Children::new()?;
             child.start(|| {
                 for _ in 0..calls {
                     let _ = call();

@@ -14,6 +14,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::thread;
 
+use duality_architectures::common::children;
 use duality_architectures::usage;
 use duality_runtime::visibility;
 use rustix::process::{Signal, getpid, kill_process};
@@ -40,6 +41,7 @@ impl Control {
     pub(crate) fn ready(mut self, address: SocketAddr) -> io::Result<()> {
         let pid = getpid().as_raw_nonzero().get();
         say(&mut self.socket, &json!({ "ready": { "address": address.to_string(), "pid": pid } }))?;
+        children::helper();
         thread::Builder::new().name("control".into()).spawn(move || {
             // Whatever ends the channel ends the server: without a lab it has no purpose.
             let _ = answer(self.socket);

@@ -1,26 +1,78 @@
 //! Child processes: made, reaped, and drained with their parent.
+//!
+//! A child is a copy of the one kernel thread that forks. What other threads were doing stops half-way in
+//! it, locks included. So a process may fork only while all its other threads are [`helper`]s.
 
 use std::collections::HashMap;
+use std::fs;
 use std::io;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use duality_runtime::visibility::ChildSeat;
 use duality_runtime::{processor, task};
 use rustix::process::{
-    Pid, Signal, WaitOptions, getpid, getppid, kill_process, set_parent_process_death_signal, wait,
+    Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, kill_process,
+    set_parent_process_death_signal, wait,
 };
 
 /// How often a parent that waits for children looks after them.
 pub const ROUND: Duration = Duration::from_millis(20);
 
+static HELPERS: AtomicUsize = AtomicUsize::new(0);
+
+/// Announces a thread that is about to be started, and that a fork may leave behind: it holds no lock that
+/// a child takes, whenever the fork comes, but those of malloc, which glibc puts right.
+pub fn helper() {
+    HELPERS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Checks that this process may fork.
+///
+/// # Errors
+///
+/// What to do about its other threads.
+pub fn may_fork() -> io::Result<()> {
+    let threads = fs::read_dir("/proc/self/task")?.count();
+    match threads.saturating_sub(1 + HELPERS.load(Ordering::Relaxed)) {
+        0 => Ok(()),
+        others => Err(io::Error::other(format!(
+            "this program runs {others} threads of its own, which its child processes would not have: \
+             start them after the server, or choose an architecture without processes"
+        ))),
+    }
+}
+
 /// The living children of this process.
-#[derive(Default)]
 pub struct Children {
-    /// Each with its seat, which is its until it has been reaped.
-    living: HashMap<Pid, ChildSeat>,
+    living: HashMap<Pid, Child>,
+}
+
+struct Child {
+    /// It has this until it has been reaped.
+    _seat: ChildSeat,
+    started: Instant,
+}
+
+/// A child that has ended.
+pub struct Ended {
+    /// How, as wait(2) says.
+    pub status: WaitStatus,
+    /// How long it lived.
+    pub age: Duration,
 }
 
 impl Children {
+    /// None yet. The process may not start further threads from here on, but [`helper`]s.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`may_fork`].
+    pub fn new() -> io::Result<Self> {
+        may_fork()?;
+        Ok(Self { living: HashMap::new() })
+    }
+
     /// Makes a child that runs `body` and exits. It is killed when its parent dies.
     ///
     /// # Errors
@@ -30,9 +82,8 @@ impl Children {
         let parent = getpid();
         let seat = ChildSeat::reserve();
         processor::know();
-        // SAFETY: the child goes on with a copy of this one kernel thread. The process has at most two
-        // others, the control channel's and the one that watches, which hold no lock of std that a child
-        // takes; malloc's own locks are put right by glibc.
+        // SAFETY: the child goes on with a copy of this one kernel thread. `new` has found no other threads than
+        // helpers, and what a parent does from then on, its architecture and its helpers, starts none.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
@@ -45,7 +96,8 @@ impl Children {
                 unsafe { libc::_exit(0) }
             }
             child => {
-                self.living.extend(Pid::from_raw(child).map(|child| (child, seat)));
+                let child = Pid::from_raw(child).expect("fork(2) returns a process");
+                self.living.insert(child, Child { _seat: seat, started: Instant::now() });
                 Ok(())
             }
         }
@@ -56,11 +108,20 @@ impl Children {
         self.living.len()
     }
 
-    /// Reaps those that have ended; does not wait.
-    pub fn reap(&mut self) {
-        while let Ok(Some((child, _))) = wait(WaitOptions::NOHANG) {
-            self.living.remove(&child);
+    /// Reaps one that has ended, if there is one; does not wait.
+    pub fn reap(&mut self) -> Option<Ended> {
+        loop {
+            let Ok(Some((child, status))) = wait(WaitOptions::NOHANG) else { return None };
+            // Another child of this process may be its user's.
+            if let Some(child) = self.living.remove(&child) {
+                return Some(Ended { status, age: child.started.elapsed() });
+            }
         }
+    }
+
+    /// Reaps all that have ended; does not wait.
+    pub fn reap_all(&mut self) {
+        while self.reap().is_some() {}
     }
 
     /// Has all children drain, and waits for them.
@@ -70,7 +131,7 @@ impl Children {
             let _ = kill_process(*child, Signal::USR2);
         }
         while !self.living.is_empty() {
-            self.reap();
+            self.reap_all();
             std::thread::sleep(ROUND);
         }
     }

@@ -35,7 +35,12 @@ impl Server {
     ) -> io::Result<Self> {
         let cores = if architecture.replicates() { options.cores } else { 1 };
         let listen = ListenOptions { backlog: options.backlog, reuse_port: cores > 1 };
-        let first = patiently(|| TcpListener::bind(address, &listen))?;
+        let first = patiently(|| {
+            if listen.reuse_port {
+                alone(address)?;
+            }
+            TcpListener::bind(address, &listen)
+        })?;
         let address = first.local_addr()?;
         let mut listeners = vec![first];
         for _ in 1..cores {
@@ -59,6 +64,16 @@ impl Server {
     pub fn into_listeners(self) -> Vec<TcpListener> {
         self.listeners
     }
+}
+
+/// Checks that nothing listens at `address`. Listeners that share an address (`SO_REUSEPORT`) would also share it
+/// with another server of the same user, and have half of its connections without a word.
+///
+/// # Errors
+///
+/// `AddrInUse`, and those of [`TcpListener::bind`].
+fn alone(address: SocketAddr) -> io::Result<()> {
+    TcpListener::try_address(address)
 }
 
 /// Repeats `bind` for a second while the address is in use: the processes of a server that was killed

@@ -3,7 +3,9 @@
 use std::io::Write;
 use std::net::SocketAddr;
 
+use duality_architectures::common::children;
 use duality_architectures::{ALL, Architecture, Server, find, signals};
+use duality_runtime::log;
 use duality_services::store::Location;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -35,7 +37,7 @@ pub(super) struct Arguments {
     /// Processors to run on, such as 0 or 0,2
     #[arg(long, value_delimiter = ',', value_name = "CPU,…")]
     cpus: Vec<usize>,
-    /// Seconds that a drain may take, after SIGTERM or Ctrl-C, before connections are cut off
+    /// Seconds that a drain may take, after SIGTERM, SIGHUP or Ctrl-C, before connections are cut off
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     drain_limit: u32,
     #[command(flatten)]
@@ -53,6 +55,10 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
             "{flag}: {} has no tasks to tell of: choose another architecture",
             architecture.name()
         )));
+    }
+    if architecture.forks() {
+        children::may_fork()
+            .map_err(|error| Failure::failed(format!("{}: {error}", architecture.name())))?;
     }
     let name = arguments.service.as_deref().unwrap_or(catalogue.default_name());
     let service = catalogue.open(name, &arguments.setup, arguments.store.as_ref())?;
@@ -73,7 +79,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         return Err(Failure::failed(format!("{name} under {}: {reason}", architecture.name())));
     }
     if let Some(how) = architecture.degraded(&options) {
-        eprintln!("{} {how}", architecture.name());
+        log::tell(format_args!("{} {how}", architecture.name()));
     }
     let subject = Subject { service: name.to_owned(), architecture: architecture.name() };
     let watch = Watch::start(&arguments.visibility.settings(), subject).map_err(Failure::failed)?;

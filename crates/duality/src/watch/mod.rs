@@ -8,7 +8,6 @@ mod dump;
 mod stall;
 mod stats;
 
-use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -17,7 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use duality_runtime::visibility;
+use duality_architectures::common::children;
+use duality_runtime::{log, visibility};
 
 use self::stall::Stalls;
 use self::stats::Stats;
@@ -66,6 +66,7 @@ impl Watch {
         let stalls = settings.stall.map(Stalls::new).transpose()?;
         visibility::prepare().map_err(|error| format!("cannot watch: {error}"))?;
         let watcher = Watcher { stats: stats.clone(), every: settings.stats_every, dump, stalls };
+        children::helper();
         thread::Builder::new()
             .name("watch".into())
             .spawn(move || watcher.run(&subject))
@@ -121,18 +122,12 @@ fn write_stats(stats: &Mutex<Stats>) -> Result<(), String> {
 
 fn complain(result: Result<(), String>) {
     if let Err(problem) = result {
-        say(&problem);
+        log::warn(problem);
     }
 }
 
-/// Writes a line to standard error, past the lock of std: a process that is forked off this one in that
-/// moment would have the lock for ever.
-fn say(line: &dyn Display) {
-    // There is nobody else to tell.
-    let _ = rustix::io::write(io::stderr().as_fd(), format!("duality: {line}\n").as_bytes());
-}
-
-/// A file, or standard error under a descriptor of its own, for the reason that [`say`] gives.
+/// A file, or standard error under a descriptor of its own: std's lock might be held by this thread while
+/// another forks, and the child would have it for ever.
 struct Output {
     file: File,
     /// What complaints call it.

@@ -1,0 +1,23 @@
+//! A service in a program that has a thread of its own, as a user's may have.
+
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+use std::thread;
+
+use duality::net::TcpStream;
+
+async fn serve(mut stream: TcpStream) -> std::io::Result<()> {
+    let mut buffer = [0; 64];
+    let count = stream.read(&mut buffer).await?;
+    stream.write_all(&buffer[..count]).await
+}
+
+fn main() -> ExitCode {
+    thread::spawn(|| {
+        loop {
+            thread::park();
+        }
+    });
+    duality::Service::new("threaded", serve).exchange("a", "a").main()
+}
