@@ -11,6 +11,7 @@ use std::thread;
 use duality_poller::Kind;
 use duality_runtime::block_on;
 use duality_runtime::event_loop::{EventLoop, Waiting};
+use duality_runtime::sync::channel::bounded;
 use duality_runtime::sync::{Mutex, Notify, Permit, Semaphore};
 use duality_runtime::time::{Duration, timeout};
 use proptest::prelude::*;
@@ -65,12 +66,14 @@ struct Waiter<'a, R> {
 struct Waiters<'a, R> {
     all: Vec<Waiter<'a, R>>,
     queue: VecDeque<usize>,
+    /// Those that were handed something and have not come for it.
+    handed: Vec<usize>,
     begun: usize,
 }
 
 impl<'a, R> Waiters<'a, R> {
     fn new() -> Self {
-        Self { all: Vec::new(), queue: VecDeque::new(), begun: 0 }
+        Self { all: Vec::new(), queue: VecDeque::new(), handed: Vec::new(), begun: 0 }
     }
 
     fn begin(&mut self, future: impl Future<Output = R> + 'a) {
@@ -93,6 +96,7 @@ impl<'a, R> Waiters<'a, R> {
         match polled {
             Poll::Ready(value) => {
                 self.queue.retain(|queued| queued != number);
+                self.handed.retain(|handed| handed != number);
                 self.all.remove(index);
                 Some(value)
             }
@@ -106,22 +110,28 @@ impl<'a, R> Waiters<'a, R> {
         }
     }
 
-    fn give_up(&mut self, index: usize) {
+    /// One gives up; true when it gives back what it was handed, and nothing else waits for that.
+    fn give_up(&mut self, index: usize) -> bool {
         let waiter = self.all.remove(index);
-        let queued = self.queue.len();
         self.queue.retain(|number| *number != waiter.number);
-        let was_woken = waiter.has_waited && self.queue.len() == queued;
+        let handed = self.handed.len();
+        self.handed.retain(|number| *number != waiter.number);
+        let gives_back = self.handed.len() < handed;
         drop(waiter);
-        if was_woken {
-            self.one_is_woken();
-        }
+        gives_back && !self.one_is_handed()
     }
 
-    fn one_is_woken(&mut self) {
-        if let Some(number) = self.queue.pop_front() {
-            let waiter = self.all.iter().find(|waiter| waiter.number == number).unwrap();
-            assert!(waiter.woken.0.load(Ordering::Relaxed), "the one that has waited longest");
-        }
+    /// Something has been handed to the one that has waited longest; false when nothing waits.
+    fn one_is_handed(&mut self) -> bool {
+        let Some(number) = self.queue.pop_front() else { return false };
+        let waiter = self.all.iter().find(|waiter| waiter.number == number).unwrap();
+        assert!(waiter.woken.0.load(Ordering::Relaxed), "the one that has waited longest");
+        self.handed.push(number);
+        true
+    }
+
+    fn is_handed(&self, index: usize) -> bool {
+        self.handed.contains(&self.all[index].number)
     }
 
     /// Who has waited and is not in the queue has been woken, and nobody else.
@@ -138,12 +148,13 @@ fn semaphore(permits: usize, steps: &[Step]) {
     let mut waiters = Waiters::<Permit<'_>>::new();
     let mut taken = Vec::new();
     for step in steps {
-        let left = permits - taken.len();
+        let left = permits - taken.len() - waiters.handed.len();
         match step {
             Step::Begin => waiters.begin(semaphore.acquire()),
             Step::Poll(index) => {
                 if let Some(index) = waiters.find(*index) {
-                    taken.extend(waiters.poll(index, left > 0));
+                    let ends = left > 0 || waiters.is_handed(index);
+                    taken.extend(waiters.poll(index, ends));
                 }
             }
             Step::GiveUp(index) => {
@@ -153,7 +164,7 @@ fn semaphore(permits: usize, steps: &[Step]) {
             }
             Step::Tell => {
                 if taken.pop().is_some() {
-                    waiters.one_is_woken();
+                    waiters.one_is_handed();
                 }
             }
             Step::Other => {
@@ -163,7 +174,9 @@ fn semaphore(permits: usize, steps: &[Step]) {
             }
         }
         waiters.check();
-        assert_eq!(semaphore.available(), permits - taken.len());
+        let left = permits - taken.len() - waiters.handed.len();
+        assert_eq!(semaphore.available(), left);
+        assert!(left == 0 || waiters.queue.is_empty(), "one waits for a permit that is there");
     }
 }
 
@@ -172,7 +185,7 @@ fn notify(steps: &[Step]) {
     let mut waiters = Waiters::<()>::new();
     // Of each that has begun: how often all had been told before.
     let mut seen = Vec::new();
-    let (mut kept, mut broadcasts) = (0usize, 0);
+    let (mut kept, mut broadcasts) = (false, 0);
     for step in steps {
         match step {
             Step::Begin => {
@@ -182,8 +195,46 @@ fn notify(steps: &[Step]) {
             Step::Poll(index) => {
                 if let Some(index) = waiters.find(*index) {
                     let all = seen[waiters.all[index].number] != broadcasts;
-                    waiters.poll(index, kept > 0 || all);
-                    kept = kept.saturating_sub(1);
+                    let handed = waiters.is_handed(index);
+                    waiters.poll(index, handed || kept || all);
+                    kept &= handed;
+                }
+            }
+            Step::GiveUp(index) => {
+                if let Some(index) = waiters.find(*index) {
+                    kept |= waiters.give_up(index);
+                }
+            }
+            Step::Tell => {
+                notify.notify_one();
+                kept |= !waiters.one_is_handed();
+            }
+            Step::Other => {
+                notify.notify_waiters();
+                broadcasts += 1;
+                waiters.queue.clear();
+            }
+        }
+        waiters.check();
+    }
+}
+
+fn channel(capacity: usize, steps: &[Step]) {
+    let (sender, mut receiver) = bounded(capacity);
+    let mut waiters = Waiters::<()>::new();
+    let mut due = VecDeque::new();
+    for step in steps {
+        let left = capacity - due.len() - waiters.handed.len();
+        match step {
+            Step::Begin => {
+                let (sender, number) = (sender.clone(), waiters.begun);
+                waiters.begin(async move { sender.send(number).await.unwrap() });
+            }
+            Step::Poll(index) => {
+                if let Some(index) = waiters.find(*index) {
+                    let ends = left > 0 || waiters.is_handed(index);
+                    let number = waiters.all[index].number;
+                    due.extend(waiters.poll(index, ends).map(|()| number));
                 }
             }
             Step::GiveUp(index) => {
@@ -192,14 +243,15 @@ fn notify(steps: &[Step]) {
                 }
             }
             Step::Tell => {
-                notify.notify_one();
-                kept = if waiters.queue.is_empty() { kept.max(1) } else { kept + 1 };
-                waiters.one_is_woken();
+                let received = receiver.try_recv();
+                assert_eq!(received, due.pop_front());
+                if received.is_some() {
+                    waiters.one_is_handed();
+                }
             }
             Step::Other => {
-                notify.notify_waiters();
-                broadcasts += 1;
-                waiters.queue.clear();
+                assert_eq!(sender.try_send(usize::MAX).is_ok(), left > 0);
+                due.extend((left > 0).then_some(usize::MAX));
             }
         }
         waiters.check();
@@ -219,6 +271,11 @@ proptest! {
     }
 
     #[test]
+    fn a_channel_gives_room_to_who_has_waited_longest(capacity in 1usize..4, steps in steps()) {
+        on_a_loop(move || channel(capacity, &steps));
+    }
+
+    #[test]
     fn a_notification_reaches_whom_it_should(steps in steps()) {
         on_a_loop(move || notify(&steps));
     }
@@ -235,7 +292,7 @@ fn who_waits_has_a_notification_of_its_own() {
         }
         for _ in 0..2 {
             notify.notify_one();
-            waiters.one_is_woken();
+            waiters.one_is_handed();
         }
         waiters.poll(0, true);
         waiters.poll(0, true);
@@ -254,6 +311,45 @@ fn a_notification_is_kept_once() {
         waiters.poll(0, true);
         waiters.poll(0, false);
     });
+}
+
+/// A task that gives its turn back and wants it again has it after all that waited in between.
+fn turns_go_round(waiting: Waiting) {
+    const TASKS: usize = 3;
+    const TURNS: usize = 4;
+    let opened = EventLoop::new(Kind::Poll.open().unwrap(), waiting);
+    let turns = opened.unwrap().run(async {
+        let lock = Arc::new(Mutex::new(Vec::new()));
+        let task = |number| {
+            let lock = lock.clone();
+            duality_runtime::task::spawn(async move {
+                for _ in 0..TURNS {
+                    let mut turns = lock.lock().await;
+                    // Others queue in the meantime.
+                    duality_runtime::task::yield_now().await;
+                    turns.push(number);
+                }
+            })
+            .unwrap()
+        };
+        let tasks: Vec<_> = (0..TASKS).map(task).collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+        lock.lock().await.clone()
+    });
+    let round: Vec<_> = (0..TASKS).collect();
+    assert_eq!(turns, round.repeat(TURNS));
+}
+
+#[test]
+fn turns_go_round_among_state_machines() {
+    turns_go_round(Waiting::Suspend);
+}
+
+#[test]
+fn turns_go_round_among_user_level_threads() {
+    turns_go_round(Waiting::Park { stack_size: 64 << 10 });
 }
 
 #[test]

@@ -4,17 +4,18 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-use super::queue::{Waiting, Wake};
+use super::queue::{Turn, Waiting, Wake, Want};
 use crate::visibility::Wait;
 
-/// A channel that holds at most `capacity` values.
+/// A channel that holds at most `capacity` values. Senders that wait for room get it in the order in which
+/// they came.
 ///
 /// # Panics
 ///
 /// When `capacity` is zero.
 pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     assert!(capacity > 0, "a channel needs room for one value");
-    let queue = Queue { values: VecDeque::new(), capacity, senders: 1, open: true };
+    let queue = Queue { values: VecDeque::new(), capacity, promised: 0, senders: 1, open: true };
     let shared = Arc::new(Shared {
         queue: Waiting::new(Wait::Send, queue),
         arrivals: Waiting::new(Wait::Receive, ()),
@@ -31,13 +32,85 @@ struct Shared<T> {
 struct Queue<T> {
     values: VecDeque<T>,
     capacity: usize,
+    /// Room that was handed to senders which have not come for it yet.
+    promised: usize,
     senders: usize,
     open: bool,
 }
 
 impl<T> Shared<T> {
     fn tell_receiver(&self) {
-        self.arrivals.change(|()| ((), Wake::All));
+        self.arrivals.change(|(), _| ((), Wake::All));
+    }
+}
+
+impl<T> Queue<T> {
+    fn has_room(&self) -> bool {
+        self.values.len() + self.promised < self.capacity
+    }
+
+    /// Takes the first value out; its room goes to the sender that has waited longest.
+    fn take(&mut self, waited: bool) -> (Option<T>, Wake) {
+        match self.values.pop_front() {
+            Some(value) => (Some(value), self.hand_room(waited)),
+            None => (None, Wake::Nobody),
+        }
+    }
+
+    fn hand_room(&mut self, waited: bool) -> Wake {
+        self.promised += usize::from(waited);
+        Wake::One
+    }
+}
+
+/// The wish to send a value, which leaves its place when it is sent.
+struct Sending<'v, T>(&'v mut Option<T>);
+
+impl<T> Want<Queue<T>> for Sending<'_, T> {
+    /// Whether it was sent; otherwise the receiver is gone.
+    type Gain = bool;
+
+    fn attempt(&mut self, queue: &mut Queue<T>, turn: Turn) -> Option<bool> {
+        let has_room = match turn {
+            Turn::Handed => {
+                queue.promised -= 1;
+                true
+            }
+            Turn::First => queue.has_room(),
+            Turn::Behind => false,
+        };
+        if !queue.open {
+            return Some(false);
+        }
+        has_room.then(|| {
+            queue.values.extend(self.0.take());
+            true
+        })
+    }
+
+    fn decline(&mut self, queue: &mut Queue<T>, waited: bool) -> Wake {
+        queue.promised -= 1;
+        queue.hand_room(waited)
+    }
+}
+
+/// The wish to receive a value, or to hear that there will be none.
+struct Receiving<'q, T>(&'q Waiting<Queue<T>>);
+
+impl<T> Want<()> for Receiving<'_, T> {
+    type Gain = Option<T>;
+
+    fn attempt(&mut self, (): &mut (), _: Turn) -> Option<Option<T>> {
+        self.0.change(|queue, waited| {
+            let (value, wake) = queue.take(waited);
+            let ended = value.is_none() && queue.senders == 0;
+            ((value.is_some() || ended).then_some(value), wake)
+        })
+    }
+
+    /// There is one receiver, and it attempts again whenever it is woken.
+    fn decline(&mut self, (): &mut (), _: bool) -> Wake {
+        Wake::Nobody
     }
 }
 
@@ -66,32 +139,19 @@ impl<T> Sender<T> {
     /// The value, when the receiver is gone.
     pub async fn send(&self, value: T) -> Result<(), SendError<T>> {
         let mut value = Some(value);
-        let sent = self
-            .shared
-            .queue
-            .until(|queue| {
-                if !queue.open {
-                    return Some(false);
-                }
-                let room = queue.values.len() < queue.capacity;
-                room.then(|| {
-                    queue.values.extend(value.take());
-                    true
-                })
-            })
-            .await;
+        let sent = self.shared.queue.until(Sending(&mut value)).await;
         self.sent(sent, value)
     }
 
-    /// Sends a value if there is room.
+    /// Sends a value if there is room that no other sender waits for.
     ///
     /// # Errors
     ///
-    /// The value, when there is no room or the receiver is gone.
+    /// The value, when there is no such room or the receiver is gone.
     pub fn try_send(&self, value: T) -> Result<(), SendError<T>> {
         let mut value = Some(value);
-        let sent = self.shared.queue.change(|queue| {
-            let fits = queue.open && queue.values.len() < queue.capacity;
+        let sent = self.shared.queue.change(|queue, waited| {
+            let fits = queue.open && !waited && queue.has_room();
             if fits {
                 queue.values.extend(value.take());
             }
@@ -113,7 +173,7 @@ impl<T> Sender<T> {
 
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Self {
-        self.shared.queue.change(|queue| {
+        self.shared.queue.change(|queue, _| {
             queue.senders += 1;
             ((), Wake::Nobody)
         });
@@ -123,7 +183,7 @@ impl<T> Clone for Sender<T> {
 
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
-        self.shared.queue.change(|queue| {
+        self.shared.queue.change(|queue, _| {
             queue.senders -= 1;
             ((), Wake::Nobody)
         });
@@ -139,30 +199,18 @@ pub struct Receiver<T> {
 impl<T> Receiver<T> {
     /// Receives the next value, waiting for it; `None` when every sender is gone and nothing is left.
     pub async fn recv(&mut self) -> Option<T> {
-        let shared = &self.shared;
-        shared
-            .arrivals
-            .until(|()| {
-                shared.queue.change(|queue| match queue.values.pop_front() {
-                    Some(value) => (Some(Some(value)), Wake::One),
-                    None => ((queue.senders == 0).then_some(None), Wake::Nobody),
-                })
-            })
-            .await
+        self.shared.arrivals.until(Receiving(&self.shared.queue)).await
     }
 
     /// Receives the next value if there is one.
     pub fn try_recv(&mut self) -> Option<T> {
-        self.shared.queue.change(|queue| match queue.values.pop_front() {
-            Some(value) => (Some(value), Wake::One),
-            None => (None, Wake::Nobody),
-        })
+        self.shared.queue.change(Queue::take)
     }
 }
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
-        let left = self.shared.queue.change(|queue| {
+        let left = self.shared.queue.change(|queue, _| {
             queue.open = false;
             (std::mem::take(&mut queue.values), Wake::All)
         });

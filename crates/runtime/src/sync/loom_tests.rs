@@ -1,28 +1,30 @@
-//! The permits under loom: the same file, with loom's atomics, whose making is not constant.
-
-use std::collections::VecDeque;
+//! A semaphore's permits and its line of waiters under loom: the same files, with loom's atomics, whose making is
+//! not constant.
 
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Mutex, atomic};
 use loom::thread;
 
 use self::atomic::AtomicUsize;
+use self::line::{Left, Line};
 use self::permits::Permits;
 
+#[path = "line.rs"]
+mod line;
 #[path = "permits.rs"]
 mod permits;
 
-/// A lock of one permit, with a queue as [`Waiting`](super::queue::Waiting) has it.
+/// A lock of one permit: what [`Semaphore`](super::Semaphore) does, with threads that park as its waiters.
 struct Lock {
     permits: Permits,
-    queue: Mutex<VecDeque<thread::Thread>>,
+    line: Mutex<Line<thread::Thread>>,
     value: UnsafeCell<u32>,
 }
 
 impl Lock {
     fn new() -> Arc<Self> {
         let permits = Permits::new(AtomicUsize::new(Permits::word(1)));
-        Arc::new(Self { permits, queue: Mutex::default(), value: UnsafeCell::new(0) })
+        Arc::new(Self { permits, line: Mutex::new(Line::new()), value: UnsafeCell::new(0) })
     }
 
     /// Adds one to the value.
@@ -30,61 +32,125 @@ impl Lock {
         if !self.permits.take() {
             self.wait();
         }
-        // SAFETY: the permit is the only one; loom would find another who reaches the value.
+        self.use_it();
+    }
+
+    /// The same, with a permit that nothing waits for; false when there is none.
+    fn try_add(&self) -> bool {
+        let taken = self.permits.take() || self.permits.count() > 0 && {
+            let line = self.line.lock().unwrap();
+            !line.has_waiting() && self.permits.take_alone()
+        };
+        if taken {
+            self.use_it();
+        }
+        taken
+    }
+
+    /// The same, but gives up at once if it would have to wait; false when it gave up.
+    fn add_or_give_up(&self) -> bool {
+        if !self.permits.take() {
+            let mut line = self.line.lock().unwrap();
+            if line.has_waiting() || !self.permits.take_or_wait() {
+                let ticket = line.queue(None, &thread::current());
+                drop(line);
+                self.give_up(ticket);
+                return false;
+            }
+        }
+        self.use_it();
+        true
+    }
+
+    fn use_it(&self) {
+        // SAFETY: the permit is the only one; loom would find another thread that reaches the value.
         self.value.with_mut(|value| unsafe { *value += 1 });
         if self.permits.give_back() {
-            let mut queue = self.queue.lock().unwrap();
-            if queue.is_empty() {
-                self.permits.nobody_waits();
-            }
-            let woken = queue.pop_front();
-            drop(queue);
-            if let Some(woken) = woken {
-                woken.unpark();
+            let mut line = self.line.lock().unwrap();
+            if !line.has_waiting() {
+                self.permits.nothing_waits();
+            } else if self.permits.take_for_waiter() {
+                hand_over(&mut line);
             }
         }
     }
 
     fn wait(&self) {
-        loop {
-            let mut queue = self.queue.lock().unwrap();
-            if self.permits.take_or_wait() {
-                return;
-            }
-            queue.push_back(thread::current());
-            drop(queue);
+        let mut line = self.line.lock().unwrap();
+        if !line.has_waiting() && self.permits.take_or_wait() {
+            return;
+        }
+        let ticket = line.queue(None, &thread::current());
+        while !line.is_handed(ticket) {
+            drop(line);
             thread::park();
+            line = self.line.lock().unwrap();
+        }
+        assert_eq!(line.leave(ticket), Left::Handed);
+    }
+
+    fn give_up(&self, ticket: line::Ticket) {
+        let mut line = self.line.lock().unwrap();
+        if line.leave(ticket) == Left::Handed {
+            if line.has_waiting() {
+                hand_over(&mut line);
+            } else {
+                self.permits.give_back();
+            }
         }
     }
 }
 
-/// Each has the permit once, alone, and is woken for it; else loom finds who waits for ever.
-fn model(threads: u32) {
+fn hand_over(line: &mut Line<thread::Thread>) {
+    line.hand().expect("one waits").unpark();
+}
+
+/// What a thread of the model does; true if it added one.
+type Act = fn(&Lock) -> bool;
+
+fn add(lock: &Lock) -> bool {
+    lock.add();
+    true
+}
+
+/// Each has the permit once, alone, and is handed it; else loom finds a thread that waits for ever.
+fn model(acts: &'static [Act]) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
     builder.check(move || {
         let lock = Lock::new();
-        let others = (1..threads).map(|_| {
+        let others = acts[1..].iter().map(|act| {
             let lock = lock.clone();
-            thread::spawn(move || lock.add())
+            thread::spawn(move || act(&lock))
         });
         let others: Vec<_> = others.collect();
-        lock.add();
-        for other in others {
-            other.join().unwrap();
-        }
+        let own = acts[0](&lock);
+        let others = others.into_iter().map(|other| other.join().unwrap());
+        let added = others.fold(u32::from(own), |added, other| added + u32::from(other));
         // SAFETY: the others have ended.
-        lock.value.with(|value| assert_eq!(unsafe { *value }, threads));
+        lock.value.with(|value| assert_eq!(unsafe { *value }, added));
+        // A flag that was left up must not hide the permit.
         assert_eq!(lock.permits.count(), 1);
+        assert!(lock.try_add());
     });
 }
 
 #[test]
 fn loom_two_that_want_the_permit_have_it() {
-    model(2);
+    model(&[add, add]);
 }
 
 #[test]
 fn loom_three_that_want_the_permit_have_it() {
-    model(3);
+    model(&[add, add, add]);
+}
+
+#[test]
+fn loom_one_that_gives_up_passes_the_permit_on() {
+    model(&[add, Lock::add_or_give_up, add]);
+}
+
+#[test]
+fn loom_one_that_tries_takes_no_permit_of_a_waiter() {
+    model(&[add, Lock::try_add, add]);
 }

@@ -7,6 +7,8 @@ use std::ops::{Deref, DerefMut};
 use super::semaphore::{Permit, Semaphore};
 
 /// A value that one task at a time can use, also while it waits for something else.
+///
+/// It is fair, as a [`Semaphore`] is: tasks get their turns in the order in which they came.
 pub struct Mutex<T> {
     turn: Semaphore,
     value: UnsafeCell<T>,
@@ -27,7 +29,7 @@ impl<T> Mutex<T> {
         self.hold(self.turn.acquire().await)
     }
 
-    /// Takes the turn if nobody has it.
+    /// Takes the turn if no task has it or waits for it.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         self.turn.try_acquire().map(|turn| self.hold(turn))
     }

@@ -1,13 +1,16 @@
-//! A number of permits that is counted without a lock, as long as nobody waits for one.
+//! A number of permits that is counted without a lock, as long as nothing waits for one.
 //!
 //! ```text
 //!   63                                     1   0
-//!   │ how many there are                    │ w │     w: somebody may wait
+//!   │ how many there are                    │ w │     w: something may wait
 //! ```
 //!
-//! Who finds none queues, with a lock held, *says so here and looks again*; who gives one back *adds it and sees* whether
-//! anybody may wait. Both are one operation on one word, so that one of the two comes first: then the waiter finds the
-//! permit, or else who gave it finds the waiter.
+//! A task that finds no permit queues, with a lock held, *raises the flag and looks again*. A task that gives
+//! a permit back *adds it and sees the flag*. Both are one operation on one word, so one of the two comes
+//! first: then the waiter finds the permit, or else the giver finds the waiter.
+//!
+//! While the flag is up, a newcomer takes nothing without the lock. So a permit that is given back goes to
+//! the task that has waited longest.
 
 use super::atomic::{AtomicUsize, Ordering};
 
@@ -33,22 +36,35 @@ impl Permits {
         self.0.load(Ordering::Relaxed) / ONE
     }
 
-    /// Takes one, if there is one.
+    /// Takes one, if there is one and the flag is down.
     #[inline]
     pub(super) fn take(&self) -> bool {
-        self.take_from(self.0.load(Ordering::Relaxed))
+        self.take_if(|word| word >= ONE && word & WAITED == 0, |word| word - ONE)
     }
 
-    /// Takes one, or has those who give one back see that somebody waits. The caller holds the lock that it queues under.
+    /// Takes one, if there is one, and lowers the flag. The caller holds the lock, and nothing waits.
+    pub(super) fn take_alone(&self) -> bool {
+        self.take_if(|word| word >= ONE, |word| (word - ONE) & !WAITED)
+    }
+
+    /// The same; if there is none, the flag is up afterwards, for the caller to queue.
     pub(super) fn take_or_wait(&self) -> bool {
-        self.take() || self.take_from(self.0.fetch_or(WAITED, Ordering::Relaxed) | WAITED)
+        self.take_alone() || {
+            self.0.fetch_or(WAITED, Ordering::Relaxed);
+            self.take_alone()
+        }
     }
 
-    /// Takes one of those that there were last.
+    /// Takes one, if there is one, for the task that has waited longest. The caller holds the lock.
+    pub(super) fn take_for_waiter(&self) -> bool {
+        self.take_if(|word| word >= ONE, |word| word - ONE)
+    }
+
     #[inline]
-    fn take_from(&self, mut last: usize) -> bool {
-        while last >= ONE {
-            let next = last - ONE;
+    fn take_if(&self, may: impl Fn(usize) -> bool, taken: impl Fn(usize) -> usize) -> bool {
+        let mut last = self.0.load(Ordering::Relaxed);
+        while may(last) {
+            let next = taken(last);
             match self.0.compare_exchange_weak(last, next, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(now) => last = now,
@@ -57,14 +73,14 @@ impl Permits {
         false
     }
 
-    /// Gives one back; true when somebody may wait, for the caller to see to.
+    /// Gives one back; true when something may wait, for the caller to see to.
     #[inline]
     pub(super) fn give_back(&self) -> bool {
         self.0.fetch_add(ONE, Ordering::Release) & WAITED != 0
     }
 
-    /// Nobody waits. The caller holds the lock that those who do queue under.
-    pub(super) fn nobody_waits(&self) {
+    /// Lowers the flag. The caller holds the lock, and nothing waits.
+    pub(super) fn nothing_waits(&self) {
         self.0.fetch_and(!WAITED, Ordering::Relaxed);
     }
 }

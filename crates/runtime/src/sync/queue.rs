@@ -1,12 +1,14 @@
-//! Who waits for a condition, in the order in which they came.
+//! Tasks that wait for something, in the order in which they came.
+//!
+//! A change of the state may *hand* something to the task that has waited longest. From then on it is that
+//! task's own: nothing that comes in between can take it. A task that gives up passes on what it was handed.
 
-use std::collections::VecDeque;
 use std::future::Future;
-use std::num::NonZeroU64;
 use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use super::line::{Left, Line, Ticket};
 use crate::visibility::{self, Wait};
 use crate::world;
 
@@ -19,58 +21,60 @@ pub(super) struct Waiting<T> {
 
 struct Inner<T> {
     state: T,
-    /// Sorted by ticket, since tickets only grow.
-    waiters: VecDeque<(NonZeroU64, Waker)>,
-    next_ticket: NonZeroU64,
+    line: Line<Waker>,
 }
 
-/// Whom to wake after a change.
+/// Which waiters a change wakes.
 pub(super) enum Wake {
     Nobody,
+    /// The task that has waited longest, if any does. It is handed what it waits for.
     One,
+    /// All, for them to attempt again.
     All,
+}
+
+/// Where a task stands when it attempts to get what it wants.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// It was handed what it wants.
+    Handed,
+    /// No task waits.
+    First,
+    /// Others have waited longer.
+    Behind,
+}
+
+/// What a task wants of a state of type `T`.
+pub(super) trait Want<T> {
+    /// What it gets.
+    type Gain;
+
+    /// Takes what it wants, if its turn allows that and the state has it. When the turn is
+    /// [`Handed`](Turn::Handed), it must succeed.
+    fn attempt(&mut self, state: &mut T, turn: Turn) -> Option<Self::Gain>;
+
+    /// Gives back what it was handed, for it has given up. `waited` says whether other tasks wait.
+    fn decline(&mut self, state: &mut T, waited: bool) -> Wake;
 }
 
 impl<T> Waiting<T> {
     pub(super) const fn new(wait: Wait, state: T) -> Self {
-        let next_ticket = NonZeroU64::MIN;
-        Self { wait, inner: Mutex::new(Inner { state, waiters: VecDeque::new(), next_ticket }) }
+        Self { wait, inner: Mutex::new(Inner { state, line: Line::new() }) }
     }
 
-    /// Changes the state, wakes as the change says, and returns its result.
-    pub(super) fn change<R>(&self, change: impl FnOnce(&mut T) -> (R, Wake)) -> R {
-        self.change_knowing(|state, _| change(state))
-    }
-
-    /// The same; the change is told whether somebody waits.
-    pub(super) fn change_knowing<R>(&self, change: impl FnOnce(&mut T, bool) -> (R, Wake)) -> R {
+    /// Changes the state, wakes as the change says, and returns its result. The change is told whether
+    /// tasks wait.
+    pub(super) fn change<R>(&self, change: impl FnOnce(&mut T, bool) -> (R, Wake)) -> R {
         let mut inner = self.lock();
-        let waited = !inner.waiters.is_empty();
+        let waited = inner.line.has_waiting();
         let (result, wake) = change(&mut inner.state, waited);
-        match wake {
-            Wake::Nobody => {}
-            Wake::One => {
-                let woken = inner.waiters.pop_front();
-                drop(inner);
-                if let Some((_, waker)) = woken {
-                    waker.wake();
-                }
-            }
-            Wake::All => {
-                let woken = std::mem::take(&mut inner.waiters);
-                drop(inner);
-                woken.into_iter().for_each(|(_, waker)| waker.wake());
-            }
-        }
+        wake_up(inner, wake);
         result
     }
 
-    /// Waits until `attempt` on the state returns a value.
-    pub(super) fn until<R, A>(&self, attempt: A) -> Until<'_, T, A>
-    where
-        A: FnMut(&mut T) -> Option<R>,
-    {
-        Until { place: Place { queue: self, ticket: None }, attempt }
+    /// Waits until `want` has been got.
+    pub(super) const fn until<W: Want<T>>(&self, want: W) -> Until<'_, T, W> {
+        Until { queue: self, ticket: None, want }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<T>> {
@@ -78,89 +82,88 @@ impl<T> Waiting<T> {
     }
 }
 
-impl<T> Inner<T> {
-    /// Queues a waiter, in its old place if it has one still; returns its ticket.
-    fn queue(&mut self, ticket: Option<NonZeroU64>, waker: &Waker) -> NonZeroU64 {
-        if let Some(ticket) = ticket
-            && let Ok(index) = self.find(ticket)
-        {
-            self.waiters[index].1.clone_from(waker);
-            return ticket;
+/// Wakes as a change says, without the lock: what is woken may need it at once.
+fn wake_up<T>(mut inner: MutexGuard<'_, Inner<T>>, wake: Wake) {
+    match wake {
+        Wake::Nobody => {}
+        Wake::One => {
+            let woken = inner.line.hand();
+            drop(inner);
+            if let Some(waker) = woken {
+                waker.wake();
+            }
         }
-        let ticket = self.next_ticket;
-        self.next_ticket = ticket.saturating_add(1);
-        self.waiters.push_back((ticket, waker.clone()));
-        ticket
+        Wake::All => {
+            let woken = inner.line.dismiss();
+            drop(inner);
+            woken.for_each(Waker::wake);
+        }
     }
+}
 
-    /// Takes a waiter out of the queue; false when it was not in it, because it had been woken.
-    fn leave(&mut self, ticket: Option<NonZeroU64>) -> bool {
-        let Some(index) = ticket.and_then(|ticket| self.find(ticket).ok()) else { return false };
-        self.waiters.remove(index);
-        true
-    }
-
-    fn find(&self, ticket: NonZeroU64) -> Result<usize, usize> {
-        self.waiters.binary_search_by_key(&ticket, |(ticket, _)| *ticket)
+impl<T> Inner<T> {
+    fn turn(&self, ticket: Option<Ticket>) -> Turn {
+        if ticket.is_some_and(|ticket| self.line.is_handed(ticket)) {
+            Turn::Handed
+        } else if self.line.has_waiting() {
+            Turn::Behind
+        } else {
+            Turn::First
+        }
     }
 }
 
 /// The wait for a state. By hand and not an `async fn`, which would keep what it was called with twice, as
 /// its arguments and as what it uses: a parked task is as large as what it waits in.
-pub(super) struct Until<'a, T, A> {
-    place: Place<'a, T>,
-    attempt: A,
+pub(super) struct Until<'a, T, W: Want<T>> {
+    queue: &'a Waiting<T>,
+    /// Its place in the line, if it has queued.
+    ticket: Option<Ticket>,
+    want: W,
 }
 
-impl<T, A> Unpin for Until<'_, T, A> {}
+impl<T, W: Want<T>> Unpin for Until<'_, T, W> {}
 
-impl<T, R, A: FnMut(&mut T) -> Option<R>> Future for Until<'_, T, A> {
-    type Output = R;
+impl<T, W: Want<T>> Future for Until<'_, T, W> {
+    type Output = W::Gain;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<R> {
-        let Self { place, attempt } = &mut *self;
-        let wait = place.queue.wait;
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<W::Gain> {
+        let Self { queue, ticket, want } = &mut *self;
+        let wait = queue.wait;
         let reached = world::wait_until(context, wait, None, |context| {
-            let mut inner = place.queue.lock();
-            match attempt(&mut inner.state) {
-                Some(value) => {
-                    inner.leave(place.ticket.take());
-                    Poll::Ready(value)
+            let mut inner = queue.lock();
+            let turn = inner.turn(*ticket);
+            match want.attempt(&mut inner.state, turn) {
+                Some(gain) => {
+                    if let Some(ticket) = ticket.take() {
+                        inner.line.leave(ticket);
+                    }
+                    Poll::Ready(gain)
                 }
                 None => {
-                    if place.ticket.is_none() {
+                    if ticket.is_none() {
                         visibility::count(|counters| match wait {
                             Wait::Lock => counters.lock_waits.add(1),
                             _ => counters.condition_waits.add(1),
                         });
                     }
-                    place.ticket = Some(inner.queue(place.ticket, context.waker()));
+                    *ticket = Some(inner.line.queue(*ticket, context.waker()));
                     Poll::Pending
                 }
             }
         });
-        reached.map(|value| value.expect("without a deadline it waits until the attempt succeeds"))
+        reached.map(|gain| gain.expect("without a deadline it waits until the attempt succeeds"))
     }
 }
 
-/// A waiter's place. Given up while it was woken but had not acted on it, the wake goes to the next.
-struct Place<'a, T> {
-    queue: &'a Waiting<T>,
-    ticket: Option<NonZeroU64>,
-}
-
-impl<T> Drop for Place<'_, T> {
+impl<T, W: Want<T>> Drop for Until<'_, T, W> {
     fn drop(&mut self) {
-        if self.ticket.is_none() {
-            return;
-        }
+        let Some(ticket) = self.ticket else { return };
         let mut inner = self.queue.lock();
-        if !inner.leave(self.ticket) {
-            let next = inner.waiters.pop_front();
-            drop(inner);
-            if let Some((_, waker)) = next {
-                waker.wake();
-            }
+        if inner.line.leave(ticket) == Left::Handed {
+            let waited = inner.line.has_waiting();
+            let wake = self.want.decline(&mut inner.state, waited);
+            wake_up(inner, wake);
         }
     }
 }

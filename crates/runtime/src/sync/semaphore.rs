@@ -2,10 +2,14 @@
 
 use super::atomic::AtomicUsize;
 use super::permits::Permits;
-use super::queue::{Waiting, Wake};
+use super::queue::{Turn, Waiting, Wake, Want};
 use crate::visibility::{self, Wait};
 
 /// A number of permits that tasks take and give back.
+///
+/// It is fair: while tasks wait, a permit that is given back is handed to the one that has waited longest,
+/// and nothing that comes later can take it. So a task that gives its permit back and wants one again waits
+/// until all that wait now have had theirs.
 pub struct Semaphore {
     permits: Permits,
     waiters: Waiting<()>,
@@ -20,17 +24,24 @@ impl Semaphore {
         }
     }
 
-    /// Takes a permit, waiting for one if need be.
+    /// Takes a permit, waiting for one if need be. Tasks that wait get theirs in the order in which they were
+    /// polled first. A wait that is given up keeps nothing: a permit that it was handed goes to the next.
     pub async fn acquire(&self) -> Permit<'_> {
         if !self.permits.take() {
-            self.waiters.until(|()| self.permits.take_or_wait().then_some(())).await;
+            self.waiters.until(&self.permits).await;
         }
         Permit::taken(self)
     }
 
-    /// Takes a permit if there is one.
+    /// Takes a permit if there is one that no task waits for.
     pub fn try_acquire(&self) -> Option<Permit<'_>> {
-        self.permits.take().then(|| Permit::taken(self))
+        // With the flag up, only the queue knows whether anything waits still.
+        let taken = self.permits.take()
+            || self.permits.count() > 0
+                && self.waiters.change(|(), waited| {
+                    (!waited && self.permits.take_alone(), Wake::Nobody)
+                });
+        taken.then(|| Permit::taken(self))
     }
 
     /// How many permits there are now.
@@ -38,15 +49,37 @@ impl Semaphore {
         self.permits.count()
     }
 
-    /// Wakes who waits for the permit that was given back.
+    /// Hands the permit that was given back to the task that has waited longest.
     #[cold]
-    fn tell(&self) {
-        self.waiters.change_knowing(|(), waited| {
+    fn hand_over(&self) {
+        self.waiters.change(|(), waited| {
             if !waited {
-                self.permits.nobody_waits();
+                self.permits.nothing_waits();
             }
-            ((), Wake::One)
+            let handed = waited && self.permits.take_for_waiter();
+            ((), if handed { Wake::One } else { Wake::Nobody })
         });
+    }
+}
+
+impl Want<()> for &Permits {
+    type Gain = ();
+
+    fn attempt(&mut self, (): &mut (), turn: Turn) -> Option<()> {
+        let taken = match turn {
+            Turn::Handed => true,
+            Turn::First => self.take_or_wait(),
+            Turn::Behind => false,
+        };
+        taken.then_some(())
+    }
+
+    fn decline(&mut self, (): &mut (), waited: bool) -> Wake {
+        if waited {
+            return Wake::One;
+        }
+        self.give_back();
+        Wake::Nobody
     }
 }
 
@@ -67,7 +100,7 @@ impl Drop for Permit<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.semaphore.permits.give_back() {
-            self.semaphore.tell();
+            self.semaphore.hand_over();
         }
     }
 }

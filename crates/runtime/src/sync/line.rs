@@ -1,0 +1,99 @@
+//! A line of waiters: who came first, and who has been handed what it waits for.
+//!
+//! ```text
+//!   front                                        back
+//!   │ 3: handed │ 5: handed │ 6: waits │ 9: waits │ ◀── a newcomer
+//!                             ▲ the next to be handed something
+//! ```
+//!
+//! Things are handed to the front of those that wait, so those that were handed something and have not
+//! come for it yet stand before all that wait. A [`Line`] is plain data: its owner locks it.
+
+use std::collections::VecDeque;
+use std::num::NonZeroU64;
+
+/// Waiters, each with the `W` that wakes it.
+pub(super) struct Line<W> {
+    /// Sorted by ticket, since tickets only grow. A waiter that was handed something has no waker.
+    places: VecDeque<(Ticket, Option<W>)>,
+    /// How many of them were handed something: the first ones.
+    handed: usize,
+    next_ticket: Ticket,
+}
+
+/// Names a place in the line.
+pub(super) type Ticket = NonZeroU64;
+
+/// How a waiter left the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// It was handed something, which it takes along.
+    Handed,
+    /// It waited still.
+    Waiting,
+    /// It had no place: it never queued, or all were woken.
+    Outside,
+}
+
+impl<W: Clone> Line<W> {
+    pub(super) const fn new() -> Self {
+        Self { places: VecDeque::new(), handed: 0, next_ticket: Ticket::MIN }
+    }
+
+    /// Whether anything waits that has not been handed something.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.places.len() > self.handed
+    }
+
+    /// Queues a waiter, in its old place if it has one still; returns its ticket.
+    pub(super) fn queue(&mut self, ticket: Option<Ticket>, waker: &W) -> Ticket {
+        if let Some(ticket) = ticket
+            && let Ok(index) = self.find(ticket)
+        {
+            if let Some(old) = &mut self.places[index].1 {
+                old.clone_from(waker);
+            }
+            return ticket;
+        }
+        let ticket = self.next_ticket;
+        self.next_ticket = ticket.saturating_add(1);
+        self.places.push_back((ticket, Some(waker.clone())));
+        ticket
+    }
+
+    /// Hands something to the waiter that has waited longest, and returns what wakes it.
+    pub(super) fn hand(&mut self) -> Option<W> {
+        let waker = self.places.get_mut(self.handed)?.1.take();
+        self.handed += 1;
+        waker
+    }
+
+    /// Whether the waiter was handed something.
+    pub(super) fn is_handed(&self, ticket: Ticket) -> bool {
+        self.find(ticket).is_ok_and(|index| index < self.handed)
+    }
+
+    /// Takes a waiter out of the line.
+    pub(super) fn leave(&mut self, ticket: Ticket) -> Left {
+        let Ok(index) = self.find(ticket) else { return Left::Outside };
+        self.places.remove(index);
+        if index < self.handed {
+            self.handed -= 1;
+            return Left::Handed;
+        }
+        Left::Waiting
+    }
+
+    /// Takes out all that wait, and returns what wakes them.
+    pub(super) fn dismiss(&mut self) -> impl Iterator<Item = W> + use<W> {
+        let waiting = match self.handed {
+            0 => std::mem::take(&mut self.places),
+            handed => self.places.split_off(handed),
+        };
+        waiting.into_iter().filter_map(|(_, waker)| waker)
+    }
+
+    fn find(&self, ticket: Ticket) -> Result<usize, usize> {
+        self.places.binary_search_by_key(&ticket, |(ticket, _)| *ticket)
+    }
+}
