@@ -37,10 +37,11 @@ impl Lock {
 
     /// The same, with a permit that nothing waits for; false when there is none.
     fn try_add(&self) -> bool {
-        let taken = self.permits.take() || self.permits.count() > 0 && {
-            let line = self.line.lock().unwrap();
-            !line.has_waiting() && self.permits.take_alone()
-        };
+        let taken = self.permits.take()
+            || self.permits.count() > 0 && {
+                let line = self.line.lock().unwrap();
+                !line.has_waiting() && self.permits.take_alone()
+            };
         if taken {
             self.use_it();
         }
@@ -153,4 +154,22 @@ fn loom_one_that_gives_up_passes_the_permit_on() {
 #[test]
 fn loom_one_that_tries_takes_no_permit_of_a_waiter() {
     model(&[add, Lock::try_add, add]);
+}
+
+/// A permit is given back while one waits and another tries to take it.
+#[test]
+fn loom_a_newcomer_takes_nothing_of_a_waiter() {
+    loom::model(|| {
+        let lock = Lock::new();
+        assert!(lock.permits.take());
+        assert!(!lock.permits.take_or_wait());
+        let ticket = lock.line.lock().unwrap().queue(None, &thread::current());
+        let newcomer = {
+            let lock = lock.clone();
+            thread::spawn(move || lock.try_add())
+        };
+        lock.use_it();
+        assert!(!newcomer.join().unwrap(), "the one that waits has waited longer");
+        assert!(lock.line.lock().unwrap().is_handed(ticket));
+    });
 }

@@ -68,9 +68,8 @@ impl Want<State> for Notified {
     type Gain = ();
 
     fn attempt(&mut self, state: &mut State, turn: Turn) -> Option<()> {
-        let told = turn == Turn::Handed
-            || mem::take(&mut state.kept)
-            || state.broadcasts != self.seen;
+        let told =
+            turn == Turn::Handed || mem::take(&mut state.kept) || state.broadcasts != self.seen;
         told.then_some(())
     }
 

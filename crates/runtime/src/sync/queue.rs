@@ -25,6 +25,7 @@ struct Inner<T> {
 }
 
 /// Which waiters a change wakes.
+#[derive(Clone, Copy)]
 pub(super) enum Wake {
     Nobody,
     /// The task that has waited longest, if any does. It is handed what it waits for.

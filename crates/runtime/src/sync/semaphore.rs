@@ -38,9 +38,9 @@ impl Semaphore {
         // With the flag up, only the queue knows whether anything waits still.
         let taken = self.permits.take()
             || self.permits.count() > 0
-                && self.waiters.change(|(), waited| {
-                    (!waited && self.permits.take_alone(), Wake::Nobody)
-                });
+                && self
+                    .waiters
+                    .change(|(), waited| (!waited && self.permits.take_alone(), Wake::Nobody));
         taken.then(|| Permit::taken(self))
     }
 
