@@ -22,6 +22,7 @@ in_every_world! {
     who_gets_no_turn_is_told_so
     a_silent_server_is_left_alone_for_a_while
     a_refused_connection_is_unavailable
+    a_refused_connection_leaves_those_that_are_good
 }
 
 /// What a good server replies to a visit that asks for remarks.
@@ -303,4 +304,43 @@ fn a_host_that_nobody_knows_is_refused() {
     let location: Location = "redis://a..b:1".parse().unwrap();
     let error = Store::new(&location, Options::default()).err().unwrap().to_string();
     assert!(error.contains("redis://a..b:1") && error.contains("check its name"), "{error}");
+}
+
+/// A server that takes one connection and no more: calls on that one go well, also just after another call could
+/// not connect.
+fn a_refused_connection_leaves_those_that_are_good(world: World) {
+    let (asked, released) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (hears, waits) = (asked.clone(), released.clone());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        drop(listener);
+        stream.set_read_timeout(Some(EVER)).unwrap();
+        while commands(&mut stream).is_some() {
+            hears.store(true, Ordering::Relaxed);
+            while !waits.load(Ordering::Relaxed) {
+                thread::yield_now();
+            }
+            stream.write_all(b"$-1\r\n").unwrap();
+        }
+    });
+    let store = store(address, Options { reply_limit: EVER, ..Options::default() });
+    world.run(async move {
+        let first = store.clone();
+        let first = task::spawn(async move { first.find_entry("ann").await }).unwrap();
+        while !asked.load(Ordering::Relaxed) {
+            task::yield_now().await;
+        }
+        // The one connection is in use.
+        let error = store.find_entry("bob").await.unwrap_err().to_string();
+        assert!(error.contains("cannot be reached"), "{error}");
+        let error = store.find_entry("bob").await.unwrap_err().to_string();
+        assert!(error.contains("reached"), "{error}");
+        released.store(true, Ordering::Relaxed);
+        assert_eq!(first.await.unwrap().unwrap(), None);
+        for _ in 0..10 {
+            assert_eq!(store.find_entry("bob").await.unwrap(), None);
+        }
+    });
 }

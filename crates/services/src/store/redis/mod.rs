@@ -16,9 +16,10 @@
 //! a visitor or keep a remark twice. Their callers hear that the store is unavailable. This is rare, since an
 //! idle connection is looked at before it is used.
 //!
-//! **While Redis is away.** After a connection was refused or a reply did not come in time, calls of the group
-//! fail at once for [`REST`], so that a dead Redis costs neither a storm of connections nor one time-out per
-//! request.
+//! **While Redis is away.** For [`REST`] after a connection was refused, the group opens no other: calls use
+//! the connections that it has, and fail at once where none is idle. For [`REST`] after a reply did not come in
+//! time, all calls of the group fail at once. So a dead Redis costs neither a storm of connections nor one
+//! time-out per request.
 //!
 //! Keys: `duality:visitors` (a number), `duality:remarks` (a list, the newest first; an element is the length
 //! of the guest's name in bytes, a colon, the name, the text; other elements are passed over), `duality:phone`
@@ -44,7 +45,7 @@ const VISITORS: &[u8] = b"duality:visitors";
 const REMARKS: &[u8] = b"duality:remarks";
 const PHONE: &[u8] = b"duality:phone";
 
-/// How long calls fail at once after Redis was found to be away.
+/// How long Redis is left alone after it was found to be away.
 const REST: Duration = Duration::from_millis(100);
 
 /// A store in Redis.
@@ -60,8 +61,15 @@ pub(super) struct Redis {
 /// What the tasks of one loop share, or those of a process without loops.
 struct Group {
     pool: Pool<Connection>,
-    rest: Mutex<Option<Rest>>,
+    /// From every call, since Redis did not reply in time.
+    exchanges: Rested,
+    /// From new connections, since one could not be opened.
+    connects: Rested,
 }
+
+/// What Redis may be left alone from for a while.
+#[derive(Default)]
+struct Rested(Mutex<Option<Rest>>);
 
 /// Redis is away, as far as is known.
 struct Rest {
@@ -180,8 +188,10 @@ impl Redis {
     ) -> Result<T, String> {
         let group = self.group();
         let result = self.call_in(&group, commands, read).await;
-        if let Err(fault @ (Fault::Unreached(_) | Fault::Late)) = &result {
-            group.rest(fault.to_string());
+        match &result {
+            Err(fault @ Fault::Late) => group.exchanges.rest(fault.to_string()),
+            Err(fault @ Fault::Unreached(_)) => group.connects.rest(fault.to_string()),
+            _ => {}
         }
         result.map_err(|fault| fault.to_string())
     }
@@ -192,11 +202,11 @@ impl Redis {
         commands: &Commands,
         read: fn([Reply; COUNT]) -> Option<T>,
     ) -> Result<T, Fault> {
-        group.is_rested()?;
+        group.exchanges.is_over()?;
         let turn = group.pool.turn(self.options.turn_limit).await.ok_or(Fault::Crowded)?;
         // Others may have found out while this one waited.
-        group.is_rested()?;
-        let (connection, replies) = self.exchange(&turn, commands).await?;
+        group.exchanges.is_over()?;
+        let (connection, replies) = self.exchange(group, &turn, commands).await?;
         // An error is a whole reply too: after it the connection is as good as before.
         if let Some(refusal) = replies.iter().find_map(refusal) {
             turn.put(connection);
@@ -211,6 +221,7 @@ impl Redis {
     /// Exchanges commands for replies, on an idle connection if there is one that is still good.
     async fn exchange(
         &self,
+        group: &Group,
         turn: &Turn<'_, Connection>,
         commands: &Commands,
     ) -> Result<(Connection, Vec<Reply>), Fault> {
@@ -225,6 +236,7 @@ impl Redis {
                 Err(fault) => return Err(fault),
             }
         }
+        group.connects.is_over()?;
         let mut connection = self.connect().await?;
         let replies = connection.exchange(&commands.bytes, commands.count).await?;
         Ok((connection, replies))
@@ -265,16 +277,17 @@ impl Redis {
         let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
         while groups.len() <= number {
             let pool = Pool::new(self.options.redis_connections);
-            groups.push(Arc::new(Group { pool, rest: Mutex::new(None) }));
+            let (exchanges, connects) = (Rested::default(), Rested::default());
+            groups.push(Arc::new(Group { pool, exchanges, connects }));
         }
         groups[number].clone()
     }
 }
 
-impl Group {
+impl Rested {
     /// Fails while Redis is known to be away.
-    fn is_rested(&self) -> Result<(), Fault> {
-        let mut rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
+    fn is_over(&self) -> Result<(), Fault> {
+        let mut rest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*rest {
             None => Ok(()),
             Some(now) if Instant::now() < now.until => Err(Fault::Resting(now.why.clone())),
@@ -287,7 +300,7 @@ impl Group {
 
     fn rest(&self, why: String) {
         let rest = Rest { until: Instant::now() + REST, why };
-        *self.rest.lock().unwrap_or_else(PoisonError::into_inner) = Some(rest);
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(rest);
     }
 }
 
