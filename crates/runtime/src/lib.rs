@@ -24,6 +24,7 @@ pub mod log;
 pub mod net;
 pub mod processor;
 mod recycled;
+pub mod shared;
 pub mod sync;
 pub mod task;
 pub mod time;

@@ -32,7 +32,6 @@ mod templates;
 use std::{
     io::{self, Write},
     path::Path,
-    sync::atomic::{AtomicBool, Ordering},
 };
 
 use duality_runtime::{net::TcpStream, task};
@@ -41,7 +40,7 @@ use minijinja::{Value, context};
 use crate::{
     Entry, clock,
     http::{self, Answer, Asked, Http, Offer, Pages, Reply, status},
-    store::{Store, Unavailable, Visit},
+    store::{Store, Visit},
 };
 use templates::{Template, Templates};
 
@@ -82,10 +81,7 @@ impl Guestbook {
     /// The root or the templates directory cannot be opened.
     pub fn new(config: http::Config, templates: Option<&Path>, store: Store) -> io::Result<Self> {
         let templates = Templates::open(templates)?;
-        let http = Http::with_pages(
-            config,
-            Guestpages { templates, store, away: AtomicBool::new(false) },
-        )?;
+        let http = Http::with_pages(config, Guestpages { templates, store })?;
         Ok(Guestbook { http })
     }
 
@@ -117,8 +113,6 @@ impl Guestbook {
 struct Guestpages {
     templates: Templates,
     store: Store,
-    /// Whether the store was missed the last time, and standard error has been told.
-    away: AtomicBool,
 }
 
 impl Pages for Guestpages {
@@ -156,8 +150,8 @@ impl Guestpages {
         let variables = if path == PAGE || template.shows_store() {
             task::stage("guestbook: visit").await;
             match self.store.visit(SHOWN).await {
-                Ok(visit) => self.found(variables_of(&visit)),
-                Err(unavailable) => return self.missed(&unavailable),
+                Ok(visit) => variables_of(&visit),
+                Err(_) => return missed(),
             }
         } else {
             context! {}
@@ -179,29 +173,15 @@ impl Guestpages {
         };
         task::stage("guestbook: sign").await;
         match self.store.add_remark(&remark).await {
-            Ok(()) => {
-                self.found(Reply::explained(&status::SEE_OTHER).with("Location", "/guestbook"))
-            }
-            Err(unavailable) => self.missed(&unavailable),
+            Ok(()) => Reply::explained(&status::SEE_OTHER).with("Location", "/guestbook"),
+            Err(_) => missed(),
         }
     }
+}
 
-    /// Passes on what came of a call of the store that went well.
-    fn found<T>(&self, outcome: T) -> T {
-        // Written only where it changes, so that it stays in every core's cache.
-        if self.away.load(Ordering::Relaxed) && self.away.swap(false, Ordering::Relaxed) {
-            tell(format_args!("the store is back"));
-        }
-        outcome
-    }
-
-    /// The reply where the store did not do its part.
-    fn missed(&self, unavailable: &Unavailable) -> Reply {
-        if !self.away.swap(true, Ordering::Relaxed) {
-            tell(format_args!("{unavailable}; requests that need it are answered by 503"));
-        }
-        Reply::explained(&status::SERVICE_UNAVAILABLE).with("Retry-After", "1")
-    }
+/// The reply where the store did not do its part, which the store itself tells the operator.
+fn missed() -> Reply {
+    Reply::explained(&status::SERVICE_UNAVAILABLE).with("Retry-After", "1")
 }
 
 /// Tells standard error. Where there is none, nobody is there to be told.

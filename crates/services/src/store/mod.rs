@@ -11,22 +11,23 @@
 //! survives `kill -9` of this process (what else it survives is the back-end's affair: see [`Location`]).
 //! Every other end is [`Unavailable`], after which the write may or may not have been kept; the next
 //! call tries anew, so that a store that comes back is used again without a restart. Why it was
-//! unavailable is for the operator more than for a client: it is also said on standard error, once in a
-//! while.
+//! unavailable is for the operator more than for a client: it is also said on standard error, and so is that it
+//! is back, twice in ten seconds at most.
 
 mod location;
 mod pool;
 pub(crate) mod redis;
+mod report;
 mod sqlite;
 
-use std::io::{self, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use duality_runtime::time::{Duration, Instant};
+use duality_runtime::time::Duration;
 
 pub use location::{InvalidLocation, Location, Synchronous};
 
 use redis::Redis;
+use report::Reports;
 use sqlite::Sqlite;
 
 /// The most remarks that one visit reads, whatever it asks for.
@@ -103,15 +104,11 @@ pub struct Unavailable {
     why: String,
 }
 
-/// How long a report of a store that is away stands: what fails on and off is one failure.
-const QUIET: Duration = Duration::from_secs(10);
-
 struct Shared {
     /// The location, as errors name it.
     place: String,
     kind: Kind,
-    /// When standard error was told last that the store is away.
-    reported: Mutex<Option<Instant>>,
+    reports: Reports,
 }
 
 enum Kind {
@@ -120,10 +117,11 @@ enum Kind {
 }
 
 impl Store {
-    /// Sets up a store. An SQLite file is made, with its tables, if it is not there, and closed again;
-    /// the name of a Redis host is resolved, but Redis need not run yet.
+    /// Sets up a store. An SQLite file is made, with its tables, if it is not there; otherwise all of it is read,
+    /// and must be whole. It is closed again. The name of a Redis host is resolved, but Redis need not run yet.
     ///
-    /// Not `async`: for the set-up, before there are tasks.
+    /// Not `async`: for the set-up, before there are tasks and child processes, which share what is known of the
+    /// store.
     ///
     /// # Errors
     ///
@@ -142,7 +140,7 @@ impl Store {
         };
         match kind {
             Ok(kind) => {
-                Ok(Self { shared: Arc::new(Shared { place, kind, reported: Mutex::new(None) }) })
+                Ok(Self { shared: Arc::new(Shared { place, kind, reports: Reports::new() }) })
             }
             Err(why) => Err(OpenError { place, why: one_line(&why) }),
         }
@@ -216,18 +214,19 @@ impl Default for Options {
 }
 
 impl Shared {
-    /// Gives a failure its name, and says it to the operator unless that was done just now.
+    /// Gives a failure its name, and has the operator told what has changed.
     fn reporting<T>(&self, result: Result<T, String>) -> Result<T, Unavailable> {
-        result.map_err(|why| {
-            let unavailable = self.unavailable(&why);
-            let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
-            if reported.is_none_or(|at| at.elapsed() >= QUIET) {
-                *reported = Some(Instant::now());
-                // If standard error is gone, there is nobody to tell.
-                let _ = writeln!(io::stderr(), "duality: {unavailable}");
+        match result {
+            Ok(value) => {
+                self.reports.succeeded(&self.place);
+                Ok(value)
             }
-            unavailable
-        })
+            Err(why) => {
+                let unavailable = self.unavailable(&why);
+                self.reports.failed(&unavailable);
+                Err(unavailable)
+            }
+        }
     }
 
     fn unavailable(&self, why: &str) -> Unavailable {

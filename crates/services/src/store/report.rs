@@ -1,0 +1,90 @@
+//! What standard error is told of a store that comes and goes: two lines in ten seconds at most, from all
+//! processes of a service together.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use duality_runtime::shared;
+use duality_runtime::time::{Duration, Instant};
+
+/// In this time two lines are said at most: so a short outage is told whole, its end included.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// The store works, or nothing has been said of it yet.
+const THERE: u64 = 0;
+/// The store does not work.
+const AWAY: u64 = 1;
+
+/// What has been said of one store. The numbers are shared with the child processes.
+///
+/// What is said last may lag behind by [`QUIET`], but comes true: every call compares it with what it saw.
+pub(super) struct Reports {
+    began: Instant,
+    /// What was said last: [`THERE`] or [`AWAY`].
+    said: &'static AtomicU64,
+    /// Calls that have failed since then.
+    failed: &'static AtomicU64,
+    /// When the last line was said and when the one before, in milliseconds; 0 is never.
+    last: &'static AtomicU64,
+    before_last: &'static AtomicU64,
+}
+
+impl Reports {
+    /// With nothing said yet. To be made before the processes are forked that are to share it.
+    pub(super) fn new() -> Self {
+        let [said, failed, last, before_last] = shared::words();
+        Self { began: Instant::now(), said, failed, last, before_last }
+    }
+
+    /// A call has failed, as `line` says.
+    pub(super) fn failed(&self, line: &dyn fmt::Display) {
+        if !self.may_change_to(AWAY) {
+            self.failed.fetch_add(1, Relaxed);
+            return;
+        }
+        match self.failed.swap(0, Relaxed) {
+            0 => say(line),
+            before => say(&format_args!("{line} ({before} calls before this one failed as well)")),
+        }
+    }
+
+    /// A call has succeeded; `place` names the store.
+    #[inline]
+    pub(super) fn succeeded(&self, place: &str) {
+        // Written only where it changes, so that it stays in every core's cache.
+        if self.said.load(Relaxed) == AWAY {
+            self.is_back(place);
+        }
+    }
+
+    #[cold]
+    fn is_back(&self, place: &str) {
+        if self.may_change_to(THERE) {
+            let failed = self.failed.swap(0, Relaxed);
+            say(&format_args!("the store {place} is back ({failed} more calls have failed)"));
+        }
+    }
+
+    /// Whether it is to be said now, by this caller, that the state is another than was said last.
+    fn may_change_to(&self, state: u64) -> bool {
+        let said = self.said.load(Relaxed);
+        if said == state {
+            return false;
+        }
+        let now = self.began.elapsed().as_millis() as u64 + 1;
+        let before_last = self.before_last.load(Relaxed);
+        let is_quiet = before_last > 0 && now < before_last + QUIET.as_millis() as u64;
+        if is_quiet || self.said.compare_exchange(said, state, Relaxed, Relaxed).is_err() {
+            return false;
+        }
+        self.before_last.store(self.last.swap(now, Relaxed), Relaxed);
+        true
+    }
+}
+
+/// Tells standard error, by one system call, so that other processes' lines do not end up within this one. If
+/// that fails, there is no other place to say so.
+fn say(line: &dyn fmt::Display) {
+    let _ = io::stderr().write_all(format!("duality: {line}\n").as_bytes());
+}
