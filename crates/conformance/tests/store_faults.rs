@@ -1,16 +1,27 @@
 //! The services with a store when something is wrong with it, or with a client that takes more than its share.
 
+use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
-use duality_conformance::{Served, runs_here};
+use duality_conformance::{PATIENCE, Served, runs_here};
+use rustix::process::Signal;
 
-fn serve(service: &str, architecture: &[&str], store: &str) -> Served {
+fn command(service: &str, architecture: &[&str], store: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
     command.args(["serve", service, "--listen=127.0.0.1:0", "--store", store, "--architecture"]);
-    Served::start(command.args(architecture))
+    command.args(architecture);
+    command
+}
+
+fn serve(service: &str, architecture: &[&str], store: &str) -> Served {
+    Served::start(&mut command(service, architecture, store))
 }
 
 /// A client that sends entries without end gets them in turn with another client's one.
@@ -60,21 +71,202 @@ fn a_client_that_pipelines_leaves_others_their_turn(architecture: &[&str]) {
     });
 }
 
-macro_rules! on {
-    ($($name:ident $architecture:expr;)*) => {
-        $(mod $name {
-            #[test]
-            fn a_client_that_pipelines_leaves_others_their_turn() {
-                super::a_client_that_pipelines_leaves_others_their_turn(&$architecture);
-            }
+/// Where the book of a test is.
+fn book(directory: &Path) -> PathBuf {
+    directory.join("store.sqlite")
+}
+
+fn log(book: &Path) -> PathBuf {
+    book.with_extension("sqlite-wal")
+}
+
+/// What a service makes of a harmed file when it is started anew.
+enum Start {
+    /// It does not start, and says why.
+    Refused(&'static str),
+    /// It has all that was acknowledged.
+    WithAll,
+    /// It has what the file has.
+    WithSome,
+}
+
+/// A running service whose file is harmed keeps nothing more and says why. After a `kill -9` it does not begin
+/// anew as if nothing had been there.
+fn a_harmed_file_takes_no_more(harm: fn(&Path), refused: &str, start: Start) {
+    const ENTRIES: usize = 1500;
+    let directory = tempfile::tempdir().unwrap();
+    let book = book(directory.path());
+    let store = format!("sqlite:{}", book.display());
+    let mut server = serve("phone", &["epoll"], &store);
+    let complaints = server.complaints();
+    let mut client = server.talk();
+    let name = |number| format!("a-name-that-fills-pages-{number}");
+    client.say(&(0..ENTRIES).map(|number| format!("ADD {} 1\n", name(number))).collect::<String>());
+    for _ in 0..ENTRIES {
+        assert!(client.hear().starts_with("ADDED "));
+    }
+    assert!(fs::metadata(&book).unwrap().len() > 30_000, "the log has been emptied into the file");
+    harm(&book);
+    for number in 0..3 {
+        assert_eq!(client.ask(&format!("ADD late{number} 1")), "ERROR the store is unavailable");
+    }
+    let said = complaints.next("the reason is said");
+    assert!(said.contains("is unavailable") && said.contains(refused), "{said}");
+    // SIGKILL.
+    drop(server);
+    assert_eq!(complaints.rest().collect::<Vec<_>>(), [""; 0], "it is said once");
+    if let Start::Refused(reason) = start {
+        let ended = command("phone", &["epoll"], &store).output().unwrap();
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert!(!ended.status.success() && said.contains(reason), "{said}");
+        return;
+    }
+    let server = serve("phone", &["epoll"], &store);
+    let mut client = server.talk();
+    let found = (0..ENTRIES).filter(|number| {
+        let name = name(*number);
+        client.ask(&format!("FIND {name}")) == format!("FOUND {name} 1")
+    });
+    let found = found.count();
+    assert!(found > 0 && (found == ENTRIES || matches!(start, Start::WithSome)), "{found}");
+}
+
+fn cut(book: &Path, length: impl Fn(u64) -> u64) {
+    let file = OpenOptions::new().write(true).open(book).unwrap();
+    file.set_len(length(file.metadata().unwrap().len())).unwrap();
+}
+
+fn overwrite(book: &Path, from: u64, with: u8) {
+    let file = OpenOptions::new().write(true).open(book).unwrap();
+    let length = file.metadata().unwrap().len() - from;
+    file.write_all_at(&vec![with; length as usize], from).unwrap();
+}
+
+macro_rules! harms {
+    ($($name:ident $harm:expr, $refused:expr, $start:expr;)*) => {
+        $(#[test]
+        fn $name() {
+            a_harmed_file_takes_no_more($harm, $refused, $start);
         })*
     };
 }
 
-on! {
+harms! {
+    a_file_cut_to_nothing |book| cut(book, |_| 0), "damaged", Start::Refused("the file is empty");
+    a_file_cut_to_half |book| cut(book, |length| length / 2), "damaged", Start::Refused("damaged");
+    a_file_of_zeroes |book| overwrite(book, 0, 0), "damaged", Start::Refused("damaged");
+    a_file_of_garbage |book| overwrite(book, 0, 0xa5), "damaged", Start::Refused("damaged");
+    a_file_of_garbage_after_its_head |book| overwrite(book, 4096, 0xa5), "damaged", Start::Refused("damaged");
+    a_file_that_was_deleted |book| fs::remove_file(book).unwrap(), "is gone", Start::Refused("not its log");
+    a_file_that_was_replaced |book| {
+        let copy = book.with_extension("copy");
+        fs::copy(book, &copy).unwrap();
+        fs::rename(&copy, book).unwrap();
+    }, "another file", Start::WithSome;
+    a_log_that_was_deleted |book| fs::remove_file(log(book)).unwrap(), "its log", Start::WithAll;
+    a_log_that_was_replaced |book| {
+        fs::remove_file(log(book)).unwrap();
+        File::create(log(book)).unwrap();
+    }, "its log", Start::WithAll;
+}
+
+/// With one helper thread, a file is sent while another process holds the lock of the store.
+fn a_lock_holds_up_no_file(architecture: &[&str]) {
+    if !runs_here(architecture) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let root = tempfile::tempdir().unwrap();
+    // Longer than what is sent from memory.
+    fs::write(root.path().join("long.txt"), vec![b'x'; 70_000]).unwrap();
+    let book = book(directory.path());
+    let store = format!("sqlite:{}", book.display());
+    let mut command = command("guestbook", architecture, &store);
+    let server = Served::start(command.arg("--disk-helpers=1").arg("--root").arg(root.path()));
+    let get = |path| format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+    let page = || String::from_utf8(server.ask(get("/guestbook").as_bytes())).unwrap();
+    assert!(page().starts_with("HTTP/1.1 200 "));
+    let lock = rusqlite::Connection::open(&book).unwrap();
+    lock.execute_batch("BEGIN IMMEDIATE").unwrap();
+    thread::scope(|scope| {
+        let visitor = scope.spawn(page);
+        // The visitor's request comes before some of these.
+        for _ in 0..50 {
+            let file = server.ask(get("/long.txt").as_bytes());
+            assert!(file.starts_with(b"HTTP/1.1 200 ") && file.len() > 70_000, "{}", file.len());
+        }
+        assert!(!visitor.is_finished(), "the lock is held still");
+        lock.execute_batch("COMMIT").unwrap();
+        let page = visitor.join().unwrap();
+        assert!(page.starts_with("HTTP/1.1 200 "), "{page}");
+    });
+}
+
+/// A store that comes and goes many times a second is told of in a few lines, by all processes together.
+fn a_flapping_store_is_told_of_in_a_few_lines(architecture: &[&str]) {
+    const LINES: usize = 2;
+    const QUIET: Duration = Duration::from_secs(10);
+    if !runs_here(architecture) {
+        return;
+    }
+    // Every other connection is closed at once.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let store = format!("redis://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let mut stream = stream.unwrap();
+            if number % 2 == 0 && stream.read(&mut [0; 1024]).is_ok_and(|length| length > 0) {
+                let _ = stream.write_all(b":1\r\n*0\r\n");
+            }
+        }
+    });
+    let start = Instant::now();
+    let mut server = serve("guestbook", architecture, &store);
+    let complaints = server.complaints();
+    let request = b"GET /guestbook HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
+    let (mut found, mut missed) = (0, 0);
+    while found < 20 || missed < 20 {
+        match server.ask(request).get(..13) {
+            Some(b"HTTP/1.1 200 ") => found += 1,
+            Some(b"HTTP/1.1 503 ") => missed += 1,
+            _ => panic!("neither a page nor a refusal"),
+        }
+        assert!(start.elapsed() < PATIENCE, "found {found} times, missed {missed} times");
+    }
+    let windows = 1 + start.elapsed().as_secs() / QUIET.as_secs();
+    server.signal(Signal::TERM);
+    assert!(server.wait().0.success());
+    let lines = complaints.rest().filter(|line| line.contains("the store")).collect::<Vec<_>>();
+    assert!((1..=LINES * windows as usize).contains(&lines.len()), "{lines:#?}");
+}
+
+macro_rules! on {
+    ($body:ident: $($name:ident $architecture:expr;)*) => {
+        mod $body {
+            $(#[test]
+            fn $name() {
+                super::$body(&$architecture);
+            })*
+        }
+    };
+}
+
+on! { a_client_that_pipelines_leaves_others_their_turn:
     threads ["threads"];
     select ["select"];
     epoll ["epoll"];
     uring ["uring"];
     uthreads_on_epoll ["uthreads", "--poller=epoll"];
+}
+
+on! { a_lock_holds_up_no_file:
+    epoll ["epoll"];
+    uthreads ["uthreads"];
+    uring ["uring"];
+}
+
+on! { a_flapping_store_is_told_of_in_a_few_lines:
+    epoll ["epoll"];
+    fork ["fork"];
+    prefork ["prefork", "--workers=8"];
 }

@@ -104,7 +104,7 @@ fn a_corrupt_file_is_unavailable() {
     fs::write(&path, bytes).unwrap();
     block_on(async {
         let error = store.visit(1).await.unwrap_err().to_string();
-        assert!(error.contains("malformed"), "{error}");
+        assert!(error.contains("damaged"), "{error}");
         store.add_entry("ann", "1").await.unwrap_err();
         store.find_entry("ann").await.unwrap_err();
     });

@@ -1,0 +1,213 @@
+//! The set-up of the file: it is made, or found whole.
+//!
+//! A file is made under another name and moved into its place when it is whole. So a file in its place has never
+//! been empty: one that is was cut off, and is refused. It would otherwise become an empty book without a word.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use duality_runtime::time::{Duration, Instant};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+use rustix::fs::{CWD, FileType, RenameFlags};
+use rustix::io::Errno;
+
+use super::{Sqlite, Synchronous, is_busy, pause};
+
+/// What marks a file as ours (`PRAGMA application_id`): "Dual" in ASCII.
+const APPLICATION: i32 = 0x4475_616c;
+
+const SCHEMA: &str = "
+    CREATE TABLE IF NOT EXISTS visitors (
+        only INTEGER PRIMARY KEY CHECK (only = 1),
+        count INTEGER NOT NULL
+    ) STRICT;
+    INSERT OR IGNORE INTO visitors VALUES (1, 0);
+    CREATE TABLE IF NOT EXISTS remarks (
+        number INTEGER PRIMARY KEY,
+        guest TEXT NOT NULL,
+        text TEXT NOT NULL
+    ) STRICT;
+    CREATE TABLE IF NOT EXISTS phone (
+        name TEXT PRIMARY KEY,
+        number TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
+";
+
+/// How many tables there are by that.
+const TABLES: i64 = 3;
+
+/// Why the file cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum Refused {
+    #[error("the file belongs to another program: name another file")]
+    Foreign,
+    #[error("the file is no SQLite database: restore it from a copy, or name another file")]
+    NoDatabase,
+    #[error("the file is damaged: {0}: restore it from a copy, or name another file")]
+    Damaged(String),
+    #[error(
+        "the file is empty, which a store never is: restore it from a copy, or delete it and its log, \
+         {}, to begin anew", .0.display()
+    )]
+    Empty(PathBuf),
+    #[error(
+        "the file is gone, but not its log: restore it from a copy, or delete {} to begin anew", .0.display()
+    )]
+    Gone(PathBuf),
+    #[error("{0}: name a file in a directory that is there and can be written, on a local disk")]
+    Sqlite(rusqlite::Error),
+    #[error("{0}: name a file in a directory that is there and can be written, on a local disk")]
+    System(Errno),
+}
+
+impl Sqlite {
+    /// Makes the file if it is not there, and closes it again. A file that is there must be whole, which takes
+    /// reading all of it.
+    pub(in super::super) fn create(
+        path: &Path,
+        synchronous: Synchronous,
+        limit: Duration,
+    ) -> Result<Self, String> {
+        let sqlite = Self::new(path, synchronous, limit)?;
+        sqlite.set_up().map_err(|refused| refused.to_string())?;
+        sqlite.guard.begin().map_err(|unfit| unfit.to_string())?;
+        Ok(sqlite)
+    }
+
+    fn set_up(&self) -> Result<(), Refused> {
+        match rustix::fs::stat(&self.path) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode).is_file() && stat.st_size == 0 => {
+                Err(Refused::Empty(self.guard.log().to_owned()))
+            }
+            Err(Errno::NOENT) if rustix::fs::stat(self.guard.log()).is_ok() => {
+                Err(Refused::Gone(self.guard.log().to_owned()))
+            }
+            Err(Errno::NOENT) => self.make(),
+            _ => self.patiently(|| self.examine()),
+        }
+    }
+
+    /// Makes the file under another name, and moves it to its place, unless another process was first.
+    fn make(&self) -> Result<(), Refused> {
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let suffix = format!("-new-{}-{}", process::id(), MADE.fetch_add(1, Relaxed));
+        let temporary = with_suffix(&self.path, &suffix);
+        let moved = fill(&temporary).map_err(Refused::Sqlite).and_then(|()| {
+            let flags = RenameFlags::NOREPLACE;
+            rustix::fs::renameat_with(CWD, &temporary, CWD, &self.path, flags)
+                .map_err(Refused::System)
+        });
+        if moved.is_err() {
+            // As far as they are there.
+            for suffix in ["", "-wal", "-shm", "-journal"] {
+                let _ = rustix::fs::unlink(with_suffix(&temporary, suffix));
+            }
+        }
+        match moved {
+            Err(Refused::System(Errno::EXIST)) => self.patiently(|| self.examine()),
+            moved => moved,
+        }
+    }
+
+    /// Finds out whether the file is ours and whole. One that is a database without tables becomes ours.
+    fn examine(&self) -> Result<(), Refused> {
+        let mut connection = self.open(OpenFlags::empty())?;
+        // What is refused stays as it is, its log included.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        // In one transaction, or another process could change it between the one look and the other.
+        let view = connection.transaction()?;
+        let application: i32 = view.pragma_query_value(None, "application_id", |row| row.get(0))?;
+        let tables: i64 =
+            view.query_one("SELECT count(*) FROM sqlite_schema", (), |row| row.get(0))?;
+        if application == APPLICATION {
+            if let Some(flaw) = flaw(&view)? {
+                return Err(Refused::Damaged(flaw));
+            }
+        } else if tables > 0 {
+            return Err(Refused::Foreign);
+        }
+        view.finish()?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
+        if application != APPLICATION {
+            make_ours(&mut connection)?;
+        }
+        Ok(connection.close().map_err(|(_, error)| error)?)
+    }
+
+    /// Repeats `work`, which is one transaction or less, while another process has the lock, for as long
+    /// as the limit allows. For the set-up, before there are tasks.
+    fn patiently(&self, mut work: impl FnMut() -> Result<(), Refused>) -> Result<(), Refused> {
+        let start = Instant::now();
+        loop {
+            match work() {
+                Err(Refused::Sqlite(error)) if is_busy(&error) && start.elapsed() < self.limit => {
+                    #[expect(
+                        clippy::disallowed_methods,
+                        reason = "in the set-up, where it holds up no task"
+                    )]
+                    std::thread::sleep(pause(start.elapsed()));
+                }
+                worked => return worked,
+            }
+        }
+    }
+}
+
+/// Makes a whole store of a file that is not there.
+fn fill(path: &Path) -> rusqlite::Result<()> {
+    let mut connection = Connection::open(path)?;
+    make_ours(&mut connection)?;
+    // The last connection of a file empties its log, and deletes it.
+    connection.close().map_err(|(_, error)| error)
+}
+
+fn make_ours(connection: &mut Connection) -> rusqlite::Result<()> {
+    let _: String =
+        connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    transaction.pragma_update(None, "application_id", APPLICATION)?;
+    transaction.execute_batch(SCHEMA)?;
+    transaction.commit()
+}
+
+/// What is wrong with a file of ours, if anything is. Reads all of it.
+pub(super) fn flaw(connection: &Connection) -> rusqlite::Result<Option<String>> {
+    let look = || -> rusqlite::Result<Option<String>> {
+        let found: String = connection.query_one("PRAGMA quick_check(1)", (), |row| row.get(0))?;
+        let tables: i64 = connection.query_one(
+            "SELECT count(*) FROM sqlite_schema WHERE name IN ('visitors', 'remarks', 'phone')",
+            (),
+            |row| row.get(0),
+        )?;
+        Ok(match (found.as_str(), tables) {
+            ("ok", TABLES) => None,
+            ("ok", _) => Some("it lacks a table".into()),
+            _ => Some(found),
+        })
+    };
+    match look() {
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => {
+            Ok(Some(error.to_string()))
+        }
+        looked => looked,
+    }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    name.into()
+}
+
+impl From<rusqlite::Error> for Refused {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase) => Self::NoDatabase,
+            Some(ErrorCode::DatabaseCorrupt) => Self::Damaged(error.to_string()),
+            _ => Self::Sqlite(error),
+        }
+    }
+}

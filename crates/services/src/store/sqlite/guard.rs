@@ -1,0 +1,205 @@
+//! Whether the file is still the one that was opened, and still whole.
+//!
+//! SQLite writes into its log, and looks at the file again only when it needs a page. So into a file that was
+//! deleted, replaced, cut off or overwritten by another program it goes on writing, and what it acknowledges is lost.
+//! The guard compares what `stat(2)` says before and after each write:
+//!
+//! ```text
+//!   gone, or another inode at the path     the write is refused
+//!   changed since it was known to be whole a new connection looks through it (`PRAGMA quick_check`)
+//!   changed while we wrote                 SQLite has moved pages from the log into the file: it is whole still
+//!   shorter while we wrote, or no log      the write is not acknowledged
+//! ```
+//!
+//! What is known is shared by the processes of a service, so that the end of one's log is no alarm to the others.
+//! Another program that uses the same file soundly is an alarm, and costs a look; looks take at most one part in
+//! a hundred of the time.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use duality_runtime::shared;
+use duality_runtime::time::{Duration, Instant};
+use rustix::io::Errno;
+
+/// After a look through the file, the next one is this many times as long away as the look took.
+const REST: u32 = 100;
+
+/// How long one process leaves the look to another that has begun it.
+const LOOKING: Duration = Duration::from_secs(1);
+
+/// In place of a stamp: the file is unfit whatever happens to it.
+const FOR_EVER: u64 = u64::MAX;
+
+/// What is known of a file. The numbers are shared with the child processes.
+pub(super) struct Guard {
+    path: PathBuf,
+    /// The write-ahead log beside it.
+    log: PathBuf,
+    began: Instant,
+    /// Which file it is.
+    identity: &'static AtomicU64,
+    /// The stamp with which it was whole last.
+    whole: &'static AtomicU64,
+    /// The stamp with which it is unfit, or [`FOR_EVER`]; 0 is none.
+    unfit: &'static AtomicU64,
+    /// How often it was looked through. A connection from before a look may have read what is no longer there.
+    looks: &'static AtomicU64,
+    /// When it may be looked through again, in milliseconds.
+    next_look: &'static AtomicU64,
+}
+
+/// What `stat(2)` says of the file.
+#[derive(Clone, Copy)]
+pub(super) struct Sight {
+    /// The device and the inode.
+    identity: u64,
+    length: u64,
+    /// Identity, length and time of the last change: as long as this is the same, so is the file.
+    stamp: u64,
+}
+
+/// Why nothing is to be written.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unfit {
+    #[error("the file is gone: put it back")]
+    Gone,
+    #[error("the file cannot be looked at: {0}")]
+    Unseen(Errno),
+    #[error(
+        "another file is in its place: put back the old one, or restart the service to use the new one"
+    )]
+    Replaced,
+    #[error("the file is damaged: {0}: restore it from a copy and restart the service")]
+    Damaged(String),
+    #[error(
+        "its log was deleted or replaced, and with it what was written last: restart the service"
+    )]
+    LogLost,
+}
+
+impl Guard {
+    /// Of the file at `path`, which need not be there yet. To be made before the processes are forked that are
+    /// to share it.
+    pub(super) fn new(path: &Path) -> Self {
+        let mut log = path.to_owned().into_os_string();
+        log.push("-wal");
+        let [identity, whole, unfit, looks, next_look] = shared::words();
+        let (path, log, began) = (path.to_owned(), log.into(), Instant::now());
+        Self { path, log, began, identity, whole, unfit, looks, next_look }
+    }
+
+    /// The write-ahead log.
+    pub(super) fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// From now on the file is the one that is there now, and it is whole.
+    pub(super) fn begin(&self) -> Result<(), Unfit> {
+        let sight = see(&self.path)?;
+        self.identity.store(sight.identity, Relaxed);
+        self.whole.store(sight.stamp, Relaxed);
+        Ok(())
+    }
+
+    /// Looks whether the file is there, and is not known to be unfit.
+    pub(super) fn see(&self) -> Result<Sight, Unfit> {
+        let sight = see(&self.path)?;
+        if sight.identity != self.identity.load(Relaxed) {
+            return Err(Unfit::Replaced);
+        }
+        // SQLite takes such a file for a new one, and deletes its log.
+        if sight.length == 0 {
+            return Err(Unfit::Damaged("it has been cut to nothing".into()));
+        }
+        match self.unfit.load(Relaxed) {
+            FOR_EVER => Err(Unfit::LogLost),
+            unfit if unfit == sight.stamp => {
+                Err(Unfit::Damaged("it was found to be so before".into()))
+            }
+            _ => Ok(sight),
+        }
+    }
+
+    /// Whether the caller is to look through the file before it writes.
+    pub(super) fn asks_for_a_look(&self, sight: &Sight) -> bool {
+        if sight.stamp == self.whole.load(Relaxed) {
+            return false;
+        }
+        let (now, next) = (self.now(), self.next_look.load(Relaxed));
+        let later = now + LOOKING.as_millis() as u64;
+        now >= next && self.next_look.compare_exchange(next, later, Relaxed, Relaxed).is_ok()
+    }
+
+    /// The caller has looked through the file, which took so long, and found it whole or not.
+    pub(super) fn looked(&self, sight: &Sight, took: Duration, is_whole: bool) {
+        let verdict = if is_whole { self.whole } else { self.unfit };
+        verdict.store(sight.stamp, Relaxed);
+        self.looks.fetch_add(1, Relaxed);
+        // What was damaged once and has changed is looked through before anything else.
+        let rest = if is_whole { took.saturating_mul(REST).as_millis() as u64 } else { 0 };
+        self.next_look.store(self.now() + rest, Relaxed);
+    }
+
+    /// How often it was looked through.
+    pub(super) fn looks(&self) -> u64 {
+        self.looks.load(Relaxed)
+    }
+
+    /// Something that was read from the file cannot be: the next write looks through it.
+    pub(super) fn suspect(&self) {
+        self.whole.store(0, Relaxed);
+        self.next_look.store(0, Relaxed);
+    }
+
+    /// After a write by a connection to `log`, which saw `before`: whether it is kept. Returns the length of the log.
+    pub(super) fn kept(&self, before: &Sight, log: LogIdentity) -> Result<u64, Unfit> {
+        let after = self.see()?;
+        if after.length < before.length {
+            let (from, to) = (before.length, after.length);
+            return Err(Unfit::Damaged(format!("it was cut from {from} to {to} bytes")));
+        }
+        let log_now = see(&self.log).ok().filter(|sight| LogIdentity(sight.identity) == log);
+        let Some(log_now) = log_now else {
+            // What other connections have open is neither the old log nor the new one for sure.
+            self.unfit.store(FOR_EVER, Relaxed);
+            return Err(Unfit::LogLost);
+        };
+        // Seldom, so that what all processes read stays in their caches.
+        if after.stamp != before.stamp {
+            let _ = self.whole.compare_exchange(before.stamp, after.stamp, Relaxed, Relaxed);
+        }
+        Ok(log_now.length)
+    }
+
+    /// Which log there is now.
+    pub(super) fn log_identity(&self) -> Result<LogIdentity, Unfit> {
+        see(&self.log).map(|sight| LogIdentity(sight.identity)).map_err(|_| Unfit::LogLost)
+    }
+
+    fn now(&self) -> u64 {
+        self.began.elapsed().as_millis() as u64
+    }
+}
+
+/// Tells one log from the next at the same path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct LogIdentity(u64);
+
+fn see(path: &Path) -> Result<Sight, Unfit> {
+    let stat = rustix::fs::stat(path).map_err(|error| match error {
+        Errno::NOENT => Unfit::Gone,
+        error => Unfit::Unseen(error),
+    })?;
+    let identity = hash((stat.st_dev, stat.st_ino));
+    let stamp = hash((identity, stat.st_size, stat.st_mtime, stat.st_mtime_nsec));
+    Ok(Sight { identity, length: stat.st_size as u64, stamp })
+}
+
+fn hash(value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    // 0 is none.
+    hasher.finish() | 1
+}

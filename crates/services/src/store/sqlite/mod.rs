@@ -1,0 +1,384 @@
+//! The store in a file of SQLite: the one place that knows rusqlite.
+//!
+//! ```text
+//!   any number of processes, each:
+//!     calls ──> one writer's turn ──┐
+//!     calls ──> four readers' turns ┴──> offload ──> the file, its write-ahead log, its lock
+//! ```
+//!
+//! SQLite has one writer at a time, whatever we do. Within a process writers queue for the one turn, in
+//! order and without a helper thread each; between processes the lock of the file decides, which has no
+//! queue and has to be asked for again and again (see [`pause`]). A task waits for the lock, never a helper
+//! thread: files need the helpers too. A connection belongs to the process that opened it and must not be
+//! carried across fork(2) (<https://www.sqlite.org/howtocorrupt.html>, 2.7), so the first call of a process
+//! opens it. Whether the file is still whole is for the [`guard`] to see.
+
+mod create;
+mod guard;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use duality_runtime::task;
+use duality_runtime::time::{self, Duration, Instant};
+use duality_runtime::visibility;
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, TransactionBehavior, params};
+
+use self::guard::{Guard, LogIdentity, Sight, Unfit};
+use super::pool::Pool;
+use super::{Remark, Synchronous, Visit};
+
+/// Read transactions run beside each other; more than a few gain nothing but descriptors.
+const READERS: usize = 4;
+
+/// Bytes in the write-ahead log at which writers have to wait until it has been emptied. SQLite keeps it
+/// at a quarter of this by itself while writers pause now and then.
+const LONGEST_LOG: u64 = 16 << 20;
+
+/// How long emptying the log may wait for those that use it.
+const EMPTYING: Duration = Duration::from_secs(1);
+
+/// A store in a file.
+pub(super) struct Sqlite {
+    /// Absolute, so that a change of directory does not change it, and no special name to SQLite.
+    path: PathBuf,
+    guard: Guard,
+    synchronous: Synchronous,
+    /// How long to wait for a turn, and again for the lock.
+    limit: Duration,
+    writer: Pool<Opened>,
+    readers: Pool<Opened>,
+}
+
+/// A connection that has read, and what was there when it was opened.
+struct Opened {
+    connection: Connection,
+    log: LogIdentity,
+    /// How often the file had been looked through.
+    looks: u64,
+}
+
+/// What a call does to the file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
+}
+
+/// A call on its way: between attempts it has its connection.
+struct Job<W> {
+    sqlite: Arc<Sqlite>,
+    access: Access,
+    opened: Option<Opened>,
+    work: W,
+    /// Bytes in the log after the work.
+    log: u64,
+}
+
+/// Why an attempt came to nothing.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Sqlite(#[from] rusqlite::Error),
+    #[error(transparent)]
+    Unfit(#[from] Unfit),
+}
+
+impl Sqlite {
+    fn new(path: &Path, synchronous: Synchronous, limit: Duration) -> Result<Self, String> {
+        let path = std::path::absolute(path).map_err(|error| error.to_string())?;
+        let guard = Guard::new(&path);
+        let (writer, readers) = (Pool::new(1), Pool::new(READERS));
+        Ok(Self { path, guard, synchronous, limit, writer, readers })
+    }
+
+    /// Counts a visitor and reads the newest remarks, in one transaction.
+    pub(super) async fn visit(self: &Arc<Self>, newest: usize) -> Result<Visit, String> {
+        self.call(Access::Write, move |connection| {
+            // Deferred, a transaction that reads first cannot become a writer once another has written.
+            let transaction =
+                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let visitors: i64 = transaction
+                .prepare_cached("UPDATE visitors SET count = count + 1 RETURNING count")?
+                .query_one((), |row| row.get(0))?;
+            let remarks = transaction
+                .prepare_cached("SELECT guest, text FROM remarks ORDER BY number DESC LIMIT ?")?
+                .query_map([newest as i64], |row| {
+                    Ok(Remark { guest: row.get(0)?, text: row.get(1)? })
+                })?
+                .collect::<rusqlite::Result<Vec<_>>>()?;
+            transaction.commit()?;
+            Ok(Visit { visitors: visitors.unsigned_abs(), remarks })
+        })
+        .await
+    }
+
+    pub(super) async fn add_remark(self: &Arc<Self>, remark: &Remark) -> Result<(), String> {
+        let remark = remark.clone();
+        self.call(Access::Write, move |connection| {
+            connection
+                .prepare_cached("INSERT INTO remarks (guest, text) VALUES (?, ?)")?
+                .execute(params![remark.guest, remark.text])?;
+            Ok(())
+        })
+        .await
+    }
+
+    pub(super) async fn add_entry(
+        self: &Arc<Self>,
+        name: &str,
+        number: &str,
+    ) -> Result<(), String> {
+        let (name, number) = (name.to_owned(), number.to_owned());
+        self.call(Access::Write, move |connection| {
+            connection
+                .prepare_cached("INSERT OR REPLACE INTO phone (name, number) VALUES (?, ?)")?
+                .execute(params![name, number])?;
+            Ok(())
+        })
+        .await
+    }
+
+    pub(super) async fn find_entry(self: &Arc<Self>, name: &str) -> Result<Option<String>, String> {
+        let name = name.to_owned();
+        self.call(Access::Read, move |connection| {
+            connection
+                .prepare_cached("SELECT number FROM phone WHERE name = ?")?
+                .query_one([&name], |row| row.get(0))
+                .optional()
+        })
+        .await
+    }
+
+    /// Does `work`, which is one transaction or less, where it holds up no other task. While another process has
+    /// the lock it is attempted again, for as long as the limit allows.
+    async fn call<T: Send + 'static>(
+        self: &Arc<Self>,
+        access: Access,
+        work: impl FnMut(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, String> {
+        let pool = match access {
+            Access::Read => &self.readers,
+            Access::Write => &self.writer,
+        };
+        let turn = pool.turn(self.limit).await;
+        let turn = turn.ok_or("no turn came in time: it is overloaded")?;
+        let mut job = Job { sqlite: self.clone(), access, opened: turn.take(), work, log: 0 };
+        let start = Instant::now();
+        let result = loop {
+            let outcome;
+            (outcome, job) = task::offload(move || (job.attempt(), job)).await;
+            match outcome {
+                Err(failure) if failure.is_busy() && start.elapsed() < self.limit => {
+                    time::sleep(pause(start.elapsed())).await;
+                }
+                outcome => break outcome.map_err(|failure| failure.to_string()),
+            }
+        };
+        if job.log >= LONGEST_LOG {
+            job = job.empty_log().await;
+        }
+        if let Some(opened) = job.opened {
+            turn.put(opened);
+        }
+        result
+    }
+
+    fn open(&self, flags: OpenFlags) -> rusqlite::Result<Connection> {
+        let flags = flags | OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(&self.path, flags)?;
+        connection.busy_timeout(Duration::ZERO)?;
+        let synchronous = match self.synchronous {
+            Synchronous::Normal => "NORMAL",
+            Synchronous::Full => "FULL",
+        };
+        connection.pragma_update(None, "synchronous", synchronous)?;
+        Ok(connection)
+    }
+
+    /// Opens the file, and its log.
+    fn opened(&self) -> Result<Opened, Failure> {
+        let looks = self.guard.looks();
+        let connection = self.open(OpenFlags::empty())?;
+        // The first read opens the log.
+        let _: i64 = connection.pragma_query_value(None, "schema_version", |row| row.get(0))?;
+        visibility::store_opened();
+        Ok(Opened { connection, log: self.guard.log_identity()?, looks })
+    }
+
+    /// A new connection, after it has looked through the whole file.
+    fn looked_through(&self, sight: &Sight) -> Result<Opened, Failure> {
+        let start = Instant::now();
+        let looked = self.opened().and_then(|opened| match create::flaw(&opened.connection)? {
+            None => Ok(opened),
+            Some(flaw) => {
+                opened.abandon();
+                Err(Unfit::Damaged(flaw).into())
+            }
+        });
+        if !matches!(&looked, Err(failure) if failure.is_busy()) {
+            self.guard.looked(sight, start.elapsed(), looked.is_ok());
+        }
+        looked.map(|opened| Opened { looks: self.guard.looks(), ..opened })
+    }
+}
+
+impl<T, W: FnMut(&mut Connection) -> rusqlite::Result<T>> Job<W> {
+    /// Does the work once. While the file is unfit or busy, the connection stays; after another error it is gone,
+    /// and a new one is as good as the file is.
+    fn attempt(&mut self) -> Result<T, Failure> {
+        let guard = &self.sqlite.guard;
+        let before = guard.see()?;
+        if self.access == Access::Write && guard.asks_for_a_look(&before) {
+            let fresh = self.sqlite.looked_through(&before)?;
+            self.opened.replace(fresh).into_iter().for_each(Opened::abandon);
+        }
+        let mut opened = match self.opened.take() {
+            Some(opened) if opened.looks == guard.looks() => opened,
+            stale => {
+                stale.into_iter().for_each(Opened::abandon);
+                self.sqlite.opened()?
+            }
+        };
+        let result = (self.work)(&mut opened.connection).map_err(Failure::from);
+        match &result {
+            Ok(_) if self.access == Access::Write => self.log = guard.kept(&before, opened.log)?,
+            Err(failure) if failure.is_suspicious() => {
+                guard.suspect();
+                opened.abandon();
+                return result;
+            }
+            _ => {}
+        }
+        if result.as_ref().err().is_none_or(Failure::is_busy) {
+            self.opened = Some(opened);
+        }
+        result
+    }
+}
+
+impl Opened {
+    /// Closes the connection to a file that may not be whole. The last connection of a healthy file moves what is
+    /// in the log into the file, and deletes the log.
+    fn abandon(self) {
+        // If it cannot be set, the log is moved, as always.
+        let _ = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+    }
+}
+
+impl<W: Send + 'static> Job<W> {
+    /// Empties the log, which has grown long.
+    ///
+    /// SQLite moves the log's pages into the file every thousand pages, and starts the log anew when it
+    /// finds that all have been moved. Under writers that never rest it never finds that, and the log
+    /// grows for as long as they go on; so now and then they have to wait. If it cannot be emptied, another
+    /// process is at it, or the next writer will be.
+    async fn empty_log(mut self) -> Self {
+        let start = Instant::now();
+        loop {
+            let is_empty;
+            (is_empty, self) = task::offload(move || (self.try_to_empty_log(), self)).await;
+            if is_empty || start.elapsed() >= EMPTYING {
+                return self;
+            }
+            time::sleep(pause(start.elapsed())).await;
+        }
+    }
+
+    /// True when there is nothing more to do.
+    fn try_to_empty_log(&mut self) -> bool {
+        let Some(opened) = self.opened.take() else { return true };
+        let guard = &self.sqlite.guard;
+        let Ok(before) = guard.see() else { return true };
+        // Whether it could be done is in a row of its own.
+        let busy: rusqlite::Result<i64> =
+            opened.connection.query_one("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get(0));
+        let _ = guard.kept(&before, opened.log);
+        self.opened = Some(opened);
+        !matches!(busy, Ok(1))
+    }
+}
+
+impl Failure {
+    fn is_busy(&self) -> bool {
+        // Every variant of it: also that of the log's being recovered after a crash.
+        matches!(self, Self::Sqlite(error) if is_busy(error))
+    }
+
+    /// Whether the file may be damaged.
+    fn is_suspicious(&self) -> bool {
+        use ErrorCode::{DatabaseCorrupt, NotADatabase, SystemIoFailure};
+        let Self::Sqlite(error) = self else { return false };
+        matches!(error.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase | SystemIoFailure))
+    }
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+}
+
+/// How long to wait before asking for the lock again, having waited for so long.
+///
+/// SQLite's own handler asks ever more seldom, so that whoever has waited long loses to those that have
+/// just come: of a hundred processes some were still waiting after five seconds. Here the newcomers,
+/// after a quick second attempt, are the ones that ask seldom.
+fn pause(waited: Duration) -> Duration {
+    let most = match waited.as_millis() {
+        0..2 => Duration::from_micros(300),
+        2..200 => Duration::from_millis(20),
+        _ => Duration::from_millis(1),
+    };
+    // The clock's last digits are as good as random, and keep processes out of step.
+    let chance = waited.subsec_nanos() % 1024;
+    most * chance / 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use duality_runtime::block_on;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    fn sqlite(directory: &TempDir, synchronous: Synchronous) -> Arc<Sqlite> {
+        Arc::new(Sqlite::create(&directory.path().join("store.db"), synchronous, LIMIT).unwrap())
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_until_there_is_room() {
+        let directory = TempDir::new().unwrap();
+        let sqlite = sqlite(&directory, Synchronous::Normal);
+        let remark = Remark { guest: "ann".into(), text: "x".repeat(10_000) };
+        block_on(async {
+            sqlite.visit(0).await.unwrap();
+            let turn = sqlite.writer.turn(LIMIT).await.unwrap();
+            let opened = turn.take().unwrap();
+            // SQLite has the same error for a file that it may not let grow. It takes the size that the file
+            // has for the least limit.
+            opened.connection.pragma_update(None, "max_page_count", 1).unwrap();
+            turn.put(opened);
+            sqlite.add_entry("ann", "1").await.unwrap();
+            let error = sqlite.add_remark(&remark).await.unwrap_err();
+            assert!(error.contains("full"), "{error}");
+            // The failure took the connection, and with it the limit.
+            sqlite.add_remark(&remark).await.unwrap();
+            assert_eq!(sqlite.visit(5).await.unwrap().remarks, [remark]);
+            assert_eq!(sqlite.find_entry("ann").await.unwrap().as_deref(), Some("1"));
+        });
+    }
+
+    #[test]
+    fn writes_are_as_durable_as_the_location_says() {
+        for (synchronous, expected) in [(Synchronous::Normal, 1), (Synchronous::Full, 2)] {
+            let directory = TempDir::new().unwrap();
+            let sqlite = sqlite(&directory, synchronous);
+            let connection = sqlite.open(OpenFlags::empty()).unwrap();
+            let pragma = |name| connection.pragma_query_value(None, name, |row| row.get(0));
+            let level: i32 = pragma("synchronous").unwrap();
+            assert_eq!(level, expected);
+        }
+    }
+}
