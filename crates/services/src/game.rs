@@ -36,7 +36,7 @@ use duality_runtime::{net::TcpStream, sync};
 
 use crate::{
     Entry,
-    line::{FULL, Line, Lines, PATIENCE, linger},
+    line::{FULL, Line, Lines, PATIENCE, bound_patience, linger},
 };
 
 /// The game service, as the registry lists it.
@@ -102,7 +102,7 @@ impl Game {
     /// The connection broke. That the other's did is no error here.
     pub async fn serve(&self, mut stream: TcpStream) -> io::Result<()> {
         stream.set_read_timeout(Some(SILENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        bound_patience(&mut stream, PATIENCE)?;
         let Ok(output) = Output::of(&mut stream) else {
             stream.write_all(FULL).await?;
             linger(&mut stream).await;

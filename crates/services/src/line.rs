@@ -130,6 +130,12 @@ impl Lines {
     }
 }
 
+/// Parts with a client that takes none of the bytes on their way to it for as long as `limit`.
+pub(crate) fn bound_patience(stream: &mut TcpStream, limit: Duration) -> io::Result<()> {
+    stream.set_write_timeout(Some(limit))?;
+    stream.set_taking_limit(limit)
+}
+
 /// Ends a connection whose client has got its last word, and may still be sending.
 ///
 /// To close a socket that has unread bytes makes the kernel send a reset, which can destroy the

@@ -26,7 +26,7 @@ use duality_runtime::net::TcpStream;
 
 use crate::{
     Entry,
-    line::{Line, Lines, PATIENCE, linger},
+    line::{Line, Lines, PATIENCE, bound_patience, linger},
     store::{Store, Unavailable},
 };
 
@@ -77,7 +77,7 @@ impl Phone {
     /// The connection broke, or the client took nothing of a reply for too long.
     pub async fn serve(&self, mut stream: TcpStream) -> io::Result<()> {
         stream.set_read_timeout(Some(SILENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        bound_patience(&mut stream, PATIENCE)?;
         let mut lines = Lines::new(LONGEST);
         loop {
             match lines.next(&mut stream).await? {

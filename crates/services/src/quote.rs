@@ -27,7 +27,7 @@ use duality_runtime::net::TcpStream;
 
 use crate::{
     Entry,
-    line::{Line, Lines, PATIENCE, linger},
+    line::{Line, Lines, PATIENCE, bound_patience, linger},
 };
 
 /// The quote service, as the registry lists it.
@@ -59,7 +59,7 @@ const GATHERED: usize = 4 << 10;
 /// The connection broke, or the client took nothing of the replies for too long.
 pub async fn serve(mut stream: TcpStream) -> io::Result<()> {
     stream.set_read_timeout(Some(SILENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    bound_patience(&mut stream, PATIENCE)?;
     let mut lines = Lines::new(LONGEST);
     let mut replies = Vec::new();
     loop {

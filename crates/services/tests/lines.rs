@@ -12,8 +12,9 @@ use duality_runtime::{
     block_on,
     event_loop::{EventLoop, Waiting},
     net::{ListenOptions, TcpListener, TcpStream},
+    sync::channel::bounded,
     task,
-    time::Duration,
+    time::{Duration, timeout},
 };
 use duality_services::{chat::Chat, game::Game, quote};
 use rustix::net::sockopt;
@@ -66,6 +67,7 @@ in_every_world! {
     who_closes_its_side_still_hears_what_was_said_before
     a_long_line_is_not_said
     a_slow_member_is_parted_with_and_slows_nobody
+    one_that_takes_nothing_is_parted_with
 }
 
 /// Serves each connection to the address that it returns, for as long as the world lasts.
@@ -468,4 +470,29 @@ async fn a_slow_member_is_parted_with_and_slows_nobody() {
     assert!(lines.next().is_some());
     members[1].send("who was that?\n").await;
     members[0].expect("2> who was that?\n").await;
+}
+
+/// The limit holds once, and does not begin anew with each byte of room that the kernel finds for it.
+async fn one_that_takes_nothing_is_parted_with() {
+    const LIMIT: Duration = Duration::from_secs(3);
+    let chat = Chat::with_backlog(16 << 20).with_patience(LIMIT);
+    let (ended, mut endings) = bounded(2);
+    let address = server(move |stream| {
+        let (chat, ended) = (chat.clone(), ended.clone());
+        async move {
+            let outcome = chat.serve(stream).await;
+            let _ = ended.try_send(outcome.is_err());
+            Ok(())
+        }
+    });
+    let mut members = members(address, 2).await;
+    let parted = timeout(LIMIT * 7 / 4, async {
+        // More than the kernel takes for the other one, and less than the backlog.
+        let lines = format!("{:999}\n", "").repeat(80);
+        for _ in 0..100 {
+            members[0].send(&lines).await;
+        }
+        endings.recv().await
+    });
+    assert_eq!(parted.await, Ok(Some(true)));
 }

@@ -343,6 +343,21 @@ impl TcpStream {
         self.set_timeout(Timeout::Send, limit)
     }
 
+    /// Limits how long the peer may take nothing of what was sent to it. When its window has been closed for so
+    /// long, or no acknowledgement has come, the kernel ends the connection: the first operation then fails by
+    /// `TimedOut` (`TCP_USER_TIMEOUT` of `tcp(7)`).
+    ///
+    /// A write time-out alone does not see that: the socket's buffer grows, and each write that finds a little
+    /// room in it begins a wait of its own.
+    ///
+    /// # Errors
+    ///
+    /// Those of `setsockopt(2)`.
+    pub fn set_taking_limit(&self, limit: Duration) -> io::Result<()> {
+        let milliseconds = limit.as_millis().try_into().unwrap_or(u32::MAX);
+        Ok(sockopt::set_tcp_user_timeout(self.as_fd(), milliseconds)?)
+    }
+
     /// Makes the close a reset: what is still to be sent is thrown away, and the peer sees an error
     /// (`SO_LINGER` of zero).
     ///

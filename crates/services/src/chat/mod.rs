@@ -36,7 +36,7 @@ use duality_runtime::{
 
 use crate::{
     Entry,
-    line::{FULL, Line, Lines, PATIENCE, linger},
+    line::{FULL, Line, Lines, PATIENCE, bound_patience, linger},
 };
 use log::STRETCH;
 use room::{Member, Next, Room};
@@ -66,6 +66,8 @@ const BACKLOG: usize = 16 << 20;
 #[derive(Clone)]
 pub struct Chat {
     room: Arc<Room>,
+    /// How long a client may take nothing.
+    patience: Duration,
 }
 
 impl Chat {
@@ -79,7 +81,13 @@ impl Chat {
     /// together cost that much memory once, and each a buffer of at most 32 KiB.
     #[must_use]
     pub fn with_backlog(bytes: usize) -> Self {
-        Self { room: Arc::new(Room::new(bytes.max(STRETCH))) }
+        Self { room: Arc::new(Room::new(bytes.max(STRETCH))), patience: PATIENCE }
+    }
+
+    /// The same, but a client may take nothing for no longer than `limit`, which is at least a millisecond.
+    #[must_use]
+    pub fn with_patience(self, limit: Duration) -> Self {
+        Self { patience: limit, ..self }
     }
 
     /// Has the client take part until it leaves.
@@ -89,7 +97,7 @@ impl Chat {
     /// The connection broke, or the client took nothing for too long.
     pub async fn serve(&self, mut stream: TcpStream) -> io::Result<()> {
         stream.set_read_timeout(Some(SILENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        bound_patience(&mut stream, self.patience)?;
         let Ok((member, writer)) = self.admit(&mut stream) else {
             stream.write_all(FULL).await?;
             linger(&mut stream).await;
@@ -115,7 +123,7 @@ impl Chat {
         stream: &mut TcpStream,
     ) -> io::Result<(Arc<Member>, JoinHandle<io::Result<Parting>>)> {
         let mut output = stream.try_clone()?;
-        output.set_write_timeout(Some(PATIENCE))?;
+        output.set_write_timeout(Some(self.patience))?;
         let member = self.room.join();
         let writer = task::spawn(write(self.room.clone(), member.clone(), output))?;
         Ok((member, writer))
