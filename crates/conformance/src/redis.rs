@@ -45,6 +45,19 @@ impl Redis {
         *self = eventually("Redis at its old port", || Self::start_at(directory, address));
     }
 
+    /// What it replies to a command in one line.
+    ///
+    /// # Panics
+    ///
+    /// When it does not.
+    pub fn ask(&self, command: &str) -> Vec<u8> {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.write_all(format!("{command}\r\nQUIT\r\n").as_bytes()).unwrap();
+        let mut reply = Vec::new();
+        stream.read_to_end(&mut reply).unwrap();
+        reply
+    }
+
     fn start_at(directory: &Path, address: SocketAddr) -> Option<Self> {
         let child = Command::new("redis-server")
             .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"])

@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use duality_conformance::soak::kills::{Victim, kill};
 use duality_conformance::{PATIENCE, Served, runs_here};
+use duality_lab::random::SplitMix64;
 use rustix::process::Signal;
 
 fn command(service: &str, architecture: &[&str], store: &str) -> Command {
@@ -81,6 +83,7 @@ fn log(book: &Path) -> PathBuf {
 }
 
 /// What a service makes of a harmed file when it is started anew.
+#[derive(Clone, Copy)]
 enum Start {
     /// It does not start, and says why.
     Refused(&'static str),
@@ -269,4 +272,33 @@ on! { a_flapping_store_is_told_of_in_a_few_lines:
     epoll ["epoll"];
     fork ["fork"];
     prefork ["prefork", "--workers=8"];
+}
+
+/// A short run of `cargo xtask soak --kills`.
+fn what_is_acknowledged_outlives_kills(service: &str, victim: Victim) {
+    const KILLS: usize = 3;
+    let program = Path::new(env!("CARGO_BIN_EXE_served"));
+    for architecture in ["prefork", "epoll"] {
+        let mut random = SplitMix64::new(1);
+        let tally = kill(program, architecture, service, victim, KILLS, &mut random);
+        assert!(tally.as_ref().is_ok_and(|tally| tally.acknowledged > 0), "{tally:?}");
+    }
+}
+
+#[test]
+fn entries_outlive_kills_of_the_server() {
+    what_is_acknowledged_outlives_kills("phone", Victim::ServerOnSqlite);
+    what_is_acknowledged_outlives_kills("phone", Victim::ServerOnRedis);
+}
+
+#[test]
+fn remarks_outlive_kills_of_the_server() {
+    what_is_acknowledged_outlives_kills("guestbook", Victim::ServerOnSqlite);
+    what_is_acknowledged_outlives_kills("guestbook", Victim::ServerOnRedis);
+}
+
+#[test]
+fn what_is_kept_in_redis_outlives_its_kills() {
+    what_is_acknowledged_outlives_kills("phone", Victim::Redis);
+    what_is_acknowledged_outlives_kills("guestbook", Victim::Redis);
 }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use duality_conformance::soak::{Settings, plan, run};
+use duality_conformance::soak::{Settings, kills, plan, run};
 
 /// Runs servers under clients that do wrong at random
 #[derive(Parser)]
@@ -25,6 +25,9 @@ struct Arguments {
     /// Only these services
     #[arg(long, value_delimiter = ',')]
     services: Vec<String>,
+    /// Instead of that: kill the server or its store so many times, and look for what was acknowledged
+    #[arg(long, conflicts_with = "minutes")]
+    kills: Option<usize>,
     /// The duality command; without it, the rounds are listed and not run
     #[arg(long)]
     server: Option<PathBuf>,
@@ -53,14 +56,18 @@ fn soak(arguments: Arguments) -> Result<usize, String> {
         rounds.iter().for_each(|round| println!("{round}"));
         return Ok(0);
     };
-    let broken = run(&Settings {
+    let settings = Settings {
         server,
         folder: arguments.folder,
         duration,
         seed: arguments.seed.unwrap_or_else(time_of_day),
         architectures: arguments.architectures,
         services: arguments.services,
-    })?;
+    };
+    let broken = match arguments.kills {
+        Some(count) => kills::run(&settings, count),
+        None => run(&settings)?,
+    };
     if broken > 0 {
         println!("\nsomething was found in {broken} of the rounds");
     }

@@ -15,6 +15,7 @@
 
 mod chat;
 mod faults;
+pub mod kills;
 mod kinds;
 mod question;
 mod right;
