@@ -82,9 +82,12 @@ impl Fiber {
 
     /// Calls `errand` on the stack of the fiber, on top of what it was left in, and leaves it there again.
     ///
+    /// The fiber does not run meanwhile: a [`suspend`](crate::suspend) in `errand` panics.
+    ///
     /// # Panics
     ///
-    /// When the fiber runs or has ended. A panic of `errand` is one of the fiber.
+    /// When the fiber runs or has ended. A panic of `errand` is one of the fiber: it comes out of the call by which the
+    /// fiber suspended itself.
     pub fn visit(&self, mut errand: impl FnMut()) {
         self.assert_suspended();
         came_back(self.send(self, &mut errand));
@@ -96,7 +99,10 @@ impl Fiber {
 
     /// As [`enter`](Fiber::enter), on an errand.
     fn send(&self, running: *const Self, mut errand: Errand<'_>) -> usize {
-        self.enter(running, (&raw mut errand).expose_provenance())
+        let outer = HERE.with(|here| here.visited.replace(self));
+        let message = self.enter(running, (&raw mut errand).expose_provenance());
+        HERE.with(|here| here.visited.set(outer));
+        message
     }
 
     /// Switches to the fiber, which must be suspended, with `running` as the one that runs. Returns what comes back.
@@ -351,6 +357,58 @@ mod tests {
         assert_eq!(place.get(), begun);
         assert!(fiber.resume());
         assert_eq!((place.get(), visits), (1, 3));
+    }
+
+    #[test]
+    fn an_errand_that_suspends_panics_and_is_not_gone_on_with() {
+        let fiber = Fiber::new(stack(), || {
+            // The panic of the errand is one of the fiber, which goes on after it.
+            assert!(catch_unwind(AssertUnwindSafe(suspend)).is_err());
+            suspend();
+        });
+        let suspends = || {
+            let borrowed = Box::new(Cell::new(0));
+            fiber.visit(|| {
+                suspend();
+                borrowed.set(1);
+            });
+            borrowed.get()
+        };
+        assert!(!fiber.resume());
+        assert_eq!(suspends(), 0, "the fiber has caught the panic and waits at its second place");
+        assert!(catch_unwind(AssertUnwindSafe(suspends)).is_err(), "which catches nothing");
+        assert!(HERE.with(|here| here.running.get().is_null()));
+        fiber.into_stack(); // It has ended, with the panic.
+    }
+
+    #[test]
+    fn an_errand_that_suspends_before_the_fiber_begins_ends_it() {
+        let fiber = Fiber::new(stack(), || unreachable!("it is never resumed"));
+        let panic = catch_unwind(AssertUnwindSafe(|| fiber.visit(suspend))).unwrap_err();
+        let message = *panic.downcast::<&str>().unwrap();
+        assert!(message.contains("a visit and its drop must not suspend"), "{message}");
+        fiber.into_stack();
+    }
+
+    #[test]
+    fn an_errand_may_run_and_visit_other_fibers() {
+        let visited = Fiber::new(stack(), || {
+            suspend();
+            suspend();
+        });
+        assert!(!visited.resume());
+        let other = Fiber::new(stack(), suspend);
+        let mut steps = Vec::new();
+        visited.visit(|| {
+            steps.push(other.resume());
+            other.visit(|| steps.push(catch_unwind(suspend).is_err()));
+            steps.push(other.resume());
+            steps.push(catch_unwind(AssertUnwindSafe(|| visited.resume())).is_err());
+            steps.push(below(|| true));
+        });
+        assert_eq!(steps, [false, true, true, true, true]);
+        assert!(!visited.resume());
+        assert!(visited.resume());
     }
 
     #[test]

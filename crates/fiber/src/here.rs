@@ -13,6 +13,7 @@ thread_local! {
     pub(crate) static HERE: Here = const {
         Here {
             running: Cell::new(ptr::null()),
+            visited: Cell::new(ptr::null()),
             resumer: nowhere(),
             stack: Cell::new(Bounds::UNKNOWN),
             resumer_stack: Cell::new(Bounds::UNKNOWN),
@@ -22,8 +23,10 @@ thread_local! {
 
 /// What a kernel thread knows of its fibers.
 pub(crate) struct Here {
-    /// The one that runs, null outside every fiber.
+    /// The one that runs and may leave, null outside every fiber and during an errand.
     pub(crate) running: Cell<*const Fiber>,
+    /// The one on whose stack an errand runs, null without one.
+    pub(crate) visited: Cell<*const Fiber>,
     /// Where the stack was left that fibers come back to.
     pub(crate) resumer: Cell<Place>,
     /// The bounds of the running stack, and of that one.
@@ -60,10 +63,31 @@ impl Here {
 pub(crate) fn run_errands(mut message: usize) {
     while message != GO_ON {
         let errand = ptr::with_exposed_provenance_mut::<Errand<'_>>(message);
-        // SAFETY: `send` has lent it until we switch back.
+        let visit = Visit::begin();
+        // SAFETY: `send` has lent it until we switch back, which the errand cannot: no fiber runs for it.
         unsafe { (*errand)() };
+        drop(visit);
         // SAFETY: there is no next one.
         message = unsafe { leave(|| None) };
+    }
+}
+
+/// While it lives, no fiber is the running one. An errand that left the fiber would return to a visitor whose frame
+/// it borrows from, and be gone on with after that frame is gone.
+struct Visit {
+    fiber: *const Fiber,
+}
+
+impl Visit {
+    fn begin() -> Self {
+        Self { fiber: HERE.with(|here| here.running.replace(ptr::null())) }
+    }
+}
+
+impl Drop for Visit {
+    /// Also after a panic of the errand, which is one of the fiber: the fiber may catch it, and run on.
+    fn drop(&mut self) {
+        HERE.with(|here| here.running.set(self.fiber));
     }
 }
 
@@ -71,7 +95,8 @@ pub(crate) fn run_errands(mut message: usize) {
 ///
 /// # Panics
 ///
-/// Outside every fiber.
+/// Outside every fiber, within [`below`](crate::below), during a [`visit`](Fiber::visit), and in what the drop of a fiber
+/// drops.
 #[inline(always)]
 pub fn suspend() {
     // SAFETY: there is no next one.
@@ -92,7 +117,7 @@ pub fn suspend() {
 ///
 /// # Panics
 ///
-/// Outside every fiber, before `next` is called.
+/// As [`suspend`] does, before `next` is called.
 #[inline(always)]
 pub unsafe fn suspend_for(next: impl FnOnce() -> Option<NonNull<Fiber>>) {
     // SAFETY: as is asked of the caller.
@@ -113,7 +138,10 @@ unsafe fn leave(next: impl FnOnce() -> Option<NonNull<Fiber>>) -> usize {
     // in a closure would not be a part of the callers.
     let here = unsafe { &*HERE.with(ptr::from_ref) };
     let running = here.running.get();
-    assert!(!running.is_null(), "only a fiber can be suspended");
+    assert!(
+        !running.is_null(),
+        "only a running fiber can be suspended: what it runs below, a visit and its drop must not suspend"
+    );
     let (to, bounds) = match next() {
         Some(next) => {
             here.running.set(next.as_ptr());

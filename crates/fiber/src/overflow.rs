@@ -93,11 +93,13 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     pass_on(&installed.previous, signal, info, context, sent);
 }
 
-/// The size that was asked for the running fiber's stack, in whole pages, if `address` is in the guard below it.
+/// The size that was asked for the stack of the fiber that runs or is visited, in whole pages, if `address` is in the
+/// guard below it.
 fn overflowed_size(address: usize) -> Option<usize> {
-    let running = HERE.with(|here| here.running.get());
-    // SAFETY: it is alive, since it runs.
-    let stack = unsafe { &running.as_ref()?.stack };
+    let here = HERE.with(|here| [here.running.get(), here.visited.get()]);
+    let fiber = here.into_iter().find(|fiber| !fiber.is_null())?;
+    // SAFETY: it is alive: what runs or visits it borrows it, and so does its drop, which visits it last.
+    let stack = unsafe { &(*fiber).stack };
     let guard = stack.guard();
     (guard..guard + page_size()).contains(&address).then(|| stack.size())
 }

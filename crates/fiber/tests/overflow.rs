@@ -8,15 +8,22 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
 use std::{env, ptr, thread};
 
-use duality_fiber::{Fiber, Stack, StackPool, overflow};
+use duality_fiber::{Fiber, Stack, StackPool, overflow, suspend};
 
 const CASE: &str = "DUALITY_FIBER_FAULT";
 
+/// Has a fiber dropped, and not visited.
+const DROPS: &str = "DUALITY_FIBER_DROPS";
+
 /// Runs the test `test` again, in a child process where [`told_to`] is true for it.
 fn child(test: &str) -> Output {
+    command(test).output().unwrap()
+}
+
+fn command(test: &str) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture"]).env(CASE, test);
-    command.output().unwrap()
+    command
 }
 
 fn told_to(test: &str) -> bool {
@@ -46,7 +53,10 @@ fn overflow_a_fiber(stack: Stack) {
 }
 
 fn assert_reported(test: &str) {
-    let output = child(test);
+    assert_output(&child(test));
+}
+
+fn assert_output(output: &Output) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");
     let expected =
@@ -66,6 +76,34 @@ fn an_overflow_is_reported_by_name() {
         survived();
     }
     assert_reported(test);
+}
+
+/// Neither an errand nor the drop has the fiber run.
+#[test]
+fn an_overflow_on_the_stack_of_a_fiber_that_does_not_run_is_reported_too() {
+    struct Descends;
+    impl Drop for Descends {
+        fn drop(&mut self) {
+            black_box(descend(0));
+        }
+    }
+    let visited = "an_overflow_on_the_stack_of_a_fiber_that_does_not_run_is_reported_too";
+    if told_to(visited) {
+        let _watch = overflow::watch(name).unwrap();
+        let fiber = Fiber::new(Stack::new(64 << 10).unwrap(), || {
+            let _descends = Descends;
+            suspend();
+        });
+        fiber.resume();
+        if env::var_os(DROPS).is_some() {
+            drop(fiber);
+        } else {
+            fiber.visit(|| drop(Descends));
+        }
+        survived();
+    }
+    assert_reported(visited);
+    assert_output(&command(visited).env(DROPS, "").output().unwrap());
 }
 
 /// `pthread_create(3)` gives no signal stack, where `std::thread` does.
@@ -153,8 +191,7 @@ fn the_guard_of_another_is_a_plain_fault() {
 fn a_signal_that_was_sent_goes_the_way_it_went() {
     fn status(watched: bool) -> Option<i32> {
         let test = "a_signal_that_was_sent_goes_the_way_it_went";
-        let mut command = Command::new(env::current_exe().unwrap());
-        command.args(["--exact", test, "--nocapture"]).env(CASE, test);
+        let mut command = command(test);
         command.env("WATCHED", if watched { "yes" } else { "no" });
         command.output().unwrap().status.signal()
     }
