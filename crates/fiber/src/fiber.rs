@@ -11,7 +11,7 @@ use std::ptr;
 use crate::here::{HERE, run_errands};
 use crate::sanitizer::{Left, left_for_good};
 use crate::stack::{Occupied, Stack};
-use crate::switch::{Place, nowhere, prepare, switch};
+use crate::switch::{Place, nowhere, prepare, room_for, switch};
 use crate::{LINE, fetch};
 
 // What a switch hands over is one word. To a fiber: that it goes on, or where an errand is that it is to run first.
@@ -46,12 +46,12 @@ impl Fiber {
     }
 
     /// Makes a fiber that will run `entry` on a value that lies, pinned, at the base of the stack itself, where `make`
-    /// makes it.
+    /// makes it. A value that is to be aligned to more than 64 bytes does not compile.
     ///
     /// # Panics
     ///
-    /// When the value leaves less than two pages of the stack, or is to be aligned to more than 64 bytes; and with what
-    /// `make` panics with.
+    /// When the value and what `entry` captures leave less than 4 KiB of the stack, before anything is written there; and
+    /// with what `make` panics with.
     #[inline]
     pub fn with<T: 'static>(
         stack: Stack,
@@ -59,10 +59,19 @@ impl Fiber {
         entry: impl FnOnce(Pin<&mut T>) + 'static,
     ) -> Self {
         const { assert!(align_of::<T>() <= LINE) };
-        let stack = Occupied::new(stack, size_of::<T>());
-        let mut value = InPlace::new(make(), stack.room());
-        let body = move || entry(value.pinned());
-        // SAFETY: nothing runs on the stack, and `main` takes the body.
+        Self::begin(stack, |room| {
+            let mut value = InPlace::new(make(), room);
+            move || entry(value.pinned())
+        })
+    }
+
+    /// Makes a fiber that will run the body that `make` makes, which is given a place for a value at the base of the stack.
+    /// Apart, so that the type of the body has a name.
+    #[inline]
+    fn begin<T, B: FnOnce()>(stack: Stack, make: impl FnOnce(*mut T) -> B) -> Self {
+        let stack = Occupied::new(stack, size_of::<T>(), room_for::<B>());
+        let body = make(stack.room());
+        // SAFETY: `Occupied::new` has left room for the body; nothing runs on the stack, and `main` takes the body.
         let left_at = unsafe { prepare(stack.base(), body, main) };
         Self { left_at: Cell::new(left_at), stack: ManuallyDrop::new(stack) }
     }
@@ -452,6 +461,28 @@ mod tests {
     #[should_panic(expected = "leaves most of it to the calls")]
     fn a_value_that_fills_a_stack_is_refused() {
         Fiber::with(stack(), || [0_u8; 64 * 1024], |_| ());
+    }
+
+    #[test]
+    #[should_panic(expected = "leaves most of it to the calls")]
+    fn an_entry_that_captures_more_than_a_stack_is_refused() {
+        let captured = [1_u8; 1 << 20];
+        Fiber::new(stack(), move || assert_eq!(std::hint::black_box(captured)[0], 1));
+    }
+
+    #[test]
+    fn an_entry_is_aligned_as_its_type_asks() {
+        #[repr(align(256))]
+        struct Aligned([u8; 256]);
+        let captured = Aligned([7; 256]);
+        let fiber = Fiber::new(stack(), move || {
+            let captured = std::hint::black_box(captured);
+            assert_eq!((&raw const captured).addr() % 256, 0);
+            assert_eq!(captured.0, [7; 256]);
+            suspend();
+        });
+        assert!(!fiber.resume());
+        assert!(fiber.resume());
     }
 
     #[test]

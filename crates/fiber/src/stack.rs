@@ -124,17 +124,20 @@ pub(crate) struct Occupied {
 }
 
 impl Occupied {
-    /// Leaves `room` bytes free above the label, aligned like a cache line; see [`Occupied::room`].
+    /// Leaves `room` bytes free above the label, aligned like a cache line; see [`Occupied::room`]. Below the label are
+    /// at least `beginning` bytes, which the fiber begins with, and those that calls need at least.
     ///
     /// # Panics
     ///
-    /// When too little of the stack is left.
-    pub(crate) fn new(stack: Stack, room: usize) -> Self {
+    /// When the stack is too small for that.
+    pub(crate) fn new(stack: Stack, room: usize, beginning: usize) -> Self {
         let guard = stack.limit();
         vacated(Bounds::new(|| (guard, stack.base() + LABEL - guard)));
         let lowest = guard + page_size() + MIN_STACK_SIZE;
-        let base = stack.base() - room.next_multiple_of(CACHE_LINE);
-        let base = NonZeroUsize::new(base).filter(|base| base.get() >= lowest);
+        let base = room.checked_next_multiple_of(CACHE_LINE);
+        let base = base.and_then(|above| stack.base().checked_sub(above));
+        let fits = |base: usize| base.checked_sub(beginning).is_some_and(|end| end >= lowest);
+        let base = base.filter(|&base| fits(base)).and_then(NonZeroUsize::new);
         let base = base.expect("a value on a stack leaves most of it to the calls");
         let stack = ManuallyDrop::new(stack);
         // SAFETY: the stack is not dropped, so this is the only reader of its slab.

@@ -44,22 +44,33 @@ pub(crate) use processor::{call_on, switch};
 ///
 /// # Safety
 ///
-/// There is room, and nobody else uses it. `main` drops what `data` is, or it is not dropped.
+/// There are [`room_for`] as many bytes of memory below `base`, and nobody else uses them. `main` drops what `data` is, or
+/// it is not dropped.
 pub(crate) unsafe fn prepare<D>(
     base: usize,
     data: D,
     main: extern "C" fn(*mut D, usize) -> !,
 ) -> Place {
-    const { assert!(align_of::<D>() <= 16) };
-    let data_at = (base - size_of::<D>()) & !15;
+    let data_at = (base - size_of::<D>()) & !(alignment::<D>() - 1);
     let words = processor::first(main as *const () as usize);
     let place: Place = ptr::with_exposed_provenance_mut(data_at - size_of_val(&words));
-    // SAFETY: there is room below the base, by what is asked of the caller.
+    // SAFETY: the data and the words below it take at most `room_for` bytes, which are there and nobody else's, by what is
+    // asked of the caller. The data is aligned as it asks, and the words lie at a multiple of 16.
     unsafe {
         ptr::with_exposed_provenance_mut::<D>(data_at).write(data);
         ptr::write(place.cast(), words);
     }
     place
+}
+
+/// How many bytes [`prepare`] writes at the most, with what it skips to align them.
+pub(crate) const fn room_for<D>() -> usize {
+    size_of::<D>() + alignment::<D>() + size_of::<processor::First>()
+}
+
+/// What the address of the data is a multiple of: calls begin there, which need 16.
+const fn alignment<D>() -> usize {
+    if align_of::<D>() > 16 { align_of::<D>() } else { 16 }
 }
 
 /// A place that nobody goes on at.

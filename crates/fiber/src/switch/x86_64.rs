@@ -10,8 +10,11 @@ use std::cell::Cell;
 
 use super::Place;
 
-/// What lies on a fresh stack below the data, so that `main` is called.
-pub(super) fn first(main: usize) -> [usize; 2] {
+/// What lies on a fresh stack below the data.
+pub(super) type First = [usize; 2];
+
+/// The words by which `main` is called.
+pub(super) fn first(main: usize) -> First {
     [begin as *const () as usize, main]
 }
 
