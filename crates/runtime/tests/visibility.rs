@@ -39,7 +39,7 @@ fn every_task_is_told_with_what_it_waits_for() {
         let survey = survey_until(|survey| {
             let tasks = survey.answered.first().map_or(&[][..], |report| &report.longest);
             STAGES.iter().all(|&(stage, wait)| {
-                tasks.iter().any(|task| (task.stage, task.wait) == (Some(stage), wait))
+                tasks.iter().any(|task| (task.stage.as_deref(), task.wait) == (Some(stage), wait))
             })
         });
         let report = &survey.answered[0];

@@ -29,7 +29,7 @@ pub(super) fn dump(subject: &Subject) -> String {
                 text,
                 "  the loop of thread {thread} does not answer: task {}, stage {}, holds it",
                 turn.task(),
-                turn.stage().unwrap_or("-")
+                turn.stage().as_deref().unwrap_or("-")
             ),
             None => writeln!(text, "  the loop of thread {thread} does not answer"),
         };
@@ -84,7 +84,7 @@ fn task_line(task: &TaskReport, thread: Option<u32>, stacks: &mut Stacks) -> Str
     if let Some(thread) = thread {
         let _ = write!(line, " of thread {thread}");
     }
-    let _ = write!(line, ", stage {}, ", task.stage.unwrap_or("-"));
+    let _ = write!(line, ", stage {}, ", task.stage.as_deref().unwrap_or("-"));
     let seconds = task.waited.as_secs_f64();
     let _ = match task.wait {
         Wait::Begin => write!(line, "has not run for {seconds:.3} s"),
@@ -107,7 +107,7 @@ fn thread_line(thread: &ThreadReport) -> String {
     } else {
         let _ = write!(line, "thread {}", thread.thread);
     }
-    let _ = write!(line, ", stage {}, ", thread.stage.unwrap_or("-"));
+    let _ = write!(line, ", stage {}, ", thread.stage.as_deref().unwrap_or("-"));
     let _ = match thread.wait {
         Wait::Nothing => write!(line, "runs"),
         wait => write!(

@@ -62,7 +62,11 @@ impl Stalls {
         let held = now - seen.since;
         if let (true, Some(task)) = (seen.turn == turn.turn, turn.turn) {
             if held >= self.threshold && seen.told.is_none() {
-                let who = format!("task {}, stage {}", task.task(), task.stage().unwrap_or("-"));
+                let who = format!(
+                    "task {}, stage {}",
+                    task.task(),
+                    task.stage().as_deref().unwrap_or("-")
+                );
                 if self.quota.admits() {
                     let place = where_it_is(turn);
                     log::warn(format_args!(

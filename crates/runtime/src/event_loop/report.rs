@@ -82,7 +82,7 @@ fn report(core: &Core, thread: u32) -> LoopReport {
         let due = core.timers.borrow().deadline(slot).filter(|_| task.wait() == Wait::Time);
         Some(TaskReport {
             number: task.name()?.serial(),
-            stage: task.sign().stage().label().name(),
+            stage: task.sign().stage().name(),
             wait: task.wait(),
             is_ready: task.is_queued(),
             waited: Duration::from_millis(age.into()),

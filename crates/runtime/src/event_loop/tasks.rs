@@ -24,7 +24,7 @@ use super::ready::Ready;
 use super::reservation::Reservation;
 use super::waker::TaskName;
 use crate::recycled::LocalMachine;
-use crate::visibility::{ShortLabel, Sign, Wait};
+use crate::visibility::{Label, Sign, Wait};
 
 /// What a task is made of: the one difference between the two worlds of a loop.
 pub(crate) enum Body {
@@ -120,7 +120,7 @@ impl Task {
         self.turn.since()
     }
 
-    pub(crate) fn set_stage(&self, stage: ShortLabel) {
+    pub(crate) fn set_stage(&self, stage: Label) {
         self.sign.set(self.sign.get().at(stage));
     }
 

@@ -163,7 +163,8 @@ pub fn group() -> u32 {
 /// The others, all those there are today, only note it: a dump tells for each task which stage it
 /// reached last, and a stalled loop is reported with it. That costs a few stores.
 ///
-/// It is noted at the call, so that nothing of it is kept in the state of the task.
+/// It is noted at the call, so that nothing of it is kept in the state of the task. A program has room for 256 names;
+/// further ones are not shown. Of a name, 127 bytes are shown.
 #[inline]
 pub fn stage(name: &'static str) -> impl Future<Output = ()> + Send {
     visibility::stage(name);

@@ -1,67 +1,81 @@
-//! A `&'static str` in one word, so that another kernel thread, or the parent process, reads the name of
-//! a stage whole or not at all.
+//! The names of stages, as small numbers: what a kernel thread shows, a task notes and a parent process reads.
+//!
+//! ```text
+//!   task::stage("http: request")
+//!        │ address and length
+//!        ▼
+//!   known, of this process:  │ address, length ▸ 3 │ … │     after the first call, all that a stage costs
+//!        │ not there yet: a cold path
+//!        ▼
+//!   names, in the hall:      │ 1: accept │ 2: lobby │ 3: http: request │ …     copied, and never changed
+//! ```
+//!
+//! A child process shows a number and not an address: what a child has leaked, its parent does not have. The table is
+//! mapped before a child is forked, and a child adds to it as its parent does.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-/// The name of a stage; the empty name is none.
+use super::seats;
+
+/// The name of a stage, by its place among the names, from 1; 0 is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Label(u64);
+pub(crate) struct Label(u16);
+
+/// More stages than a program has. One that finds no place has no name in dumps.
+const MOST: usize = 256;
+/// Bytes of a name, at most; of a longer one the beginning is shown.
+const LONGEST: usize = 127;
+
+/// The names that this process has used, each at the place that its address leads to, or after it; 0 is none.
+///
+/// ```text
+///   63         16 15        9 8       0
+///   │ address (48) │ length (7) │ label (9) │
+/// ```
+static KNOWN: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
 
 impl Label {
     pub(crate) const NONE: Self = Self(0);
 
+    /// As many as a number up to [`MOST`] has.
+    pub(crate) const BITS: u32 = MOST.ilog2() + 1;
+    const MASK: u64 = (1 << Self::BITS) - 1;
+
     /// User-space addresses have 47 bits on x86-64 and 48 on aarch64, where nobody asks mmap(2) for more.
     const ADDRESS_BITS: u32 = 48;
 
-    /// A longer name than 65,535 bytes is cut.
     #[inline]
     pub(crate) fn new(name: &'static str) -> Self {
-        let address = name.as_ptr().expose_provenance() as u64;
-        let length = floor(name, usize::from(u16::MAX)) as u64;
+        let address = name.as_ptr().addr() as u64;
+        let length = name.len().min(LONGEST) as u64;
         if length == 0 || address >> Self::ADDRESS_BITS != 0 {
             return Self::NONE;
         }
-        Self(length << Self::ADDRESS_BITS | address)
-    }
-
-    pub(crate) const fn bits(self) -> u64 {
-        self.0
-    }
-
-    /// # Safety
-    ///
-    /// `bits` are those of a label made in this process, or in one that forked off it or that it forked
-    /// off: their programs lie at the same addresses.
-    pub(crate) const unsafe fn from_bits(bits: u64) -> Self {
-        Self(bits)
-    }
-
-    /// The name; `None` where there is none.
-    pub(crate) fn name(self) -> Option<&'static str> {
-        if self == Self::NONE {
-            return None;
+        let key = address << (u64::BITS - Self::ADDRESS_BITS) | length << Self::BITS;
+        let start = (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as usize;
+        for step in 0..MOST {
+            let place = &KNOWN[(start + step) % MOST];
+            let known = place.load(Ordering::Relaxed);
+            if known & !Self::MASK == key {
+                return Self((known & Self::MASK) as u16);
+            }
+            if known == 0 {
+                return Self::learn(name, place, key);
+            }
         }
-        let address = (self.0 & ((1 << Self::ADDRESS_BITS) - 1)) as usize;
-        let length = (self.0 >> Self::ADDRESS_BITS) as usize;
-        let bytes = std::ptr::with_exposed_provenance::<u8>(address);
-        // SAFETY: the word was made of a string that lives as long as the program, of at least this many
-        // bytes, cut between characters.
-        Some(unsafe { str::from_utf8_unchecked(std::slice::from_raw_parts(bytes, length)) })
+        Self::NONE
     }
-}
 
-/// A label's place in the process's table of labels: small enough for a task's control block.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ShortLabel(u16);
-
-/// The labels that have been made short, each at the place that its address leads to, or after it; 0 is none.
-static SHORT: [AtomicU64; ShortLabel::MOST] = [const { AtomicU64::new(0) }; ShortLabel::MOST];
-
-impl ShortLabel {
-    /// More stages than a program has. One that finds no place has no name in dumps.
-    const MOST: usize = 256;
-    /// As many as a number up to `MOST` has.
-    pub(crate) const BITS: u32 = Self::MOST.ilog2() + 1;
+    /// Finds the name among those of all processes, or adds it there, and notes in `place` where it is.
+    #[cold]
+    fn learn(name: &str, place: &AtomicU64, key: u64) -> Self {
+        let index = seats::names().and_then(|names| names.find_or_add(cut(name)));
+        let label = index.map_or(Self::NONE, |index| Self(index as u16 + 1));
+        let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+        // Should another thread have taken the place meanwhile, the next call finds the name again.
+        let _ = place.compare_exchange(0, key | u64::from(label.0), success, failure);
+        label
+    }
 
     pub(crate) const fn bits(self) -> u16 {
         self.0
@@ -72,76 +86,131 @@ impl ShortLabel {
         Self(bits)
     }
 
-    pub(crate) fn label(self) -> Label {
-        let place = usize::from(self.0).checked_sub(1).and_then(|place| SHORT.get(place));
-        place.map_or(Label::NONE, |label| Label(label.load(Ordering::Relaxed)))
+    /// The name; `None` where there is none.
+    pub(crate) fn name(self) -> Option<String> {
+        seats::names()?.at(usize::from(self.0).checked_sub(1)?)
     }
 }
 
-impl Label {
-    #[inline]
-    pub(crate) fn short(self) -> ShortLabel {
-        if self == Self::NONE {
-            return ShortLabel::default();
-        }
-        let start = (self.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as usize;
-        for step in 0..ShortLabel::MOST {
-            let place = (start + step) % ShortLabel::MOST;
-            let mut there = SHORT[place].load(Ordering::Relaxed);
-            if there == 0 {
-                let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
-                let taken = SHORT[place].compare_exchange(0, self.0, success, failure);
-                there = taken.map_or_else(|other| other, |_| self.0);
-            }
-            if there == self.0 {
-                return ShortLabel(place as u16 + 1);
-            }
-        }
-        ShortLabel::default()
+/// As much of the name as is kept, cut between characters.
+fn cut(name: &str) -> &str {
+    let mut ends = (0..=name.len().min(LONGEST)).rev();
+    ends.find_map(|end| name.get(..end)).unwrap_or_default()
+}
+
+/// The names of this process and its children, in memory that they share. All zeroes is a table without names.
+#[repr(C)]
+pub(super) struct Names<const COUNT: usize = MOST>([Name; COUNT]);
+
+/// A name, which is added once and stays. Who reads it copies it: a child that has gone wrong may write here too, and shall
+/// harm nothing but what is shown.
+#[repr(C)]
+struct Name {
+    /// Its bytes, or [`FREE`], or [`TAKEN`].
+    length: AtomicU8,
+    text: [AtomicU8; LONGEST],
+}
+
+const FREE: u8 = 0;
+/// It is being written. Should the writer die of that, the place is lost.
+const TAKEN: u8 = u8::MAX;
+
+impl<const COUNT: usize> Names<COUNT> {
+    /// Where the name is, which may be added for it; `None` when all places are taken. Two that add the same at once may
+    /// add it twice.
+    fn find_or_add(&self, name: &str) -> Option<usize> {
+        self.0.iter().position(|place| place.is(name) || place.take(name))
+    }
+
+    fn at(&self, index: usize) -> Option<String> {
+        String::from_utf8(self.0.get(index)?.bytes()?.collect()).ok()
     }
 }
 
-/// The most bytes, up to `most`, after which `text` can be cut.
-#[inline]
-fn floor(text: &str, most: usize) -> usize {
-    if text.len() <= most {
-        return text.len();
+impl Name {
+    fn bytes(&self) -> Option<impl Iterator<Item = u8>> {
+        let length = self.length.load(Ordering::Acquire);
+        let text = self.text.get(..length.into()).filter(|text| !text.is_empty());
+        text.map(|text| text.iter().map(|byte| byte.load(Ordering::Relaxed)))
     }
-    (0..=most).rev().find(|&index| text.is_char_boundary(index)).unwrap_or(0)
+
+    fn is(&self, name: &str) -> bool {
+        self.bytes().is_some_and(|bytes| bytes.eq(name.bytes()))
+    }
+
+    /// Writes the name here, if the place is free.
+    fn take(&self, name: &str) -> bool {
+        let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+        if self.length.compare_exchange(FREE, TAKEN, success, failure).is_err() {
+            return false;
+        }
+        for (place, byte) in self.text.iter().zip(name.bytes()) {
+            place.store(byte, Ordering::Relaxed);
+        }
+        self.length.store(name.len() as u8, Ordering::Release);
+        true
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::array;
+
     use super::*;
+
+    fn leaked(name: String) -> &'static str {
+        Box::leak(name.into_boxed_str())
+    }
 
     #[test]
     fn a_label_is_the_name_it_was_made_of() {
         for name in ["read", "http: wait for a request", "Größe"] {
             let label = Label::new(name);
-            assert_eq!(label.name(), Some(name));
-            // SAFETY: the bits are those of a label of this process.
-            assert_eq!(unsafe { Label::from_bits(label.bits()) }.name(), Some(name));
+            assert_eq!(label.name().as_deref(), Some(name));
+            assert_eq!(Label::from_bits(label.bits()), label);
         }
+        let name = "a name and its beginning";
+        assert_eq!(Label::new(&name[..6]).name().as_deref(), Some("a name"));
         assert_eq!(Label::new("").name(), None);
         assert_eq!(Label::NONE.name(), None);
+        assert_eq!(Label::from_bits(u16::MAX).name(), None);
     }
 
     #[test]
-    fn a_short_label_is_the_one_that_it_was_made_of() {
-        let names: Vec<&'static str> = (0..100)
-            .map(|number| &*Box::leak(format!("stage {number}").into_boxed_str()))
-            .collect();
+    fn many_names_are_kept_apart_and_the_same_is_kept_once() {
+        let names: Vec<_> = (0..100).map(|number| leaked(format!("stage {number}"))).collect();
         for _ in 0..2 {
             for &name in &names {
-                assert_eq!(Label::new(name).short().label().name(), Some(name));
+                assert_eq!(Label::new(name).name().as_deref(), Some(name));
             }
         }
-        assert_eq!(Label::NONE.short().label(), Label::NONE);
+        let elsewhere = leaked("stage 77".to_owned());
+        assert_eq!(Label::new(elsewhere), Label::new(names[77]));
     }
 
     #[test]
     fn a_name_that_is_too_long_is_cut_between_characters() {
-        let long: &'static str = Box::leak("ö".repeat(40_000).into_boxed_str());
-        assert_eq!(Label::new(long).name().map(str::len), Some(65_534));
+        let name = Label::new(leaked("ö".repeat(40_000))).name();
+        assert_eq!(name, Some("ö".repeat(LONGEST / 2)));
+    }
+
+    #[test]
+    fn names_without_a_place_are_none() {
+        let name =
+            |_| Name { length: AtomicU8::new(FREE), text: array::from_fn(|_| AtomicU8::new(0)) };
+        let names = Names::<2>(array::from_fn(name));
+        // The writer of the first has died.
+        names.0[0].length.store(TAKEN, Ordering::Relaxed);
+        assert_eq!(
+            ["one", "two", "one"].map(|name| names.find_or_add(name)),
+            [Some(1), None, Some(1)]
+        );
+        assert_eq!([0, 1, 2].map(|index| names.at(index)), [None, Some("one".to_owned()), None]);
+        // A child has gone wrong.
+        names.0[1].length.store(LONGEST as u8 + 1, Ordering::Relaxed);
+        assert_eq!(names.at(1), None);
+        names.0[1].length.store(1, Ordering::Relaxed);
+        names.0[1].text[0].store(0xFF, Ordering::Relaxed);
+        assert_eq!(names.at(1), None);
     }
 }

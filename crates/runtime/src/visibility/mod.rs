@@ -38,7 +38,7 @@ pub use trace::{Trace, install_sampling, name_frames, name_instruction, sample};
 pub use waits::Wait;
 
 pub(crate) use counters::Counters;
-pub(crate) use label::{Label, ShortLabel};
+pub(crate) use label::Label;
 pub(crate) use sign::Sign;
 pub(crate) use trace::capture;
 

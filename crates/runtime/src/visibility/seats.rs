@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use std::net::SocketAddr;
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
@@ -19,9 +19,10 @@ use rustix::thread::gettid;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::counters::{Counters, Totals};
+use super::label::{Label, Names};
 use super::places::Places;
 use super::sign::Sign;
-use super::{Label, Wait, waits};
+use super::{Wait, waits};
 
 /// More kernel threads than this at a time are not seen. What is not used is not touched, and costs nothing.
 const SEATS: usize = 1 << 16;
@@ -42,7 +43,7 @@ pub(crate) struct Seat {
     /// task reached last.
     wait: AtomicU32,
     since: AtomicU64,
-    stage: AtomicU64,
+    stage: AtomicU16,
     /// Of a loop: the [`Sign`] of the running task; 0 between turns.
     turn: AtomicU64,
     pub(super) counters: Counters,
@@ -58,6 +59,7 @@ const LOOP: u32 = 2;
 struct Hall {
     free: Places<SEATS>,
     turned_away: AtomicU32,
+    names: Names,
     seats: [Seat; SEATS],
 }
 
@@ -95,6 +97,11 @@ impl Hall {
     fn opened(&self) -> &[Seat] {
         &self.seats[..self.free.opened()]
     }
+}
+
+/// The names of stages; `None` when there is no memory for them.
+pub(super) fn names() -> Option<&'static Names> {
+    hall().map(|hall| &hall.names)
 }
 
 /// Calls `use_seat` with the seat of this kernel thread, if it has one.
@@ -186,9 +193,7 @@ impl Seat {
     }
 
     fn stage(&self) -> Label {
-        // SAFETY: the occupants of a hall are one process and its children, and all of them only ever
-        // store labels.
-        unsafe { Label::from_bits(self.stage.load(Ordering::Relaxed)) }
+        Label::from_bits(self.stage.load(Ordering::Relaxed))
     }
 
     pub(crate) fn thread(&self) -> u32 {
@@ -224,17 +229,17 @@ pub(crate) struct Stretch {
     /// What it does now.
     own: u32,
     role: u32,
-    stage: u64,
+    stage: Label,
     wait: u32,
     since: u64,
 }
 
 impl Stretch {
     fn begin(role: u32) -> Self {
-        let mut outer = Self { own: role, role: IDLE, stage: 0, wait: 0, since: 0 };
+        let mut outer = Self { own: role, role: IDLE, stage: Label::NONE, wait: 0, since: 0 };
         with(|seat| {
             outer.role = seat.role.load(Ordering::Relaxed);
-            outer.stage = seat.stage.load(Ordering::Relaxed);
+            outer.stage = seat.stage();
             outer.wait = seat.wait.load(Ordering::Relaxed);
             outer.since = seat.since.load(Ordering::Relaxed);
             seat.set_stage(Label::NONE);
@@ -253,7 +258,7 @@ impl Drop for Stretch {
     fn drop(&mut self) {
         with(|seat| {
             seat.role.store(self.role, Ordering::Relaxed);
-            seat.stage.store(self.stage, Ordering::Relaxed);
+            seat.set_stage(self.stage);
             seat.wait.store(self.wait, Ordering::Relaxed);
             seat.since.store(self.since, Ordering::Relaxed);
             if self.own == TASK {
@@ -319,14 +324,14 @@ pub struct Threads {
 }
 
 /// A task of the block world: a kernel thread, or a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadReport {
     /// Its process, this one or a child.
     pub process: u32,
     /// The number of the kernel thread, as the kernel has it (gettid(2)).
     pub thread: u32,
     /// The stage that it reached last.
-    pub stage: Option<&'static str>,
+    pub stage: Option<String>,
     /// What it waits for.
     pub wait: Wait,
     /// How long it has waited; where it runs, how long ago it began its last wait.
@@ -392,8 +397,8 @@ impl TaskTurn {
 
     /// The stage that it reached last.
     #[must_use]
-    pub fn stage(self) -> Option<&'static str> {
-        self.0.stage().label().name()
+    pub fn stage(self) -> Option<String> {
+        self.0.stage().name()
     }
 }
 
@@ -453,7 +458,7 @@ mod tests {
         let seen = seen.expect("the thread is listed");
         assert_eq!(seen.process, std::process::id());
         // An inner task has come and gone.
-        assert_eq!(seen.stage, Some("outer stage of a test"));
+        assert_eq!(seen.stage.as_deref(), Some("outer stage of a test"));
         drop(go);
         waiter.join().unwrap();
         assert!(

@@ -1,6 +1,6 @@
 //! What is shown of a task while it has its turn, in one word, so that it costs one store and is read whole.
 
-use super::label::ShortLabel;
+use super::Label;
 
 /// A task's number in its loop, the stage that it reached last, and which turn it is.
 ///
@@ -16,7 +16,7 @@ pub(crate) struct Sign(u64);
 impl Sign {
     const SOMEBODY: u64 = 1 << 63;
     const STAGE_AT: u32 = 32;
-    const TURN_AT: u32 = Self::STAGE_AT + ShortLabel::BITS;
+    const TURN_AT: u32 = Self::STAGE_AT + Label::BITS;
 
     /// That of a task that has reached no stage, in no turn.
     #[inline]
@@ -25,7 +25,7 @@ impl Sign {
     }
 
     /// That of the same task at a stage, in no turn.
-    pub(crate) const fn at(self, stage: ShortLabel) -> Self {
+    pub(crate) const fn at(self, stage: Label) -> Self {
         Self(Self::SOMEBODY | (stage.bits() as u64) << Self::STAGE_AT | self.number() as u64)
     }
 
@@ -39,13 +39,13 @@ impl Sign {
         self.0 as u32
     }
 
-    pub(crate) const fn stage(self) -> ShortLabel {
-        ShortLabel::from_bits((self.0 >> Self::STAGE_AT) as u16 & ((1 << ShortLabel::BITS) - 1))
+    pub(crate) const fn stage(self) -> Label {
+        Label::from_bits((self.0 >> Self::STAGE_AT) as u16 & ((1 << Label::BITS) - 1))
     }
 
     /// The same as if the task had reached none.
     pub(crate) const fn without_stage(self) -> Self {
-        Self(self.0 & !(((1 << ShortLabel::BITS) - 1) << Self::STAGE_AT))
+        Self(self.0 & !(((1 << Label::BITS) - 1) << Self::STAGE_AT))
     }
 
     pub(crate) const fn bits(self) -> u64 {
@@ -60,15 +60,14 @@ impl Sign {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Label;
     use super::*;
 
     #[test]
     fn a_sign_survives_packing() {
-        let stage = Label::new("stage of a signed task").short();
+        let stage = Label::new("stage of a signed task");
         for number in [0, 1, u32::MAX] {
             let sign = Sign::new(number);
-            assert_eq!((sign.number(), sign.stage()), (number, ShortLabel::default()));
+            assert_eq!((sign.number(), sign.stage()), (number, Label::NONE));
             let staged = sign.at(stage);
             for turn in [0, 1, usize::MAX] {
                 let seen = Sign::from_bits(staged.during(turn).bits()).unwrap();
@@ -76,7 +75,7 @@ mod tests {
                 assert_ne!(seen, staged.during(turn.wrapping_add(1)));
                 assert_eq!(seen.without_stage(), sign.during(turn));
             }
-            assert_eq!(staged.at(ShortLabel::default()), sign);
+            assert_eq!(staged.at(Label::NONE), sign);
         }
         assert_eq!(Sign::from_bits(0), None);
     }

@@ -50,7 +50,7 @@ pub struct TaskReport {
     /// How many tasks its loop had had before it.
     pub number: u32,
     /// The stage that it reached last.
-    pub stage: Option<&'static str>,
+    pub stage: Option<String>,
     /// What it waits for, or waited for before it became ready.
     pub wait: Wait,
     /// Whether it has been woken, and waits for its turn only.

@@ -318,7 +318,7 @@ impl Core {
     pub(crate) fn set_stage(&self, stage: Label) {
         let task = self.running();
         if task.name().is_some() {
-            task.set_stage(stage.short());
+            task.set_stage(stage);
             self.show(task);
         }
     }
