@@ -17,6 +17,7 @@ use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 use std::ptr::{self, NonNull};
+use std::task::{Context, Poll};
 
 use crate::world;
 
@@ -44,32 +45,47 @@ impl<T> Recycled<T> {
 /// A future in a block of its own, as what a loop runs is.
 pub type Machine = Pin<Recycled<dyn Future<Output = ()> + Send>>;
 
-/// The same, for a future that stays on its kernel thread.
-pub(crate) type LocalMachine = Pin<Recycled<dyn Future<Output = ()>>>;
+/// The same, for a future that stays on its kernel thread. It is pinned, and polled or dropped in its place.
+pub(crate) struct LocalMachine(Recycled<dyn Future<Output = ()>>);
 
 /// Makes a [`Machine`] of a future.
 pub fn machine(future: impl Future<Output = ()> + Send + 'static) -> Machine {
     // The compiler knows how to forget the type of what a `NonNull` points to.
     let future: NonNull<dyn Future<Output = ()> + Send> = Recycled::new(future).into_raw();
-    // SAFETY: it came from `into_raw`, and what is in a block is not moved.
+    // SAFETY: it came from `into_raw` just now, and is nobody else's. What is in a block is not moved until it is dropped.
     unsafe { Pin::new_unchecked(Recycled::from_raw(future)) }
 }
 
 /// Makes a [`LocalMachine`] of a future.
 pub(crate) fn local_machine(future: impl Future<Output = ()> + 'static) -> LocalMachine {
     let future: NonNull<dyn Future<Output = ()>> = Recycled::new(future).into_raw();
-    // SAFETY: as above.
-    unsafe { Pin::new_unchecked(Recycled::from_raw(future)) }
+    // SAFETY: it came from `into_raw` just now, and is nobody else's.
+    LocalMachine(unsafe { Recycled::from_raw(future) })
+}
+
+impl LocalMachine {
+    #[inline]
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        // SAFETY: what is in a block is not moved until it is dropped, and nobody else has the block.
+        unsafe { Pin::new_unchecked(&mut *self.0) }.poll(context)
+    }
+
+    /// Where the future is. It is not looked at: a future may borrow from itself, and a reference to all of it would
+    /// overlap with what it borrows.
+    #[inline]
+    pub(crate) fn address(&self) -> usize {
+        self.0.value.addr().get()
+    }
 }
 
 impl From<Machine> for LocalMachine {
     #[inline]
     fn from(machine: Machine) -> Self {
-        // SAFETY: it is pinned again at once.
+        // SAFETY: it stays in its block, and a `LocalMachine` keeps it pinned.
         let future: NonNull<dyn Future<Output = ()>> =
             unsafe { Pin::into_inner_unchecked(machine) }.into_raw();
-        // SAFETY: as above.
-        unsafe { Pin::new_unchecked(Recycled::from_raw(future)) }
+        // SAFETY: it came from `into_raw` just now, and is nobody else's.
+        Self(unsafe { Recycled::from_raw(future) })
     }
 }
 
@@ -100,7 +116,7 @@ impl<T: ?Sized> Deref for Recycled<T> {
 impl<T: ?Sized> DerefMut for Recycled<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above.
+        // SAFETY: the value is there until this is dropped, and borrowed exclusively as this is.
         unsafe { self.value.as_mut() }
     }
 }
@@ -224,10 +240,13 @@ fn give_back(block: NonNull<u8>, layout: Layout) {
     }
 }
 
-/// The layout is not of size zero.
+/// # Panics
+///
+/// When the layout is of size zero.
 #[cold]
 fn allocate(layout: Layout) -> NonNull<u8> {
-    // SAFETY: by what is said above.
+    assert!(layout.size() > 0, "a value without bytes has no block");
+    // SAFETY: the layout has bytes.
     let block = unsafe { alloc(layout) };
     NonNull::new(block).unwrap_or_else(|| handle_alloc_error(layout))
 }

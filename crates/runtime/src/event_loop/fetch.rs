@@ -13,8 +13,9 @@
 //! read. Where it is written, the store waits, and behind it all later ones; so does whatever needs them done, as a
 //! system call does that refers to a file. With few tasks, all this would cost more than it gains: a tenth of a wake.
 
-use super::tasks::{Body, TaskRef, Tasks};
+use super::tasks::{Body, Task, Tasks};
 use super::waker::TaskName;
+use std::ptr;
 
 /// How many tasks ahead of its turn a stack is fetched: far enough for memory to answer, not so far
 /// that it is gone again from the first-level cache.
@@ -50,7 +51,7 @@ impl Tasks {
         for (most, lines) in [(PAGES + GROUP, 1), (PAGES, LINES_OF_MANY)] {
             for others in 0..queued.min(most) {
                 // SAFETY: so many are queued.
-                unsafe { self.ready.ahead(others) }.fetch_body(lines);
+                unsafe { self.ahead(others) }.fetch_body(lines);
             }
         }
     }
@@ -69,10 +70,10 @@ impl Tasks {
             return unsafe { self.fetch_group(queued) };
         }
         // SAFETY: more are queued.
-        unsafe { self.ready.ahead(STACK_AHEAD) }.fetch_body(LINES);
+        unsafe { self.ahead(STACK_AHEAD) }.fetch_body(LINES);
         if queued > TASK_AHEAD {
             // SAFETY: so many are queued.
-            unsafe { self.ready.ahead(TASK_AHEAD) }.fetch_block();
+            unsafe { self.ahead(TASK_AHEAD) }.fetch_block();
         }
     }
 
@@ -87,32 +88,34 @@ impl Tasks {
         if self.ready.taken().is_multiple_of(GROUP) {
             for others in PAGES..queued.min(PAGES + GROUP) {
                 // SAFETY: so many are queued.
-                unsafe { self.ready.ahead(others) }.fetch_body(1);
+                unsafe { self.ahead(others) }.fetch_body(1);
             }
             for others in BLOCKS..queued.min(BLOCKS + GROUP) {
                 // SAFETY: so many are queued.
-                unsafe { self.ready.ahead(others) }.fetch_block();
+                unsafe { self.ahead(others) }.fetch_block();
             }
         }
         // SAFETY: more are queued.
-        unsafe { self.ready.ahead(STACK_AHEAD) }.fetch_body(LINES_OF_MANY);
+        unsafe { self.ahead(STACK_AHEAD) }.fetch_body(LINES_OF_MANY);
     }
 }
 
-impl TaskRef {
+impl Task {
     /// Asks for what the task touches first, by its control block.
     #[inline(always)]
-    fn fetch_body(self, lines: usize) {
-        // SAFETY: a task that is queued does not run, and nobody else has its body.
+    fn fetch_body(&self, lines: usize) {
+        // SAFETY: nobody has an exclusive reference to it. It is asked for as a turn begins, so no future is polled, nor is a
+        // body dropped. A fiber may run even so, the one that has queued itself and leaves; but fibers are reached by shared
+        // references, and its place is null then, which leads to addresses that are fetched in vain.
         match unsafe { &*self.body.get() } {
             Some(Body::Fiber(fiber)) => fiber.fetch(lines),
-            Some(Body::Future(future)) => duality_fiber::fetch((&raw const **future).addr()),
+            Some(Body::Future(future)) => duality_fiber::fetch(future.address()),
             None => {}
         }
     }
 
     #[inline(always)]
-    fn fetch_block(self) {
-        duality_fiber::fetch(self.0.addr().get());
+    fn fetch_block(&self) {
+        duality_fiber::fetch(ptr::from_ref(self).addr());
     }
 }

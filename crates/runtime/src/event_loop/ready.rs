@@ -8,12 +8,12 @@ use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 
-use super::tasks::TaskRef;
+use super::tasks::Task;
 
 /// First in, first out.
 pub(crate) struct Ready {
     /// As many as `mask` and one more, a power of two; those from `head` to before `tail` are filled.
-    slots: Cell<NonNull<TaskRef>>,
+    slots: Cell<NonNull<NonNull<Task>>>,
     mask: Cell<usize>,
     /// How many tasks have ever come out, and gone in; a slot's index is such a number's low bits.
     head: Cell<usize>,
@@ -44,7 +44,7 @@ impl Ready {
     ///
     /// There is [room](Ready::make_room).
     #[inline]
-    pub(crate) unsafe fn push(&self, task: TaskRef) {
+    pub(crate) unsafe fn push(&self, task: NonNull<Task>) {
         debug_assert!(self.len() <= self.mask.get());
         let tail = self.tail.get();
         // SAFETY: the slot is one of ours and not filled, by what is asked of the caller.
@@ -54,7 +54,7 @@ impl Ready {
 
     /// The next one, and how many there were with it.
     #[inline]
-    pub(crate) fn pop(&self) -> Option<(TaskRef, usize)> {
+    pub(crate) fn pop(&self) -> Option<(NonNull<Task>, usize)> {
         let (head, len) = (self.head.get(), self.len());
         if len == 0 {
             return None;
@@ -77,13 +77,13 @@ impl Ready {
     ///
     /// There are more than so many in the queue.
     #[inline]
-    pub(crate) unsafe fn ahead(&self, others: usize) -> TaskRef {
+    pub(crate) unsafe fn ahead(&self, others: usize) -> NonNull<Task> {
         // SAFETY: that slot is filled, by what is asked of the caller.
         unsafe { self.slot(self.head.get().wrapping_add(others)).read() }
     }
 
     #[inline]
-    fn slot(&self, number: usize) -> NonNull<TaskRef> {
+    fn slot(&self, number: usize) -> NonNull<NonNull<Task>> {
         // SAFETY: there are more slots than the mask.
         unsafe { self.slots.get().add(number & self.mask.get()) }
     }
@@ -118,16 +118,17 @@ impl Drop for Ready {
     }
 }
 
-fn allocate(room: usize) -> NonNull<TaskRef> {
-    let slots = Box::leak(Box::<[TaskRef]>::new_uninit_slice(room));
+fn allocate(room: usize) -> NonNull<NonNull<Task>> {
+    let slots = Box::leak(Box::<[NonNull<Task>]>::new_uninit_slice(room));
     NonNull::from(slots).cast()
 }
 
 /// # Safety
 ///
 /// The slots are what [`allocate`] gave for as much room, and are not used again.
-unsafe fn free(slots: NonNull<TaskRef>, room: usize) {
-    let slots = ptr::slice_from_raw_parts_mut(slots.as_ptr().cast::<MaybeUninit<TaskRef>>(), room);
+unsafe fn free(slots: NonNull<NonNull<Task>>, room: usize) {
+    let slots =
+        ptr::slice_from_raw_parts_mut(slots.as_ptr().cast::<MaybeUninit<NonNull<Task>>>(), room);
     // SAFETY: by what is asked of the caller.
     drop(unsafe { Box::from_raw(slots) });
 }

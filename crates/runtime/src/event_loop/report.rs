@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::getpid;
 
 use super::core::Core;
-use super::tasks::{TaskRef, Turn};
+use super::tasks::{Task, Turn};
 use crate::visibility::survey::{self, LoopReport, TaskReport};
 use crate::visibility::{self, Trace, Wait, seats, waits};
 
@@ -66,7 +66,7 @@ fn report(core: &Core, thread: u32) -> LoopReport {
     let clock = core.sight.clock();
     let tasks = &core.tasks;
     let ready = tasks.ready();
-    let age = |task: TaskRef| Some((clock.wrapping_sub(task.since()), task.name()?.slot()));
+    let age = |task: &Task| Some((clock.wrapping_sub(task.since()), task.name()?.slot()));
     let mut ages: Vec<(u32, u32)> = tasks.iter().filter_map(age).collect();
     let count = ages.len();
     let most = survey::most();
@@ -96,12 +96,12 @@ fn report(core: &Core, thread: u32) -> LoopReport {
 }
 
 /// Has a fiber that has begun walk its stack.
-fn walk(task: TaskRef) -> Option<Trace> {
+fn walk(task: &Task) -> Option<Trace> {
     if task.wait() == Wait::Begin {
         return None;
     }
     let mut trace = None;
-    // SAFETY: the task is alive, and no task runs.
+    // SAFETY: a loop reports between two rounds, when no task ends.
     unsafe { task.fiber() }?.visit(|| trace = visibility::capture());
     trace
 }

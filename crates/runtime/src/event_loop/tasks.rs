@@ -11,11 +11,9 @@
 //! is asked for some tasks ahead has come when its turn has. That is most of what a wake costs then.
 
 use std::cell::{Cell, UnsafeCell};
-use std::future::Future;
 use std::io;
-use std::ops::Deref;
-use std::pin::Pin;
 use std::ptr::NonNull;
+use std::task::{Context, Poll};
 
 use duality_fiber::Fiber;
 
@@ -32,7 +30,7 @@ pub(crate) enum Body {
     Fiber(Fiber),
 }
 
-/// A control block. It is reached by shared references only: a wake may come while the body runs.
+/// A control block. It is reached by shared references only, which the table gives: a wake may come while the body runs.
 #[repr(C, align(64))]
 pub(crate) struct Task {
     /// None where no task is.
@@ -141,48 +139,38 @@ impl Task {
     }
 }
 
-/// A control block of a table that is alive: it does not leave the loop that the table belongs to, and is freed with
-/// the table.
-#[derive(Clone, Copy)]
-pub(crate) struct TaskRef(pub(super) NonNull<Task>);
-
-impl Deref for TaskRef {
-    type Target = Task;
-
-    #[inline]
-    fn deref(&self) -> &Task {
-        // SAFETY: as said above; only `Tasks` makes them, of blocks that have been written.
-        unsafe { self.0.as_ref() }
-    }
-}
-
-impl TaskRef {
+impl Task {
     /// The fiber of a task that is one.
     ///
     /// # Safety
     ///
-    /// The task is alive, for as long as the reference is used.
+    /// The task does not [end](Tasks::end) while the reference is used.
     #[inline]
-    pub(crate) unsafe fn fiber<'a>(self) -> Option<&'a Fiber> {
-        // SAFETY: the control block stays where it is. Nobody has a reference to the body by which it could be changed,
-        // unless it is a future, and then one to what it points to.
-        match unsafe { &*self.0.as_ref().body.get() } {
+    pub(crate) unsafe fn fiber(&self) -> Option<&Fiber> {
+        // SAFETY: only `end` changes a body, and by what is asked of the caller it does not do so now. The other exclusive
+        // reference is that of `poll`, to bodies that are no fibers; it is gone before the future runs.
+        match unsafe { &*self.body.get() } {
             Some(Body::Fiber(fiber)) => Some(fiber),
             _ => None,
         }
     }
 
-    /// The future of a task that is one.
+    /// Polls the future of a task that is one.
     ///
     /// # Safety
     ///
-    /// As for [`fiber`](TaskRef::fiber); and nobody else polls it.
+    /// As for [`fiber`](Task::fiber); and nobody else polls it.
+    ///
+    /// # Panics
+    ///
+    /// When the task is none, and with what the future panics with.
     #[inline]
-    pub(crate) unsafe fn future<'a>(self) -> Option<Pin<&'a mut dyn Future<Output = ()>>> {
-        // SAFETY: the control block stays where it is, and one task runs at a time.
-        match unsafe { &mut *self.0.as_ref().body.get() } {
-            Some(Body::Future(future)) => Some(future.as_mut()),
-            _ => None,
+    pub(crate) unsafe fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
+        // SAFETY: nobody else uses the future, by what is asked of the caller, nor the body: what looks at bodies
+        // (`fiber`, `fetch_body`) is done with them before it returns, but for fibers, which this one is not.
+        match unsafe { &mut *self.body.get() } {
+            Some(Body::Future(future)) => future.poll(context),
+            _ => panic!("a task that is no fiber is a future until it ends"),
         }
     }
 }
@@ -198,7 +186,7 @@ pub(crate) struct Tasks {
     /// Those to run, in turn. An entry whose task is not queued is void: its task ended otherwise.
     pub(super) ready: Ready,
     /// [Nobody](Tasks::nobody) between turns. In the queue's cache line, for both are written when a turn begins.
-    running: Cell<TaskRef>,
+    running: Cell<NonNull<Task>>,
     /// The name of its first task in its first slot.
     first: TaskName,
     /// The first is [nobody](Tasks::nobody)'s, that of slot 0 comes after it, ….
@@ -223,11 +211,10 @@ impl Tasks {
         blocks.make_usable(0);
         // SAFETY: the place is usable. The block is without a body, so that nobody needs to drop it.
         unsafe { blocks.place(0).write(Task::new(None, None, 0)) };
-        // SAFETY: it has been written.
-        let nobody = TaskRef(unsafe { blocks.place(0) });
         Ok(Self {
             ready: Ready::default(),
-            running: Cell::new(nobody),
+            // SAFETY: there is room for one.
+            running: Cell::new(unsafe { blocks.place(0) }),
             first,
             blocks,
             used: Cell::default(),
@@ -273,7 +260,7 @@ impl Tasks {
         // For what is queued, for this task, and for each that is not queued yet.
         self.ready.make_room(1 + self.used.get());
         // SAFETY: there is room.
-        unsafe { self.ready.push(TaskRef(place)) };
+        unsafe { self.ready.push(place) };
         name
     }
 
@@ -285,25 +272,30 @@ impl Tasks {
     /// Queues the task, unless it is queued; false if there is none of that name here, any more or at all.
     #[inline]
     pub(crate) fn wake(&self, name: TaskName) -> bool {
-        let task = self.at(name.slot()).filter(|task| task.name() == Some(name));
-        task.inspect(|&task| self.queue(task)).is_some()
+        self.named(name).inspect(|task| self.queue(task)).is_some()
     }
 
-    /// Queues the task, unless it is queued, as nobody always is.
+    /// Queues the task that has its turn for another one, unless it is queued.
     #[inline]
-    pub(crate) fn queue(&self, task: TaskRef) {
+    pub(crate) fn requeue_running(&self) {
+        self.queue(self.running());
+    }
+
+    /// Queues the task, which is one of this table, unless it is queued, as nobody always is.
+    #[inline]
+    fn queue(&self, task: &Task) {
         if !task.is_queued() {
             task.set_queued(true);
             // SAFETY: `insert` has left room for one more entry of each slot; and its task is queued here only when the
             // entry from there or here before is out of the queue again.
-            unsafe { self.ready.push(task) };
+            unsafe { self.ready.push(NonNull::from(task)) };
         }
     }
 
     /// A task that is none: always queued, never in the queue.
-    fn nobody(&self) -> TaskRef {
-        // SAFETY: there is room for one, and it has been written.
-        TaskRef(unsafe { self.blocks.place(0) })
+    fn nobody(&self) -> NonNull<Task> {
+        // SAFETY: there is room for one.
+        unsafe { self.blocks.place(0) }
     }
 
     /// Queues whichever task lives in a slot: timers know no more than that.
@@ -323,8 +315,9 @@ impl Tasks {
 
     /// The task that has its turn.
     #[inline]
-    pub(crate) fn running(&self) -> TaskRef {
-        self.running.get()
+    pub(crate) fn running(&self) -> &Task {
+        // SAFETY: it is nobody, or `next` has set it: a control block of this table that has been written.
+        unsafe { self.running.get().as_ref() }
     }
 
     /// No task has its turn.
@@ -345,15 +338,17 @@ impl Tasks {
 
     /// The next ready task, whose [turn](Task::begin_turn) is to begin: until that of another one does, it is the one that runs.
     #[inline]
-    pub(crate) fn next(&self) -> Option<TaskRef> {
+    pub(crate) fn next(&self) -> Option<&Task> {
         loop {
-            let (task, len) = self.ready.pop()?;
+            let (place, len) = self.ready.pop()?;
             if len > STACK_AHEAD + 1 {
                 // SAFETY: so many are left in the queue.
                 unsafe { self.fetch_ahead(len - 1) };
             }
+            // SAFETY: only control blocks of this table that have been written are queued.
+            let task = unsafe { place.as_ref() };
             if task.is_queued() {
-                self.running.set(task);
+                self.running.set(place);
                 return Some(task);
             }
             self.void.set(self.void.get().wrapping_add(1));
@@ -361,28 +356,40 @@ impl Tasks {
     }
 
     /// The tasks by their slots.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = TaskRef> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Task> {
         let slots = 0..self.used.get() as u32;
         slots.filter_map(|slot| self.at(slot)).filter(|task| task.name().is_some())
     }
 
     /// Ends a task, whose body `drop_body` drops or takes: it cannot be woken any more then, and its slot is free
     /// after that. Should `drop_body` panic, the slot is lost; a task that has ended so is not ended again.
+    ///
+    /// # Safety
+    ///
+    /// The task does not run, and no reference to its body is used any more. While `drop_body` runs, no turn begins.
     #[inline]
-    pub(crate) fn end(&self, task: TaskRef, drop_body: impl FnOnce(&mut Option<Body>)) {
-        let Some(name) = task.name.take() else { return };
+    pub(crate) unsafe fn end(&self, name: TaskName, drop_body: impl FnOnce(&mut Option<Body>)) {
+        let Some(task) = self.named(name) else { return };
+        task.name.set(None);
         task.set_queued(false);
-        // SAFETY: the caller does not run it any more, and nobody finds it in the table.
+        // SAFETY: nobody has a reference to the body, by what is asked of the caller; and nobody comes by one: the name
+        // leads here no more, and what is queued is looked at as a turn begins.
         drop_body(unsafe { &mut *task.body.get() });
         task.turn.set_since(self.free.replace(name.slot()));
     }
 
     pub(crate) fn contains(&self, name: TaskName) -> bool {
-        self.at(name.slot()).is_some_and(|task| task.name() == Some(name))
+        self.named(name).is_some()
+    }
+
+    /// The task of that name; none if there is none here, any more or at all.
+    #[inline]
+    fn named(&self, name: TaskName) -> Option<&Task> {
+        self.at(name.slot()).filter(|task| task.name() == Some(name))
     }
 
     /// The first task at or after a slot, and its own.
-    pub(crate) fn first_from(&self, slot: u32) -> Option<(u32, TaskRef)> {
+    pub(crate) fn first_from(&self, slot: u32) -> Option<(u32, &Task)> {
         let mut slots = slot..self.used.get() as u32;
         slots
             .find_map(|slot| Some((slot, self.at(slot)?)).filter(|(_, task)| task.name().is_some()))
@@ -390,10 +397,22 @@ impl Tasks {
 
     /// The control block of a slot that has been used.
     #[inline]
-    pub(crate) fn at(&self, slot: u32) -> Option<TaskRef> {
+    pub(crate) fn at(&self, slot: u32) -> Option<&Task> {
         let slot = slot as usize;
-        // SAFETY: it has been written, and references to it are shared ones only.
-        (slot < self.used.get()).then(|| TaskRef(unsafe { self.place(slot) }))
+        // SAFETY: it has been written, and stays as long as the table. References to it are shared ones only, and all in it
+        // is in cells.
+        (slot < self.used.get()).then(|| unsafe { self.place(slot).as_ref() })
+    }
+
+    /// The task that is queued after `others`.
+    ///
+    /// # Safety
+    ///
+    /// More than so many are queued.
+    #[inline]
+    pub(super) unsafe fn ahead(&self, others: usize) -> &Task {
+        // SAFETY: by what is asked of the caller; and only control blocks of this table that have been written are queued.
+        unsafe { self.ready.ahead(others).as_ref() }
     }
 
     /// Where the control block of a slot is.

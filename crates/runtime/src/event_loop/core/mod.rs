@@ -20,7 +20,7 @@ use super::place::Place;
 use super::remote::{self, LoopId};
 use super::report::Sight;
 use super::sources::Sources;
-use super::tasks::{Body, TaskRef, Tasks};
+use super::tasks::{Body, Task, Tasks};
 use super::waker::{self, TaskName};
 use super::{Habits, Waiting};
 use crate::net::spare::Spare;
@@ -164,7 +164,7 @@ impl Core {
         let has_spent = self.spent_in.replace(turn) == turn;
         let left = if has_spent { self.budget.get() } else { BUDGET };
         if left == 0 {
-            self.requeue_running();
+            self.tasks.requeue_running();
             self.last.set(self.due.get());
             return false;
         }
@@ -265,7 +265,7 @@ impl Core {
     /// Leaves the running task until the others that are ready have had a turn.
     #[inline(always)]
     pub(crate) fn wait_for_turn(&self) -> Waited {
-        self.requeue_running();
+        self.tasks.requeue_running();
         self.leave(world::ambient_deadline())
     }
 
@@ -275,11 +275,6 @@ impl Core {
             Waiting::Park { .. } => park::wait(self, ambient),
             Waiting::Suspend => suspend::wait(),
         }
-    }
-
-    #[inline]
-    fn requeue_running(&self) {
-        self.tasks.queue(self.running());
     }
 
     /// Makes room for a task.
@@ -292,7 +287,7 @@ impl Core {
     }
 
     #[inline]
-    fn running(&self) -> TaskRef {
+    fn running(&self) -> &Task {
         self.tasks.running()
     }
 
@@ -325,7 +320,7 @@ impl Core {
 
     /// Shows the task, which has its turn, as it is now.
     #[inline]
-    fn show(&self, task: TaskRef) {
+    fn show(&self, task: &Task) {
         self.seat.get().set_turn(task.sign().during(self.tasks.taken()));
     }
 
@@ -344,9 +339,9 @@ impl Core {
         self.insert(|| Body::Fiber(park::fiber(stack, waker, make)))
     }
 
-    /// Ends a task that has run to its end.
+    /// Ends a task that has run to its end. Between turns only.
     #[inline]
-    fn end(&self, task: TaskRef) {
+    fn end(&self, task: &Task) {
         self.end_by(task, |body| match body {
             Some(Body::Future(_)) => drop_body(body),
             _ => {
@@ -356,14 +351,18 @@ impl Core {
         });
     }
 
+    /// Ends a task, whose body `drop_body` drops or takes. Between turns only.
     #[inline]
-    fn end_by(&self, task: TaskRef, drop_body: impl FnOnce(&mut Option<Body>)) {
+    fn end_by(&self, task: &Task, drop_body: impl FnOnce(&mut Option<Body>)) {
         let Some(name) = task.name() else { return };
         visibility::count(|counters| counters.tasks_ended.add(1));
         // What its destructors wait for by hand they wait for in vain.
         self.tasks.rest();
         self.timers.borrow_mut().clear(name.slot());
-        self.tasks.end(task, drop_body);
+        // SAFETY: the task has returned from its turn, or a panic has ended it; or the loop has ended, and gives none. Its
+        // destructors begin no turn: to wait is to return, or, where tasks are fibers, to panic, for a fiber that is dropped is
+        // not the running one.
+        unsafe { self.tasks.end(name, drop_body) };
     }
 
     /// Drops every task, within the loop, so that their descriptors are forgotten as they close.

@@ -15,7 +15,7 @@ use crate::drain;
 use crate::event_loop::fetch::TASK_AHEAD;
 use crate::event_loop::remote::Message;
 use crate::event_loop::report;
-use crate::event_loop::tasks::TaskRef;
+use crate::event_loop::tasks::Task;
 use crate::event_loop::waker::{self, TaskName};
 use crate::visibility::seats::{self, Seat};
 use crate::{cold_path, visibility, world};
@@ -84,7 +84,7 @@ impl Core {
             }
         }
         let Some(task) = self.begin_turn() else { return false };
-        // SAFETY: the task has its turn.
+        // SAFETY: the task ends after its turn, below.
         let has_ended = match unsafe { task.fiber() } {
             Some(fiber) => {
                 // The others of a round follow from where this one waits.
@@ -92,11 +92,10 @@ impl Core {
                 fiber.resume()
             }
             None => {
-                // SAFETY: as before. What was queued has a body, and it is not a fiber.
-                let future = unsafe { task.future().unwrap_unchecked() };
                 // To drop it would do nothing, by way of the table.
                 let waker = ManuallyDrop::new(waker::of(task.name()));
-                future.poll(&mut Context::from_waker(&waker)).is_ready()
+                // SAFETY: the same; and turns are given one at a time, so nobody else polls it.
+                unsafe { task.poll(&mut Context::from_waker(&waker)) }.is_ready()
             }
         };
         if has_ended {
@@ -113,7 +112,7 @@ impl Core {
 
     /// Begins the turn of the next ready task.
     #[inline]
-    fn begin_turn(&self) -> Option<TaskRef> {
+    fn begin_turn(&self) -> Option<&Task> {
         let task = self.tasks.next()?;
         self.show(task);
         task.begin_turn(self.sight.fresh());
@@ -128,7 +127,7 @@ impl Core {
             return None;
         }
         let task = self.begin_turn()?;
-        // SAFETY: the task has its turn.
+        // SAFETY: the task ends after its turn, which the caller begins now.
         let fiber = unsafe { task.fiber() };
         Some(NonNull::from(fiber.expect("tasks of a loop whose tasks are fibers are fibers")))
     }
