@@ -7,6 +7,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use pin_project_lite::pin_project;
+
 use crate::visibility::Wait;
 use crate::world;
 
@@ -49,24 +51,25 @@ pub fn timeout<F: Future>(
     Timeout { deadline: Instant::now().checked_add(limit), future: Some(future) }
 }
 
-/// By hand, since an `async fn` would keep the future twice: as its argument, and as what it polls.
-struct Timeout<F> {
-    deadline: Option<Instant>,
-    /// `None` when it has ended.
-    future: Option<F>,
+pin_project! {
+    /// By hand, since an `async fn` would keep the future twice: as its argument, and as what it polls.
+    struct Timeout<F> {
+        deadline: Option<Instant>,
+        // `None` when it has ended.
+        #[pin]
+        future: Option<F>,
+    }
 }
 
 impl<F: Future> Future for Timeout<F> {
     type Output = Result<F::Output, Elapsed>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let deadline = self.deadline;
-        // SAFETY: the future is a field of what is pinned, reached nowhere else, and dropped in its place.
-        let mut future = unsafe { self.map_unchecked_mut(|timeout| &mut timeout.future) };
-        let running = future.as_mut().as_pin_mut().expect("not polled again after its end");
-        let polled = poll_before(deadline, running, context);
+        let mut this = self.project();
+        let running = this.future.as_mut().as_pin_mut().expect("not polled again after its end");
+        let polled = poll_before(*this.deadline, running, context);
         if polled.is_ready() {
-            future.set(None);
+            this.future.set(None);
         }
         polled
     }

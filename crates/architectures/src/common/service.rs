@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use duality_runtime::net::{TcpListener, TcpStream};
 use duality_runtime::task::{Machine, machine};
 use duality_runtime::visibility;
+use pin_project_lite::pin_project;
 
 use super::pressure::Active;
 
@@ -144,20 +145,21 @@ where
     })
 }
 
-/// By hand, since an `async` block would have room for the stream, or for the future, twice.
-struct Serving<F> {
-    future: F,
-    _connection: Connection,
+pin_project! {
+    /// By hand, since an `async` block would have room for the stream, or for the future, twice.
+    struct Serving<F> {
+        #[pin]
+        future: F,
+        _connection: Connection,
+    }
 }
 
 impl<F: Future<Output = io::Result<()>>> Future for Serving<F> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        // SAFETY: the future is a field of what is pinned, reached nowhere else, and dropped in its place.
-        let future = unsafe { self.map_unchecked_mut(|serving| &mut serving.future) };
         // A connection that breaks off is its client's affair.
-        future.poll(context).map(drop)
+        self.project().future.poll(context).map(drop)
     }
 }
 

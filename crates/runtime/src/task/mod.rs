@@ -16,6 +16,8 @@ use std::pin::Pin;
 use std::ptr;
 use std::task::{Context, Poll, Waker};
 
+use pin_project_lite::pin_project;
+
 use crate::event_loop::Place;
 use crate::event_loop::core::Core;
 use crate::visibility::{self, Wait};
@@ -232,22 +234,22 @@ impl<T> Future for JoinHandle<T> {
     }
 }
 
-/// What runs as a task. By hand, since an `async` block would keep the future twice: as what it captures, and as
-/// what it awaits.
-struct Spawned<F: Future> {
-    future: F,
-    finish: Finish<F::Output>,
+pin_project! {
+    /// What runs as a task. By hand, since an `async` block would keep the future twice: as what it captures, and as
+    /// what it awaits.
+    struct Spawned<F: Future> {
+        #[pin]
+        future: F,
+        finish: Finish<F::Output>,
+    }
 }
 
 impl<F: Future> Future for Spawned<F> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        // SAFETY: nothing is moved out of it here, and its drop is that of its fields, in their place.
-        let this = unsafe { self.get_unchecked_mut() };
-        // SAFETY: the future is a field of what is pinned, and reached nowhere but here.
-        let future = unsafe { Pin::new_unchecked(&mut this.future) };
-        future.poll(context).map(|output| this.finish.outcome = Ok(output))
+        let this = self.project();
+        this.future.poll(context).map(|output| this.finish.outcome = Ok(output))
     }
 }
 
