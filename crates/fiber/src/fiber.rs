@@ -60,7 +60,8 @@ impl Fiber {
     ) -> Self {
         const { assert!(align_of::<T>() <= LINE) };
         Self::begin(stack, |room| {
-            let mut value = InPlace::new(make(), room);
+            // SAFETY: `begin` gives room for a value of this type on the stack, which the fiber keeps as long as the body.
+            let mut value = unsafe { InPlace::new(make(), room) };
             move || entry(value.pinned())
         })
     }
@@ -195,7 +196,8 @@ extern "C" fn main<F: FnOnce()>(body: *mut F, message: usize) -> ! {
     HERE.with(|here| {
         here.stack.set(here.resumer_stack.get());
         left_for_good(here.resumer_stack.get());
-        // SAFETY: as in `leave`. Nobody comes back.
+        // SAFETY: the resumer was left there when it switched to a fiber, and nobody has gone on there, for this fiber runs
+        // instead. Nobody comes back, so the place that is noted for this stack need not live.
         unsafe { switch(&nowhere(), &here.resumer, message) };
     });
     abort()
@@ -221,9 +223,13 @@ fn go_on_panicking(message: usize) -> ! {
 struct InPlace<T>(*mut T);
 
 impl<T> InPlace<T> {
-    /// Moves the value to `place`, which must be valid and free for as long as this lives.
-    fn new(value: T, place: *mut T) -> Self {
-        // SAFETY: by what is said above.
+    /// Moves the value to `place`.
+    ///
+    /// # Safety
+    ///
+    /// The place has room for it, and nobody else uses it for as long as this lives.
+    unsafe fn new(value: T, place: *mut T) -> Self {
+        // SAFETY: there is room for the value, and nothing that this overwrites is used, by what is asked of the caller.
         unsafe { place.write(value) };
         Self(place)
     }

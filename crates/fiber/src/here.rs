@@ -50,7 +50,7 @@ impl Here {
     ) -> usize {
         let own = self.stack.replace(bounds);
         let left = Left::here_for(bounds);
-        // SAFETY: as is asked of the caller.
+        // SAFETY: the caller says that a stack was left or prepared at `to`, and that `from` lives until it is gone on with.
         let message = unsafe { switch(from, to, message) };
         left.back();
         self.stack.set(own);
@@ -120,7 +120,7 @@ pub fn suspend() {
 /// As [`suspend`] does, before `next` is called.
 #[inline(always)]
 pub unsafe fn suspend_for(next: impl FnOnce() -> Option<NonNull<Fiber>>) {
-    // SAFETY: as is asked of the caller.
+    // SAFETY: the contract of `leave` is this function's own: the caller says that `next` does not switch, and what it names.
     let message = unsafe { leave(next) };
     if message != GO_ON {
         run_errands(message);

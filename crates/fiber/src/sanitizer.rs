@@ -120,7 +120,8 @@ mod told {
 
     pub(crate) fn left_for_good(next: Bounds) {
         let (lowest, size) = next.get();
-        // SAFETY: as above; without a place for its fake stack, a stack's is freed.
+        // SAFETY: it may be called before any switch of stacks. Without a place for its fake stack, the stack's is freed, and
+        // nobody comes back to the stack.
         unsafe { __sanitizer_start_switch_fiber(ptr::null_mut(), lowest, size) };
     }
 

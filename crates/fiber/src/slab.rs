@@ -171,7 +171,7 @@ impl Slab {
     fn guard(&self, index: usize) -> Result<(), GuardError> {
         let page = self.guard_page(index);
         match self.guards {
-            // SAFETY: the page is below a stack of this slab that nobody has.
+            // SAFETY: the page is this slab's own, below a stack that nobody has, and holds nothing.
             Guards::Marked => match unsafe { libc::madvise(page, page_size(), GUARD_INSTALL) } {
                 0 => Ok(()),
                 _ => Err(GuardError::unmarked(io::Error::last_os_error())),
@@ -182,7 +182,7 @@ impl Slab {
                     PROTECTED.fetch_sub(1, Ordering::Relaxed);
                     return Err(GuardError::Refused(too_many(limit)));
                 }
-                // SAFETY: as above.
+                // SAFETY: the page is this slab's own, below a stack that nobody has, and holds nothing.
                 unsafe { mprotect(page, page_size(), MprotectFlags::empty()) }.map_err(|error| {
                     PROTECTED.fetch_sub(1, Ordering::Relaxed);
                     GuardError::Refused(error.into())

@@ -227,7 +227,7 @@ mod loom_tests {
 
         impl<T> DerefMut for Guard<'_, T> {
             fn deref_mut(&mut self) -> &mut T {
-                // SAFETY: as above.
+                // SAFETY: who has the guard holds the mutex, and has lent the guard exclusively.
                 unsafe { &mut *self.0.value.get() }
             }
         }

@@ -66,7 +66,7 @@ impl Tasks {
     #[inline(never)]
     pub(super) unsafe fn fetch_ahead(&self, queued: usize) {
         if self.used.get() > MANY {
-            // SAFETY: as is asked of the caller.
+            // SAFETY: so many are queued, and more than `STACK_AHEAD`, by what is asked of the caller.
             return unsafe { self.fetch_group(queued) };
         }
         // SAFETY: more are queued.

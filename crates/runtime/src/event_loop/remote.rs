@@ -224,7 +224,8 @@ impl<T> Drop for Inbox<T> {
 
 // SAFETY: messages move from the pushing threads to the taking one, and are never shared.
 unsafe impl<T: Send> Send for Inbox<T> {}
-// SAFETY: as above; `push` and `take` may be called from any threads at once.
+// SAFETY: `push` and `take` change the inbox by one atomic operation each, so that any threads may call them at once; a message
+// is moved in by one and out by one.
 unsafe impl<T: Send> Sync for Inbox<T> {}
 
 #[cfg(all(test, not(loom)))]
@@ -261,17 +262,17 @@ mod loom_tests {
 
     // SAFETY: loom fails the model where two threads are at a cell at once, or one looks without having been told.
     unsafe impl Sync for Deeds {}
-    // SAFETY: as above.
+    // SAFETY: its cells are booleans, which belong to no thread.
     unsafe impl Send for Deeds {}
 
     impl Deeds {
         fn doing(&self, index: usize) {
-            // SAFETY: loom checks.
+            // SAFETY: nobody else is at the cell, or loom fails the model here.
             self.0[index].with_mut(|deed| unsafe { *deed = true });
         }
 
         fn are_seen(&self, index: usize) {
-            // SAFETY: loom checks.
+            // SAFETY: nobody writes to the cell meanwhile, or loom fails the model here.
             assert!(self.0[index].with(|deed| unsafe { *deed }));
         }
     }

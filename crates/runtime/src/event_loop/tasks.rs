@@ -259,7 +259,7 @@ impl Tasks {
         self.spawned.set(self.spawned.get().wrapping_add(1));
         // For what is queued, for this task, and for each that is not queued yet.
         self.ready.make_room(1 + self.used.get());
-        // SAFETY: there is room.
+        // SAFETY: there is room, as was seen to just now.
         unsafe { self.ready.push(place) };
         name
     }
@@ -422,7 +422,7 @@ impl Tasks {
     /// There is room for it.
     #[inline]
     unsafe fn place(&self, slot: usize) -> NonNull<Task> {
-        // SAFETY: by what is asked of the caller.
+        // SAFETY: the caller says that there is room for the slot, and the first place is nobody's.
         unsafe { self.blocks.place(slot + 1) }
     }
 }

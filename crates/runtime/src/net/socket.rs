@@ -224,7 +224,7 @@ impl Socket {
         patience: &mut Patience,
         attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
     ) -> Poll<io::Result<Done<T>>> {
-        // SAFETY: it is used here only.
+        // SAFETY: the reference ends with this call. `enter`, which lends the loop, is on the stack below the task until then.
         match unsafe { world::this_loop() } {
             None => self.poll_blocking(direction, patience, attempt),
             Some(core) => self.poll_on_loop(core, direction, patience, attempt),

@@ -175,7 +175,7 @@ impl<T, W> Place<T, W> {
 // SAFETY: value and waker move from one side to the other, and are never shared; the states say whose they are, as
 // the module's picture shows.
 unsafe impl<T: Send, W: Send> Send for Ending<T, W> {}
-// SAFETY: as above.
+// SAFETY: what it takes is the value, and what it leaves is the waker: both move, and the states say whose they are.
 unsafe impl<T: Send, W: Send> Send for Awaiting<T, W> {}
 // SAFETY: all that it does is by exclusive reference.
 unsafe impl<T: Send, W: Send> Sync for Ending<T, W> {}
@@ -222,13 +222,13 @@ mod tests {
     #[test]
     fn who_waits_beside_the_other_is_found() {
         let (mut ending, mut awaiting) = meeting();
-        // SAFETY: both sides are here.
+        // SAFETY: both sides are on this kernel thread.
         assert_eq!(unsafe { awaiting.poll_beside(|| "first") }, None);
         assert_eq!(awaiting.poll(|| "second"), None);
-        // SAFETY: as above.
+        // SAFETY: both sides are on this kernel thread.
         assert_eq!(unsafe { awaiting.poll_beside(|| "third") }, None);
         assert_eq!(ending.end(7), Some("third"));
-        // SAFETY: as above.
+        // SAFETY: both sides are on this kernel thread.
         assert_eq!(unsafe { awaiting.poll_beside(|| unreachable!("it is there")) }, Some(7));
     }
 

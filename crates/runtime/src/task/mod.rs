@@ -84,7 +84,7 @@ impl Future for YieldNow {
         if self.has_yielded {
             return Poll::Ready(());
         }
-        // SAFETY: it is used here only.
+        // SAFETY: the reference ends with this call. `enter`, which lends the loop, is on the stack below the task until then.
         let waited = match unsafe { world::this_loop() } {
             None => {
                 std::thread::yield_now();
@@ -138,7 +138,7 @@ impl Future for Woken {
         if self.has_waited {
             return Poll::Ready(());
         }
-        // SAFETY: it is used here only.
+        // SAFETY: the reference ends with this call. `enter`, which lends the loop, is on the stack below the task until then.
         let waited = match unsafe { world::this_loop() } {
             None => block::wait(None),
             Some(core) => core.wait(None),

@@ -85,7 +85,7 @@ mod loom_tests {
 
     // SAFETY: loom checks that nobody else is at a cell.
     unsafe impl Sync for World {}
-    // SAFETY: as above.
+    // SAFETY: places and contents are numbers, which belong to no thread.
     unsafe impl Send for World {}
 
     impl World {
@@ -103,7 +103,7 @@ mod loom_tests {
         }
 
         fn touch(&self, index: usize, touch: impl FnOnce(&mut u32)) {
-            // SAFETY: loom checks.
+            // SAFETY: nobody else is at the cell, or loom fails the model here.
             self.contents[index].with_mut(|content| touch(unsafe { &mut *content }));
         }
     }

@@ -130,7 +130,7 @@ pub(crate) fn wait_until<T>(
         if deadline.is_some_and(|deadline| now() >= deadline) {
             return Poll::Ready(None);
         }
-        // SAFETY: it is used here only.
+        // SAFETY: the reference ends with this call. `enter`, which lends the loop, is on the stack below the task until then.
         let waited = match unsafe { this_loop() } {
             None => {
                 let _seen = seats::waiting(wait);

@@ -24,7 +24,8 @@ pub(crate) fn fiber<F: Future<Output = ()> + 'static>(
         let mut context = Context::from_waker(&waker);
         // `Pending` comes only from a future of somebody else's, which will use the waker.
         while future.as_mut().poll(&mut context).is_pending() {
-            // SAFETY: it is used here only.
+            // SAFETY: the reference ends with this call. The loop that has given this fiber a turn lives until the fiber has
+            // ended or is dropped, and a drop unwinds from here without another look at the loop.
             leave(unsafe { world::this_loop() }.expect("a fiber is run by a loop"));
         }
     })

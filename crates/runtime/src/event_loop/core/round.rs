@@ -94,7 +94,7 @@ impl Core {
             None => {
                 // To drop it would do nothing, by way of the table.
                 let waker = ManuallyDrop::new(waker::of(task.name()));
-                // SAFETY: the same; and turns are given one at a time, so nobody else polls it.
+                // SAFETY: the task ends after its turn, below; and turns are given one at a time, so nobody else polls it.
                 unsafe { task.poll(&mut Context::from_waker(&waker)) }.is_ready()
             }
         };
