@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod fuzz;
+mod miri;
 mod peers;
 mod soak;
 mod steps;

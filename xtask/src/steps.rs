@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use crate::tidy::{self, Tree};
-use crate::{Workspace, fuzz, peers, soak, tools};
+use crate::{Workspace, fuzz, miri, peers, soak, tools};
 
 /// One check of the workspace, a command of its own.
 pub(crate) struct Step {
@@ -44,6 +44,7 @@ pub(crate) const STEPS: &[Step] = &[
     ),
     step("cargo-test", "every test of the workspace", cargo_test),
     step("loom", "every interleaving of the lock-free parts, under the loom model checker", loom),
+    step("miri", "the unsafe code that Miri can run, under Miri", miri::run),
     step("fuzz", "no parser breaks on hostile input; also: fuzz [TARGET] [--seconds N]", fuzz),
     step("doc", "the documentation builds, and its links lead somewhere", doc),
 ];

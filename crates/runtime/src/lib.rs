@@ -22,6 +22,7 @@ pub mod event_loop;
 pub mod fs;
 pub mod log;
 pub mod net;
+mod pages;
 pub mod processor;
 mod recycled;
 pub mod shared;

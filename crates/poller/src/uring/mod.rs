@@ -443,8 +443,8 @@ fn polled(
 ) -> Event {
     source.polled[direction as usize] = false;
     // A poll that failed is a report as well: the attempt that follows meets the error.
-    let bits = completion.result.unwrap_or(u32::from(FAILED.bits()));
-    let flags = PollFlags::from_bits_retain(bits as u16);
+    let bits = completion.result.unwrap_or(i32::from(FAILED.bits()).cast_unsigned());
+    let flags = PollFlags::from_bits_retain(bits as _);
     Event {
         token,
         readable: flags.intersects(READ | FAILED),

@@ -107,8 +107,11 @@ impl Queue {
 
     /// Reports once when `descriptor` is ready.
     pub(super) fn poll(&mut self, descriptor: BorrowedFd<'_>, what: PollFlags, name: u64) {
-        let request =
-            opcode::PollAdd::new(Fd(descriptor.as_raw_fd()), u32::from(what.bits())).build();
+        let request = opcode::PollAdd::new(
+            Fd(descriptor.as_raw_fd()),
+            i32::from(what.bits()).cast_unsigned(),
+        )
+        .build();
         self.begin(request, name);
     }
 

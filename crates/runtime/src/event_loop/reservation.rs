@@ -12,10 +12,9 @@
 use std::alloc::{Layout, handle_alloc_error};
 use std::cell::Cell;
 use std::io;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 
-use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
-use rustix::process::{Resource, getrlimit};
+use crate::pages;
 
 /// Room for so many values of a type. Whoever writes some drops them.
 pub(crate) struct Reservation<T> {
@@ -36,12 +35,8 @@ impl<T> Reservation<T> {
     /// `ENOMEM` when there is not so much address space.
     pub(crate) fn new(most: usize) -> io::Result<Self> {
         const { assert!(size_of::<T>().is_power_of_two() && size_of::<T>() <= 4096) };
-        let length = Self::length_within(most, getrlimit(Resource::As).current);
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        let (bytes, access) = (length * size_of::<T>(), ProtFlags::empty());
-        // SAFETY: a new anonymous mapping at an address of the kernel's choice aliases nothing.
-        let first = unsafe { mmap_anonymous(ptr::null_mut(), bytes, access, flags)? };
-        let first = NonNull::new(first.cast()).expect("mmap never returns null");
+        let length = Self::length_within(most, pages::limit());
+        let first = pages::reserve(length * size_of::<T>())?.cast();
         Ok(Self { first, length, usable: Cell::new(0) })
     }
 
@@ -81,9 +76,8 @@ impl<T> Reservation<T> {
         }
         let step = (index + 1 - from).next_multiple_of(Self::STEP);
         let bytes = step * size_of::<T>();
-        let access = MprotectFlags::READ | MprotectFlags::WRITE;
-        // SAFETY: room comes in steps, so these are within the mapping, which is ours.
-        let granted = unsafe { mprotect(self.first.add(from).as_ptr().cast(), bytes, access) };
+        // SAFETY: room comes in steps, so these are within what is reserved, which is ours.
+        let granted = unsafe { pages::make_usable(self.first.add(from).cast(), bytes) };
         if granted.is_err() {
             handle_alloc_error(Layout::array::<T>(step).expect("a part of a mapping"));
         }
@@ -93,9 +87,8 @@ impl<T> Reservation<T> {
 
 impl<T> Drop for Reservation<T> {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and whoever wrote into it does not look at it again.
-        let unmapped = unsafe { munmap(self.first.as_ptr().cast(), self.length * size_of::<T>()) };
-        debug_assert_eq!(unmapped, Ok(()));
+        // SAFETY: `new` has reserved as much, and whoever wrote into it does not look at it again.
+        unsafe { pages::give_back(self.first.cast(), self.length * size_of::<T>()) };
     }
 }
 
@@ -112,7 +105,7 @@ mod tests {
             // SAFETY: it is within the room, and usable.
             unsafe { room.place(index).write(index as u64) };
         }
-        // SAFETY: as above, and written.
+        // SAFETY: it is within the room, usable, and written.
         let read = |index| unsafe { room.place(index).read() };
         assert_eq!([0, 5, (1 << 20) - 1].map(read), [0, 5, (1 << 20) - 1]);
     }

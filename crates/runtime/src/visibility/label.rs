@@ -155,11 +155,16 @@ impl Name {
 #[cfg(test)]
 mod tests {
     use std::array;
+    use std::sync::Mutex;
 
     use super::*;
 
     fn leaked(name: String) -> &'static str {
-        Box::leak(name.into_boxed_str())
+        /// So that Miri sees that they are wanted.
+        static LEAKED: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
+        let name = Box::leak(name.into_boxed_str());
+        LEAKED.lock().unwrap().push(name);
+        name
     }
 
     #[test]
@@ -178,19 +183,20 @@ mod tests {
 
     #[test]
     fn many_names_are_kept_apart_and_the_same_is_kept_once() {
-        let names: Vec<_> = (0..100).map(|number| leaked(format!("stage {number}"))).collect();
+        let count = if cfg!(miri) { 10 } else { 100 };
+        let names: Vec<_> = (0..count).map(|number| leaked(format!("stage {number}"))).collect();
         for _ in 0..2 {
             for &name in &names {
                 assert_eq!(Label::new(name).name().as_deref(), Some(name));
             }
         }
-        let elsewhere = leaked("stage 77".to_owned());
-        assert_eq!(Label::new(elsewhere), Label::new(names[77]));
+        let elsewhere = leaked("stage 7".to_owned());
+        assert_eq!(Label::new(elsewhere), Label::new(names[7]));
     }
 
     #[test]
     fn a_name_that_is_too_long_is_cut_between_characters() {
-        let name = Label::new(leaked("ö".repeat(40_000))).name();
+        let name = Label::new(leaked("ö".repeat(400))).name();
         assert_eq!(name, Some("ö".repeat(LONGEST / 2)));
     }
 

@@ -8,12 +8,11 @@
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::net::SocketAddr;
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use rustix::process::{Pid, getpid};
 use rustix::thread::gettid;
 use rustix::time::{ClockId, clock_gettime};
@@ -23,9 +22,10 @@ use super::label::{Label, Names};
 use super::places::Places;
 use super::sign::Sign;
 use super::{Wait, waits};
+use crate::pages;
 
 /// More kernel threads than this at a time are not seen. What is not used is not touched, and costs nothing.
-const SEATS: usize = 1 << 16;
+const SEATS: usize = if cfg!(miri) { 1 << 6 } else { 1 << 16 };
 
 thread_local! {
     /// This kernel thread's seat, null without one.
@@ -67,12 +67,7 @@ struct Hall {
 fn hall() -> Option<&'static Hall> {
     static HALL: OnceLock<Option<&'static Hall>> = OnceLock::new();
     *HALL.get_or_init(|| {
-        let flags = MapFlags::SHARED | MapFlags::NORESERVE;
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new anonymous mapping at an address of the kernel's choice aliases nothing.
-        let mapped =
-            unsafe { mmap_anonymous(ptr::null_mut(), size_of::<Hall>(), protection, flags) };
-        let hall = NonNull::new(mapped.ok()?.cast::<Hall>())?;
+        let hall = pages::share(size_of::<Hall>()).ok()?.cast::<Hall>();
         // SAFETY: the mapping is never unmapped, is aligned to a page and long enough, and all zeroes is
         // a valid hall: it consists of atomic integers.
         Some(unsafe { hall.as_ref() })

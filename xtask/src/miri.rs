@@ -1,0 +1,124 @@
+//! `cargo xtask miri`: the unsafe code that Miri can run, under Miri, which looks at every access to memory.
+//!
+//! Miri interprets: a test takes some thousand times as long as elsewhere, and system calls that it does not know end it. So
+//! what it is given is chosen: tables, queues, lists of blocks and whole loops of state machines, on epoll. It knows neither
+//! fibers (assembly) nor io_uring; `cargo xtask soak` has these under AddressSanitizer.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::Workspace;
+use crate::fuzz::nightly;
+use crate::steps::Outcome::{self, Failed, Passed, Skipped};
+use crate::steps::execute;
+
+/// After so long no further group is begun. What all take on a machine that does nothing else is half of it.
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// Clocks and descriptors are those of the machine; stacks and wakers turn integers into pointers, which is allowed to them.
+const FLAGS: &str = "-Zmiri-disable-isolation -Zmiri-permissive-provenance";
+
+/// Tests of one program, by parts of their names.
+struct Group {
+    package: &'static str,
+    program: &'static [&'static str],
+    tests: &'static [&'static str],
+    /// What Miri cannot do, or takes minutes for.
+    without: &'static [&'static str],
+}
+
+const GROUPS: &[Group] = &[
+    Group {
+        package: "duality-runtime",
+        program: &["--lib"],
+        tests: &[
+            "event_loop::",
+            "recycled::",
+            "task::meeting::",
+            "visibility::label::",
+            "visibility::seats::",
+            "visibility::sign::",
+        ],
+        // For the first, its memory is the allocator's, which has no limit; threads that contend take seconds.
+        without: &["more_than_there_is_is_refused", "a_seat_is_taken_by_one_at_a_time"],
+    },
+    Group {
+        package: "duality-runtime",
+        program: &["--test", "worlds"],
+        tests: &[
+            "block::join",
+            "suspend_epoll::a_channel",
+            "suspend_epoll::a_mutex_wait",
+            "suspend_epoll::join",
+            "suspend_epoll::notify",
+            "suspend_epoll::sleep",
+            "suspend_epoll::yield",
+        ],
+        without: &[],
+    },
+    Group {
+        package: "duality-runtime",
+        program: &["--test", "sync"],
+        tests: &["a_notification", "a_semaphore_may", "who_waits"],
+        without: &[],
+    },
+    Group {
+        package: "duality-runtime",
+        program: &["--test", "queue"],
+        tests: &["a_yield"],
+        without: &[],
+    },
+    Group {
+        package: "duality-poller",
+        program: &["--test", "timers"],
+        tests: &["a_cleared", "a_deadline_is", "empty"],
+        without: &[],
+    },
+];
+
+/// Runs the groups, one after the other.
+pub(crate) fn run(workspace: &Workspace) -> Outcome {
+    let mut version = nightly("cargo");
+    let version = version.args(["miri", "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
+    if !version.status().is_ok_and(|status| status.success()) {
+        return Skipped(
+            "needs Miri (rustup toolchain install nightly --component miri,rust-src)".into(),
+        );
+    }
+    if execute(nightly("cargo").args(["miri", "setup"])) != Passed {
+        return Skipped("Miri cannot build its standard library; see above".into());
+    }
+    let mut begin = None;
+    for (number, group) in GROUPS.iter().enumerate() {
+        if let Failed(reason) = execute(group.command(workspace).arg("--no-run")) {
+            return Failed(reason);
+        }
+        // To compile is not counted.
+        if begin.get_or_insert_with(Instant::now).elapsed() > LIMIT {
+            println!("after {} of {} groups the time is over", number, GROUPS.len());
+            break;
+        }
+        if let Failed(reason) = execute(group.command(workspace).arg("--").args(group.selection()))
+        {
+            return Failed(reason);
+        }
+    }
+    Passed
+}
+
+impl Group {
+    fn command(&self, workspace: &Workspace) -> Command {
+        let mut command = nightly("cargo");
+        command.args(["miri", "test", "--quiet", "--locked", "--package", self.package]);
+        command.args(self.program).current_dir(&workspace.root);
+        command.env("CARGO_TARGET_DIR", workspace.target.join("miri"));
+        // A property holds for two cases, or Miri finds what is wrong with one of them.
+        command.env("MIRIFLAGS", FLAGS).env("PROPTEST_CASES", "2");
+        command
+    }
+
+    fn selection(&self) -> impl Iterator<Item = &'static str> {
+        let without = self.without.iter().flat_map(|name| ["--skip", name]);
+        self.tests.iter().copied().chain(without)
+    }
+}
