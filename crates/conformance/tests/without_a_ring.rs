@@ -13,10 +13,17 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_fi
 
 const REFUSED: &str = "the kernel refuses uring here";
 
+/// The numbers of io_uring_setup(2) and io_uring_enter(2), which are the same on all machines.
+const SETUP: i64 = 425;
+const ENTER: i64 = 426;
+
 /// `act` in a thread that may make no ring, nor may the processes that it starts (seccomp(2)).
 fn without_a_ring<T: Send>(act: impl FnOnce() -> T + Send) -> T {
-    // io_uring_setup(2) has the same number on all machines.
-    let rules = [(425, vec![])].into_iter().collect();
+    without(SETUP, act)
+}
+
+fn without<T: Send>(call: i64, act: impl FnOnce() -> T + Send) -> T {
+    let rules = [(call, vec![])].into_iter().collect();
     let refuse = SeccompAction::Errno(rustix::io::Errno::PERM.raw_os_error().unsigned_abs());
     let machine = TargetArch::try_from(std::env::consts::ARCH).unwrap();
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, machine).unwrap();
@@ -76,6 +83,16 @@ fn who_asks_for_a_ring_is_told_where_to_look() {
         assert!(said.contains(REFUSED) && said.contains("kernel.io_uring_disabled"), "{said}");
         assert_eq!(said.lines().count(), 1, "{said}");
     }
+}
+
+/// A ring can be made there, and does nothing.
+#[test]
+fn a_filter_that_refuses_to_enter_a_ring_is_told_of_as_well() {
+    let start = || served().args(["serve", "echo", "--architecture=uring"]).output().unwrap();
+    let output = without(ENTER, start);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(REFUSED) && said.lines().count() == 1, "{said}");
 }
 
 #[test]

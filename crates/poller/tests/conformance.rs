@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use common::{END, fill, pair, read_once, report};
 use duality_poller::{Direction, Event, Kind, Poller, Token};
 use rustix::io::Errno;
+use rustix::net::{Shutdown, shutdown};
 use rustix::pipe::PipeFlags;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
@@ -51,6 +52,7 @@ every_poller!(
     readable_after_arm,
     ready_before_arm,
     writable_at_once_and_after_a_drain,
+    writable_after_a_drain_by_a_peer_that_has_ended_its_side,
     nothing_is_lost_over_many_rounds,
     both_directions_at_once,
     peer_close_is_reported,
@@ -95,6 +97,23 @@ fn writable_at_once_and_after_a_drain(mut poller: Box<dyn Poller>) -> io::Result
         fill(&near)?;
         poller.arm(near.as_fd(), Token(0), Direction::Write)?;
         assert_eq!(look(&mut *poller)?, [], "the socket is full");
+        while read_once(&far, 64 * 1024)?.is_some() {}
+        await_report(&mut *poller, Token(0), Direction::Write)?;
+    }
+    Ok(())
+}
+
+/// The peer's end is a report of its own, and must not use up the one that the writer waits for.
+fn writable_after_a_drain_by_a_peer_that_has_ended_its_side(
+    mut poller: Box<dyn Poller>,
+) -> io::Result<()> {
+    let (near, far) = pair()?;
+    shutdown(&far, Shutdown::Write)?;
+    for _ in 0..10 {
+        fill(&near)?;
+        poller.arm(near.as_fd(), Token(0), Direction::Write)?;
+        let early = look(&mut *poller)?;
+        assert_eq!(report(&early, Token(0), Direction::Write), None, "the socket is full");
         while read_once(&far, 64 * 1024)?.is_some() {}
         await_report(&mut *poller, Token(0), Direction::Write)?;
     }

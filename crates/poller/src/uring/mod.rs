@@ -16,6 +16,14 @@
 //! and no system call is made before [`wait`](Poller::wait), which makes one for all. A connection that is
 //! accepted once and received from once is asked for nothing more: the kernel goes on by itself.
 //!
+//! The ring names a descriptor by its number, in requests that it passes on later. So whoever gives it a socket
+//! promises not to close it before [`close`](Ring::close) or [`forget`](Poller::forget): the number would
+//! mean another file. That is why those three are unsafe.
+//!
+//! A poll by io_uring always reports that the peer has ended its side (`POLLRDHUP`), asked for or not, and a
+//! report ends a poll that is not of the kind that goes on. So a poll for writing goes on: it reports the
+//! peer's end once, and later that there is room.
+//!
 //! Descriptors that the ring operates on are in blocking mode (the ring never blocks): to a
 //! non-blocking one io_uring reports "would block" where it should wait.
 //!
@@ -23,6 +31,7 @@
 //! needs Linux 6.1: multishot accept and receive, provided buffers in a ring, task work that is deferred.
 
 mod buffers;
+mod name;
 mod queue;
 mod sends;
 
@@ -36,6 +45,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv};
 
 use self::buffers::Chain;
+use self::name::{GENERATIONS, Purpose, name, parts};
 use self::queue::{Completion, Queue};
 use self::sends::{Flight, Owner};
 use crate::{Direction, Event, Poller, Token};
@@ -53,20 +63,6 @@ const WAITING: u16 = 16;
 const LINGER: Duration = Duration::from_secs(30);
 /// How long it may at the end of the ring.
 const LAST_LINGER: Duration = Duration::from_secs(2);
-
-/// What a request is for. Its name is this, the generation of its source, and the source's token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-enum Purpose {
-    /// A close or a cancellation, of which nobody waits to hear.
-    Nothing = 0,
-    Accept,
-    Receive,
-    /// The token is the flight's number.
-    Send,
-    PollRead,
-    PollWrite,
-}
 
 /// A poller that also performs operations (io_uring(7)).
 pub struct Ring {
@@ -130,7 +126,11 @@ impl Ring {
     /// # Errors
     ///
     /// `WouldBlock` when there is none yet; those of `accept(2)`.
-    pub fn accept(&mut self, listener: BorrowedFd<'_>, token: Token) -> io::Result<OwnedFd> {
+    ///
+    /// # Safety
+    ///
+    /// The listener stays open until [`close`](Self::close) or [`forget`](Poller::forget) with this token.
+    pub unsafe fn accept(&mut self, listener: BorrowedFd<'_>, token: Token) -> io::Result<OwnedFd> {
         let source = find(&mut self.sources, token);
         if let Some(descriptor) = source.accepted.get_or_insert_default().pop_front() {
             return Ok(descriptor);
@@ -150,7 +150,11 @@ impl Ring {
     /// # Errors
     ///
     /// `WouldBlock` when there are none yet; those of `recv(2)`.
-    pub fn receive(
+    ///
+    /// # Safety
+    ///
+    /// The socket stays open until [`close`](Self::close) or [`forget`](Poller::forget) with this token.
+    pub unsafe fn receive(
         &mut self,
         socket: BorrowedFd<'_>,
         token: Token,
@@ -184,7 +188,11 @@ impl Ring {
     /// # Errors
     ///
     /// `WouldBlock` while what was taken before has not been sent; those of `send(2)`.
-    pub fn send(
+    ///
+    /// # Safety
+    ///
+    /// The socket stays open until [`close`](Self::close) or [`forget`](Poller::forget) with this token.
+    pub unsafe fn send(
         &mut self,
         socket: BorrowedFd<'_>,
         token: Token,
@@ -239,7 +247,8 @@ impl Poller for Ring {
             Direction::Write => (source.sending.is_some(), Purpose::PollWrite, WRITE),
         };
         if !is_coming && !std::mem::replace(&mut source.polled[direction as usize], true) {
-            self.queue.poll(descriptor, flags, name(purpose, source.generation, token));
+            let each_time = direction == Direction::Write;
+            self.queue.poll(descriptor, flags, each_time, name(purpose, source.generation, token));
         }
         Ok(())
     }
@@ -363,7 +372,8 @@ impl Ring {
             self.queue.buffers.clear(&mut nobodys);
         }
         if purpose == Purpose::Accept {
-            drop(completion.into_descriptor());
+            // SAFETY: only `Queue::accept` is given a name of this purpose.
+            drop(unsafe { completion.into_descriptor() });
         }
     }
 
@@ -414,13 +424,21 @@ impl Drop for Ring {
         let mut nobody = Vec::new();
         while self.queue.sends.count() > 0 && Instant::now() < end {
             let left = end.saturating_duration_since(Instant::now());
-            self.round(Some(left), &mut nobody).expect("a ring fails only when it is used wrongly");
+            if self.round(Some(left), &mut nobody).is_err() {
+                break;
+            }
         }
-        // The kernel may not go on with memory that is about to be freed.
-        self.queue.cancel_all();
-        while self.queue.is_under_way() {
-            self.round(None, &mut nobody).expect("a ring fails only when it is used wrongly");
-        }
+        // What comes after an error keeps its memory: see the drop of the queue.
+        let _ = self.queue.end_all(|queue, completion| {
+            let (purpose, ..) = parts(completion.name);
+            if purpose != Purpose::Nothing && !completion.more {
+                queue.ended();
+            }
+            if purpose == Purpose::Accept {
+                // SAFETY: only `Queue::accept` is given a name of this purpose.
+                drop(unsafe { completion.into_descriptor() });
+            }
+        });
     }
 }
 
@@ -428,7 +446,8 @@ fn accepted(source: &mut Source, completion: Completion) {
     if !completion.more {
         source.reading = Reading::Not;
     }
-    match completion.into_descriptor() {
+    // SAFETY: only `Queue::accept` is given a name of this purpose, by which `complete` has chosen this function.
+    match unsafe { completion.into_descriptor() } {
         Ok(descriptor) => source.accepted.get_or_insert_default().push_back(descriptor),
         Err(Errno::CANCELED) => {}
         Err(error) => source.ended = Some(Err(error)),
@@ -441,14 +460,16 @@ fn polled(
     direction: Direction,
     completion: &Completion,
 ) -> Event {
-    source.polled[direction as usize] = false;
+    source.polled[direction as usize] = completion.more;
     // A poll that failed is a report as well: the attempt that follows meets the error.
     let bits = completion.result.unwrap_or(i32::from(FAILED.bits()).cast_unsigned());
     let flags = PollFlags::from_bits_retain(bits as _);
     Event {
         token,
         readable: flags.intersects(READ | FAILED),
-        writable: flags.intersects(WRITE | FAILED),
+        // A poll that is over has to be asked for again, by an attempt that would block.
+        writable: flags.intersects(WRITE | FAILED)
+            || direction == Direction::Write && !completion.more,
         hangup: flags.intersects(FAILED | PollFlags::RDHUP),
     }
 }
@@ -461,22 +482,4 @@ fn find(sources: &mut Vec<Source>, token: Token) -> &mut Source {
         sources.resize_with(index + 1, Source::default);
     }
     &mut sources[index]
-}
-
-const GENERATIONS: u32 = (1 << 28) - 1;
-
-fn name(purpose: Purpose, generation: u32, token: Token) -> u64 {
-    (purpose as u64) << 60 | u64::from(generation) << 32 | u64::from(token.0)
-}
-
-fn parts(name: u64) -> (Purpose, u32, Token) {
-    let purpose = match name >> 60 {
-        1 => Purpose::Accept,
-        2 => Purpose::Receive,
-        3 => Purpose::Send,
-        4 => Purpose::PollRead,
-        5 => Purpose::PollWrite,
-        _ => Purpose::Nothing,
-    };
-    (purpose, (name >> 32) as u32 & GENERATIONS, Token(name as u32))
 }

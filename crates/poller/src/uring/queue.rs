@@ -1,15 +1,19 @@
 //! The two queues that are shared with the kernel: requests go in, completions come out.
 //!
 //! The safe face of the ring: each request is made from what it needs, and its memory is proved to live
-//! for long enough here, in one place.
+//! for long enough here, in one place. That memory is [`Buffers`] and [`Sends`]; the kernel may use it until the
+//! last completion of the last request. [`Queue`] counts requests, and its drop waits for them; memory that the
+//! kernel does not give back is leaked.
 
+use std::collections::VecDeque;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
-use rustix::event::PollFlags;
+use rustix::event::{PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags};
 
@@ -25,15 +29,22 @@ const WAIT_ALL: u32 = 0x100;
 /// The one group of provided buffers.
 const GROUP: u16 = 0;
 
+/// How long the end of a ring waits for the kernel to end cancelled requests. It takes microseconds.
+const LAST: Duration = Duration::from_secs(2);
+/// The pause before requests are submitted again that the kernel had no memory for.
+const PAUSE: Duration = Duration::from_millis(1);
+
 /// The submission and the completion queue, with the memory that requests in them refer to.
 pub(super) struct Queue {
     ring: IoUring,
-    /// Where the kernel puts what is received.
-    pub(super) buffers: Buffers,
-    /// What the kernel sends.
-    pub(super) sends: Sends,
+    /// Where the kernel puts what is received. Freed by the drop alone.
+    pub(super) buffers: ManuallyDrop<Buffers>,
+    /// What the kernel sends. Freed by the drop alone.
+    pub(super) sends: ManuallyDrop<Sends>,
     /// Requests whose last completion has not come.
     under_way: usize,
+    /// Completions that were taken to make room for others, the oldest first.
+    taken: VecDeque<Completion>,
 }
 
 /// One completion.
@@ -48,8 +59,22 @@ pub(super) struct Completion {
 }
 
 impl Completion {
-    /// The connection that an accept has completed with; of no other request.
-    pub(super) fn into_descriptor(self) -> Result<OwnedFd, Errno> {
+    fn of(entry: &cqueue::Entry) -> Self {
+        let result = u32::try_from(entry.result());
+        Self {
+            name: entry.user_data(),
+            result: result.map_err(|_| Errno::from_raw_os_error(-entry.result())),
+            buffer: cqueue::buffer_select(entry.flags()),
+            more: cqueue::more(entry.flags()),
+        }
+    }
+
+    /// The connection that an accept has completed with.
+    ///
+    /// # Safety
+    ///
+    /// It is a completion of [`Queue::accept`]. The result of another request is no descriptor.
+    pub(super) unsafe fn into_descriptor(self) -> Result<OwnedFd, Errno> {
         // SAFETY: the result of an accept is a new descriptor, and the completion, its only owner, ends here.
         self.result.map(|number| unsafe { OwnedFd::from_raw_fd(number as i32) })
     }
@@ -68,12 +93,20 @@ impl Queue {
             .build(REQUESTS)?;
         let buffers = Buffers::new()?;
         let (address, entries) = buffers.ring();
-        // SAFETY: `Buffers` keeps its ring mapped until it is dropped, which is after the io_uring: `drop`
-        // below sees to it.
+        // From here on its drop decides when the buffers may be freed.
+        let queue = Self {
+            ring,
+            buffers: ManuallyDrop::new(buffers),
+            sends: ManuallyDrop::default(),
+            under_way: 0,
+            taken: VecDeque::new(),
+        };
+        // SAFETY: the mapping of the buffers' ring has that address and so many entries. The kernel reads it only for a
+        // request that receives, and while there is one, the drop does not unmap it.
         unsafe {
-            ring.submitter().register_buf_ring_with_flags(address, entries, GROUP, 0)?;
+            queue.ring.submitter().register_buf_ring_with_flags(address, entries, GROUP, 0)?;
         }
-        Ok(Self { ring, buffers, sends: Sends::default(), under_way: 0 })
+        Ok(queue)
     }
 
     /// Accepts connections one after the other.
@@ -105,14 +138,17 @@ impl Queue {
         self.begin(request.build(), name);
     }
 
-    /// Reports once when `descriptor` is ready.
-    pub(super) fn poll(&mut self, descriptor: BorrowedFd<'_>, what: PollFlags, name: u64) {
-        let request = opcode::PollAdd::new(
-            Fd(descriptor.as_raw_fd()),
-            i32::from(what.bits()).cast_unsigned(),
-        )
-        .build();
-        self.begin(request, name);
+    /// Reports when `descriptor` is ready: once, or each time that it becomes so.
+    pub(super) fn poll(
+        &mut self,
+        descriptor: BorrowedFd<'_>,
+        what: PollFlags,
+        each_time: bool,
+        name: u64,
+    ) {
+        let what = i32::from(what.bits()).cast_unsigned();
+        let request = opcode::PollAdd::new(Fd(descriptor.as_raw_fd()), what).multi(each_time);
+        self.begin(request.build(), name);
     }
 
     /// Ends the request of this name, which may have ended already.
@@ -128,19 +164,40 @@ impl Queue {
     }
 
     /// Passes all requests to the kernel, which begins them now.
+    ///
+    /// # Panics
+    ///
+    /// When the kernel refuses: that is a wrong use of the ring.
     pub(super) fn submit(&mut self) {
-        // Another error than EINTR, EAGAIN and EBUSY (which pass) would be a wrong use of the ring.
+        self.try_submit().unwrap_or_else(|error| panic!("io_uring_enter: {error}"));
+    }
+
+    fn try_submit(&mut self) -> io::Result<()> {
         while let Err(error) = self.ring.submit() {
-            let code = error.raw_os_error().map(Errno::from_raw_os_error);
-            let passes = matches!(code, Some(Errno::INTR | Errno::AGAIN | Errno::BUSY));
-            assert!(passes, "io_uring_enter: {error}");
+            match Errno::from_io_error(&error) {
+                Some(Errno::INTR) => {}
+                // Completions that the queue had no room for, or a lack of memory, are in the way.
+                Some(Errno::BUSY | Errno::AGAIN) => self.make_room(),
+                _ => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the completions that are there, to be handed out later. Without any, waits a little: the kernel lacks
+    /// memory.
+    fn make_room(&mut self) {
+        let before = self.taken.len();
+        self.taken.extend(self.ring.completion().map(|entry| Completion::of(&entry)));
+        if self.taken.len() == before {
+            let _ = poll(&mut [], Some(&PAUSE.try_into().expect("a millisecond is a time")));
         }
     }
 
     /// Passes all requests to the kernel and waits for a completion, for `timeout` at most. Returns early
     /// when a signal comes.
     pub(super) fn submit_and_wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        let ready = !self.ring.completion().is_empty();
+        let ready = !self.taken.is_empty() || !self.ring.completion().is_empty();
         let outcome = match timeout {
             Some(Duration::ZERO) => self.ring.submit(),
             _ if ready => self.ring.submit(),
@@ -150,25 +207,23 @@ impl Queue {
                 self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&limit))
             }
         };
-        match outcome.map_err(|error| error.raw_os_error().map(Errno::from_raw_os_error)) {
-            // BUSY and AGAIN: completions are to be taken before more can be asked for.
-            Ok(_) | Err(Some(Errno::INTR | Errno::TIME | Errno::BUSY | Errno::AGAIN)) => Ok(()),
-            Err(Some(error)) => Err(error.into()),
-            Err(None) => unreachable!("io_uring_enter fails with a number"),
+        let Err(error) = outcome else { return Ok(()) };
+        match Errno::from_io_error(&error) {
+            Some(Errno::INTR | Errno::TIME) => Ok(()),
+            Some(Errno::BUSY | Errno::AGAIN) => {
+                self.make_room();
+                Ok(())
+            }
+            _ => Err(error),
         }
     }
 
     /// The next completion that is there.
     pub(super) fn next(&mut self) -> Option<Completion> {
-        let entry = self.ring.completion().next()?;
-        let more = cqueue::more(entry.flags());
-        let result = u32::try_from(entry.result());
-        Some(Completion {
-            name: entry.user_data(),
-            result: result.map_err(|_| Errno::from_raw_os_error(-entry.result())),
-            buffer: cqueue::buffer_select(entry.flags()),
-            more,
-        })
+        if let Some(completion) = self.taken.pop_front() {
+            return Some(completion);
+        }
+        self.ring.completion().next().map(|entry| Completion::of(&entry))
     }
 
     /// The last completion of a request has come.
@@ -176,16 +231,31 @@ impl Queue {
         self.under_way -= 1;
     }
 
-    /// Whether some request has not completed.
-    pub(super) fn is_under_way(&self) -> bool {
-        self.under_way > 0
-    }
-
-    /// Ends all requests; each completes before long.
-    pub(super) fn cancel_all(&mut self) {
-        self.submit();
+    /// Ends all requests and waits for their completions, which `complete` is given and which it counts by
+    /// [`ended`](Self::ended).
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses, or does not end them in time. What is under way then stays so.
+    pub(super) fn end_all(
+        &mut self,
+        mut complete: impl FnMut(&mut Self, Completion),
+    ) -> io::Result<()> {
+        self.try_submit()?;
         // An error says that there was none.
         let _ = self.ring.submitter().register_sync_cancel(None, CancelBuilder::any());
+        let end = Instant::now() + LAST;
+        while self.under_way > 0 {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.submit_and_wait(Some(left))?;
+            while let Some(completion) = self.next() {
+                complete(self, completion);
+            }
+        }
+        Ok(())
     }
 
     fn begin(&mut self, request: squeue::Entry, name: u64) {
@@ -194,11 +264,25 @@ impl Queue {
     }
 
     fn push(&mut self, request: &squeue::Entry) {
-        // SAFETY: the memory that a request refers to is the kernel's until it has completed: `Buffers` and
-        // `Sends` keep it mapped and let nobody at it, and `drop` waits for all requests. Descriptors that
-        // have been closed make requests fail, and no worse.
+        // SAFETY: a request that refers to memory is made by `receive` or `send`, and counted by `begin`. Its memory is
+        // in `buffers` and `sends`, which neither move, free nor change it before its last completion, and
+        // which the drop frees only while no request is under way.
         while unsafe { self.ring.submission().push(request) }.is_err() {
             self.submit();
+        }
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        if self.under_way > 0 {
+            // The kernel may go on with the memory for as long as the process lives.
+            return;
+        }
+        // SAFETY: this is the drop, so neither is used again, and no request refers to them.
+        unsafe {
+            ManuallyDrop::drop(&mut self.buffers);
+            ManuallyDrop::drop(&mut self.sends);
         }
     }
 }

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use duality_poller::{Direction, Token};
+use duality_poller::{Direction, Ring, Token};
 use rustix::io::ioctl_fionbio;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, recv, send};
 
@@ -64,7 +64,9 @@ impl Access<'_> {
             // The end of input is no shortage: it is there again at the next attempt.
             return Ok(Moved { value: count, short: count != 0 && count < room });
         };
-        let count = core.with_ring(|ring| ring.receive(self.descriptor, token, buffer))?;
+        // SAFETY: a `Socket` closes its descriptor by way of the loop that watches it, which tells the ring.
+        let count =
+            core.with_ring(|ring| unsafe { ring.receive(self.descriptor, token, buffer) })?;
         count_read(count);
         Ok(Moved::all(count))
     }
@@ -124,7 +126,11 @@ impl Access<'_> {
         buffers: &[IoSlice<'_>],
         flags: SendFlags,
     ) -> io::Result<Moved<usize>> {
-        let count = core.with_ring(|ring| ring.send(self.descriptor, token, buffers, flags))?;
+        let send = |ring: &mut Ring| {
+            // SAFETY: a `Socket` closes its descriptor by way of the loop that watches it, which tells the ring.
+            unsafe { ring.send(self.descriptor, token, buffers, flags) }
+        };
+        let count = core.with_ring(send)?;
         count_written(count);
         Ok(Moved::all(count))
     }
@@ -133,7 +139,10 @@ impl Access<'_> {
     pub(crate) fn accept(&self, flags: SocketFlags) -> io::Result<Moved<OwnedFd>> {
         let descriptor = match self.ring {
             None => accept_with(self.descriptor, flags)?,
-            Some((core, token)) => core.with_ring(|ring| ring.accept(self.descriptor, token))?,
+            Some((core, token)) => {
+                // SAFETY: a `Socket` closes its descriptor by way of the loop that watches it, which tells the ring.
+                core.with_ring(|ring| unsafe { ring.accept(self.descriptor, token) })?
+            }
         };
         Ok(Moved::all(descriptor))
     }
