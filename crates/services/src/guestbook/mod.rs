@@ -29,12 +29,9 @@ pub(crate) mod fuzzing;
 mod remark;
 mod templates;
 
-use std::{
-    io::{self, Write},
-    path::Path,
-};
+use std::{io, path::Path};
 
-use duality_runtime::{net::TcpStream, task};
+use duality_runtime::{log, net::TcpStream, task};
 use minijinja::{Value, context};
 
 use crate::{
@@ -186,7 +183,7 @@ fn missed() -> Reply {
 
 /// Tells standard error. Where there is none, nobody is there to be told.
 fn tell(message: std::fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "guestbook: {message}");
+    log::warn(format_args!("guestbook: {message}"));
 }
 
 fn variables_of(visit: &Visit) -> Value {

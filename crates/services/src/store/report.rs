@@ -2,11 +2,10 @@
 //! processes of a service together.
 
 use std::fmt;
-use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use duality_runtime::shared;
 use duality_runtime::time::{Duration, Instant};
+use duality_runtime::{log, shared};
 
 /// In this time two lines are said at most: so a short outage is told whole, its end included.
 const QUIET: Duration = Duration::from_secs(10);
@@ -44,8 +43,10 @@ impl Reports {
             return;
         }
         match self.failed.swap(0, Relaxed) {
-            0 => say(line),
-            before => say(&format_args!("{line} ({before} calls before this one failed as well)")),
+            0 => log::warn(line),
+            before => {
+                log::warn(format_args!("{line} ({before} calls before this one failed as well)"));
+            }
         }
     }
 
@@ -62,7 +63,7 @@ impl Reports {
     fn is_back(&self, place: &str) {
         if self.may_change_to(THERE) {
             let failed = self.failed.swap(0, Relaxed);
-            say(&format_args!("the store {place} is back ({failed} more calls have failed)"));
+            log::warn(format_args!("the store {place} is back ({failed} more calls have failed)"));
         }
     }
 
@@ -81,10 +82,4 @@ impl Reports {
         self.before_last.store(self.last.swap(now, Relaxed), Relaxed);
         true
     }
-}
-
-/// Tells standard error, by one system call, so that other processes' lines do not end up within this one. If
-/// that fails, there is no other place to say so.
-fn say(line: &dyn fmt::Display) {
-    let _ = io::stderr().write_all(format!("duality: {line}\n").as_bytes());
 }
