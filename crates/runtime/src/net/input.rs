@@ -60,6 +60,13 @@ impl Input {
         self.end - self.start >= self.limit
     }
 
+    /// Whether the last fill left some of the room, and so took all that had come.
+    #[must_use]
+    #[inline]
+    pub fn has_all(&self) -> bool {
+        self.end < self.limit.min(self.bytes.len())
+    }
+
     /// Room for the next bytes; empty only if the buffer [`is_full`](Self::is_full).
     #[inline]
     pub fn room(&mut self) -> &mut [u8] {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use duality_poller::{Direction, Ring, Token};
 use rustix::io::ioctl_fionbio;
-use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, recv, send};
+use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, recv, send, shutdown};
 
 use crate::drain::{Ending, Listed};
 use crate::event_loop::core::Core;
@@ -74,30 +74,36 @@ impl Access<'_> {
     /// Sends some of `bytes`.
     #[inline]
     pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<Moved<usize>> {
-        self.send_with(bytes, SendFlags::empty())
+        match self.ring {
+            Some(ring) if !self.sends_at_once => self.send_by_ring(ring, &[IoSlice::new(bytes)]),
+            _ => self.send_by_call(bytes, SendFlags::empty()),
+        }
     }
 
-    /// Sends some of `bytes`, which the kernel may keep until the socket is closed. While another handle keeps it
-    /// open, it may not.
+    /// Sends some of `bytes`, and the end of our side if that is all of them. `MSG_MORE` keeps the bytes for the
+    /// shutdown(2), so that both leave in one packet. A close(2) alone would send them together too, but throws
+    /// away what is kept where the peer has sent something that was not read.
+    ///
+    /// A ring has another kernel thread do a shutdown, so both are system calls under every poller.
     #[inline]
     pub(crate) fn send_last(&self, bytes: &[u8]) -> io::Result<Moved<usize>> {
-        let flags = if self.sends_at_once { SendFlags::empty() } else { SendFlags::MORE };
-        self.send_with(bytes, flags)
+        let moved = self.send_by_call(bytes, SendFlags::MORE)?;
+        if !moved.short {
+            visibility::count(|counters| counters.other_calls.add(1));
+            shutdown(self.descriptor, Shutdown::Write)?;
+        }
+        Ok(moved)
     }
 
+    /// Sends some of `bytes` by a system call, after all that was sent before.
     #[inline]
-    fn send_with(&self, bytes: &[u8], flags: SendFlags) -> io::Result<Moved<usize>> {
-        let flags = flags
-            | match self.ring {
-                None => SendFlags::NOSIGNAL,
-                Some(ring) if !self.sends_at_once => {
-                    return self.send_by_ring(ring, &[IoSlice::new(bytes)], flags);
-                }
-                Some((core, token)) => {
-                    core.with_ring(|ring| ring.all_sent(token))?;
-                    SendFlags::NOSIGNAL | SendFlags::DONTWAIT
-                }
-            };
+    fn send_by_call(&self, bytes: &[u8], flags: SendFlags) -> io::Result<Moved<usize>> {
+        let mut flags = flags | SendFlags::NOSIGNAL;
+        if let Some((core, token)) = self.ring {
+            core.with_ring(|ring| ring.all_sent(token))?;
+            // What a ring operates on is in blocking mode.
+            flags |= SendFlags::DONTWAIT;
+        }
         let count = send(self.descriptor, bytes, flags)?;
         count_written(count);
         Ok(Moved { value: count, short: count < bytes.len() })
@@ -117,18 +123,18 @@ impl Access<'_> {
             let some = buffers.iter().find(|buffer| !buffer.is_empty());
             return some.map_or(Ok(Moved::all(0)), |some| self.send(some));
         }
-        self.send_by_ring(ring, buffers, SendFlags::empty())
+        self.send_by_ring(ring, buffers)
     }
 
     fn send_by_ring(
         &self,
         (core, token): (&Core, Token),
         buffers: &[IoSlice<'_>],
-        flags: SendFlags,
     ) -> io::Result<Moved<usize>> {
+        let none = SendFlags::empty();
         let send = |ring: &mut Ring| {
             // SAFETY: a `Socket` closes its descriptor by way of the loop that watches it, which tells the ring.
-            unsafe { ring.send(self.descriptor, token, buffers, flags) }
+            unsafe { ring.send(self.descriptor, token, buffers, none) }
         };
         let count = core.with_ring(send)?;
         count_written(count);

@@ -189,13 +189,15 @@ impl TcpStream {
         Ok(())
     }
 
-    /// Writes some of `bytes`, and says how many, where the stream is dropped as soon as all of them are written:
-    /// the kernel keeps the last ones for the close, so that they and the end leave in one packet instead of two
-    /// (`MSG_MORE` of `send(2)`). Should the stream stay open it sends them some time later: 200 ms, in Linux.
+    /// Writes some of `bytes`, and says how many. If that is all of them, writing has ended then, as by
+    /// [`shutdown`](TcpStream::shutdown): the last bytes and the end leave in one packet instead of two.
+    ///
+    /// The stream may be dropped at once. Input that was not read makes the close a reset, but the reset follows
+    /// the bytes and the end, where it would otherwise take their place.
     ///
     /// # Errors
     ///
-    /// Those of [`write`](TcpStream::write).
+    /// Those of [`write`](TcpStream::write), and `NotConnected` when the peer has reset the connection.
     #[inline]
     pub fn write_last<'s>(
         &'s mut self,
