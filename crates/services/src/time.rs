@@ -26,13 +26,15 @@ pub const ENTRY: Entry = Entry {
 /// Bytes in the reply, its CR and LF included.
 pub const LINE_LENGTH: usize = 22;
 
-/// Sends the line; the connection closes as the stream is dropped.
+/// Sends the line and the end of this side; the connection closes as the stream is dropped.
 ///
 /// # Errors
 ///
 /// The connection broke.
 pub async fn serve(mut stream: TcpStream) -> io::Result<()> {
-    stream.write_all(&line(clock::seconds())).await
+    let line = line(clock::seconds());
+    let sent = stream.write_last(&line).await?;
+    stream.write_all(&line[sent..]).await
 }
 
 /// Seconds from 1 January 1970 to 1 January 10000, where a year no longer has four digits.

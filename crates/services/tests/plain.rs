@@ -9,6 +9,7 @@
 use std::{
     io::{Read, Write},
     net::{Shutdown, TcpStream},
+    sync::{Arc, Barrier},
     thread,
     time::Duration,
 };
@@ -20,7 +21,7 @@ use duality_runtime::{
 use duality_services::{echo, time};
 
 /// A client of a service that is run for this one connection.
-fn client<F>(service: fn(net::TcpStream) -> F) -> TcpStream
+fn client<F>(service: impl FnOnce(net::TcpStream) -> F + Send + 'static) -> TcpStream
 where
     F: Future<Output = std::io::Result<()>> + 'static,
 {
@@ -52,6 +53,22 @@ fn echo_returns_every_byte_and_ends_with_the_client() {
     client.read_to_end(&mut received).unwrap();
     sender.join().unwrap();
     assert!(received == sent);
+}
+
+/// The line is sent while something is there that nobody reads, and that makes the close a reset.
+#[test]
+fn time_is_told_whatever_the_client_sends() {
+    let barrier = Arc::new(Barrier::new(2));
+    let gate = barrier.clone();
+    let mut client = client(|stream| async move {
+        gate.wait();
+        time::serve(stream).await
+    });
+    client.write_all(b"what time is it?").unwrap();
+    barrier.wait();
+    let mut line = String::new();
+    client.read_to_string(&mut line).unwrap();
+    assert_eq!(line.len(), time::LINE_LENGTH);
 }
 
 #[test]
