@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use duality_services::http::parts::{
-    self, Body, BodyPlan, CONTINUE, Errand, Framing, Input, LINGERED, Looked, Memo, Method, Page,
-    Parsed, Persistence, Progress, REFUSAL_ROOM, Request, is_head, parse, too_long,
+    self, Body, BodyPlan, CONTINUE, Errand, Framing, Input, Looked, Memo, Method, Page, Parsed,
+    Persistence, Progress, REFUSAL_ROOM, Request, is_head, parse, too_long,
 };
 use duality_services::http::status::{self, Status};
 use duality_services::http::{Http, Limits, REFUSAL_TIME, Reply};
@@ -77,7 +77,7 @@ enum Stage {
     /// The last reply leaves, though the client may still be sending, for so long at most.
     Linger(Duration),
     /// It has left, and what still comes is read and dropped.
-    Deaf { until: Option<Instant>, dropped: usize },
+    Deaf { until: Option<Instant> },
 }
 
 /// A request whose body is being read.
@@ -94,8 +94,8 @@ struct Sought {
     head: Option<Box<[u8]>>,
     persistence: Persistence,
     now: u64,
-    /// What follows the reply.
-    next: Stage,
+    /// Nothing followed the request, and nothing is likely to.
+    is_quiet: bool,
 }
 
 const NEXT_HEAD: Stage = Stage::Head { deadline: None };
@@ -139,7 +139,7 @@ impl Conversation {
         let mut step = match why {
             Why::Ready => Ok(()),
             Why::TimedOut => self.time_out(turn, http.limits()),
-            Why::Found(found) => self.bring(found),
+            Why::Found(found) => self.bring(found, http.limits()),
         };
         loop {
             if let Err(wait) = step {
@@ -149,7 +149,7 @@ impl Conversation {
                 Stage::Head { .. } => self.take_head(turn, http),
                 Stage::Body(_) => self.take_body(turn, http),
                 Stage::Disk(_) => Err(Wait::End),
-                Stage::End => self.desk.send_last(turn, http.limits()).and(Err(Wait::End)),
+                Stage::End => self.end(turn, http.limits()),
                 Stage::Linger(limit) => self.linger(*limit, turn, http.limits()),
                 Stage::Deaf { .. } => self.drop_input(turn, http.limits()),
             };
@@ -181,13 +181,16 @@ impl Conversation {
                 }
                 let persistence = if is_last { Persistence::Close } else { request.persistence };
                 let is_quiet = !is_last && self.input.unused().len() == length;
-                let next = Stage::after(persistence, is_quiet, limits);
-                if let Some((errand, now)) = self.desk.answer(&request, &[], persistence, http) {
-                    return self.seek(errand, http, Sought { head: None, persistence, now, next });
-                }
-                self.input.consume(length);
-                self.stage = next;
-                return Ok(());
+                return match self.desk.answer(&request, &[], persistence, http) {
+                    Ok(said) => {
+                        self.input.consume(length);
+                        self.stage = Stage::after(said, is_quiet, limits);
+                        Ok(())
+                    }
+                    Err((errand, now)) => {
+                        self.seek(errand, http, Sought { head: None, persistence, now, is_quiet })
+                    }
+                };
             }
             Parsed::Bad(status) => return self.reject(status, limits),
             Parsed::Partial => {}
@@ -209,10 +212,7 @@ impl Conversation {
                 let is_head = request.method == Method::Head;
                 self.reject_with(&status::CONTENT_TOO_LARGE, is_head, http.limits())
             }
-            BodyPlan::Leave => {
-                let linger = Stage::Linger(http.limits().linger_time);
-                self.answer(&head, &[], Persistence::Close, linger, http)
-            }
+            BodyPlan::Leave => self.answer(&head, &[], Persistence::Close, false, http),
             BodyPlan::Read { room } => {
                 // A client that has begun did not wait.
                 if request.expects_continue && self.input.is_empty() {
@@ -248,6 +248,15 @@ impl Conversation {
         self.reject_with(bad, is_head, limits)
     }
 
+    /// The last reply leaves together with the end, if that is all there is.
+    fn end(&mut self, turn: &mut Turn<'_>, limits: &Limits) -> Step {
+        if self.desk.output.send_last(turn)? {
+            return Err(Wait::End);
+        }
+        self.stage = Stage::Linger(limits.linger_time);
+        Ok(())
+    }
+
     /// The last reply leaves, and nothing after it.
     ///
     /// To close a socket that has unread bytes makes the kernel send a reset, which can destroy the
@@ -255,19 +264,13 @@ impl Conversation {
     fn linger(&mut self, limit: Duration, turn: &mut Turn<'_>, limits: &Limits) -> Step {
         self.desk.send(turn, limits)?;
         turn.shut_down_writing()?;
-        self.stage = Stage::Deaf { until: turn.after(limit), dropped: 0 };
+        self.stage = Stage::Deaf { until: turn.after(limit) };
         Ok(())
     }
 
     fn drop_input(&mut self, turn: &mut Turn<'_>, limits: &Limits) -> Step {
-        let Stage::Deaf { until, dropped } = &mut self.stage else { return Err(Wait::End) };
-        let count = self.input.unused().len();
-        *dropped += count;
-        self.input.consume(count);
-        if *dropped >= LINGERED {
-            return Err(Wait::End);
-        }
-        let until = *until;
+        let Stage::Deaf { until } = self.stage else { return Err(Wait::End) };
+        self.input.consume(self.input.unused().len());
         self.fill(until, turn, limits)
     }
 
@@ -303,6 +306,7 @@ impl Conversation {
             Some(0) => Err(Wait::End),
             Some(length) => {
                 self.input.filled(length);
+                self.desk.output.is_quiet = self.input.has_all();
                 Ok(())
             }
         }
@@ -315,8 +319,8 @@ impl Conversation {
         let Incoming { head, body, is_last, .. } = *incoming;
         let Parsed::Complete(request) = parse(&head) else { return Err(Wait::End) };
         let persistence = if is_last { Persistence::Close } else { request.persistence };
-        let next = Stage::after(persistence, !is_last && self.input.is_empty(), http.limits());
-        self.answer(&head, &body.into_kept(), persistence, next, http)
+        let is_quiet = !is_last && self.input.is_empty();
+        self.answer(&head, &body.into_kept(), persistence, is_quiet, http)
     }
 
     /// Answers a request that came with a body.
@@ -325,16 +329,20 @@ impl Conversation {
         head: &[u8],
         body: &[u8],
         persistence: Persistence,
-        next: Stage,
+        is_quiet: bool,
         http: &Http,
     ) -> Step {
         let Parsed::Complete(request) = parse(head) else { return Err(Wait::End) };
-        if let Some((errand, now)) = self.desk.answer(&request, body, persistence, http) {
-            let head = Some(Box::from(head));
-            return self.seek(errand, http, Sought { head, persistence, now, next });
+        match self.desk.answer(&request, body, persistence, http) {
+            Ok(said) => {
+                self.stage = Stage::after(said, is_quiet, http.limits());
+                Ok(())
+            }
+            Err((errand, now)) => {
+                let head = Some(Box::from(head));
+                self.seek(errand, http, Sought { head, persistence, now, is_quiet })
+            }
         }
-        self.stage = next;
-        Ok(())
     }
 
     /// Has a helper thread look for a page.
@@ -345,19 +353,19 @@ impl Conversation {
     }
 
     /// Answers the request whose page was looked for.
-    fn bring(&mut self, found: Found) -> Step {
+    fn bring(&mut self, found: Found, limits: &Limits) -> Step {
         let Stage::Disk(sought) = std::mem::replace(&mut self.stage, Stage::End) else {
             return Err(Wait::End);
         };
-        let Sought { head, persistence, now, next } = *sought;
+        let Sought { head, persistence, now, is_quiet } = *sought;
         let bytes = head.as_deref().unwrap_or(self.input.unused());
         let Parsed::Complete(request) = parse(bytes) else { return Err(Wait::End) };
-        self.desk.answer_found(found, &request, persistence, now);
+        let said = self.desk.answer_found(found, &request, persistence, now);
         let length = request.head.len();
         if head.is_none() {
             self.input.consume(length);
         }
-        self.stage = next;
+        self.stage = Stage::after(said, is_quiet, limits);
         Ok(())
     }
 
@@ -387,29 +395,27 @@ impl Stage {
 }
 
 impl Desk {
-    /// Answers a request, unless there is an errand to be done first, in the second that is named with it.
+    /// Answers a request, and says what the reply says of the connection; or has an errand be done first, in the
+    /// second that is named with it.
     fn answer(
         &mut self,
         request: &Request<'_>,
         body: &[u8],
         persistence: Persistence,
         http: &Http,
-    ) -> Option<(Errand, u64)> {
+    ) -> Result<Persistence, (Errand, u64)> {
         let now = parts::seconds();
         if let Some(page) = self.memo.recall(request, now) {
+            let persistence = persistence.unless_draining();
             self.output.page(page, request, persistence, now);
-            return None;
+            return Ok(persistence);
         }
         if let Some(reply) = http.made(request, body) {
-            self.output.reply(reply, request, persistence, now);
-            return None;
+            return Ok(self.answer_found(Err(reply), request, persistence, now));
         }
         match http.look(request.target, now) {
-            Looked::Known(found) => {
-                self.answer_found(found, request, persistence, now);
-                None
-            }
-            Looked::Unknown(errand) => Some((errand, now)),
+            Looked::Known(found) => Ok(self.answer_found(found, request, persistence, now)),
+            Looked::Unknown(errand) => Err((errand, now)),
         }
     }
 
@@ -419,14 +425,16 @@ impl Desk {
         request: &Request<'_>,
         persistence: Persistence,
         now: u64,
-    ) {
+    ) -> Persistence {
+        let persistence = persistence.unless_draining();
         match found {
             Ok(page) => {
                 let page = self.memo.keep(request.target, page, now);
                 self.output.page(page, request, persistence, now);
             }
-            Err(refusal) => self.output.reply(refusal, request, persistence, now),
+            Err(reply) => self.output.reply(reply, request, persistence, now),
         }
+        persistence
     }
 
     /// Adds a reply after which the connection ends.
@@ -436,11 +444,5 @@ impl Desk {
 
     fn send(&mut self, turn: &mut Turn<'_>, limits: &Limits) -> Step {
         self.output.send(turn, &mut self.memo, limits)
-    }
-
-    /// Sends what there is, and the connection is closed then.
-    fn send_last(&mut self, turn: &mut Turn<'_>, limits: &Limits) -> Step {
-        self.output.is_last = true;
-        self.send(turn, limits)
     }
 }

@@ -15,8 +15,8 @@ use crate::turn::Turn;
 #[derive(Default)]
 pub(crate) struct Output {
     pub(crate) gathered: Vec<u8>,
-    /// Whether nothing follows what is there but the close.
-    pub(crate) is_last: bool,
+    /// The last read took all that had come, and nothing has been sent since, as in the service.
+    pub(crate) is_quiet: bool,
     /// How much of it has left.
     sent: usize,
     tail: Tail,
@@ -114,7 +114,7 @@ impl Output {
                 return Err(Wait::End);
             }
             self.advance(count);
-            self.patience = None;
+            (self.patience, self.is_quiet) = (None, false);
             let left = self.left();
             if left > 0 && self.deadline.is_none() {
                 self.deadline = Some(turn.after(limits.sending_time(left)));
@@ -129,10 +129,21 @@ impl Output {
         Ok(())
     }
 
+    /// Sends all of it together with the end of our side, in one packet. True if the connection may be closed
+    /// then; false if it has to linger.
+    pub(crate) fn send_last<F>(&mut self, turn: &mut Turn<'_>) -> Result<bool, Wait<F>> {
+        let is_short = !self.gathered.is_empty() && matches!(self.tail, Tail::Nothing);
+        if !(self.is_quiet && is_short) {
+            return Ok(false);
+        }
+        self.is_quiet = false;
+        self.advance(turn.write_last(&self.gathered)?.unwrap_or(0));
+        Ok(self.is_empty())
+    }
+
     fn send_some<F>(&mut self, turn: &mut Turn<'_>, memo: &Memo) -> Result<Option<usize>, Wait<F>> {
         let gathered = &self.gathered[self.sent..];
         Ok(match (&self.tail, memo.page().map(Page::content)) {
-            (Tail::Nothing, _) if self.is_last => turn.write_last(gathered)?,
             (Tail::Nothing, _) => turn.write(gathered)?,
             (Tail::Made(body, sent), _) => turn.write_both(gathered, &body[*sent..])?,
             (Tail::Page(part), Some(Content::Memory(bytes))) => {

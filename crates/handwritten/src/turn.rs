@@ -89,10 +89,15 @@ impl<'c> Turn<'c> {
         self.attempt_write(bytes.len(), |socket| send(socket, bytes, SendFlags::NOSIGNAL))
     }
 
-    /// Writes some of these bytes, as the last before the close: they leave together with the end.
+    /// Writes some of these bytes. If that is all of them, our side has ended then, and they leave together
+    /// with the end.
     pub(crate) fn write_last(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
         let flags = SendFlags::NOSIGNAL | SendFlags::MORE;
-        self.attempt_write(bytes.len(), |socket| send(socket, bytes, flags))
+        let written = self.attempt_write(bytes.len(), |socket| send(socket, bytes, flags))?;
+        if written == Some(bytes.len()) {
+            self.shut_down_writing()?;
+        }
+        Ok(written)
     }
 
     /// Writes some of these bytes, which follow one another.

@@ -24,10 +24,8 @@ pub(crate) const FULL: &[u8] = b"* the server is full\n";
 /// Bytes that are read at a time.
 const BUFFER: usize = 4 << 10;
 
-/// How long to listen on, after the last word, to a client that is still sending, and how many
-/// reads of it.
+/// How long to listen on, after the last word, to a client that is still sending.
 const LINGER_TIME: Duration = Duration::from_secs(2);
-const LINGER_READS: usize = 256;
 
 /// The bytes that have come of one connection and have not been given out as lines.
 pub(crate) struct Lines {
@@ -140,19 +138,15 @@ pub(crate) fn bound_patience(stream: &mut TcpStream, limit: Duration) -> io::Res
 ///
 /// To close a socket that has unread bytes makes the kernel send a reset, which can destroy the
 /// last word before the client has read it. So only our side is closed, and what still comes is
-/// read and dropped, for a bounded time and up to a bounded amount.
+/// read and dropped, for a bounded time.
 pub(crate) async fn linger(stream: &mut TcpStream) {
     let mut dropped = [0; 1 << 10];
     let drain = async {
         if stream.shutdown(Shutdown::Write).await.is_err() {
             return;
         }
-        for _ in 0..LINGER_READS {
-            // The last word is out; what goes wrong from here on concerns nobody.
-            if !stream.read(&mut dropped).await.is_ok_and(|count| count > 0) {
-                return;
-            }
-        }
+        // The last word is out; what goes wrong from here on concerns nobody.
+        while stream.read(&mut dropped).await.is_ok_and(|count| count > 0) {}
     };
     let _ = timeout(LINGER_TIME, drain).await;
 }

@@ -38,7 +38,7 @@ pub struct Limits {
     /// counting a first [`write_time`](Self::write_time) (1 KiB/s; 0 is no bound). Otherwise a client
     /// that takes a byte now and then would be served for ever.
     pub write_rate: u64,
-    /// How long to listen on, after an error reply, to a client that is still sending (2 s).
+    /// How long to listen on, after the last reply, to a client that may still be sending (2 s).
     pub linger_time: Duration,
     /// Bytes in a file that is kept in memory (64 KiB); longer ones are sent by sendfile(2).
     pub cached_file: u64,
@@ -52,9 +52,6 @@ pub const HEADER_FIELDS: usize = 64;
 
 /// Bytes of replies that are gathered before they are sent. What is longer is not worth copying.
 pub const GATHERED: usize = 16 << 10;
-
-/// Bytes that are read of what a client still sends after it has got an error.
-pub const LINGERED: usize = 1 << 20;
 
 /// Bytes that are read at once of what a refused connection sends.
 pub const REFUSAL_ROOM: usize = 1 << 10;

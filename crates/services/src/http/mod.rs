@@ -211,11 +211,16 @@ impl Http {
                 }
             };
             requests_left = requests_left.saturating_sub(1);
-            match next {
-                Next::Request => {}
-                Next::End => return wire.finish().await,
-                Next::Linger => return boxed(|| wire.linger(&mut input, limits.linger_time)).await,
+            let is_over = match next {
+                Next::Request => continue,
+                Next::Over => true,
+                Next::End => wire.finish().await?,
+                Next::Linger => false,
+            };
+            if !is_over {
+                boxed(|| wire.linger(&mut input, limits.linger_time)).await?;
             }
+            return Ok(());
         }
     }
 
@@ -228,8 +233,8 @@ impl Http {
     ) -> io::Result<Done> {
         match *begun {
             Begun::New(done, request) => {
-                self.answer(request, &[], done.persistence, memo, wire).await?;
-                Ok(done)
+                let persistence = self.answer(request, &[], done.persistence, memo, wire).await?;
+                Ok(Done { persistence, ..done })
             }
             Begun::Long(done, rest) => {
                 if let Some(page) = memo.page() {
@@ -275,7 +280,7 @@ impl Http {
             BodyPlan::Read { room } => room,
             BodyPlan::TooLong => {
                 wire.reject(&status::CONTENT_TOO_LARGE, is_head, input).await?;
-                return Ok(Next::End);
+                return Ok(Next::Over);
             }
             BodyPlan::Leave => {
                 self.answer(request, &[], Persistence::Close, &mut memo, wire).await?;
@@ -290,17 +295,17 @@ impl Http {
             Taken::Whole(body) => body,
             Taken::Bad(status) => {
                 wire.reject(status, is_head, input).await?;
-                return Ok(Next::End);
+                return Ok(Next::Over);
             }
-            Taken::End => return Ok(Next::End),
+            Taken::End => return Ok(Next::Over),
         };
         let persistence = if last { Persistence::Close } else { request.persistence };
-        self.answer(request, &body, persistence, &mut memo, wire).await?;
+        let persistence = self.answer(request, &body, persistence, &mut memo, wire).await?;
         Ok(Next::after(persistence, !last && input.is_empty()))
     }
 
-    /// Answers a request for what the connection does not remember. The reply is gathered, or sent if it is
-    /// long.
+    /// Answers a request for what the connection does not remember, and says what the reply says of the
+    /// connection. The reply is gathered, or sent if it is long.
     async fn answer(
         &self,
         request: Request<'_>,
@@ -308,29 +313,32 @@ impl Http {
         persistence: Persistence,
         memo: &mut Memo,
         wire: &mut Wire<'_>,
-    ) -> io::Result<()> {
+    ) -> io::Result<Persistence> {
         task::stage("http: reply").await;
         let now = clock::seconds();
-        if let Some(pages) = self.shared.pages.as_deref()
-            && let Some(reply) = pages::answer(pages, &request, body).await
-        {
-            return wire.reply(&reply, &request, persistence, now).await;
-        }
-        if let Some(reply) = pages::to_method_of_files(&request) {
-            return wire.reply(&reply, &request, persistence, now).await;
-        }
-        let found = match self.shared.site.look(request.target, now) {
-            Looked::Known(found) => found,
-            Looked::Unknown(errand) => Box::pin(self.shared.site.run(errand)).await,
+        let made = match self.shared.pages.as_deref() {
+            Some(pages) => pages::answer(pages, &request, body).await,
+            None => None,
         };
-        let page = match found {
-            Ok(page) => memo.keep(request.target, page, now),
-            Err(refusal) => return wire.reply(&refusal, &request, persistence, now).await,
+        let found = match made.or_else(|| pages::to_method_of_files(&request)) {
+            Some(reply) => Err(reply),
+            None => match self.shared.site.look(request.target, now) {
+                Looked::Known(found) => found,
+                Looked::Unknown(errand) => Box::pin(self.shared.site.run(errand)).await,
+            },
         };
-        if let Some(rest) = wire.answer(page, &request, persistence, now) {
-            wire.send(page.content(), rest).await?;
+        // All that may take long is behind us, and a drain may have begun.
+        let persistence = persistence.unless_draining();
+        match found {
+            Ok(page) => {
+                let page = memo.keep(request.target, page, now);
+                if let Some(rest) = wire.answer(page, &request, persistence, now) {
+                    wire.send(page.content(), rest).await?;
+                }
+            }
+            Err(reply) => wire.reply(&reply, &request, persistence, now).await?,
         }
-        Ok(())
+        Ok(persistence)
     }
 }
 
@@ -383,6 +391,7 @@ fn look<'r>(received: &'r [u8], requests_left: u32, memo: &Memo, wire: &mut Wire
         return Look::WithBody(request.head.len() as u32);
     }
     let persistence = if requests_left <= 1 { Persistence::Close } else { request.persistence };
+    let persistence = persistence.unless_draining();
     let done = Done { length: request.head.len() as u32, persistence };
     match wire.answer_again(memo, &request, persistence) {
         Again::Done => Look::Answered(done),
@@ -410,10 +419,12 @@ impl Done {
 /// How a connection goes on after a request.
 enum Next {
     Request,
-    /// It ends, and nothing more is on its way here.
+    /// It ends, and as far as has been read nothing more is on its way here.
     End,
     /// It ends, though the client may still be sending.
     Linger,
+    /// It has ended.
+    Over,
 }
 
 impl Next {

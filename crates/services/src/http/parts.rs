@@ -8,7 +8,7 @@ use duality_runtime::block_on;
 
 pub use super::{
     body::{Body, Progress},
-    limits::{GATHERED, LINGERED, REFUSAL_ROOM},
+    limits::{GATHERED, REFUSAL_ROOM},
     memo::Memo,
     page::{Content, Page},
     range::Part,

@@ -5,6 +5,7 @@
 
 use std::mem::MaybeUninit;
 
+use duality_runtime::drain;
 use httparse::Header;
 
 use super::{
@@ -78,6 +79,15 @@ pub enum Persistence {
     Announced,
     /// It ends.
     Close,
+}
+
+impl Persistence {
+    /// The same, or the end of the connection if the server drains: to be asked just before the reply says so.
+    #[must_use]
+    #[inline]
+    pub fn unless_draining(self) -> Self {
+        if drain::requested() { Persistence::Close } else { self }
+    }
 }
 
 /// How the body is framed.

@@ -14,7 +14,7 @@ use duality_runtime::{
 };
 
 use super::{
-    limits::{GATHERED, LINGERED, Limits},
+    limits::{GATHERED, Limits},
     memo::Memo,
     page::{Content, Page},
     range::Part,
@@ -29,6 +29,9 @@ pub(super) struct Wire<'l> {
     stream: &'l mut TcpStream,
     output: Output,
     limits: &'l Limits,
+    /// The last read took all that had come, and nothing has been sent since. So as far as can be known, the client
+    /// has nothing more to say, and the kernel nothing more to deliver.
+    is_quiet: bool,
 }
 
 /// What came of waiting for bytes.
@@ -54,7 +57,7 @@ pub(super) enum Again {
 impl<'l> Wire<'l> {
     pub(super) fn new(stream: &'l mut TcpStream, limits: &'l Limits) -> io::Result<Self> {
         stream.set_write_timeout(Some(limits.write_time))?;
-        Ok(Wire { stream, output: Output::new(), limits })
+        Ok(Wire { stream, output: Output::new(), limits, is_quiet: false })
     }
 
     /// Sends what has been gathered, then waits up to `limit` for more to read.
@@ -63,7 +66,10 @@ impl<'l> Wire<'l> {
         self.stream.set_read_timeout(Some(limit))?;
         match self.stream.fill(input).await {
             Ok(0) => Ok(Filled::End),
-            Ok(_) => Ok(Filled::Some),
+            Ok(_) => {
+                self.is_quiet = input.has_all();
+                Ok(Filled::Some)
+            }
             Err(error) if error.kind() == ErrorKind::TimedOut => Ok(Filled::TimedOut),
             Err(error) => Err(error),
         }
@@ -78,17 +84,24 @@ impl<'l> Wire<'l> {
         self.sent(sent).await
     }
 
-    /// Sends what has been gathered, and nothing after it: the connection is to be closed now.
-    pub(super) async fn finish(&mut self) -> io::Result<()> {
-        if self.output.gathered().is_empty() {
-            return Ok(());
+    /// Sends what has been gathered together with the end of our side, in one packet. True if the connection
+    /// may be closed then; false if it has to [`linger`](Self::linger).
+    ///
+    /// It has to where more bytes may be on their way, in either direction: a byte that comes for a closed socket
+    /// makes the kernel send a reset, and throw away what it still has to deliver.
+    pub(super) async fn finish(&mut self) -> io::Result<bool> {
+        let length = self.output.gathered().len();
+        if !self.is_quiet || length == 0 {
+            return Ok(false);
         }
         let sent = self.stream.write_last(self.output.gathered()).await?;
-        self.sent(sent).await
+        self.sent(sent).await?;
+        Ok(sent == length)
     }
 
     /// Sends the rest of what has been gathered, of which some is sent.
     async fn sent(&mut self, sent: usize) -> io::Result<()> {
+        self.is_quiet = false;
         let rest = &self.output.gathered()[sent..];
         if !rest.is_empty() {
             patiently(self.limits, rest.len() as u64, self.stream.write_all(rest)).await??;
@@ -133,6 +146,7 @@ impl<'l> Wire<'l> {
             Content::Memory(bytes) => self.send_long(part.of(bytes)).await,
             Content::File(file) => {
                 self.flush().await?;
+                self.is_quiet = false;
                 let Part { offset, length } = part;
                 patiently(self.limits, length, self.stream.send_file(file, offset, length)).await?
             }
@@ -198,7 +212,7 @@ impl<'l> Wire<'l> {
     ///
     /// To close a socket that has unread bytes makes the kernel send a reset, which can destroy
     /// the reply before the client has read it. So only our side is closed, and what still comes
-    /// is read and dropped, for at most `limit` and up to a bounded amount (RFC 9112, section 9.6).
+    /// is read and dropped, for at most `limit` (RFC 9112, section 9.6).
     pub(super) async fn linger(&mut self, input: &mut Input, limit: Duration) -> io::Result<()> {
         task::stage("http: linger").await;
         self.flush().await?;
@@ -206,16 +220,12 @@ impl<'l> Wire<'l> {
             return Ok(());
         }
         let mut deadline = Deadline::new(limit);
-        let mut dropped = 0;
-        while dropped < LINGERED
-            && let Some(left) = deadline.left()
-        {
+        while let Some(left) = deadline.left() {
             input.consume(input.unused().len());
             // The reply is out; what goes wrong from here on concerns nobody.
             let Ok(Filled::Some) = self.fill(input, left).await else {
                 break;
             };
-            dropped += input.unused().len();
         }
         Ok(())
     }
@@ -232,6 +242,7 @@ impl<'l> Wire<'l> {
     /// Sends the body of a reply together with what has been gathered.
     async fn send_long(&mut self, body: &[u8]) -> io::Result<()> {
         let mut pieces = [IoSlice::new(self.output.gathered()), IoSlice::new(body)];
+        self.is_quiet = false;
         let sent = self.stream.write_vectored(&pieces).await?;
         let mut rest = &mut pieces[..];
         IoSlice::advance_slices(&mut rest, sent);

@@ -84,8 +84,7 @@ where
         World::ByHand => unreachable!("only http is written by hand"),
         World::Block => {
             thread::spawn(move || {
-                loop {
-                    let (stream, _) = block_on(listener.accept()).unwrap();
+                while let Ok((stream, _)) = block_on(listener.accept()) {
                     let served = serve(stream);
                     thread::spawn(move || block_on(served));
                 }
@@ -98,13 +97,14 @@ where
     thread::spawn(move || {
         let mut event_loop = EventLoop::new(Kind::Epoll.open().unwrap(), waiting).unwrap();
         event_loop.run(async move {
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
+            while let Ok((stream, _)) = listener.accept().await {
                 let served = serve(stream);
                 // How it ended is for the client to find out.
                 task::spawn(async move { drop(served.await) }).unwrap();
             }
-        })
+            // The process drains. The loop goes on for those that are being served.
+            std::future::pending::<()>().await;
+        });
     });
     address
 }
