@@ -1,8 +1,6 @@
 //! A drain while requests are being answered: their replies say that the connection ends, in every world. One test
 //! alone, for a drain is the whole process's and has no way back.
 
-#![expect(clippy::disallowed_types, reason = "the client is a plain blocking program")]
-
 mod http_client;
 
 use std::sync::{Arc, Barrier};

@@ -1,7 +1,7 @@
 //! How a connection ends: the last reply arrives whole, whatever the client sends after its last request, in
 //! every world.
 
-#![expect(clippy::disallowed_types, reason = "the client is a plain blocking program")]
+#![expect(clippy::disallowed_methods, reason = "the client is a plain blocking program")]
 
 mod http_client;
 
@@ -54,8 +54,7 @@ fn patient() -> Limits {
     Limits { linger_time: Duration::from_secs(60), ..Limits::default() }
 }
 
-/// The request is read, then `late` comes, then the reply is sent. `hold` says how many bytes the client sends
-/// before it reads.
+/// The request is read, then `late` comes, then the reply is sent, of `length` bytes.
 fn reply_in_spite_of(world: World, request: &str, late: &[u8], length: usize) {
     let (barrier, address) = serve_gate(world, length);
     let mut client = Client::connect(address);

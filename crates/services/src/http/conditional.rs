@@ -8,8 +8,9 @@ use super::{
 
 /// The fields that make a request conditional, with their values as they came.
 ///
-/// Of a field that comes more than once the first is heeded. To a client that does so the whole
-/// file may be sent where its copy is still good; it never gets a wrong one.
+/// Of a list of entity tags that goes on in a second field the first field is heeded. Any other field has one
+/// value, and says nothing if it comes twice. To a client that does so the whole file may be sent where
+/// its copy is still good; it never gets a wrong one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Conditions<'b> {
     if_match: Option<&'b [u8]>,
@@ -19,6 +20,9 @@ pub(super) struct Conditions<'b> {
     if_range: Option<&'b [u8]>,
     range: Option<&'b [u8]>,
 }
+
+/// The value of a field that says nothing: neither a date, nor a range, nor an entity tag.
+const NOTHING: &[u8] = b"";
 
 /// What the conditions are compared with.
 #[derive(Clone, Copy, Debug)]
@@ -43,16 +47,20 @@ impl<'b> Conditions<'b> {
     /// Keeps a field if it is one of these.
     pub(super) fn take(&mut self, name: &str, value: &'b [u8]) {
         let is = |known: &str| name.eq_ignore_ascii_case(known);
-        let field = match name.len() {
-            5 if is("range") => &mut self.range,
-            8 if is("if-match") => &mut self.if_match,
-            8 if is("if-range") => &mut self.if_range,
-            13 if is("if-none-match") => &mut self.if_none_match,
-            17 if is("if-modified-since") => &mut self.if_modified_since,
-            19 if is("if-unmodified-since") => &mut self.if_unmodified_since,
+        let (field, is_list) = match name.len() {
+            5 if is("range") => (&mut self.range, false),
+            8 if is("if-match") => (&mut self.if_match, true),
+            8 if is("if-range") => (&mut self.if_range, false),
+            13 if is("if-none-match") => (&mut self.if_none_match, true),
+            17 if is("if-modified-since") => (&mut self.if_modified_since, false),
+            19 if is("if-unmodified-since") => (&mut self.if_unmodified_since, false),
             _ => return,
         };
-        field.get_or_insert(value);
+        match field {
+            None => *field = Some(value),
+            Some(_) if is_list => {}
+            Some(earlier) => *earlier = NOTHING,
+        }
     }
 
     /// Judges a GET, or a HEAD, for which `Range` has no meaning, on a file of `length` bytes.
@@ -193,6 +201,15 @@ mod tests {
             (&[("Range", "bytes=0-9"), ("If-Range", AT)], part(0, 10)),
             (&[("Range", "bytes=0-9"), ("If-Range", AFTER)], Whole),
             (&[("If-Range", "\"x\"")], Whole),
+            // What has one value and comes twice says nothing.
+            (&[("Range", "bytes=0-9"), ("Range", "bytes=0-9")], Whole),
+            (&[("Range", "bytes=0-9"), ("If-Range", "\"a,b\""), ("If-Range", "\"a,b\"")], Whole),
+            (&[("If-Modified-Since", AT), ("If-Modified-Since", BEFORE)], Whole),
+            (&[("If-Unmodified-Since", BEFORE), ("If-Unmodified-Since", AT)], Whole),
+            // A list goes on in the next field; the first is enough to be safe.
+            (&[("If-None-Match", "\"a,b\""), ("If-None-Match", "\"x\"")], NotModified),
+            (&[("If-Match", "\"a,b\""), ("If-Match", "\"x\"")], Whole),
+            (&[("If-Match", "\"x\""), ("If-Match", "\"a,b\"")], PreconditionFailed),
         ];
         for (fields, verdict) in cases {
             assert_eq!(judge(true, fields), *verdict, "{fields:?}");

@@ -6,8 +6,14 @@
 /// stream of bytes.
 pub(super) fn content_type(path: &str) -> String {
     let media_type = mime_guess::from_path(path).first_raw().unwrap_or("application/octet-stream");
-    let text = media_type.starts_with("text/") || media_type == "application/javascript";
-    if text { format!("{media_type}; charset=utf-8") } else { media_type.to_owned() }
+    let media_type = match media_type {
+        // What the list has for `.mjs` and `.woff` is obsolete (RFC 9239 and RFC 8081).
+        "application/javascript" => "text/javascript",
+        "application/font-woff" => "font/woff",
+        other => other,
+    };
+    let is_text = media_type.starts_with("text/");
+    if is_text { format!("{media_type}; charset=utf-8") } else { media_type.to_owned() }
 }
 
 #[cfg(test)]
@@ -20,6 +26,9 @@ mod tests {
             ("index.html", "text/html; charset=utf-8"),
             ("a.b/style.CSS", "text/css; charset=utf-8"),
             ("code.js", "text/javascript; charset=utf-8"),
+            ("module.mjs", "text/javascript; charset=utf-8"),
+            ("letters.woff", "font/woff"),
+            ("letters.woff2", "font/woff2"),
             ("notes.txt", "text/plain; charset=utf-8"),
             ("picture.svg", "image/svg+xml"),
             ("picture.png", "image/png"),

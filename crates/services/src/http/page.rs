@@ -1,7 +1,12 @@
 //! What is sent for one file: its head, built once and kept with the body, and the other heads that
 //! a request for it can meet.
 
-use std::{borrow::Cow, fmt::Write as _, io::Write as _};
+use std::{
+    borrow::Cow,
+    hash::{DefaultHasher, Hash, Hasher},
+    io::Write as _,
+    time::UNIX_EPOCH,
+};
 
 use duality_runtime::fs;
 
@@ -172,21 +177,43 @@ impl Page {
 /// Where the date stands in the head of a 200.
 const DATE_OFFSET: usize = b"HTTP/1.1 200 OK\r\nServer: duality\r\nDate: ".len();
 
-/// The strong entity tag, in its quotes, of a file on disk.
+/// The strong entity tag, in its quotes, of a file on disk. It is a hash: what a file is made of on its server is
+/// not for its clients to read. All processes of one program make the same.
 ///
 /// A file that is written twice within one tick of the file system's clock, without a change of
 /// length, keeps its tag; every server that does not read the whole file has that limit.
 pub(super) fn entity_tag(metadata: &fs::Metadata) -> String {
-    let modified = metadata.modified.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let mut tag = String::with_capacity(40);
-    write!(tag, "\"{:x}-{:x}-{:x}\"", modified.as_nanos(), metadata.length, metadata.inode)
-        .expect("a string takes every character");
-    tag
+    let modified = metadata.modified.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut hasher = DefaultHasher::new();
+    (modified.as_nanos(), metadata.length, metadata.inode).hash(&mut hasher);
+    format!("\"{:016x}\"", hasher.finish())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    #[test]
+    fn a_tag_depends_on_all_that_it_is_made_of_and_shows_none_of_it() {
+        let metadata = |inode, length, nanoseconds| {
+            let modified = UNIX_EPOCH + Duration::from_nanos(nanoseconds);
+            entity_tag(&fs::Metadata { kind: fs::Kind::File, length, modified, inode, device: 1 })
+        };
+        let tag = metadata(0xabcdef, 10, 1_795_219_200_000_000_001);
+        assert_eq!(tag, metadata(0xabcdef, 10, 1_795_219_200_000_000_001));
+        assert!(tag.len() == 18 && tag.starts_with('"') && tag.ends_with('"'), "{tag}");
+        assert!(!tag.contains("abcdef"), "{tag}");
+        for other in [
+            metadata(0xabcdee, 10, 1_795_219_200_000_000_001),
+            metadata(0xabcdef, 11, 1_795_219_200_000_000_001),
+            metadata(0xabcdef, 10, 1_795_219_200_000_000_002),
+            metadata(10, 0xabcdef, 1_795_219_200_000_000_001),
+        ] {
+            assert_ne!(tag, other);
+        }
+    }
 
     fn page() -> Page {
         let content = Content::Memory(Cow::Borrowed(b"0123456789"));

@@ -37,11 +37,10 @@ pub(super) fn parse(value: &[u8], total: u64) -> Asked {
     let Some((first, last)) = split(ranges, b'-') else {
         return Asked::Whole;
     };
-    let (first, last) = (first.trim_ascii(), last.trim_ascii());
-    if !unit.trim_ascii().eq_ignore_ascii_case(b"bytes") {
+    if !unit.eq_ignore_ascii_case(b"bytes") {
         return Asked::Whole;
     }
-    // A comma, and with it a second range, is not a digit.
+    // A comma, and with it a second range, is not a digit, and neither is a space.
     let (offset, end) = match (first.is_empty(), number(first), number(last)) {
         (true, _, Some(suffix)) => (total.saturating_sub(suffix), total),
         (false, Some(first), None) if last.is_empty() => (first, total),
@@ -86,7 +85,7 @@ mod tests {
             ("bytes=90-500", part(90, 10)),
             ("bytes=-1", part(99, 1)),
             ("bytes=-500", part(0, 100)),
-            ("Bytes= 1 - 2", part(1, 2)),
+            ("Bytes=1-2", part(1, 2)),
             ("bytes=0-99999999999999999999999", part(0, 100)),
             ("bytes=100-", Asked::Nothing),
             ("bytes=99999999999999999999999-", Asked::Nothing),
@@ -99,6 +98,12 @@ mod tests {
             ("bytes=1", Asked::Whole),
             ("bytes", Asked::Whole),
             ("lines=1-2", Asked::Whole),
+            ("bytes =0-9", Asked::Whole),
+            ("bytes= 0-9", Asked::Whole),
+            ("bytes=0 -9", Asked::Whole),
+            ("bytes=0- 9", Asked::Whole),
+            ("bytes= -9", Asked::Whole),
+            ("bytes=9- ", Asked::Whole),
             ("", Asked::Whole),
         ] {
             assert_eq!(parse(value.as_bytes(), 100), expected, "{value}");

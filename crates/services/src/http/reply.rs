@@ -56,10 +56,7 @@ impl Reply {
     pub(super) fn to_method(method: Method, allow: &'static str) -> Option<Self> {
         match method {
             Method::Get | Method::Head => None,
-            Method::Options => {
-                let reply = Reply::html(&status::NO_CONTENT, String::new());
-                Some(reply.with("Allow", allow))
-            }
+            Method::Options => Some(Reply::html(&status::OK, String::new()).with("Allow", allow)),
             Method::Post | Method::Connect | Method::Known => {
                 Some(Reply::explained(&status::METHOD_NOT_ALLOWED).with("Allow", allow))
             }
@@ -87,12 +84,13 @@ impl Reply {
         for (name, value) in &self.fields {
             write!(output, "{name}: {value}\r\n").expect("a vector takes every byte");
         }
-        // RFC 9110, section 8.6: a 204 has no length, not even one of 0.
-        if self.status.code != status::NO_CONTENT.code {
-            let (content_type, length) = (self.content_type, self.body.len());
-            write!(output, "Content-Type: {content_type}\r\nContent-Length: {length}\r\n")
-                .expect("a vector takes every byte");
+        // What is not there has no type.
+        if !self.body.is_empty() {
+            let content_type = self.content_type;
+            write!(output, "Content-Type: {content_type}\r\n").expect("a vector takes every byte");
         }
+        let length = self.body.len();
+        write!(output, "Content-Length: {length}\r\n").expect("a vector takes every byte");
         output.extend_from_slice(ending(persistence));
     }
 }
@@ -145,9 +143,10 @@ mod tests {
     }
 
     #[test]
-    fn the_reply_to_options_has_no_length() {
+    fn the_reply_to_options_says_that_it_has_no_content() {
         let head = head(&Reply::to_method(Method::Options, "GET").unwrap());
-        assert!(head.starts_with("HTTP/1.1 204 No Content\r\n"));
-        assert!(head.contains("\r\nAllow: GET\r\n") && !head.contains("Content-"), "{head}");
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"));
+        assert!(head.contains("\r\nAllow: GET\r\nContent-Length: 0\r\n"), "{head}");
+        assert!(!head.contains("Content-Type"), "{head}");
     }
 }

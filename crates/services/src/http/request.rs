@@ -187,8 +187,14 @@ pub(super) fn field<'b>(head: &'b [u8], name: &str) -> Result<Option<&'b [u8]>, 
 }
 
 /// Whether bytes at the start of a request, which may be a bad one, ask for a reply without a body.
-pub fn is_head(bytes: &[u8]) -> bool {
-    bytes.trim_ascii_start().starts_with(b"HEAD ")
+///
+/// Only what the parser passes over is passed over here. A request that is bad from its first byte would
+/// otherwise be answered with or without a body as the network cuts it.
+pub fn is_head(mut bytes: &[u8]) -> bool {
+    while let [b'\r', b'\n', rest @ ..] | [b'\n', rest @ ..] = bytes {
+        bytes = rest;
+    }
+    bytes.starts_with(b"HEAD ")
 }
 
 /// What to answer to a head that is still partial when it has filled all the room there is for it.
@@ -251,7 +257,7 @@ struct Fields<'b> {
     host: Option<&'b [u8]>,
     has_content_type: bool,
     content_length: Option<u64>,
-    transfer_encoding: Option<&'b [u8]>,
+    codings: Codings,
     close: bool,
     keep_alive: bool,
     expects_continue: bool,
@@ -282,7 +288,7 @@ impl<'b> Fields<'b> {
         match name.len() {
             4 if is("host") => {
                 let earlier = self.host.replace(value);
-                if earlier.is_some() || !is_authority(value) {
+                if earlier.is_some() || split_authority(value).is_none() {
                     return Err(&status::BAD_REQUEST);
                 }
             }
@@ -307,12 +313,7 @@ impl<'b> Fields<'b> {
                     return Err(&status::BAD_REQUEST);
                 }
             }
-            17 if is("transfer-encoding") => {
-                let earlier = self.transfer_encoding.replace(value);
-                if earlier.is_some() {
-                    return Err(&status::BAD_REQUEST);
-                }
-            }
+            17 if is("transfer-encoding") => self.codings.take(value),
             // Other names, but a gateway that makes environment variables of fields (RFC 3875,
             // section 4.1.18) takes them for the framing.
             14 if is("content_length") => return Err(&status::BAD_REQUEST),
@@ -335,20 +336,19 @@ impl<'b> Fields<'b> {
         // RFC 9112, section 3.2.2: the host in a target counts, and the client has to repeat it in
         // `Host`. Where the two differ, an implementation that looks at one of them only sees
         // another request than one that looks at the other.
-        let host_is_right = match (self.host, target::authority(target)) {
-            (None, _) => minor_version == 0,
-            (Some(_), None) => true,
-            (Some(host), Some(authority)) => host.eq_ignore_ascii_case(authority.as_bytes()),
+        let host_is_right = match self.host {
+            None => minor_version == 0,
+            Some(host) => target::agrees(target, host),
         };
         if !host_is_right {
             return Err(&status::BAD_REQUEST);
         }
-        let body = match (self.transfer_encoding, self.content_length) {
-            (None, length) => Framing::Length(length.unwrap_or(0)),
+        let body = match (self.codings, self.content_length) {
+            (Codings::None, length) => Framing::Length(length.unwrap_or(0)),
             // RFC 9112, section 6.1: either way the framing of the message is in doubt.
-            (Some(_), Some(_)) => return Err(&status::BAD_REQUEST),
-            (Some(_), None) if minor_version == 0 => return Err(&status::BAD_REQUEST),
-            (Some(codings), None) => framing(codings)?,
+            (_, Some(_)) => return Err(&status::BAD_REQUEST),
+            _ if minor_version == 0 => return Err(&status::BAD_REQUEST),
+            (codings, None) => codings.framing()?,
         };
         // HTTP/1.0 does not know of expectations (RFC 9110, section 10.1.1).
         if self.expects_other && minor_version > 0 {
@@ -369,28 +369,53 @@ impl<'b> Fields<'b> {
     }
 }
 
-/// How a body is framed that `Transfer-Encoding` tells of. RFC 9112, section 6.3: if the last coding
-/// is not chunked, where the body ends cannot be known. Other codings before it are honest, but not
-/// to be had here.
-fn framing(codings: &[u8]) -> Result<Framing, &'static Status> {
-    let is_chunked = |coding: &[u8]| coding.trim_ascii().eq_ignore_ascii_case(b"chunked");
-    let mut codings = codings.rsplit(|&byte| byte == b',');
-    match (codings.next(), codings.next()) {
-        (Some(last), None) if is_chunked(last) => Ok(Framing::Chunked),
-        (Some(last), Some(other)) if is_chunked(last) => {
-            let honest = |coding: &[u8]| {
-                let coding = coding.trim_ascii();
-                !coding.is_empty() && !is_chunked(coding)
+/// The codings that `Transfer-Encoding` tells of: one list, be it in one field or in several.
+#[derive(Clone, Copy, Debug, Default)]
+enum Codings {
+    #[default]
+    None,
+    /// `chunked` alone.
+    Chunked,
+    /// Others, after which `chunked` may come.
+    Others,
+    /// Others, then `chunked`.
+    OthersThenChunked,
+    /// None of these.
+    Doubtful,
+}
+
+impl Codings {
+    /// Goes on with the list.
+    fn take(&mut self, value: &[u8]) {
+        for coding in value.split(|&byte| byte == b',') {
+            let coding = coding.trim_ascii();
+            *self = match *self {
+                _ if coding.is_empty() => Codings::Doubtful,
+                Codings::None if coding.eq_ignore_ascii_case(b"chunked") => Codings::Chunked,
+                Codings::Others if coding.eq_ignore_ascii_case(b"chunked") => {
+                    Codings::OthersThenChunked
+                }
+                Codings::None | Codings::Others => Codings::Others,
+                _ => Codings::Doubtful,
             };
-            let all_honest = honest(other) && codings.all(honest);
-            Err(if all_honest { &status::NOT_IMPLEMENTED } else { &status::BAD_REQUEST })
         }
-        _ => Err(&status::BAD_REQUEST),
+    }
+
+    /// How a body is framed. RFC 9112, section 6.3: if the last coding is not chunked, where the body ends cannot
+    /// be known. Other codings before it are honest, but not to be had here.
+    fn framing(self) -> Result<Framing, &'static Status> {
+        match self {
+            Codings::None => Ok(Framing::NONE),
+            Codings::Chunked => Ok(Framing::Chunked),
+            Codings::OthersThenChunked => Err(&status::NOT_IMPLEMENTED),
+            Codings::Others | Codings::Doubtful => Err(&status::BAD_REQUEST),
+        }
     }
 }
 
-/// The length that a field tells of. The standard allows zeros before the number; but no client
-/// writes them, and some implementations take what follows for octal.
+/// The length that a field tells of. The standard allows zeros before the number, but no client writes them. To
+/// `strtol(3)` with base 0, which some implementations call, `010` is 8: behind one, the last two bytes of a
+/// body would be the next request.
 fn content_length(value: &[u8]) -> Option<u64> {
     if matches!(value, [b'0', _, ..]) { None } else { number(value) }
 }
@@ -411,33 +436,34 @@ pub(super) fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Whether this is a host and perhaps a port, as `Host` and the absolute form of a target have them
-/// (RFC 3986, section 3.2).
+/// The host, and the port if there is one, as `Host` and the absolute form of a target have them (RFC 3986,
+/// section 3.2). `None` if this is none.
 ///
 /// A comma, which RFC 3986 allows in a name, is refused: it is how two fields look that somebody has
 /// joined.
-pub(super) fn is_authority(value: &[u8]) -> bool {
-    let (host_is_right, port) = if let Some(literal) = value.strip_prefix(b"[") {
-        let Some(end) = literal.iter().position(|&byte| byte == b']') else {
-            return false;
-        };
-        let (address, port) = (&literal[..end], &literal[end + 1..]);
-        let is_address = |byte: &u8| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.');
-        (!address.is_empty() && address.iter().all(is_address), port)
-    } else {
-        let (name, port) =
-            value.split_at(value.iter().position(|&byte| byte == b':').unwrap_or(value.len()));
-        (!name.is_empty() && is_name(name), port)
+pub(super) fn split_authority(value: &[u8]) -> Option<(&[u8], Option<u64>)> {
+    let end = match value {
+        [b'[', ..] => value.iter().position(|&byte| byte == b']')? + 1,
+        _ => value.iter().position(|&byte| byte == b':').unwrap_or(value.len()),
     };
-    let port_is_right = match port {
-        [] => true,
+    let (host, port) = value.split_at(end);
+    let host_is_right = match host {
+        [] | [b'[', b']'] => false,
+        [b'[', address @ .., b']'] => address.iter().all(is_of_address),
+        name => is_name(name),
+    };
+    let port = match port {
         // RFC 3986 lets the digits be missing.
-        [b':', digits @ ..] => {
-            digits.is_empty() || number(digits).is_some_and(|port| port <= 65_535)
-        }
-        _ => false,
+        [] | [b':'] => None,
+        [b':', digits @ ..] => Some(number(digits).filter(|&port| port <= 65_535)?),
+        _ => return None,
     };
-    host_is_right && port_is_right
+    host_is_right.then_some((host, port))
+}
+
+/// Whether a byte may stand in the brackets of an address of IPv6.
+fn is_of_address(byte: &u8) -> bool {
+    byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.')
 }
 
 /// Whether this is a registered name, or an address of IPv4.
@@ -587,6 +613,11 @@ mod tests {
             ("Transfer-Encoding: identity\r\n", 400),
             ("Transfer-Encoding:\r\n", 400),
             ("Transfer-Encoding: gzip, chunked\r\n", 501),
+            ("Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n", 501),
+            ("Transfer-Encoding: gzip\r\n", 400),
+            ("Transfer-Encoding: gzip\r\nTransfer-Encoding: br\r\n", 400),
+            ("Transfer-Encoding: chunked\r\nTransfer-Encoding: gzip\r\n", 400),
+            ("Transfer-Encoding: \r\nTransfer-Encoding: chunked\r\n", 400),
             ("Transfer-Encoding: \u{b}chunked\r\n", 400),
             ("Transfer-Encoding : chunked\r\n", 400),
             (" Folded: x\r\n", 400),
@@ -607,7 +638,7 @@ mod tests {
             ("GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", 400),
             ("GET / HTTP/1.0\r\nHost: a\r\nHost: a\r\n\r\n", 400),
             ("GET http://i/ HTTP/1.1\r\nHost: h\r\n\r\n", 400),
-            ("GET http://h:80/ HTTP/1.1\r\nHost: h\r\n\r\n", 400),
+            ("GET http://h:81/ HTTP/1.1\r\nHost: h\r\n\r\n", 400),
             ("GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
             ("GET  / HTTP/1.1\r\nHost: h\r\n\r\n", 400),
             ("GET / HTTP/1.1 \r\nHost: h\r\n\r\n", 400),
@@ -647,7 +678,7 @@ mod tests {
             "%41",
             "a!$&'()*+;=",
         ] {
-            assert!(is_authority(host.as_bytes()), "{host}");
+            assert!(split_authority(host.as_bytes()).is_some(), "{host}");
         }
         for host in [
             "",
@@ -673,7 +704,7 @@ mod tests {
             "a<",
             "caf\u{e9}",
         ] {
-            assert!(!is_authority(host.as_bytes()), "{host}");
+            assert!(split_authority(host.as_bytes()).is_none(), "{host}");
         }
     }
 
@@ -712,7 +743,26 @@ mod tests {
         }
     }
 
+    /// What the first bad piece of a request is answered by: a status, and whether it has a body.
+    fn verdict(bytes: &[u8]) -> Option<(u16, bool)> {
+        match parse(bytes) {
+            Parsed::Bad(status) => Some((status.code, is_head(bytes))),
+            _ => None,
+        }
+    }
+
     proptest! {
+        #[test]
+        fn it_makes_no_difference_how_a_bad_request_is_cut(
+            text in "[\r\n ]{0,3}(HEAD|GET|G T|HEADER)[ \t]{1,2}/[ \0]?( HTTP/[0-2].1| ICY)?\r?\n(Host ?: h\r\n| X: y\r\n){0,2}\r?\n?",
+        ) {
+            let verdicts = (0..=text.len()).map(|end| verdict(&text.as_bytes()[..end]));
+            let mut found = verdicts.flatten();
+            if let Some(first) = found.next() {
+                prop_assert!(found.all(|later| later == first), "{:?}", text);
+            }
+        }
+
         #[test]
         fn any_bytes_are_judged(bytes: Vec<u8>) {
             code(&bytes);

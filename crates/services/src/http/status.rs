@@ -19,8 +19,6 @@ impl Status {
 
 /// 200 OK.
 pub const OK: Status = Status::new(200, "OK", "");
-/// 204 No Content.
-pub const NO_CONTENT: Status = Status::new(204, "No Content", "");
 /// 301 Moved Permanently.
 pub const MOVED_PERMANENTLY: Status =
     Status::new(301, "Moved Permanently", "This is a directory; its address ends with a slash.");
@@ -67,6 +65,12 @@ pub const RANGE_NOT_SATISFIABLE: Status =
 /// 417 Expectation Failed.
 pub const EXPECTATION_FAILED: Status =
     Status::new(417, "Expectation Failed", "The server does not know what is expected of it.");
+/// 421 Misdirected Request.
+pub const MISDIRECTED_REQUEST: Status = Status::new(
+    421,
+    "Misdirected Request",
+    "The address is one of https, and this connection is not secured.",
+);
 /// 422 Unprocessable Content.
 pub const UNPROCESSABLE_CONTENT: Status = Status::new(422, "Unprocessable Content", "");
 /// 431 Request Header Fields Too Large.

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use super::{
-    request::is_authority,
+    request::split_authority,
     status::{self, Status},
 };
 
@@ -28,7 +28,7 @@ pub(super) const INDEX: &str = "index.html";
 /// # Errors
 ///
 /// 400 for a target of another form, with a bad percent escape, a control character, a backslash, or
-/// `..` beyond the root. 404 for a name that no path in a `&str` can have: with a slash inside a segment
+/// `..` beyond the root. 421 for `https`, since there is no TLS here (RFC 9110, section 7.4). 404 for a name that no path in a `&str` can have: with a slash inside a segment
 /// (`%2f`), or not in UTF-8.
 pub(super) fn resolve(target: &str) -> Result<Resolved<'_>, &'static Status> {
     if let Some(path) = as_it_is(target) {
@@ -114,12 +114,21 @@ pub(super) fn with_slash(path: &str, query: &str) -> String {
     location
 }
 
-/// The host, and perhaps the port, that a target in absolute form names.
-pub(super) fn authority(target: &str) -> Option<&str> {
+/// Whether a target names the same origin as `Host` does, or names none.
+pub(super) fn agrees(target: &str, host: &[u8]) -> bool {
     if target.starts_with('/') {
-        return None;
+        return true;
     }
-    split_absolute(target).map(|(_, authority, _)| authority)
+    let Some((scheme, authority, _)) = split_absolute(target) else { return true };
+    // RFC 9110, section 4.2.3: the port of the scheme goes without saying.
+    let default = if scheme.eq_ignore_ascii_case("https") { 443 } else { 80 };
+    match (split_authority(authority.as_bytes()), split_authority(host)) {
+        (Some((name, port)), Some((other, other_port))) => {
+            let (port, other_port) = (port.unwrap_or(default), other_port.unwrap_or(default));
+            name.eq_ignore_ascii_case(other) && port == other_port
+        }
+        _ => false,
+    }
 }
 
 /// The path and query of a target; an absolute form may leave out its path.
@@ -128,11 +137,15 @@ fn without_origin(target: &str) -> Result<&str, &'static Status> {
         return Ok(target);
     }
     let (scheme, authority, path) = split_absolute(target).ok_or(&status::BAD_REQUEST)?;
-    let is_http = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
-    if !is_http || !is_authority(authority.as_bytes()) {
-        return Err(&status::BAD_REQUEST);
+    if split_authority(authority.as_bytes()).is_none() {
+        Err(&status::BAD_REQUEST)
+    } else if scheme.eq_ignore_ascii_case("http") {
+        Ok(path)
+    } else if scheme.eq_ignore_ascii_case("https") {
+        Err(&status::MISDIRECTED_REQUEST)
+    } else {
+        Err(&status::BAD_REQUEST)
     }
-    Ok(path)
 }
 
 /// The scheme, the authority, and all that follows.
@@ -190,7 +203,7 @@ mod tests {
             ("/...", "..."),
             ("/a?b=/../..", "a"),
             ("http://host:80/a", "a"),
-            ("HTTPS://host", "index.html"),
+            ("HTTP://host", "index.html"),
             ("http://host?q", "index.html"),
         ] {
             assert_eq!(resolve(target).map(|resolved| resolved.path), Ok(path.into()), "{target}");
@@ -206,6 +219,9 @@ mod tests {
             ("a", 400),
             ("host:80", 400),
             ("ftp://host/", 400),
+            ("https://host/", 421),
+            ("HTTPS://host", 421),
+            ("https://user@host/", 400),
             ("http:///a", 400),
             ("http://user@host/", 400),
             ("http://host:port/", 400),
@@ -226,6 +242,32 @@ mod tests {
             ("/%ff", 404),
         ] {
             assert_eq!(resolve(target).map_err(|status| status.code), Err(code), "{target}");
+        }
+    }
+
+    #[test]
+    fn an_origin_is_named_in_several_ways() {
+        for (target, host, expected) in [
+            ("/", "any", true),
+            ("http://h/", "h", true),
+            ("http://H/", "h", true),
+            ("http://h:80/", "h", true),
+            ("http://h/", "h:80", true),
+            ("http://h:/", "h", true),
+            ("http://h:080/", "h:80", true),
+            ("http://[::1]:80/", "[::1]", true),
+            ("http://[::1]/", "[::1]:80", true),
+            ("http://h:81/", "h:81", true),
+            ("https://h:443/", "h", true),
+            ("http://i/", "h", false),
+            ("http://h:81/", "h", false),
+            ("http://h/", "h:81", false),
+            ("http://h:443/", "h", false),
+            ("https://h:80/", "h", false),
+            ("http://[::1]/", "[::1:80]", false),
+            ("http://h:x/", "h", false),
+        ] {
+            assert_eq!(agrees(target, host.as_bytes()), expected, "{target} and {host}");
         }
     }
 

@@ -159,7 +159,7 @@ impl Client {
         let head = String::from_utf8(self.received.drain(..end).collect()).unwrap();
         let code = head.split(' ').nth(1).unwrap().parse().unwrap();
         let mut reply = Reply { code, head, body: Vec::new() };
-        if !to_head && code != 304 && code != 204 {
+        if !to_head && code != 304 {
             let length: usize = reply.field("Content-Length").unwrap().parse().unwrap();
             while self.received.len() < length {
                 assert!(self.read_more(), "the connection ended in a body");
