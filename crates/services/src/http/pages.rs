@@ -12,7 +12,7 @@ use std::pin::Pin;
 use super::{
     reply::Reply,
     request::{self, Method, Request},
-    target,
+    status, target,
 };
 
 /// Some pages, shared by all connections. [`Http::with_pages`](super::Http::with_pages) serves them.
@@ -96,6 +96,10 @@ pub(super) fn admit(pages: &dyn Pages, request: &Request<'_>) -> Admission {
     let Ok(resolved) = target::resolve(request.target) else {
         return Admission::Elsewhere;
     };
+    // Its target is no page, even if it looks like the path of one.
+    if request.method == Method::Connect {
+        return Admission::Elsewhere;
+    }
     let Some(offer) = pages.offer(&resolved.path) else {
         return Admission::Elsewhere;
     };
@@ -126,9 +130,13 @@ pub(super) async fn answer(pages: &dyn Pages, request: &Request<'_>, body: &[u8]
 /// The reply to a request that is not for a file, whatever its target is; `None` if it is for one.
 pub(super) fn to_method_of_files(request: &Request<'_>) -> Option<Reply> {
     let reply = Reply::to_method(request.method, FILES_ALLOW)?;
+    if request.has_its_own_target() {
+        return Some(reply);
+    }
     match target::resolve(request.target) {
-        Err(refusal) if !request.has_its_own_target() => Some(refusal.into()),
-        _ => Some(reply),
+        Err(refusal) => Some(refusal.into()),
+        Ok(_) if request.method == Method::Connect => Some((&status::BAD_REQUEST).into()),
+        Ok(_) => Some(reply),
     }
 }
 

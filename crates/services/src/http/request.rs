@@ -47,7 +47,14 @@ pub struct Request<'b> {
 impl Request<'_> {
     /// Whether the target is of a form that goes with this method only (RFC 9112, section 3.2).
     pub(super) fn has_its_own_target(&self) -> bool {
-        matches!((self.method, self.target), (Method::Options, "*") | (Method::Connect, _))
+        match self.method {
+            Method::Options => self.target == "*",
+            // RFC 9110, section 9.3.6: the port has to be there.
+            Method::Connect => {
+                matches!(split_authority(self.target.as_bytes()), Some((_, Some(_))))
+            }
+            _ => false,
+        }
     }
 }
 
