@@ -16,7 +16,8 @@ macro_rules! replies {
             const ARCHITECTURE: &[&str] = &$architecture;
             replies! { @ the_reply_to_get_is_exact a_head_is_that_of_the_page
                 refusals_are_exact partial_replies_are_exact
-                pipelined_replies_are_exact_and_in_order a_request_split_anywhere_is_answered }
+                pipelined_replies_are_exact_and_in_order a_request_split_anywhere_is_answered
+                the_last_reply_arrives_whatever_follows_its_request }
         }
     };
     (@ $($body:ident)*) => {
@@ -138,6 +139,31 @@ fn a_request_split_anywhere_is_answered(server: &Served) {
         stream.read_exact(&mut reply).unwrap();
         assert_eq!(masked(&reply), page_head("") + PAGE, "split after {split} bytes");
     }
+}
+
+/// What follows comes before, while or after the connection ends, as it happens.
+fn the_last_reply_arrives_whatever_follows_its_request(server: &Served) {
+    let last = |path| get(path, "Connection: close\r\n");
+    let page = page_head("Connection: close\r\n") + PAGE;
+    for _ in 0..20 {
+        for late in ["\r\n", &get("/", "")] {
+            assert_eq!(masked(&ask_and_go_on(server, &last("/"), late)), page);
+        }
+        let long = ask_and_go_on(server, &last("/large.txt"), "\r\n");
+        assert!(long.ends_with(b".\n") && long.len() > 102_400, "{} bytes", long.len());
+    }
+}
+
+/// All that comes back when a request is sent, and after it some bytes, each by itself, to whoever takes them.
+fn ask_and_go_on(server: &Served, request: &str, late: &str) -> Vec<u8> {
+    let mut stream = server.connect();
+    stream.set_nodelay(true).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    // Once the server has closed, none is taken.
+    let _ = late.bytes().try_for_each(|byte| stream.write_all(&[byte]));
+    let mut reply = Vec::new();
+    stream.read_to_end(&mut reply).unwrap();
+    reply
 }
 
 fn get(path: &str, more: &str) -> String {
