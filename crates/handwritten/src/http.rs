@@ -6,8 +6,10 @@
 //!   accepted ─▶ Head ──────── no body, in memory ─────────────┤
 //!                 │ ├───────── on disk ───────▶ Disk ─────────┤
 //!                 │ └─▶ Body ──────────────────────┴──────────┤ answered, and the last
-//!                 │       │                                   ├──────▶ End
-//!    refused ─────┴───────┴─ cannot be read ─▶ Linger ◀───────┘ the client may still be sending
+//!                 │       │                                   ├──────▶ End ─▶ closed
+//!                 │       │                                   │         │ not all left in one packet
+//!    refused ─────┴───────┴─ cannot be read ─▶ Linger ◀───────┴─────────┘
+//!                                                │  the client may still be sending
 //!                                                └──▶ Deaf ─▶ closed
 //! ```
 //!

@@ -20,6 +20,7 @@
 //! Everything a client sends is bounded by [`Limits`]. After an error that leaves in doubt where
 //! the next request begins, the connection ends, in such a way that the reply arrives.
 
+mod authority;
 mod body;
 mod cache;
 mod conditional;

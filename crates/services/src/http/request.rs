@@ -9,6 +9,7 @@ use duality_runtime::drain;
 use httparse::Header;
 
 use super::{
+    authority::split_authority,
     conditional::Conditions,
     limits::HEADER_FIELDS,
     status::{self, Status},
@@ -428,7 +429,7 @@ fn content_length(value: &[u8]) -> Option<u64> {
 }
 
 /// Digits alone, for a number of 64 bits.
-fn number(value: &[u8]) -> Option<u64> {
+pub(super) fn number(value: &[u8]) -> Option<u64> {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return None;
     }
@@ -441,62 +442,6 @@ fn number(value: &[u8]) -> Option<u64> {
 /// Whether a byte may be part of a token (RFC 9110, section 5.6.2): a method, or a field's name.
 pub(super) fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
-}
-
-/// The host, and the port if there is one, as `Host` and the absolute form of a target have them (RFC 3986,
-/// section 3.2). `None` if this is none.
-///
-/// A comma, which RFC 3986 allows in a name, is refused: it is how two fields look that somebody has
-/// joined.
-pub(super) fn split_authority(value: &[u8]) -> Option<(&[u8], Option<u64>)> {
-    let end = match value {
-        [b'[', ..] => value.iter().position(|&byte| byte == b']')? + 1,
-        _ => value.iter().position(|&byte| byte == b':').unwrap_or(value.len()),
-    };
-    let (host, port) = value.split_at(end);
-    let host_is_right = match host {
-        [] | [b'[', b']'] => false,
-        [b'[', address @ .., b']'] => address.iter().all(is_of_address),
-        name => is_name(name),
-    };
-    let port = match port {
-        // RFC 3986 lets the digits be missing.
-        [] | [b':'] => None,
-        [b':', digits @ ..] => Some(number(digits).filter(|&port| port <= 65_535)?),
-        _ => return None,
-    };
-    host_is_right.then_some((host, port))
-}
-
-/// Whether a byte may stand in the brackets of an address of IPv6.
-fn is_of_address(byte: &u8) -> bool {
-    byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.')
-}
-
-/// Whether this is a registered name, or an address of IPv4.
-fn is_name(name: &[u8]) -> bool {
-    // Almost all names are plain throughout, and the one in `Host` is looked at in every request.
-    name.iter().all(|&byte| is_plain(byte)) || is_escaped_name(name)
-}
-
-fn is_escaped_name(name: &[u8]) -> bool {
-    let mut bytes = name.iter().copied();
-    while let Some(byte) = bytes.next() {
-        let escape = byte == b'%'
-            && bytes.next().is_some_and(|digit| digit.is_ascii_hexdigit())
-            && bytes.next().is_some_and(|digit| digit.is_ascii_hexdigit());
-        if !is_plain(byte) && !escape {
-            return false;
-        }
-    }
-    true
-}
-
-/// Whether a byte may stand in a name as it is. Written out, it becomes a few comparisons and a bit test,
-/// where a search through the characters is a loop.
-fn is_plain(byte: u8) -> bool {
-    matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'!')
-        || matches!(byte, b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b';' | b'=')
 }
 
 #[cfg(test)]
@@ -660,58 +605,6 @@ mod tests {
             ("\u{16}\u{3}\u{1}\u{2}", 400),
         ] {
             assert_eq!(code(text.as_bytes()), expected, "{text:?}");
-        }
-    }
-
-    #[test]
-    fn plain_bytes_are_those_of_the_standard() {
-        let unreserved_or_delimiter = b"-._~!$&'()*+;=";
-        for byte in 0..=u8::MAX {
-            let expected = byte.is_ascii_alphanumeric() || unreserved_or_delimiter.contains(&byte);
-            assert_eq!(is_plain(byte), expected, "{byte}");
-        }
-    }
-
-    #[test]
-    fn hosts_are_checked() {
-        for host in [
-            "h",
-            "h:80",
-            "h:",
-            "127.0.0.1:65535",
-            "[::1]",
-            "[::1]:80",
-            "a_b.c-d~",
-            "%41",
-            "a!$&'()*+;=",
-        ] {
-            assert!(split_authority(host.as_bytes()).is_some(), "{host}");
-        }
-        for host in [
-            "",
-            ":80",
-            "a b",
-            "a/b",
-            "a@b",
-            "a,b",
-            "a:b",
-            "a:65536",
-            "a:-1",
-            "a:80:80",
-            "a:+80",
-            "[::1",
-            "[]",
-            "[h]",
-            "[::1]80",
-            "::1",
-            "a%4",
-            "a%zz",
-            "a\\b",
-            "a\"",
-            "a<",
-            "caf\u{e9}",
-        ] {
-            assert!(split_authority(host.as_bytes()).is_none(), "{host}");
         }
     }
 

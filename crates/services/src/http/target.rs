@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use super::{
-    request::split_authority,
+    authority::split_authority,
     status::{self, Status},
 };
 
