@@ -1,0 +1,37 @@
+//! What a stream wrote last arrives, though its peer has sent what nobody read: in every world, on every poller.
+
+use duality_poller::Kind;
+use duality_runtime::block_on;
+use duality_runtime::event_loop::{EventLoop, Waiting};
+use duality_runtime::net::{ListenOptions, TcpListener, TcpStream};
+
+/// What is unread makes the close a reset, which would throw away bytes that the kernel keeps for the close.
+async fn the_last_bytes_arrive() {
+    let any = "127.0.0.1:0".parse().unwrap();
+    let mut listener = TcpListener::bind(any, &ListenOptions::default()).unwrap();
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (mut server, _) = listener.accept().await.unwrap();
+    client.write_all(b"read, and unread").await.unwrap();
+    server.read_exact(&mut [0; 4]).await.unwrap();
+    assert_eq!(server.write_last(b"bye").await.unwrap(), 3);
+    drop(server);
+    let mut received = [0; 8];
+    client.read_exact(&mut received[..3]).await.unwrap();
+    assert_eq!(&received[..3], b"bye");
+    assert_eq!(client.read(&mut received).await.unwrap(), 0);
+}
+
+#[test]
+fn when_system_calls_block() {
+    block_on(the_last_bytes_arrive());
+}
+
+#[test]
+fn on_every_loop() {
+    for kind in Kind::ALL.iter().filter(|kind| kind.unavailable().is_none()) {
+        for waiting in [Waiting::Suspend, Waiting::Park { stack_size: 256 * 1024 }] {
+            let mut event_loop = EventLoop::new(kind.open().unwrap(), waiting).unwrap();
+            event_loop.run(the_last_bytes_arrive());
+        }
+    }
+}
