@@ -25,6 +25,7 @@ use duality_runtime::net::TcpListener;
 use duality_runtime::task::{self, thread};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use crate::common::admission::Admission;
 use crate::common::lobby::{Lobby, room};
 use crate::common::pressure::{Connections, Pressure};
 use crate::{Architecture, Disk, Needs, Options, Server, Service};
@@ -84,34 +85,41 @@ impl Architecture for EventDriven {
 /// Runs the runtime's event loop for each listener.
 pub(crate) fn run_event_loops(server: Server, poller: Kind, waiting: Waiting) -> io::Result<()> {
     let options = server.options.clone();
+    let backlog = options.backlog as usize;
     let lobby_size = options.accept_queue.map_or(usize::MAX, |all| all.div_ceil(options.cores));
     run_loops(server, move |service| {
         let service = service.clone();
         let mut event_loop = open_loop(poller, waiting, &options)?;
         let lobby = Arc::new(Lobby::new(options.prefer, lobby_size));
-        Ok(move |listener| event_loop.run(accept_and_spawn(listener, service, lobby)))
+        Ok(move |listener, admission| {
+            let entrance = Entrance { admission, lobby, backlog };
+            event_loop.run(accept_and_spawn(listener, service, entrance));
+        })
     })
 }
 
 /// Runs a loop for each listener: the first on this kernel thread, the others on threads of their own,
 /// each confined to a processor. Loops share nothing. `open` makes a loop ready, and returns what runs it.
-pub(crate) fn run_loops<R: FnOnce(TcpListener)>(
+pub(crate) fn run_loops<R: FnOnce(TcpListener, Admission)>(
     server: Server,
     open: impl Fn(&Service) -> io::Result<R> + Clone + Send + 'static,
 ) -> io::Result<()> {
-    const LOOP_STACK: usize = 1 << 20;
+    const LOOP_STACK: thread::Stack = thread::Stack::fixed(1 << 20, "the thread of a loop");
     let service = server.service.clone();
     task::limit_helpers(server.options.disk_helpers);
     let mut listeners = server.into_listeners();
     let first = listeners.swap_remove(0);
     if listeners.is_empty() {
-        open(&service)?(first);
+        let run = open(&service)?;
+        let admission = Admission::new(&first, service.descriptors(), 1);
+        run(first, admission);
         return Ok(());
     }
     let cpus = allowed_cpus()?;
+    let loops = listeners.len() + 1;
     let replicas = Connections::default();
     // No loop serves before all are open: connections could take the descriptors that one needs.
-    let all_open = Arc::new(Barrier::new(listeners.len() + 1));
+    let all_open = Arc::new(Barrier::new(loops));
     let (opened, outcomes) = channel();
     for (index, listener) in listeners.into_iter().enumerate() {
         let (service, open, running) = (service.clone(), open.clone(), replicas.enter());
@@ -128,7 +136,8 @@ pub(crate) fn run_loops<R: FnOnce(TcpListener)>(
             drop(opened);
             all_open.wait();
             if let Some(run) = run {
-                run(listener);
+                let admission = Admission::new(&listener, service.descriptors(), loops);
+                run(listener, admission);
             }
         };
         thread::start(LOOP_STACK, Box::new(body)).map_err(|refused| refused.error)?;
@@ -137,7 +146,8 @@ pub(crate) fn run_loops<R: FnOnce(TcpListener)>(
     let own = confine(cpus[0]).and_then(|()| open(&service));
     all_open.wait();
     outcomes.iter().collect::<io::Result<()>>()?;
-    own?(first);
+    let admission = Admission::new(&first, service.descriptors(), loops);
+    own?(first, admission);
     duality_runtime::block_on(replicas.all_ended());
     Ok(())
 }
@@ -153,12 +163,26 @@ fn open_loop(poller: Kind, waiting: Waiting, options: &Options) -> io::Result<Ev
     })
 }
 
-/// The loop's first task: accepts, and spawns a task for each connection, or has it wait in the lobby.
-async fn accept_and_spawn(mut listener: TcpListener, service: Service, lobby: Arc<Lobby>) {
-    task::stage("accept").await;
-    if lobby.is_bounded() {
-        listener = listener.on_demand();
+/// What decides whether a loop accepts another connection.
+struct Entrance {
+    admission: Admission,
+    lobby: Arc<Lobby>,
+    /// How many connections the kernel may have ready for the loop.
+    backlog: usize,
+}
+
+impl Entrance {
+    /// Whether connections have to be accepted one by one: a ring takes all that the kernel has ready, which may be
+    /// more than may be accepted beside the `held` ones.
+    fn is_narrow(&self, held: usize) -> bool {
+        self.lobby.is_bounded() || self.admission.most() < held.saturating_add(self.backlog)
     }
+}
+
+/// The loop's first task: accepts, and spawns a task for each connection, or has it wait in the lobby.
+async fn accept_and_spawn(mut listener: TcpListener, service: Service, entrance: Entrance) {
+    task::stage("accept").await;
+    let lobby = &entrance.lobby;
     let connections = Connections::default();
     let mut pressure = Pressure::new(&connections);
     let usher = {
@@ -171,6 +195,11 @@ async fn accept_and_spawn(mut listener: TcpListener, service: Service, lobby: Ar
     let mut credit = 0;
     loop {
         lobby.vacancy(&connections, &mut credit).await;
+        let held = || connections.count() + lobby.waiting();
+        pressure.admit(&entrance.admission, held).await;
+        if entrance.is_narrow(held()) {
+            listener.accept_on_demand();
+        }
         match listener.accept_until_drain().await {
             Ok(Some(stream)) => {
                 pressure.relieved();
@@ -248,6 +277,10 @@ mod tests {
         (listener, address)
     }
 
+    fn entrance(lobby: Arc<Lobby>) -> Entrance {
+        Entrance { admission: Admission::unlimited(), lobby, backlog: 0 }
+    }
+
     /// Serves on a loop until `is_over`, which is asked in every round, so that the loop is never idle.
     fn serve_until<F>(
         poller: Kind,
@@ -260,7 +293,7 @@ mod tests {
     {
         let opened = open_loop(poller, Waiting::Suspend, &Options::default());
         opened.unwrap().run(async move {
-            let mut accepting = pin!(accept_and_spawn(listener, service, lobby));
+            let mut accepting = pin!(accept_and_spawn(listener, service, entrance(lobby)));
             poll_fn(|context| {
                 context.waker().wake_by_ref();
                 if is_over() { Poll::Ready(()) } else { accepting.as_mut().poll(context) }
@@ -299,7 +332,7 @@ mod tests {
             let lobby = Arc::new(Lobby::new(prefer, size));
             let opened = open_loop(Kind::Epoll, Waiting::Suspend, &Options::default());
             opened.unwrap().run(async move {
-                let mut accepting = pin!(accept_and_spawn(listener, service, lobby));
+                let mut accepting = pin!(accept_and_spawn(listener, service, entrance(lobby)));
                 let mut over = pin!(over.notified());
                 poll_fn(|context| match over.as_mut().poll(context) {
                     Poll::Ready(()) => Poll::Ready(()),

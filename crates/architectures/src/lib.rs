@@ -31,7 +31,7 @@ use std::io;
 
 pub use common::options::{Disk, HandOver, Options, Prefer};
 pub use common::server::Server;
-pub use common::service::{ByHand, Needs, Service};
+pub use common::service::{ByHand, Needs, OpenedByHand, Service};
 pub use common::{signals, usage};
 
 /// Every architecture, in the order in which they are taught and shown.

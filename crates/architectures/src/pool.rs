@@ -24,7 +24,8 @@ use duality_runtime::task::{self, thread};
 use duality_runtime::{block_on, log};
 
 use crate::common::accept::accept_and_serve;
-use crate::common::pressure::{Active, Connections, Pressure};
+use crate::common::admission::Admission;
+use crate::common::pressure::{Active, Connections, Pressure, remedy};
 use crate::{Architecture, HandOver, Needs, Options, Server, Service};
 
 /// See the [module](self).
@@ -54,7 +55,7 @@ impl Architecture for Pool {
     fn serve(&self, server: Server) -> io::Result<()> {
         let crew = Crew {
             workers: server.options.workers,
-            stack_size: server.options.stack_size,
+            stack: thread::Stack::chosen(server.options.stack_size, "a thread of the pool"),
             present: Connections::default(),
             connections: Connections::default(),
         };
@@ -71,7 +72,7 @@ impl Architecture for Pool {
 /// The threads of a pool.
 struct Crew {
     workers: usize,
-    stack_size: usize,
+    stack: thread::Stack,
     /// Counts threads, as others count connections.
     present: Connections,
     /// Those that the threads serve.
@@ -80,26 +81,43 @@ struct Crew {
 
 impl Crew {
     /// Starts the threads, or as many as there can be.
-    fn start(&self, mut work: impl FnMut(Active) -> io::Result<thread::Body>) -> io::Result<()> {
+    fn start(
+        &self,
+        admission: &Admission,
+        mut work: impl FnMut(Active) -> io::Result<thread::Body>,
+    ) -> io::Result<()> {
         for started in 0..self.workers {
-            let thread = thread::start(self.stack_size, work(self.present.enter())?);
-            if let Err(refused) = thread {
+            if let Err(error) = self.start_one(admission, started, &mut work) {
                 if started == 0 {
-                    return Err(refused.error);
+                    return Err(error);
                 }
+                let (wanted, remedy) = (self.workers, remedy(&error));
                 log::warn(format_args!(
-                    "pool: {started} threads instead of {}: {}",
-                    self.workers, refused.error
+                    "pool: {started} threads instead of {wanted}: {error}{remedy}"
                 ));
                 break;
             }
         }
         Ok(())
     }
+
+    /// Starts one beside those that are there.
+    fn start_one(
+        &self,
+        admission: &Admission,
+        there: usize,
+        work: impl FnOnce(Active) -> io::Result<thread::Body>,
+    ) -> io::Result<()> {
+        admission.check(there)?;
+        let body = work(self.present.enter())?;
+        thread::start(self.stack, body).map_err(|refused| refused.error)
+    }
 }
 
 fn each_accepts(crew: &Crew, listener: &TcpListener, service: &Service) -> io::Result<()> {
-    crew.start(|present| {
+    // Each thread has a listener of its own beside its connection.
+    let admission = Admission::new(listener, service.descriptors() + 1, 1);
+    crew.start(&admission, |present| {
         let (listener, service) = (listener.try_clone()?, service.clone());
         let connections = crew.connections.clone();
         Ok(Box::new(move || {
@@ -118,7 +136,7 @@ fn by_a_list(
     size: Option<usize>,
 ) -> io::Result<()> {
     let list = Arc::new(List::new(size.unwrap_or(usize::MAX)));
-    crew.start(|present| {
+    crew.start(&Admission::of_memory(), |present| {
         let (list, service) = (list.clone(), service.clone());
         let connections = crew.connections.clone();
         Ok(Box::new(move || {
@@ -130,10 +148,13 @@ fn by_a_list(
         }))
     })?;
     let mut pressure = Pressure::new(&crew.connections);
+    let admission = Admission::new(&listener, service.descriptors(), 1).of_descriptors();
     block_on(async {
         task::stage("accept").await;
         loop {
             list.vacancy();
+            let held = || crew.connections.count() + list.lock().streams.len();
+            pressure.admit(&admission, held).await;
             match listener.accept_until_drain().await {
                 Ok(Some(stream)) => {
                     pressure.relieved();

@@ -17,6 +17,7 @@ use std::io;
 use duality_runtime::block_on;
 use duality_runtime::task::{self, thread};
 
+use crate::common::admission::Admission;
 use crate::common::pressure::{Connections, Pressure};
 use crate::{Architecture, Needs, Server};
 
@@ -41,14 +42,16 @@ impl Architecture for Threads {
     }
 
     fn serve(&self, server: Server) -> io::Result<()> {
-        let stack_size = server.options.stack_size;
+        let stack = thread::Stack::chosen(server.options.stack_size, "the thread of a connection");
         let service = server.service.clone();
         let mut listener = server.into_listener();
         let connections = Connections::default();
         let mut pressure = Pressure::new(&connections);
+        let admission = Admission::new(&listener, service.descriptors(), 1);
         block_on(async {
             task::stage("accept").await;
             loop {
+                pressure.admit(&admission, || connections.count()).await;
                 let stream = match listener.accept_until_drain().await {
                     Ok(Some(stream)) => stream,
                     Ok(None) => break,
@@ -59,7 +62,7 @@ impl Architecture for Threads {
                 };
                 let task = service.begin(stream, connections.enter());
                 let mut body: thread::Body = Box::new(move || block_on(task));
-                while let Err(refused) = thread::start(stack_size, body) {
+                while let Err(refused) = thread::start(stack, body) {
                     pressure.wait_out("thread", &refused.error).await;
                     body = refused.body;
                 }

@@ -47,6 +47,8 @@ pub(crate) struct Listed {
     pub(crate) persistent: bool,
     /// Whether it keeps things in a store.
     pub(crate) store: bool,
+    /// The least bytes of stack that it can be served on.
+    pub(crate) stack: usize,
     /// The page that its clients ask for, if it has pages.
     pub(crate) page: Option<&'static str>,
 }
@@ -70,6 +72,7 @@ impl Catalogue {
                     needs: needs(entry),
                     persistent: entry.persistent,
                     store: entry.store,
+                    stack: entry.stack,
                     page: page(entry),
                 })
                 .collect(),
@@ -79,6 +82,8 @@ impl Catalogue {
                 needs: service.served.needs(),
                 persistent: true,
                 store: false,
+                // It knows; we do not.
+                stack: 0,
                 page: (service.served.name() == http::ENTRY.name).then_some("/"),
             }],
         }
@@ -130,7 +135,7 @@ impl Catalogue {
             Self::Own(service) => return Ok(service.served.clone()),
             Self::BuiltIn => find(name).expect("it has been looked up"),
         };
-        Ok(match *entry {
+        let served = match *entry {
             echo::ENTRY => Served::new(name, needs, echo::serve).by_hand(handwritten::echo()),
             time::ENTRY => Served::new(name, needs, time::serve),
             quote::ENTRY => Served::new(name, needs, quote::serve),
@@ -148,7 +153,8 @@ impl Catalogue {
                 shared!(name, needs, open_guestbook(name, setup, location)?, refuse)
             }
             _ => unreachable!("each service of the registry has its line here"),
-        })
+        };
+        Ok(served.with_descriptors(entry.descriptors))
     }
 }
 

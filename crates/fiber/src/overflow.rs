@@ -8,14 +8,24 @@
 //! ```
 //!
 //! The handler knows the running fiber of its kernel thread, hence the one guard that can have been
-//! hit. Every other fault goes to the handler that was there before: std's, which names the kernel
-//! thread whose own stack has overflowed, or the kernel's default.
+//! hit, and where the thread's own stack is, if [`run_watched`] runs it. Every other fault goes to the handler that
+//! was there before: std's, which knows the main thread and the threads that std has made, or the kernel's default.
+//!
+//! A watched kernel thread has its signal stack within its own stack, at the far end from its guard:
+//!
+//! ```text
+//!   │ guard │ ◀── the thread's calls ─┤ signal stack ├─ pthread_create's own │
+//!   low addresses
+//! ```
+//!
+//! So it costs one system call, and no memory unless a signal comes.
 //!
 //! What it cannot see: a *system call* that is given a buffer in a guard fails with `EFAULT` ("Bad
 //! address") and raises no signal. It is rare, for the calls that lead to it write to the stack below
 //! the buffer, and that is seen. Where it happens, the operation returns that error; nothing else is
 //! harmed, since the kernel has written nothing beyond the stack.
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::fmt::{self, Write};
 use std::io;
@@ -23,12 +33,13 @@ use std::marker::PhantomData;
 use std::mem::{MaybeUninit, transmute};
 use std::os::fd::BorrowedFd;
 use std::ptr;
-use std::sync::OnceLock;
+use std::sync::{Once, OnceLock};
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use rustix::param::page_size;
 
 use crate::here::HERE;
+use crate::switch::call_on;
 
 /// Writes what the running fiber is called, such as "task 17". It runs in a signal handler: it must not
 /// allocate, lock or wait.
@@ -43,10 +54,99 @@ pub type Name = fn(&mut dyn Write) -> fmt::Result;
 ///
 /// Those of mmap(2) and sigaltstack(2), for want of memory.
 pub fn watch(name: Name) -> io::Result<Watch> {
-    static HANDLER: OnceLock<()> = OnceLock::new();
     let stack = if has_signal_stack()? { None } else { Some(SignalStack::new()?) };
-    HANDLER.get_or_init(|| install(name));
+    NAME.get_or_init(|| name);
+    INSTALLED.call_once(install);
     Ok(Watch { _stack: stack, _here: PhantomData })
+}
+
+/// The stack of a kernel thread, as a report of its overflow describes it.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelStack {
+    /// Whose it is, such as "a helper thread".
+    pub owner: &'static str,
+    /// How much of it is for calls, in bytes.
+    pub size: usize,
+    /// What to do about an overflow.
+    pub remedy: &'static str,
+}
+
+impl KernelStack {
+    /// How many bytes the stack has to have beside those for calls and its guard.
+    #[must_use]
+    pub fn beside_calls() -> usize {
+        within_stack_size() + MARGIN
+    }
+}
+
+/// What lies above a signal stack that is within its thread's stack: the frames of the functions that begin the thread.
+const MARGIN: usize = 4096;
+
+/// Runs `body`, all that this kernel thread does, and reports an overflow of its stack meanwhile.
+///
+/// # Safety
+///
+/// The thread has begun just now, less than 2 KiB of its stack are in use, and the stack has room for `stack.size`
+/// bytes and [`beside_calls`](KernelStack::beside_calls). A panic does not come out of `body`.
+pub unsafe fn run_watched<F: FnOnce()>(stack: KernelStack, body: F) {
+    /// # Safety
+    ///
+    /// `body` leads to an `Option<F>` that nothing else uses meanwhile.
+    unsafe extern "C" fn call<F: FnOnce()>(body: *mut ()) {
+        // SAFETY: it leads to an option, by what is asked of the caller.
+        let body = unsafe { (*body.cast::<Option<F>>()).take() };
+        if let Some(body) = body {
+            body();
+        }
+    }
+    if cfg!(feature = "sanitizer") {
+        // The sanitizer has given the thread a signal stack, and takes it back when the thread ends.
+        return body();
+    }
+    INSTALLED.call_once(install);
+    let mut body = Some(body);
+    let (here, size) = (below_the_caller(), within_stack_size());
+    let lowest = ptr::with_exposed_provenance_mut::<u8>(here - size);
+    OWN.set(Some(Own { stack, top: here }));
+    let signals = libc::stack_t { ss_sp: lowest.cast(), ss_flags: 0, ss_size: size };
+    // SAFETY: the range is a part of this thread's stack, by what is asked of the caller. It is below all frames that
+    // there are and above those to come, since the calls of `body` begin below it. The signal stack ends with the thread.
+    // Should the kernel refuse it, an overflow is not reported. `call` does not unwind: it is `extern "C"`.
+    unsafe {
+        libc::sigaltstack(&raw const signals, ptr::null_mut());
+        call_on((&raw mut body).cast(), call::<F>, lowest);
+    }
+}
+
+/// An address below the frame of the function that calls this, a multiple of 16. What the next call pushes is above it.
+#[inline(never)]
+fn below_the_caller() -> usize {
+    /// More than this function's frame, or another that is about to switch stacks.
+    const PUSHED: usize = 256;
+    let here = 0_u8;
+    (std::hint::black_box(&raw const here).expose_provenance() - PUSHED) & !15
+}
+
+/// What the handler knows of a kernel thread's own stack.
+#[derive(Clone, Copy)]
+struct Own {
+    stack: KernelStack,
+    /// An address near the end at which the stack begins.
+    top: usize,
+}
+
+impl Own {
+    /// Whether a fault at `address` is an overflow of this stack: all of the stack is accessible, but for its guard.
+    fn is_hit(&self, address: usize) -> bool {
+        // The guard, and what rounding to pages adds.
+        let length = self.stack.size + KernelStack::beside_calls() + 2 * page_size();
+        (self.top.saturating_sub(length)..self.top).contains(&address)
+    }
+}
+
+thread_local! {
+    /// Constant-initialised: a signal handler reads it.
+    static OWN: Cell<Option<Own>> = const { Cell::new(None) };
 }
 
 /// This kernel thread's overflows are reported while this lives.
@@ -57,21 +157,19 @@ pub struct Watch {
     _here: PhantomData<*mut ()>,
 }
 
-struct Installed {
-    name: Name,
-    previous: libc::sigaction,
-}
+static NAME: OnceLock<Name> = OnceLock::new();
+static INSTALLED: Once = Once::new();
+/// What was installed before.
+static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
 
-static INSTALLED: OnceLock<Installed> = OnceLock::new();
-
-fn install(name: Name) {
+fn install() {
     let mut previous = MaybeUninit::uninit();
     // SAFETY: the action is written to, and nothing is installed. It fails for bad arguments only.
     let previous = unsafe {
         libc::sigaction(libc::SIGSEGV, ptr::null(), previous.as_mut_ptr());
         previous.assume_init()
     };
-    INSTALLED.get_or_init(|| Installed { name, previous });
+    PREVIOUS.get_or_init(|| previous);
     let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = on_fault;
     // SAFETY: all of it may be zero: no flags, an empty mask. The handler has the signature that
     // SA_SIGINFO asks for, and does only what is safe in one.
@@ -84,13 +182,17 @@ fn install(name: Name) {
 }
 
 extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    let Some(installed) = INSTALLED.get() else { return };
+    let Some(previous) = PREVIOUS.get() else { return };
     // SAFETY: the kernel gives a valid record of the signal.
     let (address, sent) = unsafe { ((*info).si_addr() as usize, (*info).si_code <= 0) };
     if !sent && let Some(size) = overflowed_size(address) {
-        report(installed.name, size);
+        report_fiber(size);
     }
-    pass_on(&installed.previous, signal, info, context, sent);
+    if !sent && let Some(own) = OWN.get().filter(|own| own.is_hit(address)) {
+        let KernelStack { owner, size, remedy } = own.stack;
+        report(size, remedy, |line| line.write_str(owner));
+    }
+    pass_on(previous, signal, info, context, sent);
 }
 
 /// The size that was asked for the stack of the fiber that runs or is visited, in whole pages, if `address` is in the
@@ -104,12 +206,21 @@ fn overflowed_size(address: usize) -> Option<usize> {
     (guard..guard + page_size()).contains(&address).then(|| stack.size())
 }
 
-fn report(name: Name, size: usize) -> ! {
+fn report_fiber(size: usize) -> ! {
+    report(size, LARGER, |line| match NAME.get() {
+        Some(name) => name(line),
+        None => line.write_str("a user-level thread"),
+    })
+}
+
+/// What to do about an overflow of a stack whose size was chosen.
+pub const LARGER: &str = "give it a larger one (--stack-size)";
+
+fn report(size: usize, remedy: &str, name: impl FnOnce(&mut dyn Write) -> fmt::Result) -> ! {
     let mut line = Line { text: [0; 256], length: 0 };
     // What does not fit is cut off.
     let _ = name(&mut line)
-        .and_then(|()| write!(line, " has overflowed its stack of {} KiB", size / 1024))
-        .and_then(|()| line.write_str(": give it a larger one (--stack-size)"));
+        .and_then(|()| write!(line, " has overflowed its stack of {} KiB: {remedy}", size / 1024));
     line.text[line.length] = b'\n';
     let text = &line.text[..=line.length];
     // SAFETY: descriptor 2 is standard error, or whatever the program has made of it, or an error.
@@ -217,11 +328,22 @@ fn has_signal_stack() -> io::Result<bool> {
     }
 }
 
-/// What the kernel pushes, which grows with the vector registers of the machine, and 16 KiB.
+/// What the kernel pushes, and 16 KiB.
 fn signal_stack_size() -> usize {
+    pushed_by_the_kernel() + 16 * 1024
+}
+
+/// What the kernel pushes, and as much as std's signal stacks leave to a handler. Not more: when a thread ends, glibc keeps
+/// the first 16 KiB of its stack in memory for the next one, and the calls of both are to lie in them.
+fn within_stack_size() -> usize {
+    (pushed_by_the_kernel() + 4608).max(8 * 1024).next_multiple_of(16)
+}
+
+/// It grows with the vector registers of the machine.
+fn pushed_by_the_kernel() -> usize {
     /// Of getauxval(3), which the `libc` crate has for other systems only.
     const AT_MINSIGSTKSZ: libc::c_ulong = 51;
     // SAFETY: it has no preconditions, and gives 0 for what it does not know.
     let pushed = unsafe { libc::getauxval(AT_MINSIGSTKSZ) } as usize;
-    pushed.max(libc::MINSIGSTKSZ) + 16 * 1024
+    pushed.max(libc::MINSIGSTKSZ)
 }

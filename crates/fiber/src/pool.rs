@@ -69,12 +69,22 @@ impl StackPool {
     /// are, but for a reserve.
     #[inline]
     pub fn take(&mut self) -> io::Result<Stack> {
+        self.take_leaving(0)
+    }
+
+    /// The same; a new stack is made only if `reserve` bytes of address space are left after that.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`take`](StackPool::take).
+    #[inline]
+    pub fn take_leaving(&mut self, reserve: usize) -> io::Result<Stack> {
         match self.spare.pop() {
             Some(stack) => {
                 self.cold = self.cold.min(self.spare.len());
                 Ok(stack)
             }
-            None => self.make(),
+            None => self.make(reserve),
         }
     }
 
@@ -93,7 +103,7 @@ impl StackPool {
     /// A new stack whose slab has no others.
     pub(crate) fn take_alone(&mut self) -> io::Result<Stack> {
         loop {
-            let slab = Arc::new(Slab::new(self.rounded_size()?, 1, self.guards)?);
+            let slab = Arc::new(Slab::new(self.rounded_size()?, 1, self.guards, 0)?);
             if let Some(stack) = self.carve(&slab)? {
                 return Ok(stack);
             }
@@ -101,7 +111,7 @@ impl StackPool {
     }
 
     #[cold]
-    fn make(&mut self) -> io::Result<Stack> {
+    fn make(&mut self, reserve: usize) -> io::Result<Stack> {
         loop {
             // The last slab is the largest; the others have room only where a stack was dropped.
             for index in (0..self.slabs.len()).rev() {
@@ -114,7 +124,7 @@ impl StackPool {
             // Those that cannot be guarded any more are of no use.
             self.slabs.retain(|slab| slab.guards() == self.guards);
             self.made = self.slabs.iter().map(|slab| slab.taken()).sum();
-            let slab = self.next_slab()?;
+            let slab = self.next_slab(reserve)?;
             self.slabs.push(Arc::new(slab));
         }
     }
@@ -135,12 +145,12 @@ impl StackPool {
     }
 
     /// A slab as large as all that there are, or as large as address space allows.
-    fn next_slab(&self) -> io::Result<Slab> {
+    fn next_slab(&self, reserve: usize) -> io::Result<Slab> {
         let size = self.rounded_size()?;
         let count = self.slabs.iter().map(|slab| slab.count()).sum::<usize>().max(FIRST_SLAB);
         let mut count = count.min(LARGEST_SLAB / size).max(1);
         loop {
-            match Slab::new(size, count, self.guards) {
+            match Slab::new(size, count, self.guards, reserve) {
                 Err(_) if count > 1 => count /= 2,
                 made => return made,
             }
@@ -313,6 +323,19 @@ mod tests {
         // And room for a stack as soon as one is gone.
         stacks.pop();
         pool.take().unwrap();
+    }
+
+    #[test]
+    fn no_stack_is_made_of_what_is_to_be_left() {
+        // A process has 2^47 bytes of addresses at the most, on x86-64, and 2^48 on AArch64.
+        const HALF: usize = 1 << 46;
+        let mut pool = StackPool::new(page_size());
+        let _stack = pool.take_leaving(HALF).unwrap();
+        // Nothing is made of those that are there.
+        let _others: Vec<_> =
+            (1..FIRST_SLAB).map(|_| pool.take_leaving(4 * HALF).unwrap()).collect();
+        let error = pool.take_leaving(4 * HALF).err().unwrap();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOMEM));
     }
 
     #[test]

@@ -52,19 +52,32 @@ pub(crate) struct Slab {
 }
 
 impl Slab {
-    /// Maps `count` stacks of `size` bytes, which is a multiple of the page size.
+    /// Maps `count` stacks of `size` bytes, which is a multiple of the page size, if `reserve` bytes of address space are
+    /// left after that.
     ///
     /// # Errors
     ///
     /// `ENOMEM` when there is no address space, or no mapping, for so many.
-    pub(crate) fn new(size: usize, count: usize, guards: Guards) -> io::Result<Self> {
+    pub(crate) fn new(
+        size: usize,
+        count: usize,
+        guards: Guards,
+        reserve: usize,
+    ) -> io::Result<Self> {
         let stride = size.checked_add(page_size()).ok_or(io::ErrorKind::OutOfMemory)?;
         let length = stride.checked_mul(count).ok_or(io::ErrorKind::OutOfMemory)?;
+        let reserve = reserve.next_multiple_of(page_size());
+        let whole = length.checked_add(reserve).ok_or(io::ErrorKind::OutOfMemory)?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::STACK;
         // SAFETY: a new anonymous mapping at an address of the kernel's choice aliases nothing.
         let address = unsafe {
-            mmap_anonymous(ptr::null_mut(), length, ProtFlags::READ | ProtFlags::WRITE, flags)?
+            mmap_anonymous(ptr::null_mut(), whole, ProtFlags::READ | ProtFlags::WRITE, flags)?
         };
+        if reserve > 0 {
+            // SAFETY: the range is the end of the mapping just made, which nothing uses. A mapping that is cut at its end
+            // stays one mapping, so the kernel has no reason to refuse.
+            let _ = unsafe { munmap(address.wrapping_byte_add(length), reserve) };
+        }
         // SAFETY: the range is the mapping just made. A kernel without huge pages refuses, rightly.
         let _ = unsafe { madvise(address, length, Advice::LinuxNoHugepage) };
         let lowest = NonZeroUsize::new(address as usize).expect("mmap never returns null");

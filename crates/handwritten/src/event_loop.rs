@@ -4,19 +4,20 @@
 //! until it has to wait; so no queue of ready tasks stands between them, and no more is ever under way
 //! than the events of one round, which is why there is no lobby as the runtime's loop has one.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use duality_architectures::common::admission::Admission;
 use duality_architectures::common::pressure::{Connections, PAUSE, Pressure};
 use duality_poller::{Direction, Event, Kind, Poller, Timers, Token};
 use duality_runtime::bell::Bell;
 use duality_runtime::drain;
 use duality_runtime::net::TcpListener;
 use duality_runtime::task::submit;
-use rustix::io::{Errno, ioctl_fionbio};
+use rustix::io::ioctl_fionbio;
 use rustix::net::{SocketFlags, accept_with};
 use slab::Slab;
 
@@ -50,11 +51,18 @@ type FoundBox<M> = Arc<Mutex<Vec<(usize, Option<<M as Machine>::Found>)>>>;
 
 struct Listener {
     socket: TcpListener,
+    admission: Admission,
     pressure: Pressure,
     /// Whether an attempt is worth its system call.
     ready: bool,
     /// Whether what a connection needs was lacking at the last attempt.
     lacking: bool,
+}
+
+impl Listener {
+    fn accept(&self) -> io::Result<OwnedFd> {
+        Ok(accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?)
+    }
 }
 
 struct Connection<M> {
@@ -95,10 +103,10 @@ impl<M: Machine> EventLoop<M> {
     }
 
     /// Serves until the process drains and the last connection has ended.
-    pub(crate) fn run(mut self, socket: TcpListener) {
+    pub(crate) fn run(mut self, socket: TcpListener, admission: Admission) {
         ioctl_fionbio(&socket, true).expect("a socket can be made not to block");
         let pressure = Pressure::new(&Connections::default());
-        self.listener = Some(Listener { socket, pressure, ready: true, lacking: false });
+        self.listener = Some(Listener { socket, admission, pressure, ready: true, lacking: false });
         let (mut events, mut fired) = (Vec::with_capacity(256), Vec::new());
         // A drain that was requested before the loop had its bell has not rung it.
         if drain::requested_before_the_bell() {
@@ -176,15 +184,16 @@ impl<M: Machine> EventLoop<M> {
             let Some(listener) = self.listener.as_mut().filter(|listener| listener.ready) else {
                 return;
             };
-            match accept_with(&listener.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            let admitted = listener.admission.check(self.connections.len());
+            match admitted.and_then(|()| listener.accept()) {
                 Ok(socket) => {
                     listener.pressure.relieved();
                     self.begin(socket);
                 }
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => self.await_clients(),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.await_clients(),
                 Err(error) => {
-                    listener.lacking = listener.pressure.is_lack("accept", &error.into());
+                    listener.lacking = listener.pressure.is_lack("accept", &error);
                     if listener.lacking {
                         listener.ready = false;
                         self.timers.set(LISTENER.0, self.now + PAUSE);

@@ -34,8 +34,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use duality_architectures::ByHand;
-use duality_runtime::net::TcpListener;
+use duality_architectures::{ByHand, OpenedByHand};
 use duality_services::http::Http;
 
 use event_loop::EventLoop;
@@ -56,7 +55,7 @@ pub fn http(http: Http) -> ByHand {
 fn by_hand<M: Machine>(common: impl Fn() -> M::Common + Send + Sync + 'static) -> ByHand {
     Arc::new(move |limit| {
         let event_loop = EventLoop::<M>::open(common(), limit)?;
-        Ok(Box::new(move |listener: TcpListener| event_loop.run(listener)) as Box<_>)
+        Ok(Box::new(move |listener, admission| event_loop.run(listener, admission)) as OpenedByHand)
     })
 }
 

@@ -7,6 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use duality_architectures::ByHand;
+use duality_architectures::common::admission::Admission;
 use duality_runtime::drain;
 use duality_runtime::net::{ListenOptions, TcpListener};
 use duality_services::http::Http;
@@ -19,7 +20,7 @@ fn serve(program: ByHand) -> (SocketAddr, JoinHandle<(u64, Duration)>) {
     let server = thread::spawn(move || {
         let start = Instant::now();
         let run = program(usize::MAX).unwrap();
-        let counted = allocation_counter::measure(|| run(listener));
+        let counted = allocation_counter::measure(|| run(listener, Admission::unlimited()));
         (counted.count_total, start.elapsed())
     });
     (address, server)

@@ -215,6 +215,9 @@ impl Kind {
         let look = |mut poller: Box<dyn Poller>| poller.wait(Some(Duration::ZERO), &mut Vec::new());
         let error = self.open().and_then(look).err()?;
         let remedy = match (self, Errno::from_io_error(&error)) {
+            (_, Some(Errno::MFILE)) => "raise the limit with `ulimit -n`",
+            (_, Some(Errno::NFILE)) => "raise the limit with `sysctl fs.file-max`",
+            (_, Some(Errno::NOMEM)) => "raise the limit with `ulimit -v` or --address-space",
             (Kind::Uring, Some(Errno::INVAL)) => "it needs Linux 6.1",
             (Kind::Uring, _) => "look for a system call filter, and at kernel.io_uring_disabled",
             _ => "look for a system call filter",

@@ -97,6 +97,39 @@ fn bytes(count: usize) -> Vec<u8> {
     (0..count).map(|index| (index % 251) as u8).collect()
 }
 
+/// What the kernel has accepted by itself is there to be taken, and what comes later stays in the accept queue.
+#[test]
+fn a_ring_that_is_told_to_stop_accepts_no_more() -> io::Result<()> {
+    let Some(mut poller) = ring() else { return Ok(()) };
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let address = listener.local_addr()?;
+    let queue = listener.try_clone()?;
+    let listener = OwnedFd::from(listener);
+    let _first: Vec<_> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
+    complete(&mut *poller, &listener, Token(0), Direction::Read, |poller| {
+        // SAFETY: no test closes a descriptor before a wait has passed on what names it.
+        unsafe { poller.ring().unwrap().accept(listener.as_fd(), Token(0)) }
+    })?;
+    poller.ring().unwrap().stop_accepting(Token(0));
+    // The end of it is an event, as a connection is.
+    poller.wait(Some(PATIENCE), &mut Vec::new())?;
+    let before = std::iter::from_fn(|| poller.ring().unwrap().accepted_before(Token(0))).count();
+    assert_eq!(before, 19);
+    let _later: Vec<_> = (0..5).map(|_| TcpStream::connect(address).unwrap()).collect();
+    poller.wait(Some(Duration::from_millis(1)), &mut Vec::new())?;
+    assert!(poller.ring().unwrap().accepted_before(Token(0)).is_none());
+    for _ in 0..5 {
+        queue.accept()?;
+    }
+    // From now on the ring says when there is one.
+    poller.arm(listener.as_fd(), Token(0), Direction::Read)?;
+    let _last = TcpStream::connect(address)?;
+    let mut events = Vec::new();
+    poller.wait(Some(PATIENCE), &mut events)?;
+    assert!(events.iter().any(|event| event.token == Token(0) && event.readable));
+    Ok(())
+}
+
 #[test]
 fn connections_are_accepted_one_after_the_other() -> io::Result<()> {
     let Some(mut poller) = ring() else { return Ok(()) };

@@ -15,7 +15,12 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 use rustix::io::{Errno, pread};
 
-use crate::task;
+use crate::{task, time};
+
+/// How long to wait for a descriptor, and how long before another attempt.
+const PATIENCE: Duration = Duration::from_secs(10);
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// A directory whose files can be opened, and nothing outside it.
 #[derive(Clone)]
@@ -40,6 +45,8 @@ impl Root {
 
     /// Opens the file or directory at `path`, which is relative and separated by `/`.
     ///
+    /// Where no descriptor is left, this waits for one, for up to ten seconds.
+    ///
     /// Symbolic links are followed as long as they stay beneath the root; where the kernel cannot see to
     /// that, they are not followed at all.
     ///
@@ -49,7 +56,7 @@ impl Root {
     pub async fn open_file(&self, path: &str) -> io::Result<File> {
         let root = self.clone();
         let path = Path::new(OsStr::from_bytes(path.as_bytes())).to_owned();
-        task::on_disk(move || root.open_now(&path)).await
+        with_a_descriptor(move || root.open_now(&path)).await
     }
 
     /// What [`open_file`](Root::open_file) would open.
@@ -60,7 +67,7 @@ impl Root {
     pub async fn stat(&self, path: &str) -> io::Result<Metadata> {
         let root = self.clone();
         let path = Path::new(OsStr::from_bytes(path.as_bytes())).to_owned();
-        task::on_disk(move || root.open_now(&path)?.metadata_now()).await
+        with_a_descriptor(move || root.open_now(&path)?.metadata_now()).await
     }
 
     fn open_now(&self, path: &Path) -> io::Result<File> {
@@ -80,6 +87,29 @@ impl Root {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Does `open` on disk, and again while there is no descriptor for it: others have files open, which they close.
+async fn with_a_descriptor<T, O>(open: O) -> io::Result<T>
+where
+    T: Send + 'static,
+    O: Fn() -> io::Result<T> + Clone + Send + 'static,
+{
+    let mut waited = Duration::ZERO;
+    loop {
+        match task::on_disk(open.clone()).await {
+            Err(error) if is_out_of_descriptors(&error) && waited < PATIENCE => {
+                let pause = (waited / 4).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+                time::sleep(pause).await;
+                waited += pause;
+            }
+            opened => return opened,
+        }
+    }
+}
+
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
 fn open_beneath(root: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
@@ -133,7 +163,7 @@ impl File {
     ///
     /// # Errors
     ///
-    /// Those of `pread(2)`.
+    /// Those of `pread(2)`; `OutOfMemory`.
     pub async fn read_at(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
         let file = self.clone();
         task::on_disk(move || file.read_now(offset, length)).await
@@ -159,7 +189,9 @@ impl File {
     }
 
     fn read_now(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; length];
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(length)?;
+        bytes.resize(length, 0);
         let mut filled = 0;
         while filled < length {
             match pread(&self.descriptor, &mut bytes[filled..], offset + filled as u64) {

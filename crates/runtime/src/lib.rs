@@ -21,6 +21,7 @@ pub mod drain;
 pub mod event_loop;
 pub mod fs;
 pub mod log;
+pub mod memory;
 pub mod net;
 mod pages;
 pub mod processor;

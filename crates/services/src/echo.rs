@@ -20,6 +20,8 @@ pub const ENTRY: Entry = Entry {
     shared_memory: false,
     concurrent_connections: false,
     store: false,
+    descriptors: 1,
+    stack: 16 * 1024,
 };
 
 /// Sends back every byte that arrives until the client closes its side.

@@ -49,6 +49,8 @@ pub const ENTRY: Entry = Entry {
     shared_memory: true,
     concurrent_connections: true,
     store: false,
+    descriptors: 2,
+    stack: 16 * 1024,
 };
 
 /// Bytes in the longest line that is passed on.

@@ -56,6 +56,11 @@ pub struct Entry {
     pub concurrent_connections: bool,
     /// Whether it keeps what it is told in a store, so that `--store` means something to it.
     pub store: bool,
+    /// How many descriptors a connection keeps, its own socket included: so many fewer are accepted.
+    pub descriptors: usize,
+    /// The least stack that its connections can be served on, in bytes: with room to spare in a build of the dev
+    /// profile, whose frames are larger.
+    pub stack: usize,
 }
 
 /// Every service, in the order of help and reports.

@@ -40,6 +40,8 @@ pub const ENTRY: Entry = Entry {
     shared_memory: false,
     concurrent_connections: false,
     store: true,
+    descriptors: 1,
+    stack: 64 * 1024,
 };
 
 /// Bytes in the longest line that is looked at.

@@ -40,6 +40,8 @@ pub const ENTRY: Entry = Entry {
     shared_memory: false,
     concurrent_connections: false,
     store: false,
+    descriptors: 1,
+    stack: 16 * 1024,
 };
 
 /// Bytes in the longest line that is looked at.

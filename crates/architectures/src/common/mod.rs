@@ -1,6 +1,7 @@
 //! What architectures share: the service and its listeners, back-pressure, child processes, signals.
 
 pub mod accept;
+pub mod admission;
 pub mod children;
 pub mod lobby;
 pub mod options;

@@ -7,9 +7,11 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use duality_runtime::log;
 use duality_runtime::sync::Notify;
 use duality_runtime::time::{Duration, Instant, timeout};
+use duality_runtime::{drain, log};
+
+use super::admission::Admission;
 
 /// The longest pause before what failed is tried again, even if no connection has ended: what was
 /// lacking may be another process's.
@@ -99,6 +101,16 @@ impl Pressure {
         }
     }
 
+    /// Waits until a connection may be accepted beside those that are `held`, or the process drains.
+    pub async fn admit(&mut self, admission: &Admission, held: impl Fn() -> usize) {
+        while let Err(lack) = admission.check(held()) {
+            if drain::requested() {
+                return;
+            }
+            self.wait_out("accept", &lack).await;
+        }
+    }
+
     /// Whether `what` failed with an `error` that is worth waiting for: until a connection ends, or for
     /// [`PAUSE`]. Says so then.
     pub fn is_lack(&mut self, what: &str, error: &io::Error) -> bool {
@@ -133,12 +145,13 @@ fn is_of_one_connection(error: &io::Error) -> bool {
         || matches!(error.raw_os_error(), Some(libc::EPROTO | libc::EPERM | libc::ENETDOWN))
 }
 
-fn remedy(error: &io::Error) -> &'static str {
+/// What to do about a lack, to be put at the end of a line.
+pub fn remedy(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EMFILE) => " (raise the limit with `ulimit -n`)",
         Some(libc::ENFILE) => " (raise the limit with `sysctl fs.file-max`)",
         Some(libc::EAGAIN) => " (see `ulimit -u`, kernel.pid_max and the memory limits)",
-        Some(libc::ENOMEM) => " (see vm.max_map_count and the memory limits)",
+        Some(libc::ENOMEM) => " (see `ulimit -v`, --address-space and vm.max_map_count)",
         _ => "",
     }
 }

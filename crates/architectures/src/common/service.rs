@@ -12,6 +12,7 @@ use duality_runtime::task::{Machine, machine};
 use duality_runtime::visibility;
 use pin_project_lite::pin_project;
 
+use super::admission::Admission;
 use super::pressure::Active;
 
 /// What a service asks of its architecture, or an architecture gives to services.
@@ -49,7 +50,10 @@ type Begin = Arc<dyn Fn(TcpStream, Active) -> Task + Send + Sync>;
 /// A service's state machines and event loop, written by hand. Called once for each core with the number of
 /// connections that are served at a time, it opens what the loop needs, and returns what runs it until the
 /// process drains.
-pub type ByHand = Arc<dyn Fn(usize) -> io::Result<Box<dyn FnOnce(TcpListener)>> + Send + Sync>;
+pub type ByHand = Arc<dyn Fn(usize) -> io::Result<OpenedByHand> + Send + Sync>;
+
+/// What runs a loop that is open, with its listener, and accepts as it is told.
+pub type OpenedByHand = Box<dyn FnOnce(TcpListener, Admission)>;
 
 /// What is done with one connection, under every architecture.
 #[derive(Clone)]
@@ -61,6 +65,8 @@ pub struct Service {
     by_hand: Option<ByHand>,
     /// More connections than this at a time are refused.
     limit: usize,
+    /// How many descriptors a connection has, its socket included.
+    descriptors: usize,
 }
 
 impl Service {
@@ -75,7 +81,15 @@ impl Service {
             std::future::ready(Ok(()))
         };
         let (serve, refuse) = (beginning(serve), beginning(close));
-        Self { name: name.into(), needs, serve, refuse, by_hand: None, limit: usize::MAX }
+        Self {
+            name: name.into(),
+            needs,
+            serve,
+            refuse,
+            by_hand: None,
+            limit: usize::MAX,
+            descriptors: 1,
+        }
     }
 
     /// The same service, which does `refuse` with a connection that is one too many. Without it, such a
@@ -97,8 +111,20 @@ impl Service {
         self
     }
 
+    /// The same service, whose connections keep so many descriptors each, their sockets included.
+    #[must_use]
+    pub fn with_descriptors(mut self, each: usize) -> Self {
+        self.descriptors = each;
+        self
+    }
+
+    /// How many descriptors a connection keeps.
+    pub(crate) fn descriptors(&self) -> usize {
+        self.descriptors
+    }
+
     /// Opens the loop of its state machine that is written by hand, for one core.
-    pub(crate) fn open_by_hand(&self) -> io::Result<Box<dyn FnOnce(TcpListener)>> {
+    pub(crate) fn open_by_hand(&self) -> io::Result<OpenedByHand> {
         match &self.by_hand {
             Some(open) => open(self.limit),
             None => Err(io::Error::other(format!(

@@ -1,4 +1,4 @@
-//! A service that echoes, and panics when it is told to.
+//! A service that echoes, and panics or recurses without an end when it is told to.
 
 #![forbid(unsafe_code)]
 
@@ -6,11 +6,22 @@ use std::process::ExitCode;
 
 use duality::net::TcpStream;
 
+/// Overflows the stack that it is called on.
+fn recurse(depth: u64) -> u64 {
+    if std::hint::black_box(depth) == u64::MAX { 0 } else { recurse(depth + 1) + 1 }
+}
+
 async fn serve(mut stream: TcpStream) -> std::io::Result<()> {
     let mut buffer = [0; 64];
     loop {
         let count = stream.read(&mut buffer).await?;
         assert!(!buffer[..count].starts_with(b"panic"), "told to panic");
+        if buffer[..count].starts_with(b"recurse") {
+            recurse(0);
+        }
+        if buffer[..count].starts_with(b"helper") {
+            duality::task::offload(|| recurse(0)).await;
+        }
         if count == 0 {
             return Ok(());
         }

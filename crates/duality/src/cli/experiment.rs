@@ -44,6 +44,7 @@ pub(super) fn plan(
     let setup = Setup::of(settings)?;
     let name = settings.service.as_deref().unwrap_or(catalogue.default_name());
     let service = catalogue.look_up(name, &setup, settings.store.is_some())?;
+    tuning.check(&service)?;
     let mut chosen = architectures(settings, tuning)?;
     let peers = peers(settings, defined, &chosen)?;
     let store = store(&service, settings)?;

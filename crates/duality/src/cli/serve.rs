@@ -4,15 +4,16 @@ use std::io::Write;
 use std::net::SocketAddr;
 
 use duality_architectures::common::children;
+use duality_architectures::common::pressure::remedy;
 use duality_architectures::{ALL, Architecture, Server, find, signals};
-use duality_runtime::log;
+use duality_runtime::{log, memory};
 use duality_services::store::Location;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::tuning::Limits;
 use super::visibility::Visibility;
-use super::{Failure, Setup, Tuning};
+use super::{Failure, Setup, Tuning, flag};
 use crate::catalogue::Catalogue;
 use crate::control::Control;
 use crate::watch::{Subject, Watch};
@@ -61,6 +62,9 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
             .map_err(|error| Failure::failed(format!("{}: {error}", architecture.name())))?;
     }
     let name = arguments.service.as_deref().unwrap_or(catalogue.default_name());
+    let stores = arguments.store.is_some();
+    let listed = catalogue.look_up(name, &arguments.setup, stores).map_err(flag)?;
+    arguments.tuning.check(&listed).map_err(flag)?;
     let service = catalogue.open(name, &arguments.setup, arguments.store.as_ref())?;
     let control = match arguments.control {
         true => Some(Control::on_standard_input().map_err(|error| {
@@ -81,6 +85,9 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     if let Some(how) = architecture.degraded(&options) {
         log::tell(format_args!("{} {how}", architecture.name()));
     }
+    // Before there is a thread, whose arena would count.
+    limit(arguments.tuning.limits())?;
+    memory::share_arenas();
     let subject = Subject { service: name.to_owned(), architecture: architecture.name() };
     let watch = Watch::start(&arguments.visibility.settings(), subject).map_err(Failure::failed)?;
     prepare(arguments)?;
@@ -93,7 +100,8 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     }
     .map_err(|error| Failure::failed(format!("cannot say that the server is ready: {error}")))?;
     architecture.serve(server).map_err(|error| {
-        Failure::failed(format!("{}: cannot serve: {error}", architecture.name()))
+        let (name, remedy) = (architecture.name(), remedy(&error));
+        Failure::failed(format!("{name}: cannot serve: {error}{remedy}"))
     })?;
     watch.finish().map_err(Failure::failed)
 }
@@ -121,7 +129,6 @@ fn prepare(arguments: &Arguments) -> Result<(), Failure> {
             Failure::misuse(format!("--cpus: {error}: name processors that this process may use"))
         })?;
     }
-    limit(arguments.tuning.limits())?;
     signals::install(arguments.drain_limit)
         .map_err(|error| Failure::failed(format!("cannot handle signals: {error}")))
 }
@@ -151,7 +158,7 @@ fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Failure {
         }
         PermissionDenied => ": choose a port above 1023 with --listen",
         AddrNotAvailable => ": choose an address of this machine with --listen",
-        _ => "",
+        _ => remedy(error),
     };
     Failure::failed(format!("cannot listen at {address}: {error}{remedy}"))
 }

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use clap::{Args, Command, FromArgMatches, ValueEnum};
 use duality_architectures::{Disk, HandOver, Options, Prefer};
-use duality_lab::plan::settings::{parse_bytes, parse_duration};
+use duality_lab::plan::settings::{Misfit, parse_bytes, parse_duration};
 use duality_poller::Kind;
+
+use crate::catalogue::Listed;
 
 /// What was chosen; what was not has its default.
 #[derive(Clone, Copy, Default, Args)]
@@ -24,7 +26,7 @@ pub(crate) struct Tuning {
     /// Connections served at a time; further ones are refused, http ones by 503 [default: no limit]
     #[arg(long, value_parser = at_least_one, value_name = "N")]
     max_connections: Option<usize>,
-    /// Stack of each thread, kernel or user-level, such as 64K or 1M [default: 128K]
+    /// Stack of each thread, kernel or user-level, such as 64K or 1M; a service may need more than 16K [default: 128K]
     #[arg(long, value_parser = parse_size, value_name = "BYTES")]
     stack_size: Option<usize>,
     /// How the threads of pool come by connections [default: list]
@@ -144,6 +146,21 @@ impl Tuning {
             descriptors: self.descriptors.or(other.descriptors),
             address_space: self.address_space.or(other.address_space),
         }
+    }
+
+    /// Whether `service` can be served like this.
+    ///
+    /// # Errors
+    ///
+    /// When its stacks would be too small.
+    pub(super) fn check(self, service: &Listed) -> Result<(), Misfit> {
+        let (given, least) = (self.options().stack_size, service.stack);
+        if given >= least {
+            return Ok(());
+        }
+        let (name, least) = (&service.name, least / 1024);
+        let problem = format!("{name} overflows stacks of {given} bytes: give {least}K at least");
+        Err(Misfit::new("stack-size", problem))
     }
 
     pub(super) fn limits(self) -> Limits {

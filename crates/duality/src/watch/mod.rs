@@ -17,6 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use duality_architectures::common::children;
+use duality_architectures::common::pressure::remedy;
 use duality_runtime::{log, visibility};
 
 use self::stall::Stalls;
@@ -64,13 +65,14 @@ impl Watch {
         };
         let stats = stats.map(|stats| Arc::new(Mutex::new(stats)));
         let stalls = settings.stall.map(Stalls::new).transpose()?;
-        visibility::prepare().map_err(|error| format!("cannot watch: {error}"))?;
+        visibility::prepare()
+            .map_err(|error| format!("cannot watch: {error}{}", remedy(&error)))?;
         let watcher = Watcher { stats: stats.clone(), every: settings.stats_every, dump, stalls };
         children::helper();
         thread::Builder::new()
             .name("watch".into())
             .spawn(move || watcher.run(&subject))
-            .map_err(|error| format!("cannot watch: {error}"))?;
+            .map_err(|error| format!("cannot watch: {error}{}", remedy(&error)))?;
         Ok(Self { stats })
     }
 

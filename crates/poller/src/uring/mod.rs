@@ -118,10 +118,10 @@ impl Ring {
 
     /// Accepts a connection; its socket is in blocking mode.
     ///
-    /// From the first call on the kernel accepts all that come, whether anybody takes them or not. Cancelling
-    /// that when some number waits would bound nothing: one completion of a multishot accept goes on until the accept
-    /// queue is empty. Whoever has connections stay there calls accept(2) when the listener is
-    /// [armed](Poller::arm) and readable.
+    /// From the first call on the kernel accepts all that come, whether anybody takes them or not, until
+    /// [`stop_accepting`](Ring::stop_accepting). A bound on those that wait has to leave room for the accept queue: one
+    /// completion of a multishot accept goes on until the queue is empty. To have connections stay in the queue, call
+    /// accept(2) when the listener is [armed](Poller::arm) and readable.
     ///
     /// # Errors
     ///
@@ -143,6 +143,21 @@ impl Ring {
             self.queue.accept(listener, name(Purpose::Accept, source.generation, token));
         }
         Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    /// Has the kernel accept no more by itself. An event for reading tells when it has stopped;
+    /// [`accepted_before`](Ring::accepted_before) returns what it has accepted.
+    pub fn stop_accepting(&mut self, token: Token) {
+        let source = find(&mut self.sources, token);
+        if source.reading == Reading::Goes && source.accepted.is_some() {
+            source.reading = Reading::Stops;
+            self.queue.cancel(name(Purpose::Accept, source.generation, token));
+        }
+    }
+
+    /// A connection that the kernel accepted before it was told to stop.
+    pub fn accepted_before(&mut self, token: Token) -> Option<OwnedFd> {
+        find(&mut self.sources, token).accepted.as_mut()?.pop_front()
     }
 
     /// Takes bytes that have come; 0 is the end.
@@ -205,7 +220,7 @@ impl Ring {
         }
         let source = find(&mut self.sources, token);
         let owner = Owner { token, generation: source.generation };
-        let (flight, count) = self.queue.sends.load(buffers, owner);
+        let (flight, count) = self.queue.sends.load(buffers, owner)?;
         source.sending = Some(flight);
         self.queue.send(socket, flight, flags, name(Purpose::Send, 0, Token(flight.0)));
         Ok(count)

@@ -4,7 +4,7 @@
 //! kernel reads them at any time before the completion. So each has memory of its own, which is used
 //! again, the last first, because that is still in the caches.
 
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 
 use crate::Token;
 
@@ -41,7 +41,15 @@ pub(super) struct Owner {
 
 impl Sends {
     /// Copies as much of `buffers` as one flight carries: the flight and how much that is.
-    pub(super) fn load(&mut self, buffers: &[IoSlice<'_>], owner: Owner) -> (Flight, usize) {
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory`.
+    pub(super) fn load(
+        &mut self,
+        buffers: &[IoSlice<'_>],
+        owner: Owner,
+    ) -> io::Result<(Flight, usize)> {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { bytes: Vec::new(), owner, landed: 0 });
             u32::try_from(self.slots.len() - 1).expect("descriptors run out before")
@@ -49,11 +57,16 @@ impl Sends {
         let slot = &mut self.slots[index as usize];
         slot.owner = owner;
         let bytes = &mut slot.bytes;
+        let length: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+        if let Err(error) = bytes.try_reserve(length.min(MOST)) {
+            self.free.push(index);
+            return Err(error.into());
+        }
         for buffer in buffers {
             let room = MOST - bytes.len();
             bytes.extend_from_slice(&buffer[..buffer.len().min(room)]);
         }
-        (Flight(index), bytes.len())
+        Ok((Flight(index), bytes.len()))
     }
 
     /// Where the bytes are, for the kernel to read until the flight lands.
@@ -99,13 +112,13 @@ mod tests {
     #[test]
     fn memory_is_used_again_and_never_shared() {
         let mut sends = Sends::default();
-        let (first, count) = sends.load(&[IoSlice::new(b"ab"), IoSlice::new(b"c")], OWNER);
+        let (first, count) = sends.load(&[IoSlice::new(b"ab"), IoSlice::new(b"c")], OWNER).unwrap();
         assert_eq!((count, sends.length(first)), (3, 3));
-        let (second, _) = sends.load(&[IoSlice::new(b"d")], OWNER);
+        let (second, _) = sends.load(&[IoSlice::new(b"d")], OWNER).unwrap();
         assert_ne!(first, second);
         let before = sends.generation(first);
         assert_eq!(sends.land(first), OWNER);
-        let (third, _) = sends.load(&[IoSlice::new(b"e")], OWNER);
+        let (third, _) = sends.load(&[IoSlice::new(b"e")], OWNER).unwrap();
         assert_eq!(third, first);
         assert_ne!(sends.generation(third), before);
         assert_eq!(sends.count(), 2);
@@ -115,7 +128,8 @@ mod tests {
     fn a_long_write_goes_in_pieces() {
         let mut sends = Sends::default();
         let long = vec![1; MOST];
-        let (flight, count) = sends.load(&[IoSlice::new(b"ab"), IoSlice::new(&long)], OWNER);
+        let (flight, count) =
+            sends.load(&[IoSlice::new(b"ab"), IoSlice::new(&long)], OWNER).unwrap();
         assert_eq!((count, sends.length(flight)), (MOST, MOST));
     }
 }

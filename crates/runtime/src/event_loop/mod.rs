@@ -138,7 +138,9 @@ impl EventLoop {
 ///
 /// In the block world, which has no loop.
 pub fn reserve() -> io::Result<Place> {
-    world::with_loop(|core| core.expect("reserve is for tasks of an event loop").reserve())
+    world::with_loop(|core| {
+        core.expect("reserve is for tasks of an event loop").reserve_for_another()
+    })
 }
 
 /// How many accepted connections of this kernel thread's loop rest: a task waits to read from them, or

@@ -67,7 +67,7 @@ impl Input {
         self.end < self.limit.min(self.bytes.len())
     }
 
-    /// Room for the next bytes; empty only if the buffer [`is_full`](Self::is_full).
+    /// Room for the next bytes; empty only if the buffer [`is_full`](Self::is_full), or there is no memory for more.
     #[inline]
     pub fn room(&mut self) -> &mut [u8] {
         if self.bytes.is_empty() {
@@ -79,7 +79,10 @@ impl Input {
             self.start = 0;
         }
         if self.end == self.bytes.len() {
-            self.bytes.resize(self.limit.min(INITIAL.max(self.end * 2)).max(self.end), 0);
+            let length = self.limit.min(INITIAL.max(self.end * 2)).max(self.end);
+            if self.bytes.try_reserve_exact(length - self.end).is_ok() {
+                self.bytes.resize(length, 0);
+            }
         }
         // A spare block may be longer than this buffer may become.
         let limit = self.limit.max(self.end).min(self.bytes.len());

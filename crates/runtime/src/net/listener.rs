@@ -67,11 +67,9 @@ impl TcpListener {
     ///
     /// So does every listener that is not used on a loop with a ring (io_uring), whose accept takes all that the
     /// queue holds in one go, and each that comes later, whether anybody waits for them or not. There this costs the
-    /// system call a connection that the ring saves.
-    #[must_use]
-    pub fn on_demand(mut self) -> Self {
-        self.socket.by_system_calls = true;
-        self
+    /// system call a connection that the ring saves. What the ring has taken until now is accepted first.
+    pub fn accept_on_demand(&mut self) {
+        self.socket.make_system_calls();
     }
 
     /// Another handle on the same socket, for another kernel thread or process to accept from.

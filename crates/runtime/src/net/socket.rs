@@ -51,6 +51,8 @@ pub(crate) struct Access<'s> {
     /// Another handle, maybe of another loop, may send on the same connection next, and what a ring sends
     /// later would come after that.
     sends_at_once: bool,
+    /// Whether a listener leaves connections in the kernel's accept queue, also on a loop with a ring.
+    on_demand: bool,
 }
 
 impl Access<'_> {
@@ -143,14 +145,18 @@ impl Access<'_> {
 
     /// Accepts a connection.
     pub(crate) fn accept(&self, flags: SocketFlags) -> io::Result<Moved<OwnedFd>> {
-        let descriptor = match self.ring {
-            None => accept_with(self.descriptor, flags)?,
+        let by_ring = match self.ring {
+            None => None,
+            Some((core, token)) if self.on_demand => {
+                core.with_ring(|ring| ring.accepted_before(token))
+            }
             Some((core, token)) => {
                 // SAFETY: a `Socket` closes its descriptor by way of the loop that watches it, which tells the ring.
-                core.with_ring(|ring| unsafe { ring.accept(self.descriptor, token) })?
+                Some(core.with_ring(|ring| unsafe { ring.accept(self.descriptor, token) })?)
             }
         };
-        Ok(Moved::all(descriptor))
+        let accept = || accept_with(self.descriptor, flags);
+        Ok(Moved::all(by_ring.map_or_else(accept, Ok)?))
     }
 
     /// Does what only a system call does, after all that was sent before, without blocking on a loop.
@@ -220,6 +226,19 @@ impl Socket {
     pub(crate) fn ending_at_drain(mut self, input: Ending) -> Self {
         self.ends_at_drain = Some(input);
         self
+    }
+
+    /// Has a listener's connections accepted one by one, by system calls, on a loop with a ring too.
+    pub(super) fn make_system_calls(&mut self) {
+        if std::mem::replace(&mut self.by_system_calls, true) {
+            return;
+        }
+        let Some((watcher, token)) = self.watched else { return };
+        world::with_loop(|core| {
+            if let Some(core) = core.filter(|core| core.id() == watcher && core.has_ring()) {
+                core.with_ring(|ring| ring.stop_accepting(token));
+            }
+        });
     }
 
     /// The same socket under a descriptor of its own, watched by nobody yet.
@@ -295,7 +314,7 @@ impl Socket {
                     }
                 }
                 visibility::count(|counters| counters.attempts.add(1));
-                let ring = token.filter(|_| by_ring).map(|token| (core, token));
+                let ring = token.filter(|_| core.has_ring()).map(|token| (core, token));
                 match attempt(self.access(ring)) {
                     Ok(moved) => {
                         if moved.short
@@ -329,7 +348,8 @@ impl Socket {
     }
 
     fn access<'s>(&'s self, ring: Option<(&'s Core, Token)>) -> Access<'s> {
-        Access { descriptor: self.as_fd(), ring, sends_at_once: self.duplicated }
+        let (sends_at_once, on_demand) = (self.duplicated, self.by_system_calls);
+        Access { descriptor: self.as_fd(), ring, sends_at_once, on_demand }
     }
 
     /// Makes the socket one of this loop's, whatever world it comes from. System calls must not block; but what

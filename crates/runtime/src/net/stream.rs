@@ -125,7 +125,7 @@ impl TcpStream {
     }
 
     /// Reads what is there into the room of `input`, waiting for at least one byte; 0 is the end, or that
-    /// there is no room. Where tasks share a kernel thread, an input in which there is nothing has no
+    /// there is no room, or no memory for it. Where tasks share a kernel thread, an input in which there is nothing has no
     /// memory while this waits.
     ///
     /// # Errors

@@ -26,8 +26,8 @@ use crate::world::{self, Waited, block};
 pub use crate::recycled::{Machine, machine};
 use meeting::{Awaiting, Ending, meeting};
 
-/// The stack of a task that is a kernel thread, in bytes. Only the pages that are touched cost memory.
-const THREAD_STACK: usize = 256 * 1024;
+/// The stack of a task that is a kernel thread. Only the pages that are touched cost memory.
+const THREAD_STACK: thread::Stack = thread::Stack::fixed(256 * 1024, "the thread of a task");
 
 /// Starts `future` as a task of its own: a kernel thread in the block world, a user-level thread or a
 /// state machine on this loop in the others.

@@ -27,7 +27,7 @@ use std::sync as shim;
 /// and on a machine of few processors more of them only take turns.
 pub const HELPERS: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 static MOST: AtomicUsize = AtomicUsize::new(HELPERS.get());
-const HELPER_STACK: usize = 1 << 20;
+const HELPER_STACK: thread::Stack = thread::Stack::fixed(1 << 20, "a helper thread");
 
 type Job = Box<dyn FnOnce() + Send>;
 

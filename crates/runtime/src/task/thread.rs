@@ -3,17 +3,46 @@
 //! `std::thread` gives each thread a signal stack to report overflows on, which costs five system calls
 //! over a thread's life, as much as the thread itself. An architecture that makes a thread for each
 //! connection is to be compared with C servers that do the same, so it makes plain ones: detached,
-//! with a stack of a chosen size and glibc's guard page below it.
+//! with a stack of a chosen size and glibc's guard page below it. Overflows are reported nevertheless, at the
+//! price of one system call ([`run_watched`]).
 
 use std::ffi::c_void;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
 
+use duality_fiber::overflow::{KernelStack, LARGER, run_watched};
+
 use crate::visibility::{self, seats};
 
 /// What a kernel thread runs.
 pub type Body = Box<dyn FnOnce() + Send>;
+
+/// The stack of a kernel thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Stack(KernelStack);
+
+impl Stack {
+    /// One of `size` bytes, chosen by the user. An overflow is reported as that of its `owner`, such as "a helper thread".
+    #[must_use]
+    pub const fn chosen(size: usize, owner: &'static str) -> Self {
+        Self(KernelStack { owner, size, remedy: LARGER })
+    }
+
+    /// The same, where the size is not to be chosen.
+    #[must_use]
+    pub const fn fixed(size: usize, owner: &'static str) -> Self {
+        let remedy = "its size is fixed; look for a recursion without an end";
+        Self(KernelStack { owner, size, remedy })
+    }
+
+    /// Bytes of stack to ask for, of which glibc takes the guard.
+    fn length(self) -> usize {
+        let page = rustix::param::page_size();
+        let length = self.0.size + KernelStack::beside_calls() + page;
+        length.max(libc::PTHREAD_STACK_MIN).next_multiple_of(page)
+    }
+}
 
 /// A thread that the kernel would not make; the body is handed back, to be tried again.
 pub struct Refused {
@@ -23,17 +52,15 @@ pub struct Refused {
     pub body: Body,
 }
 
-/// Starts a detached kernel thread with at least `stack_size` bytes of stack. A panic in `body` is
-/// reported and ends the thread.
+/// Starts a detached kernel thread. A panic in `body` is reported and ends the thread; an overflow of its `stack` is
+/// reported and ends the process.
 ///
 /// # Errors
 ///
 /// [`Refused`], when no thread can be made.
-pub fn start(stack_size: usize, body: Body) -> Result<(), Refused> {
-    let page = rustix::param::page_size();
-    let stack_size = stack_size.max(libc::PTHREAD_STACK_MIN).next_multiple_of(page);
-    let argument = Box::into_raw(Box::new(Start { stack_size, body }));
-    match create(stack_size, argument.cast()) {
+pub fn start(stack: Stack, body: Body) -> Result<(), Refused> {
+    let argument = Box::into_raw(Box::new(Start { stack, body }));
+    match create(stack.length(), argument.cast()) {
         0 => Ok(()),
         error => {
             // SAFETY: no thread was made, so the box that was leaked above is still ours.
@@ -45,7 +72,7 @@ pub fn start(stack_size: usize, body: Body) -> Result<(), Refused> {
 
 /// What a new thread is given.
 struct Start {
-    stack_size: usize,
+    stack: Stack,
     body: Body,
 }
 
@@ -78,12 +105,16 @@ fn create(stack_size: usize, argument: *mut c_void) -> i32 {
 
 extern "C" fn main(argument: *mut c_void) -> *mut c_void {
     // SAFETY: `start` leaked this box for this thread alone.
-    let Start { stack_size, body } = *unsafe { Box::from_raw(argument.cast::<Start>()) };
-    let _seat = seats::sit();
-    visibility::count(|counters| {
-        counters.threads_created.add(1);
-        counters.task_stack_allocated_bytes.add(stack_size as u64);
-    });
-    super::contain(body);
+    let Start { stack, body } = *unsafe { Box::from_raw(argument.cast::<Start>()) };
+    let watched = move || {
+        let _seat = seats::sit();
+        visibility::count(|counters| {
+            counters.threads_created.add(1);
+            counters.task_stack_allocated_bytes.add(stack.0.size as u64);
+        });
+        super::contain(body);
+    };
+    // SAFETY: this is the thread's first function, and `create` made a stack of this length. `contain` keeps panics in.
+    unsafe { run_watched(stack.0, watched) };
     ptr::null_mut()
 }

@@ -51,6 +51,8 @@ pub const ENTRY: Entry = Entry {
     shared_memory: false,
     concurrent_connections: false,
     store: true,
+    descriptors: 1,
+    stack: 64 * 1024,
 };
 
 /// The guestbook's page, and the name of its template.

@@ -75,6 +75,8 @@ pub const ENTRY: Entry = Entry {
     shared_memory: false,
     concurrent_connections: false,
     store: false,
+    descriptors: 1,
+    stack: 16 * 1024,
 };
 
 /// How long a connection that is refused by [`Http::refuse`] is listened to at most, so that its

@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use duality_architectures::common::admission::Admission;
 use duality_poller::Kind;
 use duality_runtime::{
     block_on,
@@ -59,7 +60,7 @@ fn serve_by_hand(http: Http) -> SocketAddr {
     let listener = bind();
     let address = listener.local_addr().unwrap();
     let open = duality_handwritten::http(http);
-    thread::spawn(move || open(usize::MAX).unwrap()(listener));
+    thread::spawn(move || open(usize::MAX).unwrap()(listener, Admission::unlimited()));
     address
 }
 

@@ -23,6 +23,7 @@ use super::sources::Sources;
 use super::tasks::{Body, Task, Tasks};
 use super::waker::{self, TaskName};
 use super::{Habits, Waiting};
+use crate::memory::Reserve;
 use crate::net::spare::Spare;
 use crate::recycled::{Blocks, local_machine};
 use crate::visibility::seats::{self, Seat};
@@ -45,6 +46,8 @@ pub(crate) struct Core {
     pub(super) timers: RefCell<Timers>,
     pub(crate) sight: Sight,
     stacks: RefCell<StackPool>,
+    /// What stacks leave to the rest of the process.
+    reserve: Reserve,
     /// The memory of its tasks.
     pub(crate) blocks: Blocks,
     /// What its sockets read into and write from.
@@ -86,6 +89,12 @@ impl Core {
             Waiting::Park { stack_size } => stack_size,
             Waiting::Suspend => 0,
         };
+        let mut stacks = StackPool::new(stack_size);
+        if let Waiting::Park { .. } = waiting {
+            // A loop without room for its first two tasks is of no use.
+            let first = [stacks.take()?, stacks.take()?];
+            first.into_iter().for_each(|stack| stacks.put(stack));
+        }
         let tasks = Tasks::new(TaskName::first(lane.number()))?;
         Ok(Self {
             waiting,
@@ -96,7 +105,8 @@ impl Core {
             sources: RefCell::new(sources),
             timers: RefCell::new(Timers::new(now)),
             sight: Sight::new(now),
-            stacks: RefCell::new(StackPool::new(stack_size)),
+            stacks: RefCell::new(stacks),
+            reserve: Reserve::of_this_process(),
             blocks: Blocks::default(),
             spare: Spare::default(),
             now: Cell::new(now),
@@ -277,10 +287,19 @@ impl Core {
         }
     }
 
-    /// Makes room for a task.
+    /// Makes room for a task of a connection that is served, which may take some of the reserve.
     pub(crate) fn reserve(&self) -> io::Result<Place> {
+        self.reserve_leaving(self.reserve.bytes() / 2)
+    }
+
+    /// Makes room for the task of another connection.
+    pub(super) fn reserve_for_another(&self) -> io::Result<Place> {
+        self.reserve_leaving(self.reserve.bytes())
+    }
+
+    fn reserve_leaving(&self, bytes: usize) -> io::Result<Place> {
         let stack = match self.waiting {
-            Waiting::Park { .. } => Some(self.stacks.borrow_mut().take()?),
+            Waiting::Park { .. } => Some(self.stacks.borrow_mut().take_leaving(bytes)?),
             Waiting::Suspend => None,
         };
         Ok(Place::new(stack))

@@ -34,7 +34,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use duality_runtime::net::TcpStream;
 use duality_runtime::task;
-use duality_runtime::time::{Duration, Instant, timeout};
+use duality_runtime::time::{Duration, Instant, sleep, timeout};
+use rustix::io::Errno;
 
 use self::codec::{Malformed, Reply, decode_remark, encode_remark, push_command};
 use self::connection::Connection;
@@ -47,6 +48,9 @@ const PHONE: &[u8] = b"duality:phone";
 
 /// How long Redis is left alone after it was found to be away.
 const REST: Duration = Duration::from_millis(100);
+
+/// How long to wait where no descriptor was left for a connection.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// A store in Redis.
 pub(super) struct Redis {
@@ -103,6 +107,11 @@ enum Fault {
     Crowded,
     #[error("it failed a moment ago: {0}")]
     Resting(String),
+}
+
+/// Whether no descriptor was left.
+fn lacks(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
 impl Redis {
@@ -225,21 +234,32 @@ impl Redis {
         turn: &Turn<'_, Connection>,
         commands: &Commands,
     ) -> Result<(Connection, Vec<Reply>), Fault> {
-        while let Some(mut connection) = turn.take() {
-            if !connection.is_quiet() {
-                continue;
+        let give_up = Instant::now() + self.options.connect_limit;
+        loop {
+            while let Some(mut connection) = turn.take() {
+                if !connection.is_quiet() {
+                    continue;
+                }
+                match connection.exchange(&commands.bytes, commands.count).await {
+                    Ok(replies) => return Ok((connection, replies)),
+                    // Closed between the look and the command, as those beside it will have been.
+                    Err(Fault::Gone(_)) if !commands.once => break,
+                    Err(fault) => return Err(fault),
+                }
             }
-            match connection.exchange(&commands.bytes, commands.count).await {
-                Ok(replies) => return Ok((connection, replies)),
-                // Closed between the look and the command, as those beside it will have been.
-                Err(Fault::Gone(_)) if !commands.once => break,
-                Err(fault) => return Err(fault),
+            group.connects.is_over()?;
+            match self.connect().await {
+                // Redis is not away. Another turn puts back its connection, or a file is closed.
+                Err(Fault::Unreached(error)) if lacks(&error) && Instant::now() < give_up => {
+                    sleep(PAUSE).await;
+                }
+                connected => {
+                    let mut connection = connected?;
+                    let replies = connection.exchange(&commands.bytes, commands.count).await?;
+                    return Ok((connection, replies));
+                }
             }
         }
-        group.connects.is_over()?;
-        let mut connection = self.connect().await?;
-        let replies = connection.exchange(&commands.bytes, commands.count).await?;
-        Ok((connection, replies))
     }
 
     async fn connect(&self) -> Result<Connection, Fault> {

@@ -1,0 +1,93 @@
+//! Memory that is kept back: a server that takes connections until memory runs out fails at the next small
+//! allocation, which in Rust ends the process. So it stops while a reserve is left.
+
+use std::io;
+use std::ptr;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::process::{Resource, getrlimit};
+
+/// How much memory is to be left when another connection is accepted: what those that are served may yet
+/// need for buffers, helper threads, and a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reserve {
+    bytes: usize,
+}
+
+impl Reserve {
+    /// A quarter of what this process may have (`RLIMIT_AS`, `RLIMIT_DATA`), from 8 to 256 MiB; nothing where it has no
+    /// limit.
+    #[must_use]
+    pub fn of_this_process() -> Self {
+        let limits = [Resource::As, Resource::Data].map(|limit| getrlimit(limit).current);
+        Self::within(limits.into_iter().flatten().min())
+    }
+
+    fn within(limit: Option<u64>) -> Self {
+        let quarter = |limit: u64| (limit / 4).clamp(8 << 20, 256 << 20);
+        Self { bytes: limit.map_or(0, |limit| quarter(limit) as usize) }
+    }
+
+    /// Its size.
+    #[must_use]
+    pub fn bytes(self) -> usize {
+        self.bytes
+    }
+
+    /// Whether there still is so much. Makes two system calls, or none where the process has no limit.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` when there is less.
+    #[inline]
+    pub fn is_left(self) -> io::Result<()> {
+        if self.bytes == 0 { Ok(()) } else { self.try_to_map() }
+    }
+
+    #[cold]
+    fn try_to_map(self) -> io::Result<()> {
+        let (flags, access) = (MapFlags::PRIVATE, ProtFlags::READ | ProtFlags::WRITE);
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice aliases nothing.
+        let address = unsafe { mmap_anonymous(ptr::null_mut(), self.bytes, access, flags)? };
+        // SAFETY: the mapping is the one just made, whole, and nothing has used it.
+        unsafe { munmap(address, self.bytes)? };
+        Ok(())
+    }
+}
+
+/// Makes malloc(3) share its arenas among more threads, where the memory of this process is limited. An arena
+/// takes 64 MiB of address space, and each new thread would get its own, up to eight for a processor. Does nothing
+/// without a limit, or with another C library than glibc. To be called before there are threads.
+pub fn share_arenas() {
+    #[cfg(target_env = "gnu")]
+    {
+        /// Of mallopt(3).
+        const ARENA_SPACE: usize = 64 << 20;
+        let reserve = Reserve::of_this_process().bytes;
+        if reserve > 0 {
+            let arenas = (reserve / ARENA_SPACE).max(1);
+            // SAFETY: it has no preconditions.
+            unsafe { libc::mallopt(libc::M_ARENA_MAX, arenas as i32) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quarter_is_kept_and_without_a_limit_nothing() {
+        assert_eq!(Reserve::within(None).bytes(), 0);
+        assert_eq!(Reserve::within(Some(1 << 20)).bytes(), 8 << 20);
+        assert_eq!(Reserve::within(Some(256 << 20)).bytes(), 64 << 20);
+        assert_eq!(Reserve::within(Some(1 << 40)).bytes(), 256 << 20);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_not_left() {
+        assert!(Reserve { bytes: 1 << 20 }.is_left().is_ok());
+        let error = Reserve { bytes: 1 << 60 }.is_left().unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOMEM));
+    }
+}
