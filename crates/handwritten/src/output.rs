@@ -17,6 +17,8 @@ pub(crate) struct Output {
     pub(crate) gathered: Vec<u8>,
     /// The last read took all that had come, and nothing has been sent since, as in the service.
     pub(crate) is_quiet: bool,
+    /// The kernel has been told how long the client may take nothing.
+    is_watched: bool,
     /// How much of it has left.
     sent: usize,
     tail: Tail,
@@ -105,6 +107,9 @@ impl Output {
     ) -> Result<(), Wait<F>> {
         while self.left() > 0 {
             let Some(count) = self.send_some(turn, memo)? else {
+                if !std::mem::replace(&mut self.is_watched, true) {
+                    turn.set_taking_limit(limits.write_time);
+                }
                 let next = *self.patience.get_or_insert_with(|| turn.after(limits.write_time));
                 let earliest = [next, self.deadline.flatten()].into_iter().flatten().min();
                 return Err(Wait::Write(earliest));

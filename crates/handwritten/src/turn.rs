@@ -123,6 +123,13 @@ impl<'c> Turn<'c> {
         Ok(shutdown(self.socket, Shutdown::Write)?)
     }
 
+    /// Has the kernel end the connection when the client takes nothing for so long.
+    pub(crate) fn set_taking_limit(&self, limit: Duration) {
+        let milliseconds = limit.as_millis().try_into().unwrap_or(u32::MAX);
+        // What fails here has ended already.
+        let _ = sockopt::set_tcp_user_timeout(self.socket, milliseconds);
+    }
+
     /// Has the close be a reset, so that the kernel does not go on sending to a client that takes nothing.
     pub(crate) fn reset(&self) {
         // What fails here has ended already.

@@ -9,7 +9,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use duality_poller::{Direction, Kind, Poller, Token};
-use rustix::net::SendFlags;
 
 /// Long enough for any machine, short enough for a test that will fail anyway.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -78,7 +77,7 @@ fn send_all(
             // SAFETY: no test closes a descriptor before a wait has passed on what names it.
             unsafe {
                 let ring = poller.ring().unwrap();
-                ring.send(descriptor.as_fd(), token, &bytes, SendFlags::empty())
+                ring.send(descriptor.as_fd(), token, &bytes)
             }
         })?;
         bytes = &bytes[count..];

@@ -42,7 +42,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv};
+use rustix::net::{RecvFlags, recv};
 
 use self::buffers::Chain;
 use self::name::{GENERATIONS, Purpose, name, parts};
@@ -197,7 +197,7 @@ impl Ring {
         Ok(attempt?)
     }
 
-    /// Takes some of the bytes of `buffers` to be sent with `flags`, and says how many. What fails later is told
+    /// Takes some of the bytes of `buffers` to be sent, and says how many. What fails later is told
     /// by the next call.
     ///
     /// # Errors
@@ -212,7 +212,6 @@ impl Ring {
         socket: BorrowedFd<'_>,
         token: Token,
         buffers: &[IoSlice<'_>],
-        flags: SendFlags,
     ) -> io::Result<usize> {
         self.all_sent(token)?;
         if buffers.iter().all(|buffer| buffer.is_empty()) {
@@ -222,7 +221,7 @@ impl Ring {
         let owner = Owner { token, generation: source.generation };
         let (flight, count) = self.queue.sends.load(buffers, owner)?;
         source.sending = Some(flight);
-        self.queue.send(socket, flight, flags, name(Purpose::Send, 0, Token(flight.0)));
+        self.queue.send(socket, flight, name(Purpose::Send, 0, Token(flight.0)));
         Ok(count)
     }
 

@@ -123,15 +123,9 @@ impl Queue {
     }
 
     /// Sends what is in `flight`.
-    pub(super) fn send(
-        &mut self,
-        socket: BorrowedFd<'_>,
-        flight: Flight,
-        flags: SendFlags,
-        name: u64,
-    ) {
+    pub(super) fn send(&mut self, socket: BorrowedFd<'_>, flight: Flight, name: u64) {
         // The kernel goes on until all is sent.
-        let flags = ((flags | SendFlags::NOSIGNAL).bits() | WAIT_ALL) as i32;
+        let flags = (SendFlags::NOSIGNAL.bits() | WAIT_ALL) as i32;
         // The memory: `Sends` neither moves nor frees it before `landed`, which follows the completion.
         let (address, length) = self.sends.memory(flight);
         let request = opcode::Send::new(Fd(socket.as_raw_fd()), address, length).flags(flags);

@@ -133,10 +133,9 @@ impl Access<'_> {
         (core, token): (&Core, Token),
         buffers: &[IoSlice<'_>],
     ) -> io::Result<Moved<usize>> {
-        let none = SendFlags::empty();
         let send = |ring: &mut Ring| {
             // SAFETY: a `Socket` closes its descriptor by way of the loop that watches it, which tells the ring.
-            unsafe { ring.send(self.descriptor, token, buffers, none) }
+            unsafe { ring.send(self.descriptor, token, buffers) }
         };
         let count = core.with_ring(send)?;
         count_written(count);

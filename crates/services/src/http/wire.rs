@@ -32,6 +32,8 @@ pub(super) struct Wire<'l> {
     /// The last read took all that had come, and nothing has been sent since. So as far as can be known, the client
     /// has nothing more to say, and the kernel nothing more to deliver.
     is_quiet: bool,
+    /// The kernel has been told how long the client may take nothing.
+    is_watched: bool,
 }
 
 /// What came of waiting for bytes.
@@ -57,7 +59,7 @@ pub(super) enum Again {
 impl<'l> Wire<'l> {
     pub(super) fn new(stream: &'l mut TcpStream, limits: &'l Limits) -> io::Result<Self> {
         stream.set_write_timeout(Some(limits.write_time))?;
-        Ok(Wire { stream, output: Output::new(), limits, is_quiet: false })
+        Ok(Wire { stream, output: Output::new(), limits, is_quiet: false, is_watched: false })
     }
 
     /// Sends what has been gathered, then waits up to `limit` for more to read.
@@ -104,6 +106,7 @@ impl<'l> Wire<'l> {
         self.is_quiet = false;
         let rest = &self.output.gathered()[sent..];
         if !rest.is_empty() {
+            watch(self.stream, self.limits, &mut self.is_watched)?;
             patiently(self.limits, rest.len() as u64, self.stream.write_all(rest)).await??;
         }
         self.output.clear();
@@ -148,6 +151,7 @@ impl<'l> Wire<'l> {
                 self.flush().await?;
                 self.is_quiet = false;
                 let Part { offset, length } = part;
+                watch(self.stream, self.limits, &mut self.is_watched)?;
                 patiently(self.limits, length, self.stream.send_file(file, offset, length)).await?
             }
         }
@@ -243,6 +247,7 @@ impl<'l> Wire<'l> {
     async fn send_long(&mut self, body: &[u8]) -> io::Result<()> {
         let mut pieces = [IoSlice::new(self.output.gathered()), IoSlice::new(body)];
         self.is_quiet = false;
+        watch(self.stream, self.limits, &mut self.is_watched)?;
         let sent = self.stream.write_vectored(&pieces).await?;
         let mut rest = &mut pieces[..];
         IoSlice::advance_slices(&mut rest, sent);
@@ -253,6 +258,16 @@ impl<'l> Wire<'l> {
         self.output.clear();
         Ok(())
     }
+}
+
+/// Has the kernel end the connection when the client takes nothing for too long: a limit of each write would begin anew
+/// whenever the socket's buffer grows. Once in a connection, and only for what does not leave at once, since it is a
+/// system call.
+fn watch(stream: &TcpStream, limits: &Limits, is_watched: &mut bool) -> io::Result<()> {
+    if !std::mem::replace(is_watched, true) {
+        stream.set_taking_limit(limits.write_time)?;
+    }
+    Ok(())
 }
 
 /// Sends the many bytes of a reply that do not leave at once, in the time that their number gives
