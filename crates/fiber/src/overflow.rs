@@ -99,8 +99,9 @@ pub unsafe fn run_watched<F: FnOnce()>(stack: KernelStack, body: F) {
             body();
         }
     }
-    if cfg!(feature = "sanitizer") {
-        // The sanitizer has given the thread a signal stack, and takes it back when the thread ends.
+    if cfg!(any(feature = "sanitizer", miri)) {
+        // The sanitizer has given the thread a signal stack, and takes it back when the thread ends. Miri knows no
+        // signals.
         return body();
     }
     INSTALLED.call_once(install);
@@ -343,6 +344,9 @@ fn within_stack_size() -> usize {
 fn pushed_by_the_kernel() -> usize {
     /// Of getauxval(3), which the `libc` crate has for other systems only.
     const AT_MINSIGSTKSZ: libc::c_ulong = 51;
+    if cfg!(miri) {
+        return libc::MINSIGSTKSZ;
+    }
     // SAFETY: it has no preconditions, and gives 0 for what it does not know.
     let pushed = unsafe { libc::getauxval(AT_MINSIGSTKSZ) } as usize;
     pushed.max(libc::MINSIGSTKSZ)
