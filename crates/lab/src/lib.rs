@@ -27,3 +27,4 @@ pub mod soundness;
 pub mod statistics;
 pub mod store;
 pub mod summary;
+pub mod verdict;

@@ -4,6 +4,8 @@
 //! the order in which they were made. Field names carry their unit. Scripts may rely on them:
 //! [`VERSION`] changes when one changes its meaning.
 
+mod block;
+
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
@@ -15,6 +17,8 @@ use crate::listen_queue::ListenQueue;
 use crate::model::{Operations, UnitCosts};
 use crate::peers::Peer;
 use crate::recommendation::Constraints;
+
+pub use block::{Block, Disturbance, Processor, Slice};
 
 /// The version of the format.
 pub const VERSION: u32 = 1;
