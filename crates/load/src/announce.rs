@@ -15,7 +15,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{
+    Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel,
+};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -94,33 +96,56 @@ impl Bell for EdgeAnnouncer {
 }
 
 impl Announcements {
-    /// Passes on what the load thread announces, until it ends.
+    /// Passes on what the load thread announces, until it has no more to announce.
     pub(crate) fn relay(self, observer: &mut dyn Observer, interrupted: &AtomicBool) {
+        while self.pass_on(observer, interrupted) {}
+    }
+
+    /// Passes on what the load thread announces, until it answers; none when it has ended without an answer.
+    pub(crate) fn relay_until<T>(
+        self,
+        observer: &mut dyn Observer,
+        interrupted: &AtomicBool,
+        answer: &Receiver<T>,
+    ) -> Option<T> {
         loop {
-            match self.announcements.recv_timeout(ATTENTION) {
-                Ok(Announcement::Opened) => {
-                    observer.window_opened();
-                    let _ = self.acknowledge.send(());
-                }
-                Ok(Announcement::Closed) => {
-                    observer.window_closed();
-                    let _ = self.acknowledge.send(());
-                }
-                Ok(Announcement::Progress { requests, elapsed }) => {
-                    observer.progress(requests, elapsed);
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
+            match answer.try_recv() {
+                Ok(answer) => return Some(answer),
+                Err(TryRecvError::Disconnected) => return None,
+                Err(TryRecvError::Empty) => {}
             }
-            if interrupted.load(Ordering::Relaxed) {
-                self.stop.store(true, Ordering::Relaxed);
+            if !self.pass_on(observer, interrupted) {
+                return answer.recv().ok();
             }
         }
+    }
+
+    /// Passes on the next announcement, if one comes soon; false when none will come any more.
+    fn pass_on(&self, observer: &mut dyn Observer, interrupted: &AtomicBool) -> bool {
+        match self.announcements.recv_timeout(ATTENTION) {
+            Ok(Announcement::Opened) => {
+                observer.window_opened();
+                let _ = self.acknowledge.send(());
+            }
+            Ok(Announcement::Closed) => {
+                observer.window_closed();
+                let _ = self.acknowledge.send(());
+            }
+            Ok(Announcement::Progress { requests, elapsed }) => {
+                observer.progress(requests, elapsed);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return false,
+        }
+        if interrupted.load(Ordering::Relaxed) {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+        true
     }
 }
 
 /// Now, and what the calling thread has used of its processor, and waited for it.
-fn moment() -> Moment {
+pub(crate) fn moment() -> Moment {
     let cpu = clock_gettime(ClockId::ThreadCPUTime);
     let cpu = Duration::new(cpu.tv_sec.unsigned_abs(), cpu.tv_nsec.unsigned_abs() as u32);
     Moment { cpu, waited: run_queue_wait(), instant: Instant::now() }

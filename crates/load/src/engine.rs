@@ -1,4 +1,5 @@
-//! The load thread: probes the server, starts the connections, and minds the clock.
+//! A load: probes the server, starts the connections, and minds the clock. [`run`] has a thread for one; a
+//! [relay](crate::relay) has one for many.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ use crate::client::time::Time;
 use crate::crowd::{self, Fate, Gathered, NotGathered};
 use crate::failure::Failure;
 use crate::pattern::connection::Connection;
+use crate::pattern::gate::Gate;
 use crate::pattern::open::pacer::{Clock, Pacer, StoppedClock};
 use crate::pattern::open::queue::Queue;
 use crate::pattern::{self, Arrivals, Load, Pattern, closed, connect, limited, open, serial};
@@ -55,52 +57,68 @@ pub(crate) fn run(
     announcer: Announcer,
     edges: EdgeAnnouncer,
 ) -> Result<Outcome, Error> {
+    event_loop()?.run(async move { Engine::new(options, announcer).run(edges).await })
+}
+
+/// What the connections of loads live on.
+pub(crate) fn event_loop() -> Result<EventLoop, Error> {
     let opened = Kind::Epoll.open().and_then(|poller| EventLoop::new(poller, Waiting::Suspend));
-    let mut event_loop =
-        opened.map_err(|error| Error::System { doing: "starting the load", error })?;
-    event_loop.run(async move {
-        let engine = Engine { announcer, start: Instant::now(), options, crowd: OnceCell::new() };
-        match &engine.options.target {
-            Target::Http(target) => {
-                let client = Http::new(target, engine.options.keep_alive);
-                engine.load(client, edges).await
-            }
-            Target::Echo { message, .. } => {
-                engine.load(Exchange::new(message, message), edges).await
-            }
-            Target::Exchange { request, reply, .. } => {
-                engine.load(Exchange::new(request, reply), edges).await
-            }
-            Target::Time { .. } => engine.load(Time, edges).await,
-            Target::Quote { .. } => engine.load(Quote::new(), edges).await,
-            Target::Game { .. } => {
-                engine.load(Game::new(engine.options.reply_timeout), edges).await
-            }
-            Target::Chat { lines, .. } => engine.chat(*lines, edges).await,
-            Target::Guestbook { page, post_every } => {
-                let client = Guestbook::new(page, *post_every, engine.options.keep_alive);
-                engine.load(client, edges).await
-            }
-            Target::Phone { .. } => engine.load(Phone::new(engine.options.keep_alive), edges).await,
-        }
-    })
+    opened.map_err(|error| Error::System { doing: "starting the load", error })
 }
 
 fn not_started(error: io::Error) -> Error {
     Error::System { doing: "starting the connections", error }
 }
 
-struct Engine {
+/// A load and what it has come to.
+pub(crate) struct Engine {
     options: Options,
     announcer: Announcer,
     start: Instant,
     crowd: OnceCell<Gathered>,
+    /// What its connections share, from when they are started.
+    load: OnceCell<Arc<Load>>,
 }
 
 /// The caller asked for an end.
 struct Interrupted;
 
 impl Engine {
+    pub(crate) fn new(options: Options, announcer: Announcer) -> Self {
+        let start = Instant::now();
+        Self { options, announcer, start, crowd: OnceCell::new(), load: OnceCell::new() }
+    }
+
+    /// The load, from the first connection to the end of the window.
+    pub(crate) async fn run(&self, edges: EdgeAnnouncer) -> Result<Outcome, Error> {
+        let Options { keep_alive, reply_timeout, .. } = self.options;
+        match &self.options.target {
+            Target::Http(target) => self.load(Http::new(target, keep_alive), edges).await,
+            Target::Echo { message, .. } => self.load(Exchange::new(message, message), edges).await,
+            Target::Exchange { request, reply, .. } => {
+                self.load(Exchange::new(request, reply), edges).await
+            }
+            Target::Time { .. } => self.load(Time, edges).await,
+            Target::Quote { .. } => self.load(Quote::new(), edges).await,
+            Target::Game { .. } => self.load(Game::new(reply_timeout), edges).await,
+            Target::Chat { lines, .. } => self.chat(*lines, edges).await,
+            Target::Guestbook { page, post_every } => {
+                self.load(Guestbook::new(page, *post_every, keep_alive), edges).await
+            }
+            Target::Phone { .. } => self.load(Phone::new(keep_alive), edges).await,
+        }
+    }
+
+    /// What its connections share; none before they are started.
+    pub(crate) fn shared_load(&self) -> Option<&Load> {
+        self.load.get().map(Arc::as_ref)
+    }
+
+    /// Has the caller look up, who waits for what is announced.
+    pub(crate) fn wake_caller(&self) {
+        self.announcer.progress(0, self.start.elapsed());
+    }
+
     async fn load<C: Client>(&self, mut client: C, edges: EdgeAnnouncer) -> Result<Outcome, Error> {
         self.probe(&mut client).await?;
         self.gather().await?;
@@ -195,12 +213,16 @@ impl Engine {
     }
 
     fn shared(&self, edges: Edges, queue: Option<Arc<Queue>>, bell: Box<dyn Bell>) -> Arc<Load> {
-        Arc::new(Load {
-            address: self.options.route(),
-            keep_alive: self.options.keeps_connections(),
-            reply_timeout: self.options.reply_timeout,
-            recorder: Recorder::new(self.options.connections, edges, queue, bell),
-        })
+        let load = self.load.get_or_init(|| {
+            Arc::new(Load {
+                address: self.options.route(),
+                keep_alive: self.options.keeps_connections(),
+                reply_timeout: self.options.reply_timeout,
+                recorder: Recorder::new(self.options.connections, edges, queue, bell),
+                gate: Gate::default(),
+            })
+        });
+        load.clone()
     }
 
     /// Lets a load that has been started run to its end.

@@ -23,6 +23,13 @@ pub(crate) fn provide_descriptors(connections: usize) -> Result<(), Error> {
     }
 }
 
+/// How many times so many connections can be open at once; at least once.
+pub(crate) fn room_for(connections: usize) -> usize {
+    let most = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    let room = most.saturating_sub(SPARE_DESCRIPTORS) / (connections as u64).max(1);
+    usize::try_from(room).unwrap_or(usize::MAX).max(1)
+}
+
 /// Confines the calling kernel thread, and those it starts, to `cpus`; an empty list changes nothing.
 pub(crate) fn pin(cpus: &[usize]) -> Result<(), Error> {
     if cpus.is_empty() {

@@ -93,13 +93,29 @@ struct State {
     bell: Box<dyn Bell>,
     edges: Edges,
     window: Window,
-    /// Requests that have begun, and that have ended in whatever way.
-    begun: u64,
-    ended: u64,
+    tally: Tally,
     connections: Vec<Connection>,
     /// What is due and was not sent yet, in an open loop.
     queue: Option<Arc<Queue>>,
     counts: Measurement,
+}
+
+/// What was counted since the start, in the window or not.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    /// Requests that have begun, and that have ended in whatever way.
+    pub(crate) begun: u64,
+    pub(crate) ended: u64,
+    /// Correct replies.
+    pub(crate) replies: u64,
+    pub(crate) failures: u64,
+}
+
+impl Tally {
+    /// Requests that are under way.
+    pub(crate) fn under_way(&self) -> u64 {
+        self.begun.saturating_sub(self.ended)
+    }
 }
 
 enum Window {
@@ -236,8 +252,7 @@ impl Recorder {
             bell,
             edges,
             window: Window::Before,
-            begun: 0,
-            ended: 0,
+            tally: Tally::default(),
             connections: vec![Connection::default(); connections],
             counts: Measurement {
                 open_loop: queue.as_ref().map(|_| OpenCounts::new()),
@@ -296,7 +311,7 @@ impl Recorder {
                 return;
             }
             state.count_reply(connection, Start::at(start), end, std::mem::take(&mut bytes));
-            state.ended += 1;
+            state.tally.ended += 1;
             state.pass_edges();
         }
     }
@@ -308,7 +323,7 @@ impl Recorder {
         let lost = state.left().unwrap_or(1);
         if lost > 0 {
             state.count_failures(failure, lost);
-            state.ended += lost;
+            state.tally.ended += lost;
             state.pass_edges();
         }
     }
@@ -345,7 +360,12 @@ impl Recorder {
 
     /// How many requests have ended since the start.
     pub(crate) fn requests_ended(&self) -> u64 {
-        self.lock().ended
+        self.tally().ended
+    }
+
+    /// What was counted since the start.
+    pub(crate) fn tally(&self) -> Tally {
+        self.lock().tally
     }
 
     /// What was counted.
@@ -362,11 +382,11 @@ impl Recorder {
 impl State {
     fn begin(&mut self, connection: usize, start: Start) -> bool {
         if let Edges::ByCount { total, .. } = self.edges
-            && self.begun == total
+            && self.tally.begun == total
         {
             return false;
         }
-        self.begun += 1;
+        self.tally.begun += 1;
         let connection = &mut self.connections[connection];
         connection.waiting_since = Some(start.due);
         let Window::Open(opened) = &self.window else { return true };
@@ -382,6 +402,7 @@ impl State {
     }
 
     fn count_reply(&mut self, connection: usize, start: Start, end: Instant, bytes: u64) {
+        self.tally.replies += 1;
         let Window::Open(opened) = self.window else { return };
         self.counts.requests += 1;
         self.counts.bytes += bytes;
@@ -401,6 +422,7 @@ impl State {
     }
 
     fn count_failures(&mut self, failure: &Failure, count: u64) {
+        self.tally.failures += count;
         if !matches!(self.window, Window::Open(_)) {
             self.counts.failures_outside += count;
             return;
@@ -414,14 +436,14 @@ impl State {
     fn left(&self) -> Option<u64> {
         match self.edges {
             Edges::ByTime => None,
-            Edges::ByCount { total, .. } => Some(total.saturating_sub(self.ended)),
+            Edges::ByCount { total, .. } => Some(total.saturating_sub(self.tally.ended)),
         }
     }
 
     /// Ends a request that has been counted.
     #[inline]
     fn end_request(&mut self, connection: usize, end: Instant) {
-        self.ended += 1;
+        self.tally.ended += 1;
         let connection = &mut self.connections[connection];
         connection.waiting_since = None;
         connection.resting_since = Some(end);
@@ -430,10 +452,10 @@ impl State {
 
     fn pass_edges(&mut self) {
         if let Edges::ByCount { open_after, close_after, .. } = self.edges {
-            if self.ended == open_after {
+            if self.tally.ended == open_after {
                 self.open();
             }
-            if self.ended == close_after {
+            if self.tally.ended == close_after {
                 self.close();
             }
         }

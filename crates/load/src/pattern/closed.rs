@@ -34,7 +34,14 @@ pub(crate) fn start<C: Client>(client: &C, connections: usize, load: &Arc<Load>)
 /// Keeps one connection busy for as long as the recorder grants requests.
 async fn run<C: Client>(mut connection: Connection<C>, load: Arc<Load>) {
     let mut start = Start::at(Instant::now());
-    while load.recorder.begin(connection.number, start) {
+    loop {
+        if load.gate.is_shut() {
+            load.gate.opened().await;
+            start = Start::at(Instant::now());
+        }
+        if !load.recorder.begin(connection.number, start) {
+            return;
+        }
         let outcome = connection.request(&load).await;
         start = Start::at(connection.end(&load, start, outcome).await);
     }

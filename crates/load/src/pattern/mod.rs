@@ -5,6 +5,7 @@
 
 pub(crate) mod closed;
 pub(crate) mod connection;
+pub(crate) mod gate;
 pub(crate) mod limited;
 pub(crate) mod open;
 pub(crate) mod serial;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use duality_runtime::net::TcpStream;
 
 use self::connection::Connection;
+use self::gate::Gate;
 use crate::client::Client;
 use crate::failure::Failure;
 use crate::recorder::Recorder;
@@ -113,6 +115,8 @@ pub(crate) struct Load {
     pub(crate) keep_alive: bool,
     pub(crate) reply_timeout: Duration,
     pub(crate) recorder: Recorder,
+    /// Whether its connections may make requests now.
+    pub(crate) gate: Gate,
 }
 
 /// The connections of a pattern that uses them in order, open if they are to stay. What cannot be opened

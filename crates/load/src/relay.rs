@@ -1,0 +1,259 @@
+//! A relay: several loads that take turns on one kernel thread, so that servers which are all alive can be driven one at a
+//! time, for a few hundredths of a second each.
+//!
+//! ```text
+//!   load 0   join: warm-up, window │ rests ····· │ turn │ rests ············· │ turn │
+//!   load 1        (not there yet)  │ join: …     │ rest │ turn │ rests ············· │
+//!                                                       └─ the next turn begins when nothing is under way
+//! ```
+//!
+//! Noise on a shared machine has a flat spectrum: what is compared must alternate faster than the noise changes
+//! (docs/method.md). All connections of all loads stay open meanwhile; those that rest cost nothing.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use duality_runtime::time;
+
+use crate::announce::{self, Announcer, EdgeAnnouncer, moment};
+use crate::counters::ListenCounters;
+use crate::engine::{Engine, Outcome, event_loop};
+use crate::pattern::{Load, Pattern};
+use crate::{Error, Observer, Options, Report, Stop, Target, limits};
+
+/// What of a turn is not part of its rate: the time in which caches get warm.
+const LEAD_IN: Duration = Duration::from_millis(5);
+
+/// How often it is looked whether a load has come to rest.
+const GLANCE: Duration = Duration::from_micros(200);
+
+/// A load whose requests have got no reply for so long does not come to rest: its server leaves them waiting.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Several loads on one kernel thread, of which one at a time makes requests.
+pub struct Relay {
+    /// None once it is over.
+    commands: Option<SyncSender<Command>>,
+    thread: Option<JoinHandle<()>>,
+    /// Connections of the loads that have joined, and of their crowds.
+    connections: usize,
+}
+
+/// What a load did in a turn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Turn {
+    /// Correct replies, from the turn's beginning until the load was at rest.
+    pub requests: u64,
+    /// Requests that failed meanwhile.
+    pub failures: u64,
+    /// Requests that had no reply when the load was left alone.
+    pub unanswered: u64,
+    /// How long it was until the load was at rest.
+    pub elapsed: Duration,
+    /// The load generator's processor time meanwhile.
+    pub cpu: Duration,
+    /// How long the load generator could have run meanwhile and had no processor.
+    pub waited: Duration,
+    /// Correct replies a second, from 5 ms after its beginning until no more requests were made.
+    pub requests_per_second: f64,
+}
+
+enum Command {
+    Join {
+        options: Box<Options>,
+        announcer: Announcer,
+        edges: EdgeAnnouncer,
+        joined: SyncSender<Result<Outcome, Error>>,
+    },
+    Turn {
+        load: usize,
+        length: Duration,
+        over: SyncSender<Turn>,
+    },
+}
+
+impl Relay {
+    /// One without loads, on these CPUs (see [`Options::cpus`]).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Pin`], [`Error::System`].
+    pub fn new(cpus: &[usize]) -> Result<Self, Error> {
+        limits::pin(cpus)?;
+        let (commands, orders) = sync_channel(1);
+        let thread = thread::Builder::new().name("load".to_owned()).spawn(move || serve(orders));
+        let thread =
+            thread.map_err(|error| Error::System { doing: "starting the load's thread", error })?;
+        Ok(Self { commands: Some(commands), thread: Some(thread), connections: 0 })
+    }
+
+    /// Whether such a load can take turns: a closed loop, whose connections have nothing to do with each other, and with no
+    /// crowd that is never at rest.
+    pub fn can_carry(options: &Options) -> bool {
+        options.pattern == Pattern::Closed
+            && matches!(options.stop, Stop::After(_))
+            && !matches!(options.target, Target::Chat { .. } | Target::Game { .. })
+            && options.crowd.slow_readers == 0
+            && options.crowd.slow_senders == 0
+    }
+
+    /// How many loads like this one can be carried at once with the descriptors that this process may have; at least one.
+    pub fn room_for(options: &Options) -> usize {
+        limits::room_for(options.connections_in_all())
+    }
+
+    /// Adds a load, which makes requests in a window of its own first, as [`run`](crate::run) has it. Its connections then
+    /// stay, at rest. The number of the load is how many had joined before it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`run`](crate::run). The load has not joined then.
+    ///
+    /// # Panics
+    ///
+    /// With what `observer` panics with.
+    pub fn join(
+        &mut self,
+        options: &Options,
+        observer: &mut dyn Observer,
+        interrupted: &AtomicBool,
+    ) -> Result<Report, Error> {
+        options.check()?;
+        let all = self.connections.saturating_add(options.connections_in_all());
+        limits::provide_descriptors(all)?;
+        let before = ListenCounters::read();
+        let (announcer, edges, announcements) = announce::announcements();
+        let (joined, answer) = sync_channel(1);
+        self.command(Command::Join {
+            options: Box::new(options.clone()),
+            announcer,
+            edges,
+            joined,
+        })?;
+        let outcome =
+            announcements.relay_until(observer, interrupted, &answer).ok_or_else(gone)??;
+        let listen = ListenCounters::read().zip(before).map(|(after, before)| after.since(before));
+        if outcome.interrupted {
+            return Err(Error::Interrupted);
+        }
+        self.connections = all;
+        Ok(Report::new(options, &outcome, listen))
+    }
+
+    /// Has a load make requests for `length`, which is longer than 5 ms, and waits until it is at rest again. A server that
+    /// leaves requests without any reply for 20 ms is not waited for.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::System`] if the load's thread is gone.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such load.
+    pub fn turn(&mut self, load: usize, length: Duration) -> Result<Turn, Error> {
+        let (over, answer) = sync_channel(1);
+        self.command(Command::Turn { load, length, over })?;
+        answer.recv().map_err(|_| gone())
+    }
+
+    fn command(&self, command: Command) -> Result<(), Error> {
+        let commands = self.commands.as_ref().ok_or_else(gone)?;
+        commands.send(command).map_err(|_| gone())
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        // The end of the commands ends the thread, and with it every connection.
+        self.commands = None;
+        if let Some(thread) = self.thread.take() {
+            // Its panic was told when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn gone() -> Error {
+    let error = std::io::Error::other("it has ended");
+    Error::System { doing: "asking the load's thread", error }
+}
+
+/// The load thread: does what it is told, one thing at a time.
+fn serve(orders: Receiver<Command>) {
+    let mut event_loop = match event_loop() {
+        Ok(event_loop) => event_loop,
+        // Whoever asks first is told.
+        Err(error) => {
+            if let Ok(Command::Join { joined, .. }) = orders.recv() {
+                let _ = joined.send(Err(error));
+            }
+            return;
+        }
+    };
+    event_loop.run(async move {
+        let mut engines: Vec<Engine> = Vec::new();
+        // While it waits here, everything is at rest.
+        while let Ok(order) = orders.recv() {
+            match order {
+                Command::Join { options, announcer, edges, joined } => {
+                    let engine = Engine::new(*options, announcer);
+                    let outcome = engine.run(edges).await;
+                    if let Some(load) = engine.shared_load() {
+                        load.gate.shut();
+                        rest(load).await;
+                    }
+                    let has_joined = outcome.is_ok();
+                    let _ = joined.send(outcome);
+                    engine.wake_caller();
+                    if has_joined {
+                        engines.push(engine);
+                    }
+                }
+                Command::Turn { load, length, over } => {
+                    let load = engines[load].shared_load().expect("it has joined");
+                    let _ = over.send(turn(load, length).await);
+                }
+            }
+        }
+    });
+}
+
+async fn turn(load: &Load, length: Duration) -> Turn {
+    let before = load.recorder.tally();
+    let begun = moment();
+    load.gate.open();
+    time::sleep(LEAD_IN).await;
+    let (from, first) = (Instant::now(), load.recorder.tally().replies);
+    time::sleep(length.saturating_sub(begun.instant.elapsed())).await;
+    let (to, last) = (Instant::now(), load.recorder.tally().replies);
+    load.gate.shut();
+    rest(load).await;
+    let (ended, after) = (moment(), load.recorder.tally());
+    Turn {
+        requests: after.replies - before.replies,
+        failures: after.failures - before.failures,
+        unanswered: after.under_way(),
+        elapsed: ended.instant.saturating_duration_since(begun.instant),
+        cpu: ended.cpu.saturating_sub(begun.cpu),
+        waited: ended.waited.saturating_sub(begun.waited),
+        requests_per_second: (last - first) as f64
+            / to.saturating_duration_since(from).as_secs_f64(),
+    }
+}
+
+/// Waits until no request of `load` is under way, or none of those that are gets a reply any more.
+async fn rest(load: &Load) {
+    let (mut ended, mut changed) = (load.recorder.tally().ended, Instant::now());
+    loop {
+        let tally = load.recorder.tally();
+        if tally.under_way() == 0 || changed.elapsed() > PATIENCE {
+            return;
+        }
+        if tally.ended != ended {
+            (ended, changed) = (tally.ended, Instant::now());
+        }
+        time::sleep(GLANCE).await;
+    }
+}
