@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod blocks;
 pub mod comparison;
 mod counters;
 pub mod data;
@@ -26,5 +27,6 @@ mod server;
 pub mod soundness;
 pub mod statistics;
 pub mod store;
+pub mod studentized_range;
 pub mod summary;
 pub mod verdict;
