@@ -1,12 +1,13 @@
 //! What a server has used: its own count, and from /proc that of its living descendants, whom it can
 //! only count once they have ended (fork, prefork).
 
-use std::fs;
+use std::time::Duration;
+use std::{fs, io};
 
 use serde::Deserialize;
 
 use crate::machine::kibibytes;
-use crate::model::Operations;
+use crate::record::Operations;
 
 /// The most descendants whose memory is looked at; more are estimated from these.
 const SAMPLED: usize = 256;
@@ -32,6 +33,31 @@ pub(crate) fn children(parent: u32) -> Vec<u32> {
     let path = format!("/proc/{parent}/task/{parent}/children");
     let text = fs::read_to_string(path).unwrap_or_default();
     text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+/// The processor time of a process, of threads that have ended, too: its clock (clock_getcpuclockid(3)), which counts nanoseconds.
+fn cpu_of(pid: u32) -> io::Result<Duration> {
+    let pid = i32::try_from(pid).map_err(io::Error::other)?;
+    let clock = nix::time::clock_getcpuclockid(nix::unistd::Pid::from_raw(pid))?;
+    Ok(Duration::from(nix::time::clock_gettime(clock)?))
+}
+
+/// The processor time of a process, which lives, and of others that may have ended meanwhile.
+pub(crate) fn cpu_of_all(pid: u32, others: &[u32]) -> io::Result<Duration> {
+    Ok(cpu_of(pid)? + cpu_of_living(others))
+}
+
+/// The processor time of those of `children` that live.
+pub(crate) fn cpu_of_living(children: &[u32]) -> Duration {
+    children.iter().filter_map(|&pid| cpu_of(pid).ok()).sum()
+}
+
+/// Whether a process has had children that ended and that took any time.
+pub(crate) fn has_ended_children(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    // cutime and cstime of proc_pid_stat(5).
+    fields.split_whitespace().skip(13).take(2).any(|ticks| ticks != "0")
 }
 
 /// What living children have used. One that ends meanwhile is left out: its parent counts it.

@@ -5,16 +5,15 @@
 use serde_json::{Value, json};
 
 use crate::recommendation::recommend;
-use crate::record::Experiment;
-use crate::soundness::{Check, Control};
-use crate::summary::{Figures, Row, Summary};
+use crate::record::{Experiment, Records};
+use crate::summary::{Again, Figures, Row, Summary};
 
 /// The version of the format.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The medians of every cell and what they are worth, the control, and the recommendation: choice, sentences, who leads at which load, where the
 /// lead changes, who does not keep the constraints.
-pub fn summary(experiment: &Experiment, summary: &Summary) -> Value {
+pub fn summary(experiment: &Experiment, records: &Records, summary: &Summary) -> Value {
     json!({
         "version": VERSION,
         "duality": experiment.duality,
@@ -26,22 +25,26 @@ pub fn summary(experiment: &Experiment, summary: &Summary) -> Value {
         "cells_planned": summary.planned,
         "cells_done": summary.done,
         "cells": summary.rows.iter().map(row).collect::<Vec<_>>(),
-        "control": summary.control.as_ref().map(control),
-        "recommendation": recommend(summary),
+        "control": summary.control.as_ref().map(|control| control_of(control, summary)),
+        "recommendation": recommend(summary, experiment, records),
     })
 }
 
 /// What was measured twice, and what the second measurement is of the first.
-fn control(control: &Control) -> Value {
-    let check = |check: &Check| {
-        json!({
-            "concurrency": check.concurrency, "ratio": check.ratio, "is_tie": check.is_tie(),
-        })
-    };
+fn control_of(control: &Again, summary: &Summary) -> Value {
+    let checks = summary.verdicts.iter().filter_map(|verdict| {
+        let check = verdict.control.as_ref()?;
+        Some(json!({
+            "concurrency": verdict.concurrency,
+            "difference": check.difference,
+            "critical": check.critical,
+            "is_tie": check.holds(),
+        }))
+    });
     json!({
         "architecture": control.architecture,
         "cells": control.rows.iter().map(row).collect::<Vec<_>>(),
-        "checks": control.checks.iter().map(check).collect::<Vec<_>>(),
+        "checks": checks.collect::<Vec<_>>(),
     })
 }
 
@@ -68,6 +71,7 @@ fn row(row: &Row) -> Value {
             });
             told["measured_load"] = json!(medians.measured_load);
             told["server_cpu_us_per_request"] = json!(medians.cpu_us);
+            told["client_cpu_us_per_request"] = json!(medians.client_cpu_us);
             told["server_peak_bytes"] = json!(medians.memory_bytes);
             told["client_cpu_share"] = json!(medians.client_cpu_share);
             told["client_was_limit"] = json!(medians.client_was_limit);

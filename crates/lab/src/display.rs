@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use crate::record::{Cell, Design, Outcome};
+use crate::record::{Block, Cell, Design, Outcome};
 use crate::statistics::median;
 
 /// Shows progress on standard error.
@@ -15,6 +15,7 @@ pub(crate) struct Display {
     design: Design,
     total: usize,
     ended: usize,
+    blocks: usize,
     rates: BTreeMap<(String, usize), Vec<f64>>,
     live: Option<Live>,
 }
@@ -29,7 +30,7 @@ impl Display {
         let total = design.cells();
         let live = stderr().is_terminal().then(|| Live::new(design, total as u64));
         let mut display =
-            Self { design: design.clone(), total, ended: 0, rates: BTreeMap::new(), live };
+            Self { design: design.clone(), total, ended: 0, blocks: 0, rates: BTreeMap::new(), live };
         display.redraw();
         display
     }
@@ -49,6 +50,29 @@ impl Display {
             }
             // Progress that cannot be written is not missed.
             None => drop(writeln!(stderr(), "[{}/{}] {}", self.ended, self.total, describe(cell))),
+        }
+    }
+
+    /// A block has ended.
+    pub(crate) fn block_ended(&mut self, block: &Block) {
+        self.blocks += 1;
+        let planned = self.design.blocks;
+        match &self.live {
+            Some(live) => live.bar.set_message(format!(
+                "block {} of {planned} at {}",
+                block.number + 1,
+                block.concurrency
+            )),
+            // A line for each would be many.
+            None if block.number + 1 == planned => drop(writeln!(
+                stderr(),
+                "[{}/{}] {planned} blocks c={} #{}",
+                self.ended,
+                self.total,
+                block.concurrency,
+                block.session + 1
+            )),
+            None => {}
         }
     }
 

@@ -57,6 +57,15 @@ pub(crate) fn bytes(bytes: f64) -> String {
     }
 }
 
+/// A share as people read it: `6.3 %`. What is many times as much is told so, and what is beyond all measure not in digits.
+pub(crate) fn percent(share: f64) -> String {
+    match 100.0 * share {
+        percent if !percent.is_finite() || percent >= 1000.0 => "more than 1,000 %".to_owned(),
+        percent if percent >= 20.0 => format!("{percent:.0} %"),
+        percent => format!("{percent:.1} %"),
+    }
+}
+
 /// `1 connection`, `1,000 connections`.
 pub(crate) fn connections(concurrency: usize) -> String {
     let plural = if concurrency == 1 { "" } else { "s" };

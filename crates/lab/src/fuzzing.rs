@@ -3,18 +3,17 @@
 
 use std::path::Path;
 
-use crate::record::{Cell, Experiment};
+use crate::record::{Experiment, Records};
 use crate::{report, results};
 
 /// What is in a results file with this text, if it is one.
 #[must_use]
-pub fn results(text: &str) -> Option<(Experiment, Vec<Cell>)> {
-    let (experiment, cells) = results::parse(Path::new("results.jsonl"), text).ok()?;
-    Some((experiment, results::latest(cells)))
+pub fn results(text: &str) -> Option<(Experiment, Records)> {
+    results::parse(Path::new("results.jsonl"), text).ok()
 }
 
 /// The report, but for the library that draws its plots.
 #[must_use]
-pub fn report(experiment: &Experiment, cells: &[Cell]) -> String {
-    report::render_with(experiment, cells, &report::RawLines::default(), String::new())
+pub fn report(experiment: &Experiment, records: &Records) -> String {
+    report::render_with(experiment, records, &report::RawLines::default(), String::new())
 }

@@ -4,6 +4,7 @@
 
 pub mod blocks;
 pub mod comparison;
+pub mod constraints;
 mod counters;
 pub mod data;
 mod display;
@@ -29,4 +30,6 @@ pub mod statistics;
 pub mod store;
 pub mod studentized_range;
 pub mod summary;
+mod text;
+pub mod units;
 pub mod verdict;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::slice;
 
 use crate::plan::CellKey;
-use crate::record::{Cell, Design, Experiment, Line, Outcome, VERSION};
+use crate::record::{Block, Cell, Design, Experiment, Line, Outcome, Records, VERSION};
 
 /// Why a results file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -90,18 +90,18 @@ impl Results {
     /// # Errors
     ///
     /// [`Error::Different`], and those of [`read`].
-    pub fn resume(out: &Path, design: &Design) -> Result<(Self, Experiment, Vec<Cell>), Error> {
+    pub fn resume(out: &Path, design: &Design) -> Result<(Self, Experiment, Records), Error> {
         let path = out.join(NAME);
         let problem = |source| Error::File { path: path.clone(), source };
         let text = fs::read_to_string(&path).map_err(problem)?;
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
-        let (experiment, cells) = parse(&path, &text[..whole])?;
+        let (experiment, records) = parse(&path, &text[..whole])?;
         if !continues(design, &experiment.design) {
             return Err(Error::Different(path));
         }
         let file = OpenOptions::new().append(true).open(&path).map_err(problem)?;
         file.set_len(whole as u64).map_err(problem)?;
-        Ok((Self { file, path }, experiment, cells))
+        Ok((Self { file, path }, experiment, records))
     }
 
     /// Adds a cell.
@@ -111,6 +111,15 @@ impl Results {
     /// [`Error::File`].
     pub fn append(&mut self, cell: &Cell) -> Result<(), Error> {
         self.write(&Line::Cell(cell.clone()))
+    }
+
+    /// Adds a block.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::File`].
+    pub fn append_block(&mut self, block: &Block) -> Result<(), Error> {
+        self.write(&Line::Block(block.clone()))
     }
 
     fn write(&mut self, line: &Line) -> Result<(), Error> {
@@ -144,21 +153,24 @@ fn continues(design: &Design, begun: &Design) -> bool {
 /// # Errors
 ///
 /// [`Error::File`], [`Error::Line`]; [`Error::Different`] when the files are of several experiments.
-pub fn read(paths: &[PathBuf]) -> Result<(Experiment, Vec<Cell>), Error> {
-    let mut all: Option<(Experiment, Vec<Cell>)> = None;
+pub fn read(paths: &[PathBuf]) -> Result<(Experiment, Records), Error> {
+    let mut all: Option<(Experiment, Records)> = None;
     for path in paths {
         let text = fs::read_to_string(path)
             .map_err(|source| Error::File { path: path.clone(), source })?;
-        let (experiment, cells) = parse(path, &text)?;
+        let (experiment, records) = parse(path, &text)?;
         match &mut all {
-            None => all = Some((experiment, cells)),
-            Some((first, gathered)) if first.design == experiment.design => gathered.extend(cells),
+            None => all = Some((experiment, records)),
+            Some((first, gathered)) if first.design == experiment.design => {
+                gathered.cells.extend(records.cells);
+                gathered.blocks.extend(records.blocks);
+            }
             Some(_) => return Err(Error::Different(path.clone())),
         }
     }
-    let (experiment, cells) =
+    let (experiment, Records { cells, blocks }) =
         all.unwrap_or_else(|| unreachable!("the command line asks for one file"));
-    Ok((experiment, latest(cells)))
+    Ok((experiment, Records { cells: latest(cells), blocks }))
 }
 
 /// Which cells need no measuring: a failed one does.
@@ -180,9 +192,9 @@ fn key(cell: &Cell) -> CellKey {
     CellKey { repeat: cell.repeat, subject: cell.subject.clone(), concurrency: cell.concurrency }
 }
 
-pub(crate) fn parse(path: &Path, text: &str) -> Result<(Experiment, Vec<Cell>), Error> {
+pub(crate) fn parse(path: &Path, text: &str) -> Result<(Experiment, Records), Error> {
     let mut experiment = None;
-    let mut cells = Vec::new();
+    let mut records = Records::default();
     let problem = |line, problem: String| Error::Line { path: path.to_owned(), line, problem };
     for (index, line) in text.lines().enumerate() {
         match serde_json::from_str(line) {
@@ -194,7 +206,8 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<(Experiment, Vec<Cell>), 
                     format!("format version {} is not {VERSION}, this program's", first.version);
                 return Err(problem(1, message));
             }
-            Ok(Line::Cell(cell)) if experiment.is_some() => cells.push(cell),
+            Ok(Line::Cell(cell)) if experiment.is_some() => records.cells.push(cell),
+            Ok(Line::Block(block)) if experiment.is_some() => records.blocks.push(block),
             Ok(_) => {
                 return Err(problem(
                     index + 1,
@@ -208,7 +221,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<(Experiment, Vec<Cell>), 
     }
     let experiment =
         experiment.ok_or_else(|| problem(1, "there is no experiment in this file".into()))?;
-    Ok((experiment, cells))
+    Ok((experiment, records))
 }
 
 #[cfg(test)]
@@ -251,8 +264,8 @@ pub(crate) mod tests {
         let mut results = Results::create(directory.path(), &experiment()).unwrap();
         results.append(&failed(0)).unwrap();
         results.append(&unavailable(0)).unwrap();
-        let (read, cells) = read(&[directory.path().join("results.jsonl")]).unwrap();
-        assert_eq!((read, cells), (experiment(), vec![unavailable(0)]));
+        let (read, records) = read(&[directory.path().join("results.jsonl")]).unwrap();
+        assert_eq!((read, records.cells), (experiment(), vec![unavailable(0)]));
     }
 
     #[test]
@@ -280,10 +293,10 @@ pub(crate) mod tests {
         results.append(&unavailable(0)).unwrap();
         results.append(&failed(1)).unwrap();
         results.file.write_all(b"{\"kind\":\"cell\",\"arch").unwrap();
-        let (mut results, _, cells) = Results::resume(directory.path(), &design()).unwrap();
+        let (mut results, _, Records { cells, .. }) = Results::resume(directory.path(), &design()).unwrap();
         assert_eq!(done(&cells).len(), 1);
         results.append(&unavailable(1)).unwrap();
-        let (_, cells) = read(&[directory.path().join("results.jsonl")]).unwrap();
+        let (_, Records { cells, .. }) = read(&[directory.path().join("results.jsonl")]).unwrap();
         assert_eq!(cells, [unavailable(0), unavailable(1)]);
     }
 

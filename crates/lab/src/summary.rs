@@ -6,16 +6,15 @@
 //! counts as it was last. What could not be measured keeps its reason and never becomes a zero.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 
 use duality_load::Latency;
 
-use crate::format::{bytes, connections, duration, grouped, multiple, rate};
-use crate::model;
-use crate::recommendation::{self, Constraints};
-use crate::record::{Cell, Experiment, Measured, Outcome};
-use crate::soundness::{self, Control};
-use crate::statistics::{Estimate, estimate, median, ratio, variation};
+use crate::constraints;
+use crate::format::grouped;
+use crate::record::{Block, Constraints, Experiment, Measured, Outcome, Records};
+use crate::soundness;
+use crate::statistics::{Estimate, estimate, median, variation};
+use crate::verdict::{self, Question, Verdict};
 
 /// What the cells of an experiment come to.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,12 +41,21 @@ pub struct Summary {
     pub looking_at_all: BTreeSet<String>,
     /// What must be kept to be recommended.
     pub constraints: Constraints,
-    /// Why the architectures are as quick as they are, in full sentences: what a model of their costs has to say.
-    pub reasons: Vec<String>,
     /// One for each subject at each concurrency; subjects outermost.
     pub rows: Vec<Row>,
     /// What was measured twice, if anything was. It takes no part in comparisons.
-    pub control: Option<Control>,
+    pub control: Option<Again>,
+    /// What can be said at each number of connections.
+    pub verdicts: Vec<Verdict>,
+}
+
+/// An architecture that was measured twice, under two names: what differs between the two is not the architecture.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Again {
+    /// The architecture.
+    pub architecture: String,
+    /// Its second measurements, by concurrency; the subject is another name.
+    pub rows: Vec<Row>,
 }
 
 /// A subject at a concurrency.
@@ -98,6 +106,12 @@ pub struct Medians {
     pub measured_load: f64,
     /// The server's processor time for each request.
     pub cpu_us: f64,
+    /// The same, with its interval.
+    pub cpu: Estimate,
+    /// Whether rates and processor times are those of blocks, to which it does not matter that a window was invalid.
+    pub of_blocks: bool,
+    /// The load generator's processor time for each request.
+    pub client_cpu_us: f64,
     /// The server's processor time for each request in each repeat.
     pub cpu_us_samples: Vec<f64>,
     /// The server's memory.
@@ -115,6 +129,10 @@ pub struct Medians {
     pub starved: bool,
     /// Whether the listen queue was the limit in at least half of the repeats.
     pub queue_was_limit: bool,
+    /// Replies that were not what they should have been, of all repeats together.
+    pub wrong_replies: u64,
+    /// How many connections got a reply within the window.
+    pub served: f64,
     /// Failed requests of all repeats together.
     pub errors: u64,
     /// Whether at least half of the repeats are invalid: the load generator could not do its work, and the figures, which are
@@ -122,8 +140,35 @@ pub struct Medians {
     pub invalid: bool,
 }
 
-/// What each repeat measured of something.
-type Samples = fn(&Medians) -> &[f64];
+/// Why a subject cannot be chosen at a number of connections, whatever its figures are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// Replies were not what they should have been.
+    WrongReplies,
+    /// More than 1 in 10 connections got no reply.
+    Unserved,
+    /// The listen queue was the limit, and not the server.
+    ListenQueue,
+    /// The load generator could not do its work.
+    Invalid,
+    /// A constraint is broken.
+    Constraint,
+}
+
+impl Medians {
+    /// What is wrong beside the constraints; nothing of a sound row.
+    pub fn faults(&self) -> Vec<Fault> {
+        [
+            (self.wrong_replies > 0, Fault::WrongReplies),
+            (self.starved, Fault::Unserved),
+            (self.queue_was_limit, Fault::ListenQueue),
+            (self.invalid && !self.of_blocks, Fault::Invalid),
+        ]
+        .into_iter()
+        .filter_map(|(is_so, fault)| is_so.then_some(fault))
+        .collect()
+    }
+}
 
 impl Row {
     /// The medians, where something was measured.
@@ -136,9 +181,10 @@ impl Row {
 }
 
 impl Summary {
-    /// What `cells` come to; they may be fewer than the design has.
-    pub fn of(experiment: &Experiment, cells: &[Cell]) -> Self {
+    /// What `records` come to; they may be fewer than the design has.
+    pub fn of(experiment: &Experiment, records: &Records) -> Self {
         let design = &experiment.design;
+        let cells = &records.cells;
         let mut latest: BTreeMap<(&str, usize, usize), &Outcome> = BTreeMap::new();
         for cell in cells {
             latest.insert((&cell.subject, cell.concurrency, cell.repeat), &cell.outcome);
@@ -148,13 +194,21 @@ impl Summary {
                 let repeats = (subject, concurrency, 0)..=(subject, concurrency, usize::MAX);
                 let outcomes: Vec<&Outcome> =
                     latest.range(repeats).map(|(_, outcome)| *outcome).collect();
-                row(subject, concurrency, &outcomes, design.seed)
+                let mut row = row(subject, concurrency, &outcomes, design.seed);
+                if let Figures::Measured(medians) = &mut row.figures {
+                    medians.take_blocks(subject, &records.blocks_at(concurrency), design.seed);
+                    medians.starved = medians.served < SERVED * concurrency as f64;
+                }
+                row
             };
             design.concurrency.iter().map(at).collect()
         };
         let rows: Vec<Row> = design.subjects().flat_map(of_subject).collect();
         let again = design.control.as_deref().map(of_subject).unwrap_or_default();
-        let control = Control::of(design, again, &rows);
+        let control = design.control.as_deref().map(|name| Again {
+            architecture: design.original(name).to_owned(),
+            rows: again,
+        });
         let yardsticks = design.subjects().filter(|name| design.is_yardstick(name));
         let looking_at_all = design.subjects().filter(|name| design.looks_at_all(name));
         let mut summary = Summary {
@@ -169,12 +223,53 @@ impl Summary {
             yardsticks: yardsticks.map(str::to_owned).collect(),
             looking_at_all: looking_at_all.map(str::to_owned).collect(),
             constraints: experiment.constraints.clone(),
-            reasons: Vec::new(),
             rows,
             control,
+            verdicts: Vec::new(),
         };
-        summary.reasons = model::reasons(&summary, experiment, cells);
+        let disqualified = summary.disqualified();
+        let question = Question { experiment, records, disqualified: &disqualified };
+        summary.verdicts = verdict::verdicts(question);
         summary
+    }
+
+    /// Who cannot be chosen, and where.
+    fn disqualified(&self) -> BTreeSet<(String, usize)> {
+        let is_out = |row: &&Row| !self.faults(row).is_empty();
+        self.rows.iter().filter(is_out).map(|row| (row.subject.clone(), row.concurrency)).collect()
+    }
+
+    /// Why a row's subject cannot be chosen there.
+    pub fn faults(&self, row: &Row) -> Vec<Fault> {
+        let Some(medians) = row.medians() else { return Vec::new() };
+        let mut faults = medians.faults();
+        let checks = constraints::check(&self.constraints, medians, self.seed);
+        if checks.iter().any(|check| !check.kept) {
+            faults.push(Fault::Constraint);
+        }
+        faults
+    }
+
+    /// The architectures that can be chosen at a number of connections but for constraints, with their figures.
+    pub fn candidates(&self, concurrency: usize) -> Vec<(&Row, &Medians)> {
+        self.rows
+            .iter()
+            .filter(|row| row.concurrency == concurrency && !self.yardsticks.contains(&row.subject))
+            .filter(|row| !self.peers.contains(&row.subject))
+            .filter_map(|row| Some((row, row.medians()?)))
+            .filter(|(_, medians)| medians.faults().is_empty())
+            .collect()
+    }
+
+    /// The verdict at a number of connections.
+    pub fn verdict(&self, concurrency: usize) -> Option<&Verdict> {
+        self.verdicts.iter().find(|verdict| verdict.concurrency == concurrency)
+    }
+
+    /// The figures of a subject at a number of connections.
+    pub fn medians(&self, subject: &str, concurrency: usize) -> Option<&Medians> {
+        let mut rows = self.all_rows();
+        rows.find(|row| row.subject == subject && row.concurrency == concurrency)?.medians()
     }
 
     /// What a subject is called where it stands among others: `nginx (peer)`.
@@ -198,104 +293,13 @@ impl Summary {
         (done < planned).then(|| format!("partial: {done} of {planned} cells"))
     }
 
-    /// Tables for the terminal, then what could not be measured, the warnings and the recommendation.
-    pub fn render_text(&self) -> String {
-        let mut text = String::new();
-        if let Some(partial) = self.partial() {
-            writeln!(text, "{partial}\n").expect("a String takes all");
-        }
-        self.grid(&mut text, "requests/s, median ± half of its 95 % interval", |_, medians| {
-            rate(medians.requests_per_second)
-        });
-        self.grid(&mut text, "p99 latency", |_, medians| duration(medians.p99_us));
-        self.grid(&mut text, "server CPU per request", |_, medians| duration(medians.cpu_us));
-        for peer in self.subjects.iter().filter(|name| self.peers.contains(*name)) {
-            let measures: [(&str, Samples); 2] = [
-                ("requests/s", |medians| &medians.requests_per_second_samples),
-                ("server CPU per request", |medians| &medians.cpu_us_samples),
-            ];
-            for (measure, samples) in measures {
-                let title = format!("{measure} as a multiple of {peer}'s, 99 % interval");
-                self.grid(&mut text, &title, |row, medians| {
-                    let beside = self.beside(peer, row, samples(medians), samples);
-                    beside.map_or_else(|| "-".to_owned(), multiple)
-                });
-            }
-        }
-        self.grid(&mut text, "server memory", |_, medians| bytes(medians.memory_bytes));
-        self.notes(&mut text);
-        for sentence in soundness::sentences(self) {
-            text.push_str(&sentence);
-            text.push_str("\n\n");
-        }
-        for sentence in recommendation::recommend(self).sentences {
-            text.push_str(&sentence);
-            text.push('\n');
-        }
-        text
-    }
-
-    /// What was measured in `row` over a peer's at as many connections; none where the peer was not measured.
-    fn beside(&self, peer: &str, row: &Row, own: &[f64], samples: Samples) -> Option<Estimate> {
-        let mut beside = self.of_subject(peer).filter(|other| other.concurrency == row.concurrency);
-        let other = beside.find_map(Row::medians)?;
-        ratio(own, samples(other), self.seed)
-    }
-
-    /// One row for each subject, one column for each concurrency.
-    fn grid(&self, text: &mut String, title: &str, show: impl Fn(&Row, &Medians) -> String) {
-        let mut lines = vec![vec![String::new()]];
-        lines[0].extend(self.concurrency.iter().map(|&count| connections(count) + "  "));
-        for name in &self.subjects {
-            let cells = self.of_subject(name).map(|row| match &row.figures {
-                // The mark leads to the warnings beneath the tables.
-                Figures::Measured(medians) if medians.invalid => show(row, medians) + " ✗",
-                Figures::Measured(medians) if row.warnings.is_empty() => show(row, medians) + "  ",
-                Figures::Measured(medians) => show(row, medians) + " !",
-                Figures::Missing { what, .. } => format!("{what}  "),
-            });
-            lines.push([self.label(name)].into_iter().chain(cells).collect());
-        }
-        let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
-        let widths: Vec<usize> = (0..lines[0].len()).filter_map(width).collect();
-        text.push_str(title);
-        for line in &lines {
-            let mut shown = format!("  {:<1$}", line[0], widths[0]);
-            for (cell, width) in line.iter().zip(&widths).skip(1) {
-                write!(shown, "  {cell:>width$}").expect("a String takes all");
-            }
-            text.push('\n');
-            text.push_str(shown.trim_end());
-        }
-        text.push_str("\n\n");
-    }
-
-    /// Reasons and warnings.
-    fn notes(&self, text: &mut String) {
-        let notes = self.each_once(|row| {
-            let missing = match &row.figures {
-                Figures::Missing { what, reason } if !reason.is_empty() => {
-                    Some(format!("{what}: {reason}"))
-                }
-                _ => None,
-            };
-            missing.into_iter().chain(row.warnings.iter().cloned())
-        });
-        for note in &notes {
-            writeln!(text, "! {note}").expect("a String takes all");
-        }
-        if !notes.is_empty() {
-            text.push('\n');
-        }
-    }
-
     /// What must be known of the figures.
     pub(crate) fn warnings(&self) -> Vec<String> {
         self.each_once(|row| row.warnings.iter().cloned())
     }
 
     /// What `told` says of rows, each once, with the subject and the concurrencies that it is about.
-    fn each_once<'a, I: Iterator<Item = String>>(
+    pub(crate) fn each_once<'a, I: Iterator<Item = String>>(
         &'a self,
         told: impl Fn(&'a Row) -> I,
     ) -> Vec<String> {
@@ -311,6 +315,56 @@ impl Summary {
             }
         }
         notes.into_iter().map(|(note, at)| format!("{note} (at {})", at.join(", "))).collect()
+    }
+}
+
+impl Medians {
+    /// Has rates and processor times be those of blocks, where there are any: many short slices among those of the other subjects
+    /// are steadier than one window in each repeat. What a repeat measured is the mean of its blocks then.
+    fn take_blocks(&mut self, subject: &str, blocks: &[&Block], seed: u64) {
+        let mean = |sessions: Option<usize>, of: fn(&crate::record::Slice) -> f64| -> Vec<f64> {
+            let blocks = blocks.iter().filter(|block| sessions.is_none_or(|one| block.session == one));
+            let mean = |block: &&Block| {
+                let own = block.slices.iter().filter(|slice| slice.subject == subject);
+                let own: Vec<f64> = own.filter(|slice| slice.requests > 0).map(of).collect();
+                (!own.is_empty()).then(|| own.iter().sum::<f64>() / own.len() as f64)
+            };
+            blocks.filter_map(|block| mean(block)).collect()
+        };
+        let rate: fn(&crate::record::Slice) -> f64 = |slice| slice.requests_per_second;
+        let cpu: fn(&crate::record::Slice) -> f64 =
+            |slice| slice.server_cpu_us / slice.requests as f64;
+        let client: fn(&crate::record::Slice) -> f64 =
+            |slice| slice.client_cpu_us / slice.requests as f64;
+        let (Some(rates), Some(cpus)) =
+            (estimate(&mean(None, rate), seed), estimate(&mean(None, cpu), seed))
+        else {
+            return;
+        };
+        let sessions: BTreeSet<usize> = blocks.iter().map(|block| block.session).collect();
+        let by_session = |of| -> Vec<f64> {
+            let means = sessions.iter().map(|session| median(&mean(Some(*session), of)));
+            means.flatten().collect()
+        };
+        self.of_blocks = true;
+        self.requests_per_second = rates;
+        self.cpu = cpus;
+        self.cpu_us = cpus.value;
+        self.requests_per_second_samples = by_session(rate);
+        self.cpu_us_samples = by_session(cpu);
+        self.variation = variation(&self.requests_per_second_samples);
+        let served = |session: &usize| {
+            let own = blocks.iter().filter(|block| block.session == *session);
+            let slices = own.flat_map(|block| &block.slices);
+            let counts = slices.filter(|slice| slice.subject == subject);
+            counts.map(|slice| slice.connections_served as f64).reduce(f64::max)
+        };
+        // A window may be too short for all connections, and a session is not.
+        let served: Vec<f64> = sessions.iter().filter_map(served).collect();
+        self.served = median(&served).unwrap_or(self.served).max(self.served);
+        if let Some(client) = median(&mean(None, client)) {
+            self.client_cpu_us = client;
+        }
     }
 }
 
@@ -374,6 +428,12 @@ fn merged<'a>(warnings: impl Iterator<Item = &'a String>) -> Vec<String> {
     kept
 }
 
+/// Fewer connections than this share with a reply are too few.
+const SERVED: f64 = 0.9;
+
+/// The kinds of errors in which a server answered something else than it should.
+const WRONG: [&str; 3] = ["wrong-bytes", "wrong-status", "malformed"];
+
 /// The medians of some repeats; none without any.
 fn medians(repeats: &[&Measured], concurrency: usize, seed: u64) -> Option<Medians> {
     let samples = |of: fn(&Measured) -> f64| -> Vec<f64> {
@@ -394,6 +454,11 @@ fn medians(repeats: &[&Measured], concurrency: usize, seed: u64) -> Option<Media
         p99_9_us: middle(|repeat| repeat.latency_us.p99_9)?,
         measured_load: middle(|repeat| repeat.measured_load)?,
         cpu_us: middle(|repeat| repeat.server_cpu_us_per_request)?,
+        of_blocks: false,
+        cpu: estimate(&samples(|repeat| repeat.server_cpu_us_per_request), seed)?,
+        client_cpu_us: middle(|repeat| {
+            1e6 * repeat.client_cpu_share * repeat.window_seconds / repeat.requests.max(1) as f64
+        })?,
         cpu_us_samples: samples(|repeat| repeat.server_cpu_us_per_request),
         memory_bytes: middle(|repeat| repeat.server_peak_bytes as f64)?,
         memory_samples: samples(|repeat| repeat.server_peak_bytes as f64),
@@ -401,7 +466,12 @@ fn medians(repeats: &[&Measured], concurrency: usize, seed: u64) -> Option<Media
         client_cpu_share: middle(|repeat| repeat.client_cpu_share)?,
         client_was_limit: 2 * limited >= repeats.len(),
         queue_was_limit: 2 * queued >= repeats.len(),
-        starved: middle(|repeat| repeat.connections_served as f64)? < 0.9 * concurrency as f64,
+        starved: middle(|repeat| repeat.connections_served as f64)? < SERVED * concurrency as f64,
+        served: middle(|repeat| repeat.connections_served as f64)?,
+        wrong_replies: repeats
+            .iter()
+            .flat_map(|repeat| WRONG.iter().filter_map(|kind| repeat.errors.get(*kind)))
+            .fold(0, |sum: u64, &count| sum.saturating_add(count)),
         errors: repeats
             .iter()
             .flat_map(|repeat| repeat.errors.values())

@@ -108,6 +108,8 @@ pub(crate) struct Tally {
     pub(crate) ended: u64,
     /// Correct replies.
     pub(crate) replies: u64,
+    /// Connections that have got one.
+    pub(crate) served: u64,
     pub(crate) failures: u64,
 }
 
@@ -130,7 +132,8 @@ struct Connection {
     waiting_since: Option<Instant>,
     /// When its last request ended.
     resting_since: Option<Instant>,
-    /// It got a reply within the window.
+    /// It got a reply, and one within the window.
+    ever_served: bool,
     served: bool,
 }
 
@@ -403,6 +406,10 @@ impl State {
 
     fn count_reply(&mut self, connection: usize, start: Start, end: Instant, bytes: u64) {
         self.tally.replies += 1;
+        if !self.connections[connection].ever_served {
+            self.connections[connection].ever_served = true;
+            self.tally.served += 1;
+        }
         let Window::Open(opened) = self.window else { return };
         self.counts.requests += 1;
         self.counts.bytes += bytes;

@@ -50,6 +50,8 @@ pub struct Turn {
     pub failures: u64,
     /// Requests that had no reply when the load was left alone.
     pub unanswered: u64,
+    /// How many of the load's connections have got a reply since it joined.
+    pub connections_served: u64,
     /// How long it was until the load was at rest.
     pub elapsed: Duration,
     /// The load generator's processor time meanwhile.
@@ -235,6 +237,7 @@ async fn turn(load: &Load, length: Duration) -> Turn {
         requests: after.replies - before.replies,
         failures: after.failures - before.failures,
         unanswered: after.under_way(),
+        connections_served: after.served,
         elapsed: ended.instant.saturating_duration_since(begun.instant),
         cpu: ended.cpu.saturating_sub(begun.cpu),
         waited: ended.waited.saturating_sub(begun.waited),

@@ -9,6 +9,7 @@ use duality_costs::run::Effort;
 use duality_lab::plan::settings::{Misfit, Settings, parse_duration};
 use duality_lab::plan::variant::Choice;
 use duality_lab::plan::{Plan, budget};
+use duality_lab::recommendation::recommend;
 use duality_lab::report::RawLines;
 use duality_lab::run::Finished;
 use duality_lab::store::Store;
@@ -35,6 +36,9 @@ pub(super) struct Arguments {
     /// Servers that are not ours, measured beside them: nginx, lighttpd, apache-prefork, apache-worker, apache-event; st, pth and pthreads, which `cargo xtask peers` builds; and those that the plan defines
     #[arg(long, value_delimiter = ',', value_name = "A,B,…")]
     peers: Option<Vec<String>>,
+    /// The architecture or peer whose figures all others are also given as multiples of; without it, the peer, where there is one
+    #[arg(long, value_name = "NAME")]
+    baseline: Option<String>,
     /// Do not measure an architecture once more, as a control, to see what chance does (docs/method.md)
     #[arg(long)]
     no_control: bool,
@@ -47,7 +51,10 @@ pub(super) struct Arguments {
     /// How often each cell is measured, each time with a fresh server [default: 3]
     #[arg(long)]
     repeats: Option<usize>,
-    /// How long each cell is measured; without it, chosen so that the whole takes about two minutes
+    /// How many blocks of slices follow the windows of a session, in which all servers are driven in turn; 0 measures one after the other [default: such that the whole takes about two minutes]
+    #[arg(long, value_name = "N")]
+    blocks: Option<usize>,
+    /// How long each cell is measured, before the blocks [default: 150ms; without blocks, such that the whole takes about two minutes]
     #[arg(long, value_parser = parse_duration)]
     window: Option<Duration>,
     /// What is dropped before each measurement
@@ -106,6 +113,7 @@ impl Arguments {
             control: self.no_control.then_some(false),
             concurrency: self.concurrency.clone(),
             repeats: self.repeats,
+            blocks: self.blocks,
             warm_up: self.warm_up,
             window: self.window,
             seed: self.seed,
@@ -152,7 +160,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     log::tell(format_args!("results in {}", out.display()));
     let interrupted = load::on_interrupt()?;
     find_prices(slice::from_mut(&mut plan));
-    let finished = measure(&plan, &out, arguments.resume, &interrupted)?;
+    let finished = measure(&plan, &out, arguments.resume, arguments.baseline.as_deref(), &interrupted)?;
     log::tell(format_args!("report: {}", out.join("report.html").display()));
     if finished.complete {
         return Ok(());
@@ -160,7 +168,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     Err(Failure::failed(format!(
         "{} after {} of {} cells: go on with `compare … --out {} --resume`",
         if finished.out_of_time { "the budget was spent" } else { "interrupted" },
-        finished.cells.len(),
+        finished.records.cells.len(),
         plan.cells(),
         out.display()
     )))
@@ -204,19 +212,22 @@ pub(super) fn measure(
     plan: &Plan,
     out: &Path,
     resume: bool,
+    baseline: Option<&str>,
     interrupted: &AtomicBool,
 ) -> Result<Finished, Failure> {
     let finished = lab::compare(plan, out, resume, interrupted)
         .map_err(|error| Failure::failed(error.to_string()))?;
     let path = out.join("report.html");
     RawLines::read(&[out.join("results.jsonl")])
-        .and_then(|raw| page::write(&path, &finished.experiment, &finished.cells, &raw))
+        .and_then(|raw| page::write(&path, &finished.experiment, &finished.records, &raw))
         .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
-    let summary = Summary::of(&finished.experiment, &finished.cells);
+    let (experiment, records) = (&finished.experiment, &finished.records);
+    let summary = Summary::of(experiment, records);
     let path = out.join("summary.json");
-    fs::write(&path, data::summary(&finished.experiment, &summary).to_string() + "\n")
+    fs::write(&path, data::summary(experiment, records, &summary).to_string() + "\n")
         .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
-    print(&summary.render_text())?;
+    let said = recommend(&summary, experiment, records);
+    print(&summary.render_text(&said, baseline))?;
     Ok(finished)
 }
 

@@ -1,13 +1,13 @@
 //! What an architecture must keep to be recommended: flags of `compare` and of `report`.
 
 use duality_lab::plan::settings::parse_bytes;
-use duality_lab::recommendation::{Constraints, constraints};
+use duality_lab::record::{Constraints, kept_slo};
 use duality_load::Slo;
 
 #[derive(clap::Args)]
 pub(super) struct ConstraintFlags {
     /// Recommend only what keeps this latency, such as p99=5ms; may be given several times
-    #[arg(long, value_name = "PERCENTILE=LIMIT", value_parser = constraints::kept_slo)]
+    #[arg(long, value_name = "PERCENTILE=LIMIT", value_parser = kept_slo)]
     slo: Vec<Slo>,
     /// Recommend only what keeps to so much memory at its peak, such as 200MB
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]

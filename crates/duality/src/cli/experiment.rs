@@ -10,7 +10,8 @@ use duality_lab::model::UnitCosts;
 use duality_lab::peers::{Peer, READY_MADE, ReadyMade};
 use duality_lab::plan::settings::{Misfit, Settings};
 use duality_lab::plan::variant::Choice;
-use duality_lab::plan::{self, Plan, Site, clients};
+use duality_lab::plan::timing::Timing;
+use duality_lab::plan::{Plan, Site, clients};
 use duality_lab::record::{Design, Variant};
 use duality_lab::store::Store;
 use duality_load::Pattern;
@@ -68,6 +69,7 @@ pub(super) fn plan(
             keep_alive: behaviour.keep_alive && service.persistent,
             repeats: settings.repeats.unwrap_or(REPEATS),
             // The timing depends on the number of cells, see below.
+            blocks: 0,
             warm_up_seconds: 1.0,
             window_seconds: 1.0,
             seed: settings.seed.unwrap_or_else(seed_of_the_moment),
@@ -97,9 +99,8 @@ pub(super) fn plan(
     if settings.control != Some(false) {
         plan.add_control();
     }
-    let (warm_up, window) = plan::default_timing(plan.tried(), whole);
-    plan.design.warm_up_seconds = settings.warm_up.unwrap_or(warm_up).as_secs_f64();
-    plan.design.window_seconds = settings.window.unwrap_or(window).as_secs_f64();
+    let Settings { warm_up, window, blocks, .. } = *settings;
+    plan.set_timing(Timing { warm_up, window, blocks, whole });
     Ok(plan)
 }
 

@@ -8,6 +8,7 @@ use duality_lab::record::Experiment;
 use duality_lab::report::index::{self, Index};
 use duality_lab::report::markdown::{self, Table};
 use duality_lab::report::overlay;
+use duality_lab::recommendation::recommend;
 use duality_lab::summary::Summary;
 use duality_runtime::log;
 use serde_json::json;
@@ -83,7 +84,7 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
     let mut index = origin.filter(|_| of_plan).map(Index::of);
     let mut told = Vec::new();
     for found in &run.experiments {
-        let (experiment, cells) = &found.results;
+        let (experiment, records) = &found.results;
         let constraints = arguments.constraints.constraints();
         let constraints = constraints.unwrap_or_else(|| experiment.constraints.clone());
         let experiment = Experiment { constraints, ..experiment.clone() };
@@ -93,17 +94,18 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
             None => PathBuf::from("report.html"),
         };
         found.write_page(&page, &experiment)?;
-        let summary = Summary::of(&experiment, cells);
+        let summary = Summary::of(&experiment, records);
         if arguments.json {
-            told.push(data::summary(&experiment, &summary));
+            told.push(data::summary(&experiment, records, &summary));
         } else {
             if of_plan {
                 print(&index::heading(found.name().unwrap_or_default(), &experiment.design))?;
             }
-            print(&summary.render_text())?;
+            let said = recommend(&summary, &experiment, records);
+            print(&summary.render_text(&said, None))?;
         }
         if let (Some(index), Some(name)) = (&mut index, found.name()) {
-            index.add(name, &experiment, cells);
+            index.add(name, &experiment, records);
         }
     }
     if let Some(index) = index {
@@ -123,12 +125,12 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
 /// Tables of a run's experiments, as Markdown.
 fn tables(run: &Run, which: &[Table]) -> Result<(), Failure> {
     let text = run.experiments.iter().map(|found| {
-        let (experiment, cells) = &found.results;
+        let (experiment, records) = &found.results;
         let heading = match found.name() {
             Some(name) if run.experiments.len() > 1 => format!("### {name}\n\n"),
             _ => String::new(),
         };
-        heading + &markdown::tables(experiment, cells, which)
+        heading + &markdown::tables(experiment, records, which)
     });
     print(&text.collect::<String>())
 }

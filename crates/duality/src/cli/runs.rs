@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use duality_lab::record::{Cell, Experiment};
+use duality_lab::record::{Experiment, Records};
 use duality_lab::report::RawLines;
 use duality_lab::{report as page, results};
 use duality_runtime::log;
@@ -25,7 +25,7 @@ pub(super) struct Run {
 pub(super) struct Found {
     /// Its results.
     pub(super) file: PathBuf,
-    pub(super) results: (Experiment, Vec<Cell>),
+    pub(super) results: (Experiment, Records),
 }
 
 impl Run {

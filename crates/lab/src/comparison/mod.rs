@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::format::{bytes, connections, duration, grouped};
-use crate::record::{Cell, Experiment};
+use crate::record::{Experiment, Records};
 use crate::statistics::{Estimate, Interval, ratio};
 use crate::summary::{Figures, Medians, Row, Summary};
 
@@ -251,8 +251,8 @@ impl Comparison {
     ///
     /// [`Incomparable`] when they measured different things.
     pub fn of(
-        before: &(Experiment, Vec<Cell>),
-        after: &(Experiment, Vec<Cell>),
+        before: &(Experiment, Records),
+        after: &(Experiment, Records),
     ) -> Result<Self, Incomparable> {
         differences::comparable(&before.0.design, &after.0.design)?;
         let differences = differences::find(&before.0, &after.0);

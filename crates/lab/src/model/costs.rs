@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use crate::record::UnitCosts;
 use serde_json::Value;
 
 use super::counts::Operation;
@@ -20,10 +20,6 @@ pub const NEEDED: &[&str] =
 const WATCHED: [usize; 3] = [50, 1000, 15_000];
 /// How many are ready in a round of `poller-full`, of as many.
 const FULL: f64 = 50.0;
-
-/// Unit costs in nanoseconds, by cost and subject: `switch` of `park`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct UnitCosts(BTreeMap<String, BTreeMap<String, f64>>);
 
 /// A unit cost that is not known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -120,21 +116,7 @@ impl UnitCosts {
                 }
             }
         }
-        Ok(Self(all))
-    }
-
-    /// Whether no cost is known.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// The costs that `each` gives: cost, subject and nanoseconds.
-    pub fn from<'a>(each: impl IntoIterator<Item = (&'a str, &'a str, f64)>) -> Self {
-        let mut all: BTreeMap<String, BTreeMap<String, f64>> = BTreeMap::new();
-        for (cost, subject, ns) in each {
-            all.entry(cost.to_owned()).or_default().insert(subject.to_owned(), ns);
-        }
-        Self(all)
+        Ok(UnitCosts(all))
     }
 
     /// What an operation costs under an architecture whose poller watches so many descriptors, in nanoseconds.

@@ -34,8 +34,10 @@ mod variation;
 use crate::record::{Cell, Experiment, Outcome};
 use crate::statistics::median;
 
-pub use costs::{Carrier, Missing, NEEDED, UnitCosts};
-pub use counts::{Counts, Operation, Operations};
+pub use costs::{Carrier, Missing, NEEDED};
+pub use counts::{Counts, Operation};
+
+pub use crate::record::{Operations, UnitCosts};
 pub use json::json;
 pub use page::write;
 pub use prediction::{Check, check, predict};

@@ -4,7 +4,8 @@
 //! logarithm of the number; beyond them they keep on as between the last two. What a poller's round costs
 //! with so many descriptors is known from its unit cost, wherever the number lies.
 
-use super::costs::{Missing, UnitCosts};
+use super::costs::Missing;
+use crate::record::UnitCosts;
 use super::counts::Counts;
 use super::{Modelled, Workload};
 

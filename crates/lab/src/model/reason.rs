@@ -3,9 +3,7 @@
 //! For whoever recommends: a cell of an ordinary comparison has counts, and unit costs take seconds to measure.
 
 use crate::format::duration;
-use crate::recommendation::recommend;
 use crate::record::{Cell, Experiment};
-use crate::summary::Summary;
 
 use super::{Modelled, Operation, TERMS, workloads};
 
@@ -14,41 +12,29 @@ const WORTH_IT: f64 = 0.05;
 /// Sentences at most.
 const MOST: usize = 3;
 
-/// Why the choice of an experiment is the best, at the highest load where it leads: what it does less often than the next, and
-/// what takes most of the time of the next and of the slowest. None where the experiment has no unit costs.
-pub fn reasons(summary: &Summary, experiment: &Experiment, cells: &[Cell]) -> Vec<String> {
+/// Why `chosen` is better than `next` at a number of connections: what it does less often, and what takes most of the time of `next`.
+/// None where the experiment has no unit costs, or the model does not know the two.
+pub fn reasons(
+    experiment: &Experiment,
+    cells: &[Cell],
+    concurrency: usize,
+    [chosen, next]: [&str; 2],
+) -> Vec<String> {
     if experiment.unit_costs.is_empty() {
         return Vec::new();
     }
-    let said = recommend(summary);
-    let led = |name: &String| said.loads.iter().rfind(|load| load.leaders.contains(name));
-    let Some((chosen, load)) = said.architecture.as_ref().and_then(|name| Some((name, led(name)?)))
-    else {
-        return Vec::new();
-    };
     let service = &experiment.design.service;
     // A cost that could not be measured leaves the model, and so the reasons, out.
     let all = workloads(service, experiment, cells, &experiment.unit_costs).unwrap_or_default();
-    let Some(here) = all.into_iter().find(|here| here.connections == load.concurrency) else {
+    let Some(here) = all.into_iter().find(|here| here.connections == concurrency) else {
         return Vec::new();
     };
     let of = |name: &str| here.subjects.iter().find(|subject| subject.architecture == name);
-    let Some(own) = of(chosen) else { return Vec::new() };
-    let next = load.next.as_ref().and_then(|(next, _)| of(next));
-    let slowest = here.subjects.iter().max_by(|one, other| one.total.total_cmp(&other.total));
-    let mut reasons: Vec<String> = next
-        .and_then(|next| difference(own, next))
-        .map(|difference| format!("Why: {difference}."))
-        .into_iter()
-        .collect();
-    for subject in [next, slowest].into_iter().flatten() {
-        let Some(first) = sentences(subject).into_iter().next() else { continue };
-        let sentence = format!("{}{}.", first[..1].to_uppercase(), &first[1..]);
-        if !reasons.contains(&sentence) {
-            reasons.push(sentence);
-        }
-    }
-    reasons
+    let (Some(own), Some(next)) = (of(chosen), of(next)) else { return Vec::new() };
+    let why = difference(own, next).map(|difference| format!("Why: {difference}."));
+    let first = sentences(next).into_iter().next();
+    let first = first.map(|first| format!("{}{}.", first[..1].to_uppercase(), &first[1..]));
+    why.into_iter().chain(first).collect()
 }
 
 /// Where a request's time goes under an architecture, most first: "creation is 41 % of threads' time per request here

@@ -1,6 +1,7 @@
 //! The terms of the model, in the order in which they are taken off.
 
-use super::costs::{Carrier, Missing, UnitCosts};
+use super::costs::{Carrier, Missing};
+use crate::record::UnitCosts;
 use super::counts::{Counts, Operation};
 
 /// Operations that are one cause.

@@ -1,12 +1,13 @@
 //! Fitting experiments into the time that there is.
 //!
-//! What was asked for is kept when it fits. Otherwise windows and warm-ups get shorter, down to half a second
-//! and a fifth of one, and then repeats get fewer, down to three; what was asked to be less than that stays. What
-//! still does not fit is refused. A tenth of the time is kept in reserve, for servers take their time to start.
+//! What was asked for is kept when it fits. Otherwise blocks get fewer, down to what a verdict needs; then windows and warm-ups get
+//! shorter, down to half a second and a fifth of one; and then repeats get fewer, down to three. What was asked to be less than that
+//! stays, and what still does not fit is refused. A tenth of the time is kept in reserve, for servers take their time to start.
 
 use std::time::Duration;
 
-use super::{Plan, cells};
+use super::Plan;
+use super::timing::{least_blocks, overhead};
 use crate::record::Design;
 
 /// What of the budget is planned.
@@ -41,8 +42,10 @@ pub fn fit(plans: &mut [Plan], budget: Duration) -> Result<(), String> {
     }
     if least > PLANNED * whole {
         let needed = (least / PLANNED).ceil();
+        let with_blocks = costs.iter().any(|cost| cost.blocks > 0);
+        let blocks = if with_blocks { ", what blocks a verdict needs, and windows" } else { "" };
         return Err(format!(
-            "it takes {needed} s even with no more than {FEWEST_REPEATS} repeats of {SHORTEST_WINDOW} s: give {needed}s, or leave out architectures or numbers of connections"
+            "it takes {needed} s even with no more than {FEWEST_REPEATS} repeats{blocks} of {SHORTEST_WINDOW} s: give {needed}s, or leave out architectures or numbers of connections"
         ));
     }
     for (plan, cost) in plans.iter_mut().zip(&costs) {
@@ -66,6 +69,9 @@ struct Cost {
     cells: f64,
     /// What they take together beside their warm-ups and windows.
     fixed: f64,
+    /// What a block of each number of connections takes.
+    of_blocks: f64,
+    blocks: usize,
     repeats: usize,
     warm_up: f64,
     window: f64,
@@ -73,31 +79,34 @@ struct Cost {
 
 impl Cost {
     fn of(plan: &Plan) -> Self {
-        let Design { repeats, warm_up_seconds, window_seconds, .. } = plan.design;
-        let once = Design { repeats: 1, ..plan.design.clone() };
-        let tried = cells(&once).into_iter().filter(|cell| {
-            !plan.unavailable.contains_key(&(cell.subject.clone(), cell.concurrency))
-        });
-        let fixed: Vec<f64> = tried.map(|cell| super::overhead(&cell).as_secs_f64()).collect();
+        let Design { repeats, blocks, warm_up_seconds, window_seconds, .. } = plan.design;
+        let tried = plan.tried_cells().filter(|cell| cell.repeat == 0);
+        let fixed: Vec<f64> = tried.map(|cell| overhead(&cell).as_secs_f64()).collect();
         Self {
             cells: fixed.len() as f64,
             fixed: fixed.iter().sum(),
+            of_blocks: plan.seconds_of_a_block(),
+            blocks,
             repeats,
             warm_up: warm_up_seconds,
             window: window_seconds,
         }
     }
 
-    fn takes(&self, repeats: usize, load: f64) -> f64 {
-        repeats as f64 * (self.fixed + self.cells * load)
+    fn takes(&self, repeats: usize, load: f64, blocks: usize) -> f64 {
+        repeats as f64 * (self.fixed + self.cells * load + blocks as f64 * self.of_blocks)
     }
 
     fn asked(&self) -> f64 {
-        self.takes(self.repeats, self.warm_up + self.window)
+        self.takes(self.repeats, self.warm_up + self.window, self.blocks)
     }
 
     fn least(&self) -> f64 {
-        self.takes(self.fewest(), self.shortest())
+        self.takes(self.fewest(), self.shortest(), self.fewest_blocks(self.fewest()))
+    }
+
+    fn fewest_blocks(&self, repeats: usize) -> usize {
+        self.blocks.min(least_blocks(repeats))
     }
 
     fn fewest(&self) -> usize {
@@ -111,10 +120,27 @@ impl Cost {
 
     /// Brings `plan` down to so many seconds, which are at least the least.
     fn economise(&self, seconds: f64, plan: &mut Plan, budget: Duration) {
+        let asked = self.warm_up + self.window;
+        let mut fewer = (self.fewest_blocks(self.repeats)..self.blocks).rev();
+        if let Some(blocks) =
+            fewer.find(|blocks| self.takes(self.repeats, asked, *blocks) <= seconds)
+        {
+            plan.economies.push(format!(
+                "to keep the budget of {:.0} s: {blocks} blocks a session in place of {}",
+                budget.as_secs_f64(),
+                self.blocks
+            ));
+            plan.design.blocks = blocks;
+            return;
+        }
         let mut possible = (self.fewest()..=self.repeats).rev();
-        let fits = |repeats: &usize| self.takes(*repeats, self.shortest()) <= seconds;
+        let fits = |repeats: &usize| {
+            self.takes(*repeats, self.shortest(), self.fewest_blocks(*repeats)) <= seconds
+        };
         let repeats = possible.find(fits).unwrap_or(self.fewest());
-        let load = (seconds / repeats as f64 - self.fixed) / self.cells.max(1.0);
+        plan.design.blocks = self.fewest_blocks(repeats);
+        let of_blocks = plan.design.blocks as f64 * self.of_blocks;
+        let load = (seconds / repeats as f64 - self.fixed - of_blocks) / self.cells.max(1.0);
         let load = load.clamp(self.shortest(), self.warm_up + self.window);
         // Both get shorter alike, unless one of them cannot.
         let warm_up = self.warm_up * load / (self.warm_up + self.window);
@@ -177,7 +203,7 @@ mod tests {
     #[test]
     fn who_may_choose_its_windows_gives_up_nothing() {
         let budget = Duration::from_secs(60);
-        let (warm_up, window) = crate::plan::default_timing(18, Some(aim(budget, 1)));
+        let (warm_up, window) = crate::plan::timing::in_turn(18, Some(aim(budget, 1)));
         let plan = fitted(asked(3, warm_up.as_secs_f64(), window.as_secs_f64()), 60);
         assert!(plan.economies.is_empty() && plan.length().as_secs() > 45, "{:?}", plan.length());
     }

@@ -6,6 +6,7 @@ pub mod clients;
 pub mod file;
 mod peer;
 pub mod settings;
+pub mod timing;
 pub mod variant;
 
 use std::collections::BTreeMap;
@@ -13,23 +14,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use duality_load::{Options, Stop, Target, TargetError};
+use duality_load::{Options, Relay, Stop, Target, TargetError};
 
 use clients::Behaviour;
 
-use crate::model::UnitCosts;
 use crate::random::SplitMix64;
-use crate::recommendation::Constraints;
-use crate::record::{Design, Origin};
+use crate::record::{Constraints, Design, Origin, UnitCosts};
 use crate::store::Store;
-
-/// What a cell costs beside warm-up and window: starting a server, draining it.
-const OVERHEAD: Duration = Duration::from_millis(150);
-/// What each connection adds to it, roughly: it is made, and ended.
-const OF_A_CONNECTION: Duration = Duration::from_micros(100);
-
-/// How long an experiment takes when its user does not say.
-const WHOLE: Duration = Duration::from_secs(120);
 
 /// An experiment that can be run.
 #[derive(Clone, Debug)]
@@ -65,16 +56,6 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// How long it takes, about: what is unavailable takes no time.
-    pub fn length(&self) -> Duration {
-        let Design { warm_up_seconds, window_seconds, .. } = self.design;
-        let load = Duration::from_secs_f64(warm_up_seconds + window_seconds);
-        let tried = cells(&self.design).into_iter().filter(|cell| {
-            !self.unavailable.contains_key(&(cell.subject.clone(), cell.concurrency))
-        });
-        tried.map(|cell| load + overhead(&cell)).fold(Duration::ZERO, Duration::saturating_add)
-    }
-
     /// How many cells it has.
     pub fn cells(&self) -> usize {
         self.design.cells()
@@ -105,6 +86,22 @@ impl Plan {
             unavailable.map(|((_, count), why)| ((control.clone(), *count), why.clone())).collect();
         self.unavailable.extend(its);
         self.design.control = Some(control);
+    }
+
+    /// Why a cell cannot be measured, if so.
+    pub(crate) fn why_unavailable(&self, key: &CellKey) -> Option<&str> {
+        self.unavailable.get(&(key.subject.clone(), key.concurrency)).map(String::as_str)
+    }
+
+    /// How many servers can be alive at once at so many connections, to be driven in turn; 1 where they are measured one after the
+    /// other.
+    pub fn side_by_side(&self, concurrency: usize) -> usize {
+        let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        let cell = CellKey { repeat: 0, subject: String::new(), concurrency };
+        match self.load(nowhere, &cell) {
+            Ok(load) if self.design.blocks > 0 && Relay::can_carry(&load) => Relay::room_for(&load),
+            _ => 1,
+        }
     }
 
     /// The load of a cell whose server listens at `address`.
@@ -194,23 +191,8 @@ pub fn cells(design: &Design) -> Vec<CellKey> {
     ordered
 }
 
-/// What a cell takes beside warm-up and window, roughly.
-fn overhead(cell: &CellKey) -> Duration {
-    let connections = u32::try_from(cell.concurrency).unwrap_or(u32::MAX);
-    OVERHEAD + OF_A_CONNECTION.saturating_mul(connections)
-}
-
-/// Warm-up and window for so many cells, such that all take about `whole`, or two minutes if nobody says.
-pub fn default_timing(cells: usize, whole: Option<Duration>) -> (Duration, Duration) {
-    let each = whole.unwrap_or(WHOLE) / u32::try_from(cells.max(1)).unwrap_or(u32::MAX);
-    let load = each.saturating_sub(OVERHEAD);
-    let warm_up = (load / 4).clamp(Duration::from_millis(200), Duration::from_secs(1));
-    let window = load.saturating_sub(warm_up);
-    (warm_up, window.clamp(Duration::from_millis(300), Duration::from_secs(10)))
-}
-
 /// The order is Fisher and Yates's.
-fn shuffle<T>(items: &mut [T], random: &mut SplitMix64) {
+pub(crate) fn shuffle<T>(items: &mut [T], random: &mut SplitMix64) {
     for last in (1..items.len()).rev() {
         items.swap(last, random.below(last as u64 + 1) as usize);
     }
@@ -233,6 +215,7 @@ pub(crate) mod tests {
             clients: Clients::default(),
             keep_alive: true,
             repeats: 3,
+            blocks: 0,
             warm_up_seconds: 0.2,
             window_seconds: 0.5,
             seed: 7,

@@ -1,41 +1,31 @@
-//! Which architecture to choose for which load, by how much, how sure, and at what cost: in words and as data.
+//! The verdicts in words: what to choose, how sure that is, and what happened.
 //!
-//! At each concurrency the architectures are compared by requests/s; where the load generator was the
-//! limit, requests/s measure it and not the server, and the server's processor time for each request
-//! decides among those that reached that limit. Two are level when the interval of their ratio holds
-//! the number one. The choice is the one that leads, or is level with the leader, at most
-//! concurrencies. Among equals the higher concurrency decides, then whether idle connections cost nothing, for there were
-//! few of those, then the order at the highest. Whoever left connections without a reply
-//! is not compared, nor is what serves no service of one's own: handwritten, and peers, which the choice is
-//! held against. With [`Constraints`], only those are compared that keep them at that concurrency.
+//! Nothing is decided here: [`crate::verdict`] does that, and what it withholds is not recommended.
 
-pub mod constraints;
-mod contest;
-mod crossover;
+mod confidence;
 mod refusal;
 
 use serde::Serialize;
 
-use crate::format::{bytes, connections, duration, grouped, listed};
-use crate::statistics::Estimate;
-use crate::summary::{Medians, Summary};
+use crate::format::{bytes, connections, duration, grouped, listed, percent};
+use crate::model;
+use crate::record::{Experiment, Records};
+use crate::summary::{Fault, Medians, Summary};
+use crate::verdict::{Cause, Finding, Metric, Standing, Verdict};
 
-pub use constraints::{Check, Constraints};
-use contest::{Contest, times};
-pub use crossover::{Crossover, Reign};
 pub use refusal::{Doubt, Refusal};
 
 /// What to choose, in words and as data.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Recommendation {
-    /// The architecture to choose; none when nothing can be compared.
+    /// The architecture to choose; none when nothing can be recommended.
     pub architecture: Option<String>,
-    /// The choice and its reasons; the first sentence can stand alone.
+    /// The choice or why there is none, how sure it is, its reasons; the first sentence can stand alone.
     pub sentences: Vec<String>,
-    /// What is best at each load, from the lowest.
-    pub loads: Vec<Load>,
-    /// Who leads from which load to which.
-    pub reigns: Vec<Reign>,
+    /// What happened on the machine meanwhile, if anything.
+    pub disturbance: Vec<String>,
+    /// What can be said at each number of connections.
+    pub loads: Vec<Verdict>,
     /// Where the lead changes.
     pub crossovers: Vec<Crossover>,
     /// Who broke which constraints where.
@@ -44,228 +34,481 @@ pub struct Recommendation {
     pub doubts: Vec<Doubt>,
 }
 
-/// What is best at a load.
+/// Where the lead passes from one architecture to another as load grows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Load {
-    /// How many connections are open at once.
-    pub concurrency: usize,
-    /// The leader, and those who are level with it.
-    pub leaders: Vec<String>,
-    /// Whether the load generator was the limit, so that processor time decides.
-    pub by_cpu: bool,
-    /// The leader's correct replies a second.
-    pub requests_per_second: Estimate,
-    /// How long 99 % of its requests take at most, in microseconds.
-    pub p99_us: f64,
-    /// Its memory in bytes.
-    pub memory_bytes: f64,
-    /// Who comes next for sure, and how many times better the leader is.
-    pub next: Option<(String, Estimate)>,
+pub struct Crossover {
+    /// Who is better at the lower load.
+    pub from: String,
+    /// Who is better at the higher load.
+    pub to: String,
+    /// The highest number of connections measured at which the first was better.
+    pub above: usize,
+    /// The lowest one at which the second was better.
+    pub below: usize,
 }
 
-/// The recommendation that follows from `summary`.
-pub fn recommend(summary: &Summary) -> Recommendation {
-    let mut contests: Vec<Contest<'_>> =
-        summary.concurrency.iter().filter_map(|&count| Contest::at(summary, count)).collect();
-    contests.sort_by_key(|contest| contest.concurrency);
+/// The recommendation that follows from `summary`, which is of `experiment` and its `records`.
+pub fn recommend(summary: &Summary, experiment: &Experiment, records: &Records) -> Recommendation {
     let refused = refusal::refused(summary);
     let doubts = refusal::doubts(summary);
-    let chosen = choose(summary, &contests);
-    let reigns = crossover::reigns(&contests, chosen);
-    let crossovers = crossover::crossovers(&contests, &reigns);
-    let mut sentences = match chosen {
-        None => vec![nothing(summary, &refused)],
-        Some(chosen) => choice(summary, &contests, chosen, &reigns, &crossovers),
+    let chosen = choose(summary);
+    let crossovers = crossovers(summary);
+    let mut sentences = match &chosen {
+        None => vec![nothing(summary)],
+        Some(chosen) => choice(summary, chosen),
     };
+    sentences.extend(without_verdict(summary, chosen.is_some()));
+    sentences.extend(confidence::sentences(summary));
+    if let Some(chosen) = &chosen {
+        if let Some((concurrency, next)) = runner_up(summary, chosen) {
+            sentences.extend(model::reasons(experiment, &records.cells, concurrency, [chosen, next]));
+        }
+        sentences.extend(crossovers.iter().map(Crossover::tell));
+    }
     sentences.extend(refusal::sentences(summary, &refused, &doubts));
-    sentences.extend(held_up_by_queue(summary));
-    if let Some(chosen) = chosen {
-        sentences.extend(beside(summary, &contests, chosen));
-    }
-    let loads = contests.iter().map(Contest::load).collect();
-    let architecture = chosen.map(str::to_owned);
-    Recommendation { architecture, sentences, loads, reigns, crossovers, refused, doubts }
-}
-
-/// Why nothing can be chosen.
-fn nothing(summary: &Summary, refused: &[Refusal]) -> String {
-    match summary.partial() {
-        Some(partial) => format!("Nothing can be recommended yet ({partial})."),
-        None if !refused.is_empty() => {
-            let constraints = &summary.constraints;
-            format!(
-                "Nothing can be recommended: no architecture keeps {constraints} at any load measured."
-            )
-        }
-        None if summary.rows.iter().any(|row| row.medians().is_some_and(|all| all.invalid)) => {
-            "Nothing can be recommended: no architecture has a valid cell in which it served all connections.".into()
-        }
-        None => "Nothing can be recommended: no architecture served all connections.".into(),
+    sentences.extend(faults(summary));
+    sentences.extend(beside(summary));
+    Recommendation {
+        architecture: chosen,
+        sentences,
+        disturbance: confidence::disturbance(summary),
+        loads: summary.verdicts.clone(),
+        crossovers,
+        refused,
+        doubts,
     }
 }
 
-/// The choice: by how much, at what cost, for what reasons, and who leads elsewhere.
-fn choice(
-    summary: &Summary,
-    contests: &[Contest<'_>],
-    chosen: &str,
-    reigns: &[Reign],
-    crossovers: &[Crossover],
-) -> Vec<String> {
-    let (won, lost): (Vec<&Contest<'_>>, Vec<&Contest<'_>>) =
-        contests.iter().partition(|contest| contest.leads(chosen));
-    let mut sentences = vec![headline(summary, chosen, &won, contests.len())];
-    if let Some(largest) = won.last() {
-        sentences.push(largest.margin(chosen));
-        sentences.extend(largest.cost(chosen));
-        sentences.extend(idle_ones(summary, largest, chosen));
+/// Whether something was found between candidates.
+fn is_decided(verdict: &Verdict) -> bool {
+    matches!(verdict.finding, Finding::Best { .. } | Finding::Level { .. })
+}
+
+fn is_withheld(verdict: &Verdict) -> bool {
+    matches!(verdict.finding, Finding::Withheld { .. })
+}
+
+/// Those that cannot be told from the best; nobody where nothing can be said.
+fn leaders(verdict: &Verdict) -> impl Iterator<Item = &Standing> {
+    let level = verdict.standings.iter().filter(|standing| standing.level);
+    level.filter(|_| !is_withheld(verdict))
+}
+
+fn leads(verdict: &Verdict, name: &str) -> bool {
+    leaders(verdict).any(|standing| standing.subject == name)
+}
+
+/// The next that is worse for sure at the highest load where the chosen one leads.
+fn runner_up<'a>(summary: &'a Summary, chosen: &str) -> Option<(usize, &'a str)> {
+    let verdict = summary.verdicts.iter().rfind(|verdict| is_decided(verdict) && leads(verdict, chosen))?;
+    let next = verdict.standings.iter().find(|standing| !standing.level)?;
+    Some((verdict.concurrency, &next.subject))
+}
+
+fn is_best_alone(verdict: &Verdict, name: &str) -> bool {
+    matches!(&verdict.finding, Finding::Best { subject } if subject == name)
+}
+
+/// The architecture that is most often not told from the best, if it ever is told from another. Among equals: who is alone most often,
+/// who does not look at idle connections, the best place at the highest load, the design's order.
+fn choose(summary: &Summary) -> Option<String> {
+    let verdicts = &summary.verdicts;
+    if summary.partial().is_some() || !verdicts.iter().any(is_decided) {
+        return None;
     }
-    sentences.extend(summary.reasons.iter().cloned());
-    sentences.extend(elsewhere(chosen, &lost));
-    sentences.extend(crossovers.iter().map(Crossover::tell));
-    sentences.extend(crossover::none(contests, reigns));
+    let score = |name: &str| {
+        let led = verdicts.iter().filter(|verdict| leads(verdict, name)).count();
+        let alone = verdicts.iter().filter(|verdict| is_best_alone(verdict, name)).count();
+        let last = verdicts.iter().filter(|verdict| is_decided(verdict));
+        let last = last.max_by_key(|verdict| verdict.concurrency);
+        let place = last.and_then(|verdict| {
+            verdict.standings.iter().position(|standing| standing.subject == name)
+        });
+        let looks_at_all = summary.looking_at_all.contains(name);
+        (led, alone, !looks_at_all, std::cmp::Reverse(place.unwrap_or(usize::MAX)))
+    };
+    let wins = |name: &&str| {
+        verdicts.iter().any(|verdict| is_decided(verdict) && leads(verdict, name))
+    };
+    let names = summary.subjects.iter().rev().map(String::as_str).filter(wins);
+    names.max_by_key(|name| score(name)).map(str::to_owned)
+}
+
+/// Why nothing can be recommended.
+fn nothing(summary: &Summary) -> String {
+    if let Some(partial) = summary.partial() {
+        return format!("No recommendation: the experiment is not complete ({partial}).");
+    }
+    let verdicts = &summary.verdicts;
+    let alone: Vec<&str> = verdicts
+        .iter()
+        .filter_map(|verdict| match &verdict.finding {
+            Finding::Withheld { cause: Cause::Alone { subject } } => Some(subject.as_str()),
+            _ => None,
+        })
+        .collect();
+    if !alone.is_empty() && alone.len() == verdicts.len() && alone.iter().all(|name| *name == alone[0]) {
+        return format!(
+            "No recommendation: only {} was measured and can be chosen, and there is nobody to compare it with.",
+            alone[0]
+        );
+    }
+    let equal = verdicts.iter().any(|verdict| verdict.finding == Finding::NoDifference);
+    if equal && verdicts.iter().all(|verdict| verdict.finding == Finding::NoDifference) {
+        let largest = verdicts.iter().filter_map(|verdict| verdict.critical).fold(0.0, f64::max);
+        return format!(
+            "No difference above {} was found between any of them: choose by something else than speed.",
+            percent(largest)
+        );
+    }
+    if verdicts.iter().all(|verdict| {
+        matches!(verdict.finding, Finding::Withheld { cause: Cause::Nobody })
+    }) {
+        return nobody(summary);
+    }
+    "No recommendation: nowhere could one be told from all others.".to_owned()
+}
+
+/// Why nobody is left.
+fn nobody(summary: &Summary) -> String {
+    let any = |fault: Fault| summary.rows.iter().any(|row| summary.faults(row).contains(&fault));
+    let why = if any(Fault::Constraint) {
+        format!("no architecture keeps {} at any load measured", summary.constraints)
+    } else if any(Fault::Invalid) {
+        "no architecture has a valid cell in which it served all connections".to_owned()
+    } else if any(Fault::ListenQueue) {
+        "the listen queue was the limit everywhere".to_owned()
+    } else if any(Fault::WrongReplies) {
+        "no architecture answered correctly".to_owned()
+    } else if any(Fault::Unserved) {
+        "no architecture served all connections".to_owned()
+    } else {
+        "nothing was measured".to_owned()
+    };
+    format!("No recommendation: {why}.")
+}
+
+/// The choice: where, by how much, what it costs, and who is better elsewhere.
+fn choice(summary: &Summary, chosen: &str) -> Vec<String> {
+    let verdicts = &summary.verdicts;
+    let told: Vec<&Verdict> = verdicts.iter().filter(|verdict| !is_withheld(verdict)).collect();
+    let won: Vec<&Verdict> = told.iter().copied().filter(|verdict| leads(verdict, chosen)).collect();
+    let mut sentences = vec![headline(summary, chosen, &won, told.len())];
+    if let Some(largest) = won.iter().rfind(|verdict| is_decided(verdict)) {
+        sentences.push(margin(largest, chosen));
+        sentences.extend(cost(summary, largest.concurrency, chosen));
+    }
+    sentences.extend(idle_ones(summary, chosen));
+    let lost = told.into_iter().filter(|verdict| !leads(verdict, chosen));
+    let lost: Vec<String> = lost.filter_map(|verdict| elsewhere(verdict, chosen)).collect();
+    if !lost.is_empty() {
+        sentences.push(format!("Others are better elsewhere: {}.", lost.join("; ")));
+    }
     sentences
 }
 
-/// What stands beside the choice: peers, whoever was not compared, and how sure it all is.
-fn beside(summary: &Summary, contests: &[Contest<'_>], chosen: &str) -> Vec<String> {
-    let largest = contests.iter().rfind(|contest| contest.leads(chosen));
-    let mut sentences: Vec<String> =
-        largest.and_then(|contest| contest.beside_peers(summary, chosen)).into_iter().collect();
-    sentences.extend(left_out(summary, "for leaving connections without any reply", |medians| {
-        medians.starved
-    }));
-    sentences.extend(left_out(
-        summary,
-        "since the load generator could not do its work there",
-        |medians| medians.invalid,
-    ));
+fn headline(summary: &Summary, chosen: &str, won: &[&Verdict], told: usize) -> String {
+    let all = summary.concurrency.len();
+    let constraints = &summary.constraints;
+    let it = match constraints.is_empty() {
+        true => String::new(),
+        false => format!("of those that keep {constraints}, "),
+    };
+    let at = |verdicts: &[&Verdict]| {
+        let counts: Vec<String> =
+            verdicts.iter().map(|verdict| grouped(verdict.concurrency as f64)).collect();
+        let plural = if counts.as_slice() == ["1"] { "" } else { "s" };
+        format!("{} connection{plural}", listed(&counts))
+    };
+    if won.len() == all && won.iter().all(|verdict| is_best_alone(verdict, chosen)) {
+        return format!("Choose {chosen}: {it}it is the best at {}.", at(won));
+    }
+    let scope = match (won.len(), all) {
+        (1, 1) => format!("at {}", at(won)),
+        (count, all) if count == all => "at any number of connections measured".to_owned(),
+        (count, _) if count == told => format!("at {}", at(won)),
+        (count, _) => format!("at {count} of {all} numbers of connections ({})", at(won)),
+    };
+    let mut level: Vec<&str> = Vec::new();
+    for standing in won.iter().flat_map(|verdict| leaders(verdict)) {
+        if standing.subject != chosen && !level.contains(&standing.subject.as_str()) {
+            level.push(&standing.subject);
+        }
+    }
+    let level = match level.len() {
+        0 => String::new(),
+        1..=3 => format!(" ({} cannot be told from it everywhere)", listed(&level)),
+        many => format!(" ({many} others cannot be told from it everywhere)"),
+    };
+    format!("Choose {chosen}: {it}nobody is better {scope}{level}.")
+}
+
+/// What the chosen one does at a number of connections, and how far behind the next is that is worse for sure.
+fn margin(verdict: &Verdict, chosen: &str) -> String {
+    let Some(own) = verdict.standings.iter().find(|standing| standing.subject == chosen) else {
+        return String::new();
+    };
+    let at_least = if own.at_least { "at least " } else { "" };
+    let rate = format!("{at_least}{} requests/s", grouped(own.rate));
+    let does = match verdict.metric {
+        Metric::ServerCpu => {
+            format!("it takes {} of processor time for a request ({rate})", duration(own.value))
+        }
+        Metric::Rate => format!("it serves {rate}"),
+        Metric::Latency(percentile) => {
+            format!("its {percentile} latency is {}", duration(own.value))
+        }
+    };
+    let next = verdict.standings.iter().find(|standing| !standing.level);
+    let next = next.map_or(String::new(), |next| {
+        format!("; the next that is worse for sure is {}, {}", next.subject, behind(next, verdict.metric))
+    });
+    format!("At {} {does}{next}.", connections(verdict.concurrency))
+}
+
+/// `9.8 % more [7.1 to 12.6]`, and by what.
+fn behind(standing: &Standing, metric: Metric) -> String {
+    let share = |value: f64| format!("{:.1}", 100.0 * value);
+    let what = match metric {
+        Metric::ServerCpu => "more processor time",
+        Metric::Rate => "fewer requests/s",
+        Metric::Latency(_) => "more latency",
+    };
+    // Of a rate the share that is missing.
+    let told = |value: f64| if metric == Metric::Rate { 1.0 - 1.0 / (1.0 + value) } else { value };
+    format!(
+        "with {} % {what} [{} to {}]",
+        share(told(standing.behind)),
+        share(told(standing.low)),
+        share(told(standing.high))
+    )
+}
+
+/// Latency and memory of the chosen one, beside those of all that were measured there.
+fn cost(summary: &Summary, concurrency: usize, chosen: &str) -> Option<String> {
+    let own = summary.medians(chosen, concurrency)?;
+    let all = summary.candidates(concurrency);
+    let beside = |of: fn(&Medians) -> f64, show: fn(f64) -> String, best: &str| {
+        let least = all.iter().min_by(|(_, one), (_, other)| of(one).total_cmp(&of(other)));
+        match least {
+            Some((row, _)) if row.subject == chosen => format!(" ({best} of {})", all.len()),
+            Some((row, least)) if of(least) < 0.95 * of(own) => {
+                format!(" ({best}: {} of {})", show(of(least)), row.subject)
+            }
+            _ => String::new(),
+        }
+    };
+    let latency = beside(|medians| medians.p99_us, duration, "the shortest");
+    let memory = beside(|medians| medians.memory_bytes, bytes, "the least");
+    Some(format!(
+        "There its p99 latency is {}{latency}, and its memory {}{memory}.",
+        duration(own.p99_us),
+        bytes(own.memory_bytes)
+    ))
+}
+
+/// What idle connections would change.
+fn idle_ones(summary: &Summary, chosen: &str) -> Option<String> {
+    summary.looking_at_all.contains(chosen).then(|| {
+        format!(
+            "{chosen} looks at every open connection in each round, also at idle ones: where there will be many, measure \
+             with as many (--idle)."
+        )
+    })
+}
+
+/// Who is better where the chosen one is not, and by how much.
+fn elsewhere(verdict: &Verdict, chosen: &str) -> Option<String> {
+    let names: Vec<&str> = leaders(verdict).map(|standing| standing.subject.as_str()).collect();
+    let names = if names.len() > 3 {
+        format!("{} and {} others", names[0], names.len() - 1)
+    } else {
+        listed(&names)
+    };
+    let own = verdict.standings.iter().find(|standing| standing.subject == chosen);
+    let by = own.map_or(String::new(), |own| {
+        format!(", where {chosen} is behind {}", behind(own, verdict.metric))
+    });
+    (!names.is_empty()).then(|| format!("{names} at {}{by}", connections(verdict.concurrency)))
+}
+
+/// Where nothing can be said, and what would help.
+fn without_verdict(summary: &Summary, something_chosen: bool) -> Vec<String> {
+    let mut told: Vec<(String, Vec<String>)> = Vec::new();
+    for verdict in &summary.verdicts {
+        let cause = match &verdict.finding {
+            Finding::Withheld { cause } => withheld(cause, verdict),
+            Finding::NoDifference if something_chosen => format!(
+                "no difference above {} was found",
+                percent(verdict.critical.unwrap_or(0.0))
+            ),
+            _ => continue,
+        };
+        let at = grouped(verdict.concurrency as f64);
+        match told.iter_mut().find(|(known, _)| *known == cause) {
+            Some((_, counts)) => counts.push(at),
+            None => told.push((cause, vec![at])),
+        }
+    }
+    told.into_iter()
+        .map(|(cause, at)| {
+            let plural = if at == ["1"] { "" } else { "s" };
+            format!("At {} connection{plural}: {cause}.", listed(&at))
+        })
+        .collect()
+}
+
+/// A cause, and the remedy.
+pub(crate) fn withheld(cause: &Cause, verdict: &Verdict) -> String {
+    let evidence = &verdict.evidence;
+    let what = if evidence.in_turn { "rounds of windows" } else { "blocks" };
+    match cause {
+        Cause::Nobody => "nothing can be said, for nobody is left to choose from".to_owned(),
+        Cause::Alone { subject } => {
+            format!("nothing can be said, for {subject} is the only one left, with nobody to compare it with")
+        }
+        Cause::Partial => "nothing can be said yet: measure the rest with --resume".to_owned(),
+        Cause::FewBlocks { needed } => format!(
+            "nothing can be said from {} {what} in {} sessions, for it takes {needed} in {}: give it more time (--budget), or \
+             more --repeats",
+            evidence.blocks,
+            evidence.sessions,
+            crate::verdict::FEWEST_SESSIONS
+        ),
+        Cause::Disturbed => {
+            let (who, remedy) = if 2 * evidence.waited > evidence.dropped {
+                ("other processes", "end what else runs there, or measure on other processors")
+            } else {
+                ("the hypervisor", "measure when the machine is quieter, or on another")
+            };
+            format!(
+                "nothing can be said, for {who} disturbed {} of {} {what}: {remedy}",
+                evidence.dropped,
+                evidence.dropped + evidence.blocks
+            )
+        }
+        Cause::Control => {
+            let control = verdict.control.as_ref();
+            control.map_or_else(String::new, |control| {
+                format!(
+                    "nothing can be said, for {} differs from itself by {} here, and chance makes {} at most: something on \
+                     this machine favours one process over another; measure again, with more --repeats",
+                    control.subject,
+                    percent(control.difference.abs()),
+                    percent(control.critical)
+                )
+            })
+        }
+        Cause::Coarse => format!(
+            "nothing can be said, for only differences above {} could be told: give it more time (--budget), or a quieter \
+             machine",
+            percent(verdict.critical.unwrap_or(f64::INFINITY))
+        ),
+    }
+}
+
+/// What disqualifies, one sentence for each kind.
+fn faults(summary: &Summary) -> Vec<String> {
+    let told = |fault: Fault, sentence: fn(&str) -> String| {
+        let at = |name: &String| {
+            let rows = summary.of_subject(name).filter(|row| {
+                row.medians().is_some_and(|medians| medians.faults().contains(&fault))
+            });
+            let at: Vec<String> = rows
+                .map(|row| {
+                    let count = grouped(row.concurrency as f64);
+                    match (fault, row.medians()) {
+                        (Fault::Unserved, Some(medians)) => {
+                            format!("{} of {count}", grouped(row.concurrency as f64 - medians.served))
+                        }
+                        _ => count,
+                    }
+                })
+                .collect();
+            (!at.is_empty()).then(|| format!("{name} (at {})", listed(&at)))
+        };
+        let all: Vec<String> = summary.subjects.iter().filter_map(at).collect();
+        (!all.is_empty()).then(|| sentence(&listed(&all)))
+    };
+    [
+        told(Fault::WrongReplies, |who| format!("No choice, for replies were wrong: {who}.")),
+        told(Fault::Unserved, |who| {
+            let who = who.replace("(at ", "(").replace(" of ", " connections of ");
+            format!("No choice, for connections got no reply at all: {who}.")
+        }),
+        told(Fault::ListenQueue, |who| {
+            format!(
+                "The listen queue, and not the server, was the limit of {who}: raise the backlog before anything is \
+                 concluded there."
+            )
+        }),
+        told(Fault::Invalid, |who| {
+            format!("Not compared, since the load generator could not do its work there: {who}.")
+        }),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// What stands beside the choice: peers and yardsticks, as they compare with the best at the highest load.
+fn beside(summary: &Summary) -> Vec<String> {
+    let last = summary.verdicts.iter().rfind(|verdict| {
+        !is_withheld(verdict) && verdict.others.iter().any(|other| summary.peers.contains(&other.subject))
+    });
+    let mut sentences = Vec::new();
+    if let (Some(verdict), Some(best)) = (last, last.and_then(|verdict| verdict.standings.first())) {
+        let peer = |other: &Standing| {
+            let [low, high] = [other.low, other.high].map(|value| format!("{:+.1}", 100.0 * value));
+            format!("{} {:+.1} % [{low} to {high}]", other.subject, 100.0 * other.behind)
+        };
+        let peers = verdict.others.iter().filter(|other| summary.peers.contains(&other.subject));
+        let peers: Vec<String> = peers.map(peer).collect();
+        let what = match verdict.metric {
+            Metric::ServerCpu => "processor time for a request",
+            Metric::Rate => "time for a request",
+            Metric::Latency(_) => "latency",
+        };
+        sentences.push(format!(
+            "Peers beside {} at {}, by {what}: {}.",
+            best.subject,
+            connections(verdict.concurrency),
+            listed(&peers)
+        ));
+    }
     sentences.extend(
         summary
             .yardsticks
             .iter()
             .map(|name| format!("{name} is a yardstick and no choice: it runs no other code.")),
     );
-    sentences.push(how_sure(summary));
     sentences
 }
 
-/// The architecture that leads most often. Among equals the highest concurrency at which they lead decides, then whether they
-/// look at idle connections, then their places at the highest of all, then the design's order.
-fn choose<'a>(summary: &'a Summary, contests: &[Contest<'_>]) -> Option<&'a str> {
-    let score = |name: &str| {
-        let led = contests.iter().filter(|contest| contest.leads(name));
-        let places = |name: &str| {
-            let last = contests.iter().max_by_key(|contest| contest.concurrency)?;
-            last.ranked.iter().position(|(row, _)| row.subject == name)
-        };
-        let highest = led.clone().map(|contest| contest.concurrency).max();
-        let looks_at_all = summary.looking_at_all.contains(name);
-        (led.count(), highest, !looks_at_all, std::cmp::Reverse(places(name).unwrap_or(usize::MAX)))
+/// Where one is better for sure at a load, and another at the next at which it can be said.
+fn crossovers(summary: &Summary) -> Vec<Crossover> {
+    let mut verdicts: Vec<&Verdict> =
+        summary.verdicts.iter().filter(|verdict| is_decided(verdict)).collect();
+    verdicts.sort_by_key(|verdict| verdict.concurrency);
+    let change = |pair: &[&Verdict]| {
+        let [lower, higher] = pair else { return None };
+        let (from, to) = (lower.standings.first()?, higher.standings.first()?);
+        let changes = !leads(higher, &from.subject) && !leads(lower, &to.subject);
+        changes.then(|| Crossover {
+            from: from.subject.clone(),
+            to: to.subject.clone(),
+            above: lower.concurrency,
+            below: higher.concurrency,
+        })
     };
-    let names = summary.subjects.iter().rev().map(String::as_str);
-    names.max_by_key(|name| score(name)).filter(|name| score(name).0 > 0)
+    verdicts.windows(2).filter_map(change).collect()
 }
 
-fn headline(summary: &Summary, chosen: &str, won: &[&Contest<'_>], all: usize) -> String {
-    let at: Vec<String> = won.iter().map(|contest| grouped(contest.concurrency as f64)).collect();
-    let plural = if at.as_slice() == ["1"] { "" } else { "s" };
-    let alone = won.iter().all(|contest| contest.level().count() == 1);
-    let leads = if alone { "leads" } else { "leads, or is level with the leader," };
-    let constraints = &summary.constraints;
-    let it = match constraints.is_empty() {
-        true => "it".to_owned(),
-        false => format!("of those that keep {constraints}, it"),
-    };
-    match (won.len(), all) {
-        (1, 1) => format!("Choose {chosen}: {it} {leads} at {} connection{plural}.", listed(&at)),
-        (count, all) if count == all && all == summary.concurrency.len() => {
-            format!("Choose {chosen}: {it} {leads} at every concurrency that was measured.")
-        }
-        (count, _) => format!(
-            "Choose {chosen}: {it} {leads} at {count} of {} concurrencies ({} connection{plural}).",
-            summary.concurrency.len(),
-            listed(&at)
-        ),
-    }
-}
-
-/// What idle connections would change: about the choice, or about those that were passed over for them.
-fn idle_ones(summary: &Summary, largest: &Contest<'_>, chosen: &str) -> Option<String> {
-    if summary.looking_at_all.contains(chosen) {
-        return Some(format!(
-            "{chosen} looks at every open connection in each round, also at idle ones: where there will be many, measure \
-             with as many (--idle)."
-        ));
-    }
-    let names = largest.level().map(|(row, _)| row.subject.clone());
-    let looking: Vec<String> = names.filter(|name| summary.looking_at_all.contains(name)).collect();
-    let [are, they, fall] = match looking.as_slice() {
-        [] => return None,
-        [_] => ["is", "it looks", "falls"],
-        _ => ["are", "they look", "fall"],
-    };
-    Some(format!(
-        "{} {are} no choice among equals: {they} at every open connection in each round, and {fall} behind with each one \
-         that is idle.",
-        listed(&looking)
-    ))
-}
-
-/// Where another wins, and by how much.
-fn elsewhere(chosen: &str, lost: &[&Contest<'_>]) -> Option<String> {
-    let win = |contest: &&Contest<'_>| {
-        let (winner, best) = contest.ranked[0];
-        let by = contest.medians_of(chosen).and_then(|medians| contest.advantage(best, medians));
-        let what = if contest.by_cpu { "its CPU time" } else { "its rate" };
-        let by = by.map_or(String::new(), |by| {
-            format!(", {} {what}{}", times(by, contest.by_cpu), contest.within(by))
-        });
-        format!(
-            "{} at {}{by}, with a p99 latency of {} and {} of memory",
-            winner.subject,
-            connections(contest.concurrency),
-            duration(best.p99_us),
-            bytes(best.memory_bytes)
-        )
-    };
-    let wins: Vec<String> = lost.iter().map(win).collect();
-    (!wins.is_empty()).then(|| format!("Another leads elsewhere: {}.", wins.join("; ")))
-}
-
-/// Who was not compared, and why.
-fn left_out(summary: &Summary, why: &str, out: fn(&Medians) -> bool) -> Option<String> {
-    Some(format!("Not compared, {why}: {}.", those(summary, out)?))
-}
-
-/// Who was held up by a listen queue, which says nothing about who is best.
-fn held_up_by_queue(summary: &Summary) -> Option<String> {
-    let held_up = those(summary, |medians| medians.queue_was_limit)?;
-    Some(format!(
-        "The listen queue, and not the server, was the limit of {held_up}: raise the backlog before anything is \
-         concluded there."
-    ))
-}
-
-/// The subjects that something is true of, and at which numbers of connections.
-fn those(summary: &Summary, is_true: fn(&Medians) -> bool) -> Option<String> {
-    let at = |name: &String| {
-        let rows = summary.of_subject(name);
-        let rows = rows.filter(|row| row.medians().is_some_and(is_true));
-        let at: Vec<String> = rows.map(|row| grouped(row.concurrency as f64)).collect();
-        (!at.is_empty()).then(|| format!("{name} (at {})", listed(&at)))
-    };
-    let all: Vec<String> = summary.subjects.iter().filter_map(at).collect();
-    (!all.is_empty()).then(|| listed(&all))
-}
-
-fn how_sure(summary: &Summary) -> String {
-    let partial = summary.partial().map_or(String::new(), |partial| format!(" ({partial})"));
-    match summary.repeats {
-        0 | 1 => format!(
-            "Each cell was measured once, so there are no intervals and small differences may be \
-             chance{partial}."
-        ),
-        repeats => format!("Figures are medians of {repeats} repeats{partial}."),
+impl Crossover {
+    /// Where the lead changes, in words.
+    fn tell(&self) -> String {
+        let Self { from, to, above, below } = self;
+        let (above, below) = (grouped(*above as f64), connections(*below));
+        format!("The lead passes from {from} to {to} between {above} and {below}.")
     }
 }

@@ -2,8 +2,7 @@
 
 use serde::Serialize;
 
-use super::Check;
-use super::contest::candidates;
+use crate::constraints::{self, Check};
 use crate::format::{connections, grouped};
 use crate::summary::Summary;
 
@@ -61,7 +60,7 @@ pub(super) fn sentences(summary: &Summary, refused: &[Refusal], doubts: &[Doubt]
     for &load in &summary.concurrency {
         let here: Vec<&Refusal> =
             refused.iter().filter(|refusal| refusal.concurrency == load).collect();
-        if !here.is_empty() && here.len() == candidates(summary, load).len() {
+        if !here.is_empty() && here.len() == summary.candidates(load).len() {
             sentences.push(nobody(summary, load, &here));
             continue;
         }
@@ -117,8 +116,9 @@ fn nobody(summary: &Summary, load: usize, refused: &[&Refusal]) -> String {
 /// Every architecture that could be chosen, at each load, with its checks.
 fn checked(summary: &Summary) -> impl Iterator<Item = (String, usize, Vec<Check>)> {
     summary.concurrency.iter().flat_map(move |&load| {
-        candidates(summary, load).into_iter().map(move |(row, medians)| {
-            (row.subject.clone(), load, summary.constraints.check(medians, summary.seed))
+        summary.candidates(load).into_iter().map(move |(row, medians)| {
+            let checks = constraints::check(&summary.constraints, medians, summary.seed);
+            (row.subject.clone(), load, checks)
         })
     })
 }

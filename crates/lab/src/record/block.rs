@@ -48,6 +48,9 @@ pub struct Slice {
     pub client_cpu_share: f64,
     /// The share of the slice in which the load generator could have run and had no processor.
     pub client_wait_share: f64,
+    /// How many connections have got a reply by the end of the slice, since the session began.
+    #[serde(default)]
+    pub connections_served: u64,
     /// Requests that failed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failures: u64,

@@ -5,6 +5,8 @@
 //! [`VERSION`] changes when one changes its meaning.
 
 mod block;
+pub(crate) mod constraints;
+mod operations;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -14,14 +16,50 @@ use serde::{Deserialize, Serialize};
 
 use crate::format::listed;
 use crate::listen_queue::ListenQueue;
-use crate::model::{Operations, UnitCosts};
 use crate::peers::Peer;
-use crate::recommendation::Constraints;
 
 pub use block::{Block, Disturbance, Processor, Slice};
+pub use constraints::{Constraints, kept_slo};
+pub use operations::{Operations, UnitCosts};
 
 /// The version of the format.
 pub const VERSION: u32 = 1;
+
+/// What an experiment has measured.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Records {
+    /// Its cells: of each, the last measurement.
+    pub cells: Vec<Cell>,
+    /// Its blocks, in the order of measurement.
+    pub blocks: Vec<Block>,
+}
+
+impl Records {
+    /// The blocks at a number of connections, session after session and group after group.
+    pub fn blocks_at(&self, concurrency: usize) -> Vec<&Block> {
+        let here = self.blocks.iter().filter(|block| block.concurrency == concurrency);
+        let mut blocks: Vec<&Block> = here.collect();
+        blocks.sort_by_key(|block| (block.session, block.group, block.number));
+        blocks
+    }
+
+    /// Whether nothing is missing of what was to be measured at a number of connections.
+    pub fn is_complete(&self, design: &Design, concurrency: usize) -> bool {
+        let cells = self.cells.iter().filter(|cell| cell.concurrency == concurrency).count();
+        let blocks = self.blocks_at(concurrency);
+        let planned = if blocks.is_empty() { 0 } else { design.blocks };
+        cells >= design.measured().count() * design.repeats
+            && (0..design.repeats).all(|session| {
+                let own = || blocks.iter().filter(|block| block.session == session);
+                let groups: std::collections::BTreeSet<usize> = own().map(|block| block.group).collect();
+                planned == 0
+                    || (!groups.is_empty()
+                        && groups.iter().all(|group| {
+                            own().filter(|block| block.group == *group).count() >= planned
+                        }))
+            })
+    }
+}
 
 /// A line of a results file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,6 +69,8 @@ pub enum Line {
     Experiment(Box<Experiment>),
     /// One measurement, or why there is none.
     Cell(Cell),
+    /// A round of slices through the servers of a session.
+    Block(Block),
 }
 
 /// What was to be measured, and where.
@@ -97,8 +137,11 @@ pub struct Design {
     pub clients: Clients,
     /// Whether a connection carries request after request.
     pub keep_alive: bool,
-    /// How often each cell is measured.
+    /// How often each cell is measured: in how many sessions, each with fresh servers.
     pub repeats: usize,
+    /// How many blocks follow the cells in each session; 0 where servers are measured in turn only.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub blocks: usize,
     /// What is dropped before each measurement, in seconds.
     pub warm_up_seconds: f64,
     /// What is measured, in seconds.
@@ -184,6 +227,11 @@ impl Design {
     pub fn subjects(&self) -> impl Iterator<Item = &str> {
         let peers = self.peers.iter().map(|peer| peer.name.as_str());
         self.architectures.iter().map(String::as_str).chain(peers)
+    }
+
+    /// How many blocks there are to be at each number of connections, in each group.
+    pub fn planned_blocks(&self) -> usize {
+        self.repeats.saturating_mul(self.blocks)
     }
 
     /// How many cells it has. The numbers may come from a file that anybody may have written.
@@ -363,6 +411,9 @@ pub struct Measured {
     pub open_loop: Option<OpenLoop>,
     /// What a reader of the figures must know.
     pub warnings: Vec<String>,
+    /// What else happened on the processors within the window; none where it was not looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disturbance: Option<Disturbance>,
     /// Why the figures are not to be trusted, by kind and in a sentence each, as in [`duality_load::Report::invalid`]: the
     /// load generator could not do its work. Empty in a sound cell.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

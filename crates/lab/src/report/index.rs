@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::format::{self, connections};
 use crate::plan::file::PlanFile;
 use crate::recommendation;
-use crate::record::{Cell, Clients, Design, Experiment, Origin};
+use crate::record::{Clients, Design, Experiment, Origin, Records};
 use crate::summary::{Figures, Row, Summary};
 
 /// An index that grows as experiments end.
@@ -74,15 +74,15 @@ impl Index {
     }
 
     /// The experiment called `name` has ended, or has been cut short.
-    pub fn add(&mut self, name: &str, experiment: &Experiment, cells: &[Cell]) {
-        let summary = Summary::of(experiment, cells);
+    pub fn add(&mut self, name: &str, experiment: &Experiment, records: &Records) {
+        let summary = Summary::of(experiment, records);
         self.first.get_or_insert_with(|| experiment.clone());
         let ended = Entry {
             name: name.to_owned(),
             description: describe(&experiment.design),
             ended: true,
             partial: summary.partial(),
-            recommendation: recommendation::recommend(&summary).sentences,
+            recommendation: recommendation::recommend(&summary, experiment, records).sentences,
             concurrency: summary.concurrency.iter().map(|&count| connections(count)).collect(),
             lines: lines(&summary),
         };

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use super::table::lines;
 use crate::format::{bytes, connections, duration, grouped, rate};
-use crate::record::{Cell, Experiment, Outcome};
+use crate::record::{Cell, Experiment, Outcome, Records};
 use crate::statistics::median;
 use crate::summary::{Figures, Medians, Row, Summary};
 
@@ -85,8 +85,9 @@ impl FromStr for Table {
 
 /// These tables of an experiment, each under a line that says what it is. A figure beside which there is a warning has
 /// a `!`, as on the terminal.
-pub fn tables(experiment: &Experiment, cells: &[Cell], which: &[Table]) -> String {
-    let summary = Summary::of(experiment, cells);
+pub fn tables(experiment: &Experiment, records: &Records, which: &[Table]) -> String {
+    let summary = Summary::of(experiment, records);
+    let cells = &records.cells;
     let mut text = String::new();
     for &table in which {
         let _ = writeln!(text, "{}\n", table.title());

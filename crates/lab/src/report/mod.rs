@@ -21,9 +21,9 @@ use std::{fs, io};
 
 use minijinja::{AutoEscape, Environment, Value, context};
 
-use crate::record::{Cell, Experiment};
+use crate::record::{Experiment, Records};
 use crate::summary::Summary;
-use crate::{format, recommendation, soundness};
+use crate::{format, recommendation};
 
 pub use raw::RawLines;
 
@@ -35,25 +35,26 @@ pub use raw::RawLines;
 pub fn write(
     path: &Path,
     experiment: &Experiment,
-    cells: &[Cell],
+    records: &Records,
     raw: &RawLines,
 ) -> io::Result<()> {
-    fs::write(path, render(experiment, cells, raw))
+    fs::write(path, render(experiment, records, raw))
 }
 
-/// The report as HTML. `cells` may be fewer than were planned; the page says so then.
-pub fn render(experiment: &Experiment, cells: &[Cell], raw: &RawLines) -> String {
-    render_with(experiment, cells, raw, plotly_source())
+/// The report as HTML. `records` may be fewer than were planned; the page says so then.
+pub fn render(experiment: &Experiment, records: &Records, raw: &RawLines) -> String {
+    render_with(experiment, records, raw, plotly_source())
 }
 
 /// The same with the elements of script `plotly`, of which a fuzz target does not need 4 MB.
 pub(crate) fn render_with(
     experiment: &Experiment,
-    cells: &[Cell],
+    records: &Records,
     raw: &RawLines,
     plotly: String,
 ) -> String {
-    let summary = Summary::of(experiment, cells);
+    let summary = Summary::of(experiment, records);
+    let cells = &records.cells;
     let charts = charts::charts(&summary);
     let looks = looks::looks(&summary);
     let data = context! {
@@ -69,8 +70,7 @@ pub(crate) fn render_with(
             partial => summary.partial(),
             compared => experiment.design.compared(),
             crowd => experiment.design.clients.crowd(),
-            recommendation => recommendation::recommend(&summary).sentences,
-            soundness => soundness::sentences(&summary),
+            recommendation => recommendation::recommend(&summary, experiment, records).sentences,
             legend => looks,
             charts,
             data => script_data(&data),

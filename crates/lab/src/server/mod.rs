@@ -24,6 +24,13 @@ pub(crate) trait Server {
     /// Where it listens.
     fn address(&self) -> SocketAddr;
 
+    /// The processor time of all its processes and threads until now, to the nanosecond where they rest: of those that live, and of
+    /// threads that have ended. Quick.
+    fn cpu(&mut self) -> io::Result<Duration>;
+
+    /// What [`cpu`](Server::cpu) has just found, and the time of processes that have ended.
+    fn cpu_with_ended_children(&mut self, living: Duration) -> io::Result<Duration>;
+
     /// What all its processes have used until now; with their memory if asked.
     fn counters(&mut self, with_memory: bool) -> io::Result<Counters>;
 

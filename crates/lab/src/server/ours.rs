@@ -78,6 +78,15 @@ impl Process {
         Ok(server)
     }
 
+    /// What the server says that it has used.
+    fn counted(&mut self) -> io::Result<Counters> {
+        self.channel.get_mut().write_all(b"counters\n")?;
+        match self.hear()? {
+            Message::Counters(counters) => Ok(counters),
+            _ => Err(io::Error::other("the server answered something else")),
+        }
+    }
+
     fn hear(&mut self) -> io::Result<Message> {
         let mut line = String::new();
         if self.channel.read_line(&mut line)? == 0 {
@@ -92,11 +101,22 @@ impl Server for Process {
         self.address
     }
 
+    fn cpu(&mut self) -> io::Result<Duration> {
+        counters::cpu_of_all(self.child.id(), &counters::children(self.child.id()))
+    }
+
+    fn cpu_with_ended_children(&mut self, living: Duration) -> io::Result<Duration> {
+        // Most servers have none, and to be asked costs them time.
+        if !counters::has_ended_children(self.child.id()) {
+            return Ok(living);
+        }
+        let children = counters::children(self.child.id());
+        let total = Duration::from_micros(self.counted()?.cpu_us);
+        Ok(total + counters::cpu_of_living(&children))
+    }
+
     fn counters(&mut self, with_memory: bool) -> io::Result<Counters> {
-        self.channel.get_mut().write_all(b"counters\n")?;
-        let Message::Counters(mut total) = self.hear()? else {
-            return Err(io::Error::other("the server answered something else"));
-        };
+        let mut total = self.counted()?;
         let children = counters::children(self.child.id());
         let living = counters::of_living(&children);
         total.cpu_us += living.cpu_us;

@@ -23,7 +23,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tempfile::TempDir;
 
 use super::{DRAIN, NoServer, Server, last_line, log_file, read_log, tree};
-use crate::counters::Counters;
+use crate::counters::{self, Counters};
 use crate::peers::{Peer, Places, find};
 use crate::plan::{CellKey, Plan, Site};
 
@@ -133,6 +133,18 @@ impl Process {
 impl Server for Process {
     fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    fn cpu(&mut self) -> io::Result<Duration> {
+        if self.has_ended() {
+            return Err(io::Error::other("it has ended"));
+        }
+        let tree = tree::of(self.child.id());
+        counters::cpu_of_all(tree[0], &tree[1..])
+    }
+
+    fn cpu_with_ended_children(&mut self, living: Duration) -> io::Result<Duration> {
+        Ok(living + tree::of_ended_children(&tree::of(self.child.id())))
     }
 
     fn counters(&mut self, with_memory: bool) -> io::Result<Counters> {

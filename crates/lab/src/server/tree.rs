@@ -6,6 +6,7 @@
 //! the threads that live.
 
 use std::fs;
+use std::time::Duration;
 
 use crate::counters::{self, Counters};
 
@@ -54,8 +55,17 @@ fn of_process(pid: u32) -> Counters {
     total
 }
 
+/// The processor time of those children of a tree's processes that have ended and were waited for, in ticks of 10 ms.
+pub(super) fn of_ended_children(tree: &[u32]) -> Duration {
+    let of = |pid: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        times(&stat, rustix::param::clock_ticks_per_second()).1
+    };
+    Duration::from_micros(tree.iter().map(of).sum())
+}
+
 /// Processor time of a process and of its children that have ended, in microseconds (proc_pid_stat(5)).
-fn times(stat: &str, ticks_per_second: u64) -> (u64, u64) {
+pub(crate) fn times(stat: &str, ticks_per_second: u64) -> (u64, u64) {
     // The name of the program is in parentheses, and may hold anything.
     let fields: Vec<u64> = stat
         .rsplit_once(')')

@@ -156,7 +156,7 @@ fn measured(
     let costs = costs_or_measure(arguments, known)?;
     let (mut workloads, mut checks) = (Vec::new(), Vec::new());
     workloads::measure(&plans, arguments.out.as_deref(), &interrupted, |name, finished| {
-        let all = model::workloads(name, &finished.experiment, &finished.cells, &costs)
+        let all = model::workloads(name, &finished.experiment, &finished.records.cells, &costs)
             .map_err(|missing| Failure::failed(missing.to_string()))?;
         let to_check = |workload: &Workload| arguments.check.contains(&workload.connections);
         let (checked, known): (Vec<Workload>, Vec<Workload>) = all.into_iter().partition(to_check);
@@ -169,10 +169,10 @@ fn measured(
 
 /// The model of what `compare` has measured.
 fn of_results(arguments: &Arguments, known: Option<UnitCosts>) -> Result<Model, Failure> {
-    let (experiment, cells) =
+    let (experiment, records) =
         results::read(&arguments.results).map_err(|error| Failure::misuse(error.to_string()))?;
     let costs = costs_or_measure(arguments, known)?;
-    let workloads = model::workloads(&experiment.design.service, &experiment, &cells, &costs)
+    let workloads = model::workloads(&experiment.design.service, &experiment, &records.cells, &costs)
         .map_err(|missing| Failure::failed(missing.to_string()))?;
     if workloads.iter().all(|workload| workload.subjects.is_empty()) {
         let file = arguments.results[0].display();

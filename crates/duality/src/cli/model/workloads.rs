@@ -76,6 +76,8 @@ pub(super) fn plans(
         control: Some(false),
         architectures: Some(architectures.into_iter().map(Choice::plain).collect()),
         concurrency: Some(known.iter().chain(&arguments.check).copied().collect()),
+        // What is counted is counted in windows.
+        blocks: Some(0),
         repeats: Some(arguments.repeats.unwrap_or(if arguments.quick { 1 } else { 2 })),
         warm_up: Some(Duration::from_millis(if arguments.quick { 80 } else { 200 })),
         window: Some(arguments.window.unwrap_or(Duration::from_millis(match arguments.quick {

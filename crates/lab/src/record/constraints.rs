@@ -1,7 +1,4 @@
-//! What an architecture must keep to be recommended: latencies and memory.
-//!
-//! A limit is kept when the median of the repeats keeps it. When the interval of that median holds the limit,
-//! the next experiment might find the opposite, and the recommendation says that it is not sure.
+//! What an architecture must keep to be recommended: latencies and memory, as plans and results have it.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,9 +7,7 @@ use duality_load::{Latency, Percentile, Slo};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::format::{bytes, duration};
-use crate::plan::settings::{parse_bytes, parse_slo};
-use crate::statistics::{Estimate, estimate};
-use crate::summary::Medians;
+use crate::units::{parse_bytes, parse_slo};
 
 /// The shortest limit to a latency; results are in microseconds.
 const SHORTEST: Duration = Duration::from_micros(1);
@@ -39,56 +34,12 @@ pub struct Constraints {
     pub memory: Option<u64>,
 }
 
-/// A limit and what was measured of it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Check {
-    /// In words: `p99 ≤ 5.0 ms`, `memory ≤ 200.0 MiB`.
-    pub limit: String,
-    /// The median as people read it.
-    pub measured: String,
-    /// Whether the median keeps it.
-    pub kept: bool,
-    /// Whether the interval of the median lies on one side of the limit.
-    pub sure: bool,
-    /// By how many times the median exceeds it; at most 1 when it is kept.
-    pub excess: f64,
-}
-
 impl Constraints {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.slo.is_empty() && self.memory.is_none()
     }
 
-    /// All limits and what `medians` are beside them.
-    pub fn check(&self, medians: &Medians, seed: u64) -> Vec<Check> {
-        let latencies = self.slo.iter().filter_map(|slo| {
-            let of = percentile(slo.percentile)?;
-            let samples: Vec<f64> = medians.latency_samples.iter().map(of).collect();
-            let limit = 1e6 * slo.limit.as_secs_f64();
-            Some(Check::new(&limit_of(slo), limit, estimate(&samples, seed)?, duration))
-        });
-        let memory = self.memory.and_then(|limit| {
-            let measured = estimate(&medians.memory_samples, seed)?;
-            Some(Check::new(&memory_limit(limit), limit as f64, measured, bytes))
-        });
-        latencies.chain(memory).collect()
-    }
-}
-
-impl Check {
-    fn new(words: &str, limit: f64, measured: Estimate, show: fn(f64) -> String) -> Self {
-        let straddles = measured
-            .interval
-            .is_some_and(|interval| interval.low <= limit && interval.high > limit);
-        Self {
-            limit: words.to_owned(),
-            measured: show(measured.value),
-            kept: measured.value <= limit,
-            sure: !straddles,
-            excess: measured.value / limit,
-        }
-    }
 }
 
 /// `p99 ≤ 5.0 ms and memory ≤ 200.0 MiB`.
@@ -112,11 +63,13 @@ pub(crate) fn percentile(percentile: Percentile) -> Option<fn(&Latency) -> f64> 
     })
 }
 
-fn limit_of(slo: &Slo) -> String {
+/// A limit in words: `p99 ≤ 5.0 ms`.
+pub(crate) fn limit_of(slo: &Slo) -> String {
     format!("{} ≤ {}", slo.percentile.name(), duration(1e6 * slo.limit.as_secs_f64()))
 }
 
-fn memory_limit(limit: u64) -> String {
+/// A limit to memory in words.
+pub(crate) fn memory_limit(limit: u64) -> String {
     format!("memory ≤ {}", bytes(limit as f64))
 }
 

@@ -1,0 +1,60 @@
+//! Whether an architecture keeps what it must.
+//!
+//! A limit is kept when the median of the repeats keeps it. When the interval of that median holds the limit,
+//! the next experiment might find the opposite, and the recommendation says that it is not sure.
+
+use serde::Serialize;
+
+use crate::format::{bytes, duration};
+use crate::record::Constraints;
+use crate::record::constraints::{limit_of, memory_limit, percentile};
+use crate::statistics::{Estimate, estimate};
+use crate::summary::Medians;
+
+/// A limit and what was measured of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Check {
+    /// In words: `p99 ≤ 5.0 ms`, `memory ≤ 200.0 MiB`.
+    pub limit: String,
+    /// The median as people read it.
+    pub measured: String,
+    /// Whether the median keeps it.
+    pub kept: bool,
+    /// Whether the interval of the median lies on one side of the limit.
+    pub sure: bool,
+    /// By how many times the median exceeds it; at most 1 when it is kept.
+    pub excess: f64,
+}
+
+
+/// All limits and what `medians` are beside them.
+pub fn check(constraints: &Constraints, medians: &Medians, seed: u64) -> Vec<Check> {
+        let latencies = constraints.slo.iter().filter_map(|slo| {
+            let of = percentile(slo.percentile)?;
+            let samples: Vec<f64> = medians.latency_samples.iter().map(of).collect();
+            let limit = 1e6 * slo.limit.as_secs_f64();
+            Some(Check::new(&limit_of(slo), limit, estimate(&samples, seed)?, duration))
+        });
+        let memory = constraints.memory.and_then(|limit| {
+            let measured = estimate(&medians.memory_samples, seed)?;
+            Some(Check::new(&memory_limit(limit), limit as f64, measured, bytes))
+        });
+        latencies.chain(memory).collect()
+    }
+
+
+impl Check {
+    fn new(words: &str, limit: f64, measured: Estimate, show: fn(f64) -> String) -> Self {
+        let straddles = measured
+            .interval
+            .is_some_and(|interval| interval.low <= limit && interval.high > limit);
+        Self {
+            limit: words.to_owned(),
+            measured: show(measured.value),
+            kept: measured.value <= limit,
+            sure: !straddles,
+            excess: measured.value / limit,
+        }
+    }
+}
+

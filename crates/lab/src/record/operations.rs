@@ -1,0 +1,86 @@
+//! What servers count of their own operations, and what operations cost.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! operations {
+    ($($(#[$doc:meta])+ $name:ident,)+) => {
+        /// What a server counted of its own operations, as docs/visibility.md has them. What is not here is not
+        /// needed, or comes from the kernel.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(default)]
+        pub struct Operations {
+            $($(#[$doc])+ pub $name: u64,)+
+        }
+
+        impl Operations {
+            /// What was counted after `earlier`; none when there was nothing, for then nobody counts.
+            pub fn since(&self, earlier: &Self) -> Option<Self> {
+                let counted = Self { $($name: self.$name.saturating_sub(earlier.$name),)+ };
+                (counted != Self::default()).then_some(counted)
+            }
+        }
+    };
+}
+
+operations! {
+    /// Tasks that began.
+    tasks_created,
+    /// Turns that loops gave to tasks.
+    switches,
+    /// Connections that were accepted.
+    connections_accepted,
+    /// How often loops asked their pollers.
+    poller_rounds,
+    /// What these told.
+    poller_events,
+    /// How many descriptors they watched as they asked, over all rounds.
+    descriptors_watched,
+    /// Attempts of an operation on a socket.
+    attempts,
+    /// Those that would have blocked.
+    would_blocks,
+    /// Locks that were taken.
+    locks,
+    /// Those that were waited for.
+    lock_waits,
+    /// Waits for a notification or a channel.
+    condition_waits,
+    /// Kernel threads that began.
+    threads_created,
+    /// Child processes that began.
+    processes_created,
+    /// Sockets that loops began to watch.
+    registrations,
+    /// System calls for sockets that were no attempts.
+    other_calls,
+    /// Work that was given to helper threads.
+    offloads,
+    /// Files of a store that were opened.
+    stores_opened,
+    /// Pages of memory that the kernel gave or copied at their first use.
+    page_faults,
+    /// How often the load generator waited, and so was woken by a reply. The lab counts it, and not the server.
+    client_waits,
+}
+
+/// Unit costs in nanoseconds, by cost and subject: `switch` of `park`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct UnitCosts(pub(crate) BTreeMap<String, BTreeMap<String, f64>>);
+
+impl UnitCosts {
+    /// Whether no cost is known.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The costs that `each` gives: cost, subject and nanoseconds.
+    pub fn from<'a>(each: impl IntoIterator<Item = (&'a str, &'a str, f64)>) -> Self {
+        let mut all: BTreeMap<String, BTreeMap<String, f64>> = BTreeMap::new();
+        for (cost, subject, ns) in each {
+            all.entry(cost.to_owned()).or_default().insert(subject.to_owned(), ns);
+        }
+        Self(all)
+    }
+}

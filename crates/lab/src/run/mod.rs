@@ -1,0 +1,293 @@
+//! Running an experiment: cells, each in a window with a fresh server, and blocks of slices through the servers of a session.
+//!
+//! ```text
+//!   repeat 0   10 connections:  a session: servers start, one window each (cells) │ block │ block │ …
+//!              100 connections: a session: …
+//!              10,000:          windows in turn: server, window, end │ server, window, end │ …
+//!   repeat 1   …
+//! ```
+
+mod noise;
+mod session;
+mod window;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use crate::display::Display;
+use crate::machine;
+use crate::peers::ReadyMade;
+use crate::plan::{self, CellKey, Plan};
+use crate::record::{Block, Cell, Experiment, Outcome, Records, VERSION};
+use crate::results::{self, Results};
+use crate::server::{self, NoServer};
+use crate::store::OpenStore;
+
+use noise::Watch;
+use window::Window;
+
+/// What an experiment came to.
+#[derive(Debug)]
+pub struct Finished {
+    /// What was measured, and where.
+    pub experiment: Experiment,
+    /// What has been measured, in earlier runs, too.
+    pub records: Records,
+    /// Whether that is all.
+    pub complete: bool,
+    /// Whether it is not since the plan's budget was spent.
+    pub out_of_time: bool,
+}
+
+/// Runs a plan and writes `results.jsonl` into the directory `out`, a line as soon as a cell or a block ends.
+///
+/// # Errors
+///
+/// Those of the results file. A cell that fails is an outcome, not an error.
+pub fn compare(
+    plan: &Plan,
+    out: &Path,
+    resume: bool,
+    interrupted: &AtomicBool,
+) -> Result<Finished, results::Error> {
+    let deadline = plan.budget.and_then(|budget| Instant::now().checked_add(budget));
+    let out_of_time = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+    // A plan may have been cut short before this experiment began.
+    let (results, experiment, records) = if resume && Results::begun(out, &plan.design)? {
+        let (results, begun, records) = Results::resume(out, &plan.design)?;
+        // What is asked of the results may be asked anew.
+        let constraints = plan.constraints.clone();
+        (results, Experiment { constraints, ..begun }, records)
+    } else {
+        let experiment = begin(plan);
+        (Results::create(out, &experiment)?, experiment, Records::default())
+    };
+    // A resumed experiment goes on with the seed and timing it was begun with.
+    let plan = &Plan { design: experiment.design.clone(), ..plan.clone() };
+    let mut display = Display::new(&experiment.design);
+    records.cells.iter().for_each(|cell| display.ended(cell));
+    records.blocks.iter().for_each(|block| display.block_ended(block));
+    let is_over = || interrupted.load(Ordering::Relaxed) || out_of_time();
+    let mut journal = Journal { results, display, records };
+    let complete = run(plan, &mut journal, interrupted, &is_over)?;
+    journal.display.finish();
+    let out_of_time = !complete && !interrupted.load(Ordering::Relaxed);
+    let Records { cells, blocks } = journal.records;
+    let records = Records { cells: results::latest(cells), blocks };
+    Ok(Finished { experiment, records, complete, out_of_time })
+}
+
+/// Where what was measured goes: into the file, onto the screen, and into memory.
+struct Journal {
+    results: Results,
+    display: Display,
+    records: Records,
+}
+
+impl Journal {
+    fn cell(&mut self, cell: Cell) -> Result<(), results::Error> {
+        self.display.ended(&cell);
+        self.results.append(&cell)?;
+        self.records.cells.push(cell);
+        Ok(())
+    }
+
+    fn block(&mut self, block: Block) -> Result<(), results::Error> {
+        self.display.block_ended(&block);
+        self.results.append_block(&block)?;
+        self.records.blocks.push(block);
+        Ok(())
+    }
+}
+
+fn begin(plan: &Plan) -> Experiment {
+    let mut machine = machine::describe();
+    machine.settings.extend(
+        plan.store
+            .as_ref()
+            .map(|store| ("store".to_owned(), store.describe(&plan.design.client_cpus))),
+    );
+    machine.settings.extend(plan.design.peers.iter().filter_map(|peer| {
+        Some((format!("peer {}", peer.name), ReadyMade::named(&peer.name)?.version()?))
+    }));
+    Experiment {
+        version: VERSION,
+        duality: env!("CARGO_PKG_VERSION").to_owned(),
+        command: plan.command.clone(),
+        started_at: now(),
+        design: plan.design.clone(),
+        plan: plan.origin.clone(),
+        machine,
+        constraints: plan.constraints.clone(),
+        unit_costs: plan.unit_costs.clone(),
+    }
+}
+
+fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// Measures what is missing, until it `is_over`; whether nothing is missing then.
+fn run(
+    plan: &Plan,
+    journal: &mut Journal,
+    interrupted: &AtomicBool,
+    is_over: &dyn Fn() -> bool,
+) -> Result<bool, results::Error> {
+    let design = &plan.design;
+    let all = plan::cells(design);
+    for repeat in 0..design.repeats {
+        let (together, in_turn): (Vec<&CellKey>, Vec<&CellKey>) = all
+            .iter()
+            .filter(|key| key.repeat == repeat)
+            .partition(|key| plan.side_by_side(key.concurrency) > 1);
+        // In the order in which they come first, which is random.
+        let mut counts: Vec<usize> = Vec::new();
+        for key in &together {
+            if !counts.contains(&key.concurrency) {
+                counts.push(key.concurrency);
+            }
+        }
+        for concurrency in counts {
+            let keys: Vec<&CellKey> =
+                together.iter().copied().filter(|key| key.concurrency == concurrency).collect();
+            if !session::run(plan, &keys, journal, interrupted, is_over)? {
+                return Ok(false);
+            }
+        }
+        let mut measure = |key: &CellKey| measure(plan, key, interrupted);
+        let done = results::done(&journal.records.cells);
+        let tell = |cell: Cell| journal.cell(cell);
+        let keys = in_turn.into_iter().filter(|key| !done.contains(key));
+        if !windows_in_turn(plan, keys, &mut measure, is_over, tell)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Measures cells one after the other; whether all were.
+fn windows_in_turn<'a>(
+    plan: &Plan,
+    keys: impl Iterator<Item = &'a CellKey>,
+    measure: &mut dyn FnMut(&CellKey) -> Option<Outcome>,
+    is_over: &dyn Fn() -> bool,
+    mut tell: impl FnMut(Cell) -> Result<(), results::Error>,
+) -> Result<bool, results::Error> {
+    for key in keys {
+        if is_over() {
+            return Ok(false);
+        }
+        let started_at = now();
+        let outcome = match plan.why_unavailable(key) {
+            Some(reason) => Some(Outcome::Unavailable { reason: reason.to_owned() }),
+            None => measure(key),
+        };
+        let Some(outcome) = outcome else { return Ok(false) };
+        tell(cell_of(key, started_at, outcome))?;
+    }
+    Ok(true)
+}
+
+fn cell_of(key: &CellKey, started_at: String, outcome: Outcome) -> Cell {
+    let CellKey { repeat, subject, concurrency } = key.clone();
+    Cell { subject, concurrency, repeat, started_at, outcome }
+}
+
+/// Measures a cell with a server of its own; none when it was interrupted.
+fn measure(plan: &Plan, key: &CellKey, interrupted: &AtomicBool) -> Option<Outcome> {
+    let outcome = try_measure(plan, key, interrupted).unwrap_or_else(not_started);
+    (!interrupted.load(Ordering::Relaxed)).then_some(outcome)
+}
+
+fn try_measure(plan: &Plan, key: &CellKey, interrupted: &AtomicBool) -> Result<Outcome, NoServer> {
+    let design = &plan.design;
+    let store = plan.store.as_ref().map(|store| store.open(&design.client_cpus));
+    let mut store = store.transpose()?;
+    // It ends before its store does, for it is dropped first.
+    let mut server = server::start(plan, key, store.as_ref())?;
+    let options = plan.load(server.address(), key).map_err(NoServer::Failed)?;
+    let mut watch = Watch::new(&design.server_cpus, &design.client_cpus);
+    let mut window = Window::of(&mut *server, &mut watch);
+    let report = duality_load::run(&options, &mut window, interrupted);
+    let outcome = window.outcome(report, plan, &key.subject);
+    Ok(match store.as_mut().and_then(OpenStore::problem) {
+        Some(reason) => Outcome::Failed { reason },
+        None => outcome,
+    })
+}
+
+fn not_started(none: NoServer) -> Outcome {
+    match none {
+        NoServer::Unavailable(reason) => Outcome::Unavailable { reason },
+        NoServer::Failed(reason) => Outcome::Failed { reason },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// A plan in which threads are not to be had.
+    fn plan() -> Plan {
+        let unavailable =
+            [1, 10, 100].map(|many| (("threads".to_owned(), many), "no threads".to_owned())).into();
+        Plan { unavailable, ..plan::tests::plan() }
+    }
+
+    /// Measures with a mock, which is interrupted after so many cells, what is not `done`: all cells, which were tried, and
+    /// whether it is complete.
+    fn run_mock(
+        plan: &Plan,
+        done: &[Cell],
+        interrupt_after: usize,
+        stop_after: usize,
+    ) -> (Vec<Cell>, Vec<CellKey>, bool) {
+        let ended = RefCell::new(done.to_vec());
+        let mut tried = Vec::new();
+        let mut measure = |key: &CellKey| {
+            if tried.len() == interrupt_after {
+                return None;
+            }
+            tried.push(key.clone());
+            Some(Outcome::Failed { reason: "mock".into() })
+        };
+        let known = results::done(done);
+        let all = plan::cells(&plan.design);
+        let keys = all.iter().filter(|key| !known.contains(key));
+        let is_over = || ended.borrow().len() == stop_after;
+        let complete = windows_in_turn(plan, keys, &mut measure, &is_over, |cell| {
+            ended.borrow_mut().push(cell);
+            Ok(())
+        });
+        (results::latest(ended.into_inner()), tried, complete.unwrap())
+    }
+
+    #[test]
+    fn unavailable_cells_are_recorded_and_not_tried() {
+        let (cells, tried, complete) = run_mock(&plan(), &[], usize::MAX, usize::MAX);
+        assert!(complete);
+        assert_eq!((cells.len(), tried.len()), (18, 9));
+        assert!(tried.iter().all(|key| key.subject == "epoll"));
+    }
+
+    #[test]
+    fn an_interruption_keeps_what_there_is_and_a_resumption_does_the_rest() {
+        let plan = Plan { unavailable: BTreeMap::new(), ..plan() };
+        let (cells, _, complete) = run_mock(&plan, &[], 5, usize::MAX);
+        assert_eq!((cells.len(), complete), (5, false));
+        // Failures are measured again.
+        let (cells, tried, complete) = run_mock(&plan, &cells, usize::MAX, usize::MAX);
+        assert_eq!((cells.len(), tried.len(), complete), (18, 18, true));
+    }
+
+    #[test]
+    fn when_the_time_is_over_the_cell_that_runs_is_the_last() {
+        let (cells, _, complete) = run_mock(&plan(), &[], usize::MAX, 7);
+        assert_eq!((cells.len(), complete), (7, false));
+    }
+}

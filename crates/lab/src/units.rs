@@ -1,0 +1,68 @@
+//! Durations, sizes and limits as people write them, on the command line, in plans and in results.
+
+use std::time::Duration;
+
+use duality_load::Slo;
+
+/// Reads a number with us, ms, s or m; without a unit, seconds.
+///
+/// # Errors
+///
+/// What to write instead.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let (number, scale) =
+        if let Some(number) = text.strip_suffix("us").or_else(|| text.strip_suffix("µs")) {
+            (number, 1e-6)
+        } else if let Some(number) = text.strip_suffix("ms") {
+            (number, 1e-3)
+        } else if let Some(number) = text.strip_suffix('s') {
+            (number, 1.0)
+        } else if let Some(number) = text.strip_suffix('m') {
+            (number, 60.0)
+        } else {
+            (text, 1.0)
+        };
+    let seconds = number.parse::<f64>().ok().map(|number| number * scale);
+    match seconds {
+        Some(seconds) if (0.0..=86_400.0 * 7.0).contains(&seconds) => {
+            Ok(Duration::from_secs_f64(seconds))
+        }
+        _ => Err("give a duration such as 10s, 500ms or 2m".into()),
+    }
+}
+
+/// Reads a percentile and its limit, as in `p99=10ms`.
+///
+/// # Errors
+///
+/// What to write instead.
+pub fn parse_slo(text: &str) -> Result<Slo, String> {
+    let (percentile, limit) = text.split_once('=').ok_or("give a limit such as p99=10ms")?;
+    Ok(Slo { percentile: percentile.parse()?, limit: parse_duration(limit)? })
+}
+
+/// Reads a size in bytes, with K, M, G or KiB, MiB, GiB for powers of 1024, or kB, MB, GB for powers of 1000.
+///
+/// # Errors
+///
+/// What to write instead.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    let end =
+        text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let unit: u64 = match unit.trim() {
+        "" | "B" => 1,
+        "K" | "k" | "KiB" => 1 << 10,
+        "M" | "m" | "MiB" => 1 << 20,
+        "G" | "g" | "GiB" => 1 << 30,
+        "kB" | "KB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        _ => 0,
+    };
+    let bytes = number.parse::<f64>().ok().map(|number| number * unit as f64);
+    match bytes {
+        Some(bytes) if (1.0..=1e15).contains(&bytes) => Ok(bytes as u64),
+        _ => Err("give a size such as 200MB, 512K or 1.5GiB".into()),
+    }
+}
