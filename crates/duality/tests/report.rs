@@ -5,7 +5,6 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use duality_lab::model::UnitCosts;
-use duality_lab::recommendation::Constraints;
 use duality_lab::record::{
     Cell, Clients, Design, Experiment, Machine, Measured, Origin, Outcome, VERSION,
 };
@@ -39,6 +38,7 @@ fn write(directory: &Path, name: &str, rate: f64, repeats: usize) {
             concurrency: vec![load],
             clients: Clients::default(),
             keep_alive: true,
+            blocks: 0,
             repeats,
             warm_up_seconds: 0.2,
             window_seconds: 0.5,
@@ -86,6 +86,7 @@ fn measured(rate: f64) -> Measured {
         crowd: BTreeMap::new(),
         open_loop: None,
         warnings: vec![],
+        disturbance: None,
         invalid: BTreeMap::new(),
         client_wait_share: 0.0,
         slices_requests_per_second: Vec::new(),

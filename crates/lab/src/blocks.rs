@@ -77,17 +77,14 @@ impl Fit {
         self.blocks.len()
     }
 
-    /// How far apart `one` and `other`, both of which have effects, must be to be told apart, among `count` subjects that are all
-    /// compared with each other; with probability `alpha` some two of them are put apart by chance.
-    pub fn critical(&self, one: usize, other: usize, count: usize, alpha: f64) -> f64 {
+    /// A family of comparisons among `count` subjects, of which some two are put apart by chance with probability `alpha`.
+    pub fn family(&self, count: usize, alpha: f64) -> Family<'_> {
         let count = count.max(2);
-        if (self.noisy[one] || self.noisy[other])
-            && let Some(own) = self.paired(one, other, alpha / (count * (count - 1) / 2) as f64)
-        {
-            return own;
+        Family {
+            fit: self,
+            range: critical(alpha, count, self.freedom),
+            alpha_of_one: alpha / (count * (count - 1) / 2) as f64,
         }
-        let spread = self.inverse[one][one] + self.inverse[other][other] - 2.0 * self.inverse[one][other];
-        critical(alpha, count, self.freedom) / 2_f64.sqrt() * (self.variance * spread).sqrt()
     }
 
     /// By the differences of the two alone, where they met in at least three blocks.
@@ -169,6 +166,30 @@ impl Fit {
             }
         }
         Some(())
+    }
+}
+
+/// Comparisons that are made together.
+#[derive(Clone, Copy, Debug)]
+pub struct Family<'a> {
+    fit: &'a Fit,
+    /// The quantile of the studentized range.
+    range: f64,
+    /// What each has of the error when they are tested alone.
+    alpha_of_one: f64,
+}
+
+impl Family<'_> {
+    /// How far apart two subjects, both of which have effects, must be to be told apart.
+    pub fn critical(&self, one: usize, other: usize) -> f64 {
+        let Fit { noisy, inverse, variance, .. } = self.fit;
+        if (noisy[one] || noisy[other])
+            && let Some(own) = self.fit.paired(one, other, self.alpha_of_one)
+        {
+            return own;
+        }
+        let spread = inverse[one][one] + inverse[other][other] - 2.0 * inverse[one][other];
+        self.range / 2_f64.sqrt() * (variance * spread).sqrt()
     }
 }
 
@@ -282,7 +303,7 @@ mod tests {
         let fit = Fit::of(&blocks(&mut random, &[0.0, 0.1, 0.2], 10, 0.001)).unwrap();
         let gap = fit.effect(2).unwrap() - fit.effect(0).unwrap();
         assert!((gap - 0.2).abs() < 0.002, "{gap}");
-        assert!(fit.critical(0, 2, 3, 0.025) < 0.003);
+        assert!(fit.family(3, 0.025).critical(0, 2) < 0.003);
     }
 
     #[test]
@@ -299,7 +320,7 @@ mod tests {
         assert!((gap - 0.2).abs() < 0.002, "{gap}");
         assert_eq!(fit.effect(3), None);
         // Such a comparison is less sure than with the one in the middle.
-        assert!(fit.critical(1, 2, 3, 0.025) > 1.3 * fit.critical(0, 1, 3, 0.025));
+        assert!(fit.family(3, 0.025).critical(1, 2) > 1.3 * fit.family(3, 0.025).critical(0, 1));
     }
 
     #[test]
@@ -310,7 +331,7 @@ mod tests {
             let effects: Vec<f64> = (0..10).filter_map(|subject| fit.effect(subject)).collect();
             let range = effects.iter().copied().fold(f64::MIN, f64::max)
                 - effects.iter().copied().fold(f64::MAX, f64::min);
-            range > fit.critical(0, 1, 10, 0.05)
+            range > fit.family(10, 0.05).critical(0, 1)
         });
         let wrong = wrong.count();
         // 20 of 400 are expected without the caution about sessions, which makes it fewer.
@@ -329,7 +350,7 @@ mod tests {
             }
         }
         let biased = Fit::of(&biased).unwrap();
-        assert!(biased.critical(0, 1, 5, 0.025) > 5.0 * calm.critical(0, 1, 5, 0.025));
+        assert!(biased.family(5, 0.025).critical(0, 1) > 5.0 * calm.family(5, 0.025).critical(0, 1));
     }
 
     #[test]
@@ -340,7 +361,7 @@ mod tests {
             block.values[7] = block.values[7].map(|value| value + 0.3 * normal(&mut random));
         }
         let fit = Fit::of(&all).unwrap();
-        assert!(fit.critical(0, 7, 8, 0.025) > 4.0 * fit.critical(0, 1, 8, 0.025));
+        assert!(fit.family(8, 0.025).critical(0, 7) > 4.0 * fit.family(8, 0.025).critical(0, 1));
     }
 
     #[test]

@@ -245,6 +245,11 @@ impl Confidence {
     }
 }
 
+/// How many standard errors a 95 % interval reaches to either side, with so many degrees of freedom.
+pub(crate) fn student_95(freedom: usize) -> f64 {
+    SURE.critical(freedom)
+}
+
 impl Interval {
     /// The same, and `value` within: the median of repeats may lie beyond the interval of their mean.
     fn with(self, value: f64) -> Self {

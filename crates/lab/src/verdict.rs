@@ -22,6 +22,7 @@ use duality_load::Latency;
 use serde::Serialize;
 
 use crate::blocks::{Fit, Observed};
+use crate::statistics::{median, student_95};
 use crate::record::{Block, Cell, Experiment, Measured, Outcome, Records, Slice};
 
 /// With which probability an experiment puts somebody out of a best set who belongs to it, over all numbers of connections.
@@ -171,14 +172,16 @@ impl<'a> Count<'a> {
             Some(fit.effect(one)? - fit.effect(other)?)
         };
         let count = ranked.len();
+        let family = fit.family(count, self.alpha());
         let standing = |place: usize| {
             let behind = fit.effect(place).unwrap_or(0.0) - fit.effect(best).unwrap_or(0.0);
-            let critical = if place == best { 0.0 } else { fit.critical(place, best, count, self.alpha()) };
+            let critical = if place == best { 0.0 } else { family.critical(place, best) };
             let worse = behind > critical;
             let moved = self.metric == Metric::ServerCpu
                 && gap(&client, place, best).is_some_and(|gap| gap.exp_m1().abs() > MOVED);
             let total_is_worse = || {
-                let critical = total.as_ref().map(|fit| fit.critical(place, best, count, self.alpha()));
+                let family = total.as_ref().map(|fit| fit.family(count, self.alpha()));
+                let critical = family.map(|family| family.critical(place, best));
                 gap(&total, place, best).zip(critical).is_none_or(|(gap, critical)| gap > critical)
             };
             let work_moved = worse && moved && !total_is_worse();
@@ -203,7 +206,7 @@ impl<'a> Count<'a> {
             Some(Control {
                 subject: original.to_owned(),
                 difference: (fit.effect(other)? - fit.effect(one)?).exp_m1(),
-                critical: fit.critical(one, other, count, self.alpha()).exp_m1(),
+                critical: family.critical(one, other).exp_m1(),
             })
         });
     }
@@ -519,7 +522,7 @@ impl<'a> Rounds<'a> {
             processors.map(|cpu| cpu.strangers + cpu.stolen).fold(0.0, f64::max)
         };
         let all: Vec<f64> = kept.iter().map(of_servers).collect();
-        crate::statistics::median(&all).unwrap_or(0.0)
+        median(&all).unwrap_or(0.0)
     }
 
     fn client_was_limit(&self, subject: &str) -> bool {
@@ -550,7 +553,7 @@ impl<'a> Rounds<'a> {
                 own.map(|(_, window)| of_window(window)).collect()
             }
         };
-        crate::statistics::median(&shares).unwrap_or(0.0)
+        median(&shares).unwrap_or(0.0)
     }
 }
 
@@ -602,8 +605,7 @@ impl Rate {
         let half = if logarithms.len() < 3 {
             0.0
         } else {
-            let freedom = logarithms.len() - 1;
-            crate::studentized_range::student(0.05, freedom) * (squares / (count - 1.0) / count).sqrt()
+            student_95(logarithms.len() - 1) * (squares / (count - 1.0) / count).sqrt()
         };
         Self { value: mean.exp(), low: (mean - half).exp(), high: (mean + half).exp() }
     }

@@ -3,10 +3,10 @@
 mod fixtures;
 
 use duality_lab::comparison::{Comparison, Metric, Verdict};
-use duality_lab::record::{Cell, Experiment, Measured, Outcome};
+use duality_lab::record::{Experiment, Measured, Outcome, Records};
 use duality_lab::report::overlay;
 
-type Run = (Experiment, Vec<Cell>);
+type Run = (Experiment, Records);
 
 /// A run of epoll and threads at 10 and 100 connections; `change` alters each cell.
 fn run(repeats: usize, change: impl Fn(&str, usize, &mut Measured)) -> Run {
@@ -24,7 +24,7 @@ fn run(repeats: usize, change: impl Fn(&str, usize, &mut Measured)) -> Run {
             }
         }
     }
-    (experiment, cells)
+    (experiment, Records { cells, blocks: Vec::new() })
 }
 
 fn same(_: &str, _: usize, _: &mut Measured) {}
@@ -122,7 +122,7 @@ fn what_fails_or_starves_now_is_a_regression() {
             measured.connections_served = 3;
         }
     });
-    for cell in after.1.iter_mut().filter(|cell| cell.subject == "epoll") {
+    for cell in after.1.cells.iter_mut().filter(|cell| cell.subject == "epoll") {
         cell.outcome = match cell.concurrency {
             10 => Outcome::Failed { reason: "it crashed".into() },
             _ => Outcome::Unavailable { reason: "no epoll here".into() },
@@ -170,7 +170,7 @@ fn the_page_is_whole_and_escapes_what_it_shows() {
     let mut after = run(3, quicker);
     after.0.machine.cpu = "</script><script>alert(1)</script>".into();
     after.0.design.architectures.push("<b>only</b>".into());
-    after.1.push(fixtures::cell("<b>only</b>", 10, 0, after.1[0].outcome.clone()));
+    after.1.cells.push(fixtures::cell("<b>only</b>", 10, 0, after.1.cells[0].outcome.clone()));
     let comparison = Comparison::of(&run(3, same), &after).unwrap();
     let data = comparison.data().to_string();
     assert!(data.contains(r#""verdict":"better""#), "{data}");

@@ -180,6 +180,7 @@ impl IndexMut<Operation> for Counts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Operations;
 
     #[test]
     fn operations_are_in_the_order_of_their_numbers() {

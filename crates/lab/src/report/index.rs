@@ -164,7 +164,7 @@ mod tests {
     use super::*;
     use crate::plan::file;
     use crate::plan::tests::design;
-    use crate::record::Outcome;
+    use crate::record::{Cell, Outcome};
     use crate::results::tests::experiment;
 
     #[test]
@@ -182,7 +182,7 @@ mod tests {
             started_at: String::new(),
             outcome: Outcome::Unavailable { reason: "no <epoll>".into() },
         };
-        index.add("one", &experiment, &[cell]);
+        index.add("one", &experiment, &Records { cells: vec![cell], blocks: vec![] });
         let page = index.render();
         assert_eq!(page.matches("not run yet").count(), 1);
         assert!(page.contains("one/report.html") && !page.contains("two/report.html"));

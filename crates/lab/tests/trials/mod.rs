@@ -1,0 +1,159 @@
+//! Made-up experiments of blocks, with noise that drifts as it does on a shared machine.
+
+#![allow(dead_code, reason = "each file of tests uses some of it")]
+
+use duality_lab::random::SplitMix64;
+use duality_lab::record::{
+    Block, Cell, Design, Disturbance, Experiment, Outcome, Processor, Records, Slice,
+};
+use duality_lab::summary::Summary;
+use duality_lab::verdict::Verdict;
+
+use crate::fixtures;
+
+/// What a subject is like at a number of connections.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    /// Processor time for a request, in microseconds.
+    pub(crate) server_us: f64,
+    pub(crate) client_us: f64,
+    /// Replies a second.
+    pub(crate) rate: f64,
+}
+
+/// A server that takes so much for a request, beside a client that takes 10 µs, with both all but busy.
+pub(crate) fn busy(server_us: f64) -> Shape {
+    Shape { server_us, client_us: 10.0, rate: 0.95e6 / server_us.max(10.0) }
+}
+
+/// An experiment in the making.
+pub(crate) struct Trial {
+    pub(crate) experiment: Experiment,
+    pub(crate) records: Records,
+    random: SplitMix64,
+}
+
+/// Three sessions of seven blocks.
+pub(crate) fn trial(names: &[&str], counts: &[usize], shape: impl Fn(&str, usize) -> Shape) -> Trial {
+    Trial::new(names, counts, 3, 7, 0.05, 1, shape)
+}
+
+impl Trial {
+    pub(crate) fn new(
+        names: &[&str],
+        counts: &[usize],
+        sessions: usize,
+        blocks: usize,
+        noise: f64,
+        seed: u64,
+        shape: impl Fn(&str, usize) -> Shape,
+    ) -> Self {
+        let mut experiment = fixtures::experiment(names, counts, sessions);
+        experiment.design.blocks = blocks;
+        let mut trial =
+            Self { experiment, records: Records::default(), random: SplitMix64::new(seed) };
+        for &count in counts {
+            for session in 0..sessions {
+                trial.session(names, count, session, noise, &shape);
+            }
+        }
+        trial
+    }
+
+    /// Measures an architecture once more, as a control that is so many times as slow.
+    pub(crate) fn with_control(mut self, original: &str, times: f64) -> Self {
+        let again = Design::again(original);
+        for block in &mut self.records.blocks {
+            let own = block.slices.iter().filter(|slice| slice.subject == original).cloned();
+            let copies: Vec<Slice> = own
+                .map(|slice| {
+                    let noise = 0.05 * normal(&mut self.random);
+                    let subject = again.clone();
+                    let server_cpu_us = slice.server_cpu_us * times * noise.exp();
+                    Slice { subject, server_cpu_us, ..slice }
+                })
+                .collect();
+            block.slices.extend(copies);
+        }
+        let own = self.records.cells.iter().filter(|cell| cell.subject == original).cloned();
+        let copies: Vec<Cell> = own.map(|cell| Cell { subject: again.clone(), ..cell }).collect();
+        self.records.cells.extend(copies);
+        self.experiment.design.control = Some(again);
+        self
+    }
+
+    fn session(
+        &mut self,
+        names: &[&str],
+        count: usize,
+        session: usize,
+        noise: f64,
+        shape: &impl Fn(&str, usize) -> Shape,
+    ) {
+        for name in names {
+            let Shape { server_us, rate, .. } = shape(name, count);
+            let memory = if *name == "epoll" { 4.0 } else { 3.0 };
+            let figures = fixtures::measured(count, rate, server_us, memory);
+            let outcome = Outcome::Measured(Box::new(figures));
+            self.records.cells.push(fixtures::cell(name, count, session, outcome));
+        }
+        let mut drift = 0.0;
+        for number in 0..self.experiment.design.blocks {
+            drift += 2.0 * noise * normal(&mut self.random);
+            let mut slices = Vec::new();
+            for name in names.iter().chain(names.iter().rev()) {
+                let Shape { server_us, client_us, rate } = shape(name, count);
+                let off = (drift + noise * normal(&mut self.random)).exp();
+                let requests = rate * 0.035;
+                slices.push(Slice {
+                    subject: (*name).to_owned(),
+                    requests: requests as u64,
+                    server_cpu_us: server_us * off * requests.floor(),
+                    client_cpu_us: client_us * off * requests.floor(),
+                    requests_per_second: rate / off,
+                    server_cpu_share: rate * server_us / 1e6,
+                    client_cpu_share: rate * client_us / 1e6,
+                    client_wait_share: 0.0,
+                    connections_served: count as u64,
+                    failures: 0,
+                });
+            }
+            self.records.blocks.push(Block {
+                concurrency: count,
+                session,
+                group: 0,
+                number,
+                started_at: String::new(),
+                slices,
+                disturbance: quiet(),
+            });
+        }
+    }
+
+    pub(crate) fn summary(&self) -> Summary {
+        Summary::of(&self.experiment, &self.records)
+    }
+
+    /// The verdict at the first number of connections.
+    pub(crate) fn verdict(&self) -> Verdict {
+        self.summary().verdicts.remove(0)
+    }
+}
+
+/// A machine that does nothing else.
+pub(crate) fn quiet() -> Disturbance {
+    let processor = |cpu| Processor {
+        cpu,
+        is_of_servers: cpu == 0,
+        stolen: 0.0,
+        strangers: 0.0,
+        soft_interrupts_waited: 0.0,
+    };
+    Disturbance { seconds: 0.8, processors: vec![processor(0), processor(1)] }
+}
+
+/// Normal values (Box & Muller 1958).
+fn normal(random: &mut SplitMix64) -> f64 {
+    let mut uniform = || (random.below(1 << 52) as f64 + 0.5) / (1_u64 << 52) as f64;
+    (-2.0 * uniform().ln()).sqrt() * (std::f64::consts::TAU * uniform()).cos()
+}

@@ -1,0 +1,314 @@
+//! The verdict on made-up experiments: who is told from the best, who is not, and when nothing is said.
+
+mod fixtures;
+mod trials;
+
+use duality_lab::record::{Outcome, Records};
+use duality_lab::verdict::{Cause, Finding, Metric, Verdict};
+
+use trials::{Shape, Trial, busy, trial};
+
+const TEN: [&str; 10] = [
+    "iterative", "fork", "prefork", "threads", "pool", "uthreads", "select", "poll", "epoll", "uring",
+];
+
+fn level(verdict: &Verdict) -> Vec<&str> {
+    let level = verdict.standings.iter().filter(|standing| standing.level);
+    level.map(|standing| standing.subject.as_str()).collect()
+}
+
+fn cause(trial: &Trial) -> Cause {
+    match trial.verdict().finding {
+        Finding::Withheld { cause } => cause,
+        finding => panic!("{finding:?}"),
+    }
+}
+
+#[test]
+fn who_is_better_is_best_and_who_is_not_is_told_by_how_much() {
+    let verdict = trial(&["threads", "epoll"], &[100], |name, _| {
+        busy(if name == "epoll" { 12.0 } else { 15.0 })
+    })
+    .verdict();
+    assert_eq!(verdict.finding, Finding::Best { subject: "epoll".into() });
+    assert_eq!(verdict.metric, Metric::ServerCpu);
+    let [best, other] = verdict.standings.as_slice() else { panic!("{verdict:?}") };
+    assert!((11.0..13.0).contains(&best.value) && best.behind == 0.0, "{best:?}");
+    assert!(other.low < 0.25 && 0.25 < other.high && other.low > 0.1, "{other:?}");
+    assert!((0.01..0.1).contains(&verdict.critical.unwrap()), "{verdict:?}");
+    assert_eq!((verdict.evidence.blocks, verdict.evidence.sessions), (21, 3));
+}
+
+#[test]
+fn equal_ones_are_level_and_worse_ones_are_not() {
+    let verdict = trial(&["threads", "uring", "epoll"], &[100], |name, _| {
+        busy(if name == "threads" { 15.0 } else { 12.0 })
+    })
+    .verdict();
+    assert!(matches!(verdict.finding, Finding::Level { .. }), "{verdict:?}");
+    let mut level = level(&verdict);
+    level.sort_unstable();
+    assert_eq!(level, ["epoll", "uring"]);
+}
+
+#[test]
+fn no_difference_is_a_finding() {
+    let verdict = trial(&["threads", "epoll", "uring"], &[100], |_, _| busy(12.0)).verdict();
+    assert_eq!(verdict.finding, Finding::NoDifference);
+    assert_eq!(level(&verdict).len(), 3);
+}
+
+/// 100 experiments with ten equal subjects, of which the rule lets 2 or 3 put one of them out.
+#[test]
+fn equal_subjects_are_seldom_put_out_and_never_win_alone() {
+    let (mut out, mut alone) = (0, 0);
+    for seed in 0..100 {
+        let trial = Trial::new(&TEN, &[100], 3, 5, 0.1, seed, |_, _| busy(12.0));
+        let verdict = trial.verdict();
+        out += usize::from(level(&verdict).len() < TEN.len());
+        alone += usize::from(matches!(verdict.finding, Finding::Best { .. }));
+    }
+    assert!(out <= 8, "{out} of 100");
+    assert_eq!(alone, 0);
+}
+
+#[test]
+fn ten_percent_is_found_in_25_blocks() {
+    let found = (0..50).filter(|&seed| {
+        let shape = |name: &str, _| busy(if name == "fork" { 13.2 } else { 12.0 });
+        let verdict = Trial::new(&TEN, &[20, 200, 1000, 1], 3, 8, 0.09, seed, shape).verdict();
+        !level(&verdict).contains(&"fork")
+    });
+    let found = found.count();
+    assert!(found >= 40, "{found} of 50");
+}
+
+#[test]
+fn the_rate_decides_only_where_servers_wait_or_have_several_processors() {
+    let waiting = Shape { server_us: 20.0, client_us: 20.0, rate: 15_000.0 };
+    let names = ["threads", "epoll"];
+    let at_rest = trial(&names, &[1], |_, _| waiting);
+    assert_eq!(at_rest.verdict().metric, Metric::Rate);
+    // One that waits does not make it the rate: it is one thing for all.
+    let three = ["threads", "epoll", "uring"];
+    let mixed =
+        trial(&three, &[1], |name, _| if name == "uring" { waiting } else { busy(12.0) });
+    assert_eq!(mixed.verdict().metric, Metric::ServerCpu);
+    // With several processors the rate decides, unless the load generator is the limit.
+    let free = |_: &str, _| Shape { server_us: 40.0, client_us: 10.0, rate: 45_000.0 };
+    let mut several = trial(&names, &[100], free);
+    several.experiment.design.server_cpus = vec![0, 2];
+    assert_eq!(several.verdict().metric, Metric::Rate);
+    let mut limited = trial(&names, &[100], |_, _| busy(8.0));
+    limited.experiment.design.server_cpus = vec![0, 2];
+    assert_eq!(limited.verdict().metric, Metric::ServerCpu);
+}
+
+#[test]
+fn strangers_on_its_processor_do_not_make_a_server_wait() {
+    let shape = |_: &str, _| Shape { server_us: 12.0, client_us: 10.0, rate: 40_000.0 };
+    let mut trial = trial(&["threads", "epoll"], &[100], shape);
+    assert_eq!(trial.verdict().metric, Metric::Rate);
+    for block in &mut trial.records.blocks {
+        block.disturbance.processors[0].strangers = 0.45;
+    }
+    let verdict = trial.verdict();
+    assert_eq!(verdict.metric, Metric::ServerCpu);
+    assert_eq!((verdict.evidence.with_strangers, verdict.evidence.dropped), (21, 0));
+}
+
+#[test]
+fn blocks_with_steal_are_dropped_with_those_around_them() {
+    let mut trial = trial(&["threads", "epoll"], &[100], |name, _| {
+        busy(if name == "epoll" { 12.0 } else { 15.0 })
+    });
+    let spoil = |trial: &mut Trial, place: usize, share: f64| {
+        let block = &mut trial.records.blocks[place];
+        block.disturbance.processors[1].stolen = share;
+        block.slices[0].server_cpu_us *= 9.0;
+    };
+    // A third of 0.8 s is 11 % of the three blocks within reach, and so of its neighbours.
+    spoil(&mut trial, 10, 0.36);
+    let verdict = trial.verdict();
+    assert_eq!((verdict.evidence.dropped, verdict.evidence.blocks), (3, 18));
+    assert_eq!((verdict.evidence.stolen, verdict.evidence.stolen_cpu), (0.36, Some(1)));
+    assert_eq!(verdict.finding, Finding::Best { subject: "epoll".into() });
+    // Less does no harm, and a session does not spoil the next.
+    trial.records.blocks[10].disturbance.processors[1].stolen = 0.05;
+    assert_eq!(trial.verdict().evidence.dropped, 0);
+    trial.records.blocks[7].disturbance.processors[1].stolen = 0.6;
+    assert_eq!(trial.verdict().evidence.dropped, 2);
+    for place in 0..14 {
+        spoil(&mut trial, place, 0.5);
+    }
+    assert_eq!(cause(&trial), Cause::Disturbed);
+}
+
+#[test]
+fn it_says_nothing_when_there_is_too_little() {
+    let names = ["threads", "epoll"];
+    let shape = |name: &str, _| busy(if name == "epoll" { 12.0 } else { 15.0 });
+    let few = Trial::new(&names, &[100], 3, 4, 0.02, 1, shape);
+    assert_eq!(cause(&few), Cause::FewBlocks { needed: 15 });
+    let sessions = Trial::new(&names, &[100], 2, 20, 0.02, 1, shape);
+    assert_eq!(cause(&sessions), Cause::FewBlocks { needed: 15 });
+    let noisy = Trial::new(&names, &[100], 3, 6, 0.5, 1, shape);
+    assert_eq!(cause(&noisy), Cause::Coarse);
+    let mut partial = trial(&names, &[100], shape);
+    partial.records.blocks.truncate(18);
+    assert_eq!(cause(&partial), Cause::Partial);
+    assert_eq!(cause(&trial(&["epoll"], &[100], shape)), Cause::Alone { subject: "epoll".into() });
+}
+
+#[test]
+fn a_control_that_differs_from_itself_withholds_the_verdict() {
+    let names = ["threads", "epoll"];
+    let shape = |name: &str, _| busy(if name == "epoll" { 12.0 } else { 15.0 });
+    let sound = trial(&names, &[100], shape).with_control("epoll", 1.0);
+    let verdict = sound.verdict();
+    assert_eq!(verdict.finding, Finding::Best { subject: "epoll".into() });
+    assert!(verdict.control.as_ref().unwrap().holds(), "{verdict:?}");
+    // It is no candidate.
+    assert_eq!(verdict.standings.len(), 2);
+    assert_eq!(cause(&trial(&names, &[100], shape).with_control("epoll", 1.2)), Cause::Control);
+}
+
+/// What the others of a leader that the generator limited are left out for must be their own doing.
+#[test]
+fn nobody_is_left_out_for_what_another_did() {
+    let verdict = trial(&["threads", "epoll", "uring"], &[100], |name, _| match name {
+        "uring" => busy(9.0),
+        "epoll" => busy(12.0),
+        _ => busy(15.0),
+    })
+    .verdict();
+    assert_eq!(verdict.standings.len(), 3);
+    let at_least = |name: &str| {
+        verdict.standings.iter().find(|standing| standing.subject == name).unwrap().at_least
+    };
+    assert!(at_least("uring") && !at_least("threads"), "{verdict:?}");
+}
+
+#[test]
+fn whose_replies_were_wrong_cannot_be_best() {
+    let mut trial = trial(&["threads", "epoll"], &[100], |name, _| {
+        busy(if name == "epoll" { 12.0 } else { 15.0 })
+    });
+    for cell in &mut trial.records.cells {
+        let Outcome::Measured(figures) = &mut cell.outcome else { panic!() };
+        if cell.subject == "epoll" {
+            figures.errors.insert("wrong-bytes".to_owned(), 1);
+        }
+    }
+    assert_eq!(cause(&trial), Cause::Alone { subject: "threads".into() });
+    // It is shown beside the others.
+    assert_eq!(trial.verdict().others[0].subject, "epoll");
+}
+
+#[test]
+fn who_leaves_connections_unserved_cannot_be_best() {
+    let mut trial = trial(&["iterative", "threads", "epoll"], &[1000], |name, _| {
+        busy(if name == "iterative" { 9.0 } else { 12.0 })
+    });
+    for slice in trial.records.blocks.iter_mut().flat_map(|block| &mut block.slices) {
+        if slice.subject == "iterative" {
+            slice.connections_served = 2;
+        }
+    }
+    for cell in trial.records.cells.iter_mut().filter(|cell| cell.subject == "iterative") {
+        let Outcome::Measured(figures) = &mut cell.outcome else { panic!() };
+        figures.connections_served = 2;
+    }
+    assert_eq!(trial.verdict().finding, Finding::NoDifference);
+    assert_eq!(trial.verdict().others[0].subject, "iterative");
+}
+
+#[test]
+fn work_that_moved_to_the_client_is_no_victory() {
+    let names = ["threads", "epoll"];
+    // As measured on connections that are closed after each request: the sums are 51.5 and 47.5.
+    let moved = trial(&names, &[1000], |name, _| match name {
+        "epoll" => Shape { server_us: 16.4, client_us: 35.1, rate: 27_600.0 },
+        _ => Shape { server_us: 23.6, client_us: 23.9, rate: 39_000.0 },
+    });
+    let verdict = moved.verdict();
+    assert_eq!(verdict.finding, Finding::NoDifference, "{verdict:?}");
+    assert!(verdict.standings[1].work_moved);
+    // Who is worse in both, and in their sum, is worse.
+    let worse = trial(&names, &[1000], |name, _| match name {
+        "epoll" => Shape { server_us: 16.4, client_us: 20.0, rate: 40_000.0 },
+        _ => Shape { server_us: 23.6, client_us: 24.0, rate: 38_000.0 },
+    });
+    assert_eq!(worse.verdict().finding, Finding::Best { subject: "epoll".into() });
+}
+
+#[test]
+fn groups_are_compared_by_way_of_the_one_that_is_in_both() {
+    let names = ["threads", "epoll", "uring"];
+    let shape = |name: &str, _| match name {
+        "threads" => busy(15.0),
+        "epoll" => busy(12.0),
+        _ => busy(14.0),
+    };
+    let mut trial = trial(&names, &[100], shape);
+    let blocks = trial.records.blocks.clone();
+    trial.records.blocks.clear();
+    for (group, left_out) in ["uring", "threads"].into_iter().enumerate() {
+        for mut block in blocks.clone() {
+            block.group = group;
+            block.slices.retain(|slice| slice.subject != left_out);
+            trial.records.blocks.push(block);
+        }
+    }
+    let verdict = trial.verdict();
+    assert_eq!(verdict.evidence.groups, 2);
+    assert_eq!(verdict.finding, Finding::Best { subject: "epoll".into() });
+    let order: Vec<&str> =
+        verdict.standings.iter().map(|standing| standing.subject.as_str()).collect();
+    assert_eq!(order, ["epoll", "uring", "threads"]);
+}
+
+/// Servers that were measured one after the other, in windows.
+fn in_turn(repeats: usize, pattern: &str, latency: impl Fn(&str) -> f64) -> Trial {
+    let mut trial = Trial::new(&["threads", "epoll"], &[100], repeats, 0, 0.0, 1, |_, _| busy(12.0));
+    trial.experiment.design.clients.pattern = pattern.to_owned();
+    for (place, cell) in trial.records.cells.iter_mut().enumerate() {
+        let Outcome::Measured(figures) = &mut cell.outcome else { panic!() };
+        let wobble = 1.0 + 0.003 * (place % 3) as f64;
+        figures.server_cpu_us_per_request *= wobble;
+        figures.latency_us.p99 = latency(&cell.subject) * wobble;
+    }
+    trial
+}
+
+#[test]
+fn in_an_open_loop_the_latency_decides() {
+    let verdict =
+        in_turn(5, "open", |name| if name == "threads" { 1800.0 } else { 800.0 }).verdict();
+    assert_eq!(verdict.metric, Metric::Latency("p99"));
+    assert_eq!(verdict.finding, Finding::Best { subject: "epoll".into() });
+    assert!(verdict.evidence.in_turn);
+    let same = in_turn(5, "open", |_| 800.0).verdict();
+    assert_eq!(same.finding, Finding::NoDifference);
+}
+
+#[test]
+fn windows_in_turn_need_three_rounds() {
+    assert_eq!(cause(&in_turn(2, "serial", |_| 1.0)), Cause::FewBlocks { needed: 3 });
+    let mut trial = in_turn(3, "serial", |_| 1.0);
+    assert_eq!(trial.verdict().finding, Finding::NoDifference);
+    // A window that the hypervisor spoilt does not count.
+    let Outcome::Measured(figures) = &mut trial.records.cells[0].outcome else { panic!() };
+    let mut disturbance = trials::quiet();
+    disturbance.processors[0].stolen = 0.3;
+    figures.disturbance = Some(disturbance);
+    assert!(matches!(cause(&trial), Cause::FewBlocks { .. }));
+}
+
+#[test]
+fn nothing_measured_is_nobody() {
+    let mut trial = trial(&["threads", "epoll"], &[100], |_, _| busy(12.0));
+    trial.records = Records::default();
+    let verdict = trial.verdict();
+    assert_eq!(verdict.finding, Finding::Withheld { cause: Cause::Nobody });
+}
