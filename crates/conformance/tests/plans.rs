@@ -1,12 +1,13 @@
 //! `duality compare PLAN.toml`: real servers, real loads, small windows.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use duality_conformance::eventually;
 use duality_lab::peers::READY_MADE;
-use duality_lab::record::{Cell, Experiment, Outcome};
+use duality_lab::record::{Cell, Experiment, Outcome, Records};
 use duality_lab::results;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tempfile::TempDir;
@@ -65,7 +66,7 @@ impl Lab {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    fn results(&self, experiment: &str) -> (Experiment, Vec<Cell>) {
+    fn results(&self, experiment: &str) -> (Experiment, Records) {
         let path = self.directory.path().join("out").join(experiment).join("results.jsonl");
         results::read(&[path]).unwrap()
     }
@@ -85,7 +86,7 @@ fn every_experiment_is_measured_and_has_its_place_in_the_index() {
         assert!(said.contains(&format!("{name}: {service}")), "{said}");
         assert!(index.contains(&format!("href=\"{name}/report.html\"")));
         assert!(lab.read(format!("out/{name}/report.html")).contains("Two questions"));
-        let (experiment, cells) = lab.results(name);
+        let (experiment, Records { cells, .. }) = lab.results(name);
         assert_eq!(experiment.plan.unwrap().experiment, name);
         // Two architectures and the control, twice.
         assert_eq!(experiment.design.control.as_deref(), Some("epoll (again)"));
@@ -129,7 +130,7 @@ fn a_listen_queue_that_overflows_is_known_and_named() {
          window = '800ms'\nserver-arguments = ['--backlog=10']",
     );
     let said = lab.compared(&[]);
-    let (_, cells) = lab.results("b");
+    let (_, Records { cells, .. }) = lab.results("b");
     let Outcome::Measured(measured) = &cells[0].outcome else { panic!("{cells:?}") };
     assert!(measured.listen_overflows > 0);
     let queue = measured.listen_queue.expect("Linux tells the length of queues");
@@ -156,12 +157,25 @@ fn resuming_measures_only_what_is_missing() {
     assert_eq!(lab.read("out/talk/results.jsonl"), talk);
     let resumed = lab.read(&path);
     let resumed: Vec<&str> = resumed.lines().collect();
-    assert_eq!((resumed.len(), &resumed[..2]), (3, &lines[..2]));
+    assert_eq!(resumed[..2], lines[..2]);
     assert_ne!(resumed[2], lines[2]);
+    measured_once(&lab.results("book"), &resumed);
     // Another question is not resumed, and nothing starts.
     let output = lab.compare(&["--repeats=2", "--resume"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("another experiment"));
+}
+
+/// Whether nothing that the results hold was measured twice, and no block is missing.
+fn measured_once((experiment, records): &(Experiment, Records), lines: &[&str]) {
+    let Records { cells, blocks } = records;
+    assert_eq!(lines.len(), 1 + cells.len() + blocks.len());
+    assert_eq!(cells.len(), experiment.design.cells());
+    let all: BTreeSet<(usize, usize, usize)> =
+        blocks.iter().map(|block| (block.concurrency, block.session, block.number)).collect();
+    assert_eq!(all.len(), blocks.len());
+    let planned = experiment.design.concurrency.len() * experiment.design.planned_blocks();
+    assert!(blocks.len() >= planned && planned > 0, "{} of {planned}", blocks.len());
 }
 
 /// How many lines of a file are complete.
@@ -190,10 +204,9 @@ fn a_lab_that_is_killed_thrice_measures_every_cell_once() {
     lab.compared(&["--resume"]);
     let text = fs::read_to_string(&path).unwrap();
     assert!(text.starts_with(&kept));
-    let (experiment, cells) = lab.results("b");
+    let (experiment, Records { cells, .. }) = lab.results("b");
     assert_eq!((cells.len(), experiment.design.cells()), (12, 12));
-    // Each has one line: none was measured twice.
-    assert_eq!(complete_lines(&path), 1 + 12);
+    measured_once(&lab.results("b"), &text.lines().collect::<Vec<_>>());
     cells.iter().for_each(served_well);
 }
 
@@ -205,7 +218,7 @@ fn redis_is_started_for_each_cell_or_missed_by_name() {
          window = '300ms'\nwarm-up = '0s'",
     );
     lab.compared(&[]);
-    let (experiment, cells) = lab.results("b");
+    let (experiment, Records { cells, .. }) = lab.results("b");
     assert!(experiment.machine.settings["store"].contains("a new redis-server for each cell"));
     assert!(experiment.design.server_arguments.contains(&"--redis-calls=separate".to_owned()));
     cells.iter().for_each(served_well);
@@ -215,7 +228,7 @@ fn redis_is_started_for_each_cell_or_missed_by_name() {
     command.current_dir(lab.directory.path()).env("PATH", "/nonexistent");
     assert!(command.args(["compare", "plan.toml", "--out=out"]).status().unwrap().success());
     let reason = "needs redis-server: apt-get install redis-server".to_owned();
-    assert_eq!(lab.results("b").1[0].outcome, Outcome::Unavailable { reason });
+    assert_eq!(lab.results("b").1.cells[0].outcome, Outcome::Unavailable { reason });
 }
 
 /// A plan with a peer of its own, which is this program, and leaves its number in a file.
@@ -262,7 +275,7 @@ fn peers_are_measured_beside_architectures_and_never_recommended() {
     assert!(!said.contains("Choose mine"), "{said}");
     assert!(invalid || said.contains("Choose epoll") && said.contains("For reference"), "{said}");
     assert!(lab.read("out/beside/report.html").contains("mine (peer)"));
-    let (experiment, cells) = lab.results("beside");
+    let (experiment, Records { cells, .. }) = lab.results("beside");
     assert_eq!(experiment.design.peers.len(), 2);
     for cell in &cells {
         match cell.subject.as_str() {
@@ -285,7 +298,7 @@ fn ready_made_peers_are_measured_or_missed_by_name() {
     let names: Vec<&str> = READY_MADE.iter().map(|ready| ready.name).collect();
     let flag = format!("--peers={}", names.join(","));
     lab.compared(&[&flag]);
-    let (_, cells) = lab.results("b");
+    let (_, Records { cells, .. }) = lab.results("b");
     assert_eq!(cells.len(), 1 + names.len());
     for cell in &cells {
         match &cell.outcome {
@@ -299,7 +312,7 @@ fn ready_made_peers_are_measured_or_missed_by_name() {
     // What they cannot serve is known before anything starts.
     let lab = Lab::new("title = 'a'\n[[experiment]]\nname = 'b'\nservice = 'echo'\nrepeats = 1");
     lab.compared(&[&flag, "--concurrency=1", "--architectures=epoll", "--window=300ms"]);
-    let (_, cells) = lab.results("b");
+    let (_, Records { cells, .. }) = lab.results("b");
     let reason = "serves http, and not echo".to_owned();
     let unserved = Outcome::Unavailable { reason };
     assert_eq!(cells.iter().filter(|cell| cell.outcome == unserved).count(), names.len());

@@ -66,12 +66,12 @@ impl Plan {
         }
     }
 
-    /// How many blocks a session can have: within the time that there is; beside windows of the user's, for as long as these.
+    /// How many blocks a session can have: within the time that there is; beside windows of the user's, for a fifth of their time.
     fn blocks_for(&self, timing: Timing) -> usize {
         let Design { repeats, window_seconds, .. } = self.design;
         let sessions = repeats.max(1) as f64;
         let free = match (timing.window, timing.whole) {
-            (Some(_), None) => self.tried() as f64 * window_seconds,
+            (Some(_), None) => 0.2 * self.tried() as f64 * window_seconds,
             (_, whole) => {
                 let design = Design { blocks: 0, ..self.design.clone() };
                 let windows = Plan { design, ..self.clone() }.length();

@@ -143,8 +143,8 @@ impl<'a> Session<'a> {
             if self.interrupted.load(Ordering::Relaxed) {
                 return Ok(false);
             }
-            // Who is in all groups is measured in all.
-            let is_known = self.group > 0 && results::done(&journal.records.cells).contains(key);
+            // Who is in all groups is measured in all, and blocks that are missing need their servers anew.
+            let is_known = results::done(&journal.records.cells).contains(key);
             if !is_known {
                 journal.cell(cell_of(key, started_at, outcome))?;
             }
