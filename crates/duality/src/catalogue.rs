@@ -187,3 +187,15 @@ fn open_guestbook(
     guestbook::Guestbook::new(setup.http(), setup.templates(), store)
         .map_err(|error| Failure::misuse(format!("--root or --templates: {error}")))
 }
+
+#[cfg(test)]
+mod tests {
+    use duality_lab::peers::REQUESTS_A_CONNECTION;
+
+    use super::*;
+
+    #[test]
+    fn peers_close_connections_after_as_many_requests() {
+        assert_eq!(http::Config::default().limits.requests, REQUESTS_A_CONNECTION);
+    }
+}
