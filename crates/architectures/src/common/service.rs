@@ -32,7 +32,7 @@ impl Needs {
         if self.straight_line && !given.straight_line {
             Some("needs straight-line code to be run: its state machine is not written by hand")
         } else if self.shared_memory && !given.shared_memory {
-            Some("needs shared memory")
+            Some("needs shared memory: its connections would be in different processes")
         } else if self.concurrent_connections && !given.concurrent_connections {
             Some("needs concurrent connections")
         } else {
@@ -108,6 +108,13 @@ impl Service {
     #[must_use]
     pub fn by_hand(mut self, program: ByHand) -> Self {
         self.by_hand = Some(program);
+        self
+    }
+
+    /// The same service, which needs this of its architecture.
+    #[must_use]
+    pub fn with_needs(mut self, needs: Needs) -> Self {
+        self.needs = needs;
         self
     }
 

@@ -73,9 +73,8 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         false => None,
     };
     let options = arguments.tuning.options();
-    let reason = architecture
-        .unavailable(&options)
-        .or_else(|| service.needs().missing_from(architecture.gives()).map(str::to_owned));
+    let reason =
+        architecture.unavailable(&options).or_else(|| listed.missing_from(architecture.gives()));
     if let Some(reason) = reason {
         if let Some(control) = control {
             let _ = control.unavailable(&reason);

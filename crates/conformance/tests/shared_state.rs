@@ -1,0 +1,58 @@
+//! A service whose connections share memory (`examples/key_value.rs`) is served where they do, and refused where each is in a
+//! process of its own.
+
+use std::process::{Command, Output};
+
+use duality_conformance::Served;
+
+const KEY_VALUE: &str = env!("CARGO_BIN_EXE_key_value");
+
+fn output(arguments: &[&str]) -> Output {
+    Command::new(KEY_VALUE).args(arguments).output().unwrap()
+}
+
+macro_rules! every_architecture_that_shares {
+    ($($name:ident),*) => {
+        $(#[test]
+        fn $name() {
+            what_one_sets_another_gets(stringify!($name));
+        })*
+    };
+}
+
+every_architecture_that_shares! { threads, pool, uthreads, select, poll, epoll }
+
+fn what_one_sets_another_gets(architecture: &str) {
+    let arguments = ["serve", "--architecture", architecture, "--listen", "127.0.0.1:0"];
+    let server = Served::start(Command::new(KEY_VALUE).args(arguments));
+    let (mut one, mut other) = (server.talk(), server.talk());
+    assert_eq!(one.ask("GET colour"), "NONE");
+    assert_eq!(other.ask("SET colour dark green"), "OK");
+    assert_eq!(one.ask("GET colour"), "VALUE dark green");
+    assert_eq!(one.ask("DELETE colour"), "ERROR write SET KEY VALUE, or GET KEY");
+}
+
+#[test]
+fn separate_processes_are_refused() {
+    for architecture in ["fork", "prefork"] {
+        let refused = output(&["serve", "--architecture", architecture, "--listen", "127.0.0.1:0"]);
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(1), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        for words in [architecture, "needs shared memory", ".independent_connections()"] {
+            assert!(said.contains(words), "{said}");
+        }
+    }
+}
+
+#[test]
+fn a_comparison_leaves_them_out_and_says_why() {
+    let explained = output(&["compare", "--check", "--concurrency=10"]);
+    let text = String::from_utf8(explained.stdout).unwrap();
+    assert!(explained.status.success(), "{text}");
+    for architecture in ["fork", "prefork"] {
+        let line = text.lines().find(|line| line.contains(&format!("{architecture} ")));
+        let line = line.unwrap_or_else(|| panic!("{architecture}: {text}"));
+        assert!(line.contains("needs shared memory"), "{line}");
+    }
+}
