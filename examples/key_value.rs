@@ -20,6 +20,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use duality::net::TcpStream;
+use duality::task;
 
 type Map = Arc<Mutex<HashMap<String, String>>>;
 
@@ -30,6 +31,8 @@ async fn serve(mut stream: TcpStream, map: Map) -> io::Result<()> {
     let mut input = Vec::new();
     let mut buffer = [0; 1024];
     loop {
+        // What `kill -USR1` and a logged error name.
+        task::stage("key-value: request").await;
         let count = stream.read(&mut buffer).await?;
         if count == 0 {
             return Ok(());

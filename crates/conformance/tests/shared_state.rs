@@ -1,6 +1,7 @@
 //! A service whose connections share memory (`examples/key_value.rs`) is served where they do, and refused where each is in a
 //! process of its own.
 
+use std::io::Write;
 use std::process::{Command, Output};
 
 use duality_conformance::Served;
@@ -30,6 +31,38 @@ fn what_one_sets_another_gets(architecture: &str) {
     assert_eq!(other.ask("SET colour dark green"), "OK");
     assert_eq!(one.ask("GET colour"), "VALUE dark green");
     assert_eq!(one.ask("DELETE colour"), "ERROR write SET KEY VALUE, or GET KEY");
+}
+
+fn errors_are_logged(architecture: &str) {
+    const TOLD: usize = 5;
+    let arguments = ["serve", "--architecture", architecture, "--listen", "127.0.0.1:0"];
+    let mut server = Served::start(Command::new(KEY_VALUE).args(arguments));
+    let complaints = server.complaints();
+    for number in 0..TOLD + 2 {
+        let mut client = server.connect();
+        client.write_all(&[b'x'; 4096]).unwrap();
+        assert_eq!(std::io::read_to_string(&mut client).unwrap(), "");
+        if number < TOLD {
+            let line = complaints.next("the error is told");
+            let peer = client.local_addr().unwrap();
+            let expected = format!(
+                "duality: the connection from {peer} ended with an error at the stage `key-value: request`: a line of \
+                 more than 4096 bytes"
+            );
+            assert_eq!(line, expected);
+        }
+    }
+    let last = complaints.next("that the rest is not logged");
+    assert!(last.contains("further errors"), "{last}");
+    drop(server);
+    assert_eq!(complaints.rest().collect::<Vec<_>>(), [""; 0]);
+}
+
+#[test]
+fn the_first_errors_of_connections_are_logged() {
+    for architecture in ["threads", "pool", "uthreads", "epoll"] {
+        errors_are_logged(architecture);
+    }
 }
 
 #[test]
