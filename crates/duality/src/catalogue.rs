@@ -63,7 +63,8 @@ impl Listed {
         let is_about_memory = needs_only_memory.missing_from(given).is_none();
         Some(match self.is_own && is_about_memory {
             true => format!(
-                "{missing}. If they share nothing, add `.independent_connections()` to its Service"
+                "{missing}, and its connections would be in different processes (if they share nothing, add \
+                 `.independent_connections()` to the Service)"
             ),
             false => missing.to_owned(),
         })

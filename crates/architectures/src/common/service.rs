@@ -33,7 +33,7 @@ impl Needs {
         if self.straight_line && !given.straight_line {
             Some("needs straight-line code to be run: its state machine is not written by hand")
         } else if self.shared_memory && !given.shared_memory {
-            Some("needs shared memory: its connections would be in different processes")
+            Some("needs shared memory")
         } else if self.concurrent_connections && !given.concurrent_connections {
             Some("needs concurrent connections")
         } else {
