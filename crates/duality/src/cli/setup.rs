@@ -112,8 +112,11 @@ impl Setup {
             Some(RedisCallsName::Separate) => RedisCalls::Separate,
             Some(RedisCallsName::Pipelined) | None => RedisCalls::Pipelined,
         };
-        Store::new(&location, Options { redis_calls, ..Options::default() })
-            .map_err(|error| Failure::failed(error.to_string()))
+        let store = Store::new(&location, Options { redis_calls, ..Options::default() })
+            .map_err(|error| Failure::failed(error.to_string()))?;
+        // The operator has been told, and may start the store later.
+        let _ = store.reach();
+        Ok(store)
     }
 }
 
