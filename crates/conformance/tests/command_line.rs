@@ -1,9 +1,12 @@
 //! Mistakes on the command line: one line each that names the place, exit code 2 or 1.
 
 use std::net::TcpListener;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use duality_conformance::Served;
+use rustix::process::Signal;
 
 fn run(arguments: &[&str]) -> (i32, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_served")).args(arguments).output().unwrap();
@@ -97,6 +100,45 @@ fn failures_are_told_in_one_line() {
     refused(&["serve", "--listen", &address], 1, "--listen");
     drop(taken);
     refused(&["load", &format!("http://{address}/")], 1, "is the server running");
+}
+
+/// Loads an http server for a while, in the middle of which something happens to it; the exit code, and what was said on
+/// standard output and standard error.
+fn load_while(happens: impl FnOnce(Served)) -> (Option<i32>, String, String) {
+    let served = || Command::new(env!("CARGO_BIN_EXE_served"));
+    let server = Served::start(served().args(["serve", "http", "--listen=127.0.0.1:0"]));
+    let target = format!("http://{}/", server.address());
+    let load = served()
+        .args(["load", "-c", "4", "-d", "3s", "--warm-up", "100ms", &target])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    thread::sleep(Duration::from_secs(1));
+    happens(server);
+    let output = load.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn a_load_whose_server_goes_away_fails_and_says_so() {
+    let (code, told, said) = load_while(drop);
+    assert_eq!(code, Some(1), "{told}{said}");
+    assert!(told.contains("\nThe server went away: it refused connections"), "{told}");
+    assert!(said.contains("the server went away") && said.lines().count() == 1, "{said}");
+}
+
+#[test]
+fn a_server_that_stands_still_is_told() {
+    let (_, told, said) = load_while(|server| {
+        server.signal(Signal::STOP);
+        thread::sleep(Duration::from_millis(1100));
+        server.signal(Signal::CONT);
+        // Longer than the load.
+        thread::sleep(Duration::from_secs(2));
+    });
+    assert!(told.contains("warning: The server stood still: for 1."), "{told}{said}");
 }
 
 #[test]
