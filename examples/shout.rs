@@ -20,5 +20,8 @@ async fn shout(mut stream: TcpStream) -> std::io::Result<()> {
 }
 
 fn main() -> std::process::ExitCode {
-    duality::Service::new("shout", shout).exchange("hello", "HELLO").main()
+    duality::Service::new("shout", shout)
+        .independent_connections()
+        .exchange("hello", "HELLO")
+        .main()
 }

@@ -31,6 +31,8 @@ enum {
     LONGEST_REPLY = 1024,
     /* How long a client may be silent, or take nothing. */
     PATIENCE_SECONDS = 60,
+    /* After so many requests a connection is closed. */
+    REQUESTS_A_CONNECTION = 1000,
     /* How long nothing is accepted after descriptors, memory or threads have run out. */
     PAUSE_MICROSECONDS = 10000,
 };
@@ -226,6 +228,7 @@ serve(void *stream, receive_function receive, transmit_function transmit)
 {
     char input[LONGEST_HEAD], output[LONGEST_REPLY];
     size_t held = 0;
+    int requests_left = REQUESTS_A_CONNECTION;
     struct request request;
     do {
         size_t head, looked_at = 0;
@@ -237,6 +240,8 @@ serve(void *stream, receive_function receive, transmit_function transmit)
             held += (size_t)got;
         }
         request = head == 0 ? (struct request){431, 0, CLOSE} : understand(input, head);
+        if (--requests_left == 0)
+            request.persistence = CLOSE;
         size_t length = answer(output, request);
         if (transmit(stream, output, length) != (ssize_t)length)
             return;

@@ -1,7 +1,12 @@
 //! Mistakes on the command line: one line each that names the place, exit code 2 or 1.
 
 use std::net::TcpListener;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use duality_conformance::Served;
+use rustix::process::Signal;
 
 fn run(arguments: &[&str]) -> (i32, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_served")).args(arguments).output().unwrap();
@@ -32,12 +37,108 @@ fn misuse_is_told_in_one_line() {
 }
 
 #[test]
+fn what_measures_nothing_is_refused() {
+    refused(&["compare", "--check", "--window", "1us"], 2, "--window: 1µs is too short");
+    refused(&["compare", "--check", "--warm-up", "1ms"], 2, "--warm-up: 1ms warms nothing up");
+    refused(&["load", "-d", "49ms", "8080"], 2, "give 50ms or more");
+    refused(&["load", "--warm-up", "9ms", "8080"], 2, "give 10ms or more");
+}
+
+#[test]
+fn the_last_of_a_repeated_flag_counts() {
+    let arguments =
+        ["compare", "--check", "-c", "7", "--repeats", "3", "--repeats=4", "--workers=8"];
+    let output = Command::new(env!("CARGO_BIN_EXE_served"))
+        .args(arguments)
+        .args(["--workers=9", "--close", "--close", "--window=100ms", "--window=200ms"])
+        .output()
+        .unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    for text in [" 4 times", "--workers=9", "0.2 s that are measured"] {
+        assert!(told.contains(text), "{text}: {told}");
+    }
+    refused(&["serve", "-a", "epoll", "-a", "magic"], 2, "magic");
+    refused(&["load", "-c", "1", "-c", "0", "8080"], 2, "0 connections");
+}
+
+#[test]
+fn a_server_listens_where_its_user_would_write_it() {
+    for listen in ["0", ":0", "localhost:0"] {
+        let arguments = ["serve", "echo", "--listen", listen];
+        let server = Served::start(Command::new(env!("CARGO_BIN_EXE_served")).args(arguments));
+        assert!(server.address().ip().is_loopback(), "{}", server.address());
+        assert_eq!(server.ask(b"hello"), b"hello");
+    }
+}
+
+#[test]
+fn help_begins_with_what_a_first_try_needs() {
+    for (command, basic) in [
+        ("compare", &["--architectures", "--concurrency", "--close", "--out", "--check"][..]),
+        ("load", &["--connections", "--duration", "--rate", "--slo", "--json"]),
+        ("serve", &["--architecture", "--listen", "--root", "--store"]),
+    ] {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_served")).args([command, "--help"]).output().unwrap();
+        let help = String::from_utf8(output.stdout).unwrap();
+        let (_, options) = help.split_once("\nOptions:\n").unwrap();
+        // A heading begins a line.
+        let heading = |line: &str| line.ends_with(':') && !line.starts_with(' ');
+        let first: Vec<&str> = options.lines().take_while(|line| !heading(line)).collect();
+        let flags = first.iter().filter(|line| line.trim_start().starts_with('-'));
+        assert!(flags.count() <= 12, "{command}: {first:#?}");
+        for flag in basic {
+            assert!(first.iter().any(|line| line.contains(flag)), "{command} {flag}: {first:#?}");
+        }
+    }
+}
+
+#[test]
 fn failures_are_told_in_one_line() {
     let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = taken.local_addr().unwrap().to_string();
     refused(&["serve", "--listen", &address], 1, "--listen");
     drop(taken);
     refused(&["load", &format!("http://{address}/")], 1, "is the server running");
+}
+
+/// Loads an http server for a while, in the middle of which something happens to it; the exit code, and what was said on
+/// standard output and standard error.
+fn load_while(happens: impl FnOnce(Served)) -> (Option<i32>, String, String) {
+    let served = || Command::new(env!("CARGO_BIN_EXE_served"));
+    let server = Served::start(served().args(["serve", "http", "--listen=127.0.0.1:0"]));
+    let target = format!("http://{}/", server.address());
+    let load = served()
+        .args(["load", "-c", "4", "-d", "3s", "--warm-up", "100ms", &target])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    thread::sleep(Duration::from_secs(1));
+    happens(server);
+    let output = load.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn a_load_whose_server_goes_away_fails_and_says_so() {
+    let (code, told, said) = load_while(drop);
+    assert_eq!(code, Some(1), "{told}{said}");
+    assert!(told.contains("\nThe server went away: it refused connections"), "{told}");
+    assert!(said.contains("the server went away") && said.lines().count() == 1, "{said}");
+}
+
+#[test]
+fn a_server_that_stands_still_is_told() {
+    let (_, told, said) = load_while(|server| {
+        server.signal(Signal::STOP);
+        thread::sleep(Duration::from_millis(1100));
+        server.signal(Signal::CONT);
+        // Longer than the load.
+        thread::sleep(Duration::from_secs(2));
+    });
+    assert!(told.contains("warning: The server stood still: for 1."), "{told}{said}");
 }
 
 #[test]

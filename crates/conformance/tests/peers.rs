@@ -30,6 +30,11 @@ macro_rules! every_server {
             }
 
             #[test]
+            fn a_connection_ends_after_as_many_requests_as_ours() {
+                start(stringify!($name)).as_ref().map(last_request);
+            }
+
+            #[test]
             fn a_head_may_come_in_pieces_and_requests_together() {
                 start(stringify!($name)).as_ref().map(pieces);
             }
@@ -117,6 +122,16 @@ fn persistence(server: &Served) {
             }
         }
     }
+}
+
+fn last_request(server: &Served) {
+    let mut stream = server.connect();
+    for left in (0..duality_lab::peers::REQUESTS_A_CONNECTION).rev() {
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        let reply = hear_page(&mut stream);
+        assert_eq!(reply.contains("\r\nConnection: close\r\n"), left == 0, "{left} left: {reply}");
+    }
+    assert_eq!(std::io::read_to_string(&mut stream).unwrap(), "");
 }
 
 fn pieces(server: &Served) {

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use duality_conformance::soak::kills::{Victim, kill};
-use duality_conformance::{PATIENCE, Served, runs_here};
+use duality_conformance::{PATIENCE, Redis, Served, runs_here};
 use duality_lab::random::SplitMix64;
 use rustix::process::Signal;
 
@@ -272,6 +272,27 @@ on! { a_flapping_store_is_told_of_in_a_few_lines:
     epoll ["epoll"];
     fork ["fork"];
     prefork ["prefork", "--workers=8"];
+}
+
+/// Nobody has asked for anything yet; a store that comes later is used.
+#[test]
+fn a_store_that_is_away_is_told_at_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut redis = Redis::start(directory.path());
+    let store = format!("redis://{}", redis.address());
+    for architecture in ["prefork", "uthreads"] {
+        let (mut server, mut complaints) = (None, None);
+        redis.restart(directory.path(), || {
+            let started = server.insert(serve("phone", &[architecture], &store));
+            let lines = complaints.insert(started.complaints());
+            let line = lines.next("that the store is away");
+            assert!(line.contains(&store) && line.contains("cannot be reached"), "{line}");
+        });
+        let server = server.unwrap();
+        assert_eq!(server.talk().ask("ADD one 1"), "ADDED one 1");
+        let line = complaints.unwrap().next("that the store is back");
+        assert!(line.contains("is back"), "{line}");
+    }
 }
 
 /// A short run of `cargo xtask soak --kills`.

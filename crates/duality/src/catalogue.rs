@@ -43,6 +43,8 @@ pub(crate) struct Listed {
     pub(crate) name: String,
     pub(crate) summary: String,
     pub(crate) needs: Needs,
+    /// Whether it is a program's own, and not of those that come with Duality.
+    pub(crate) is_own: bool,
     /// Whether one connection can carry more than one request.
     pub(crate) persistent: bool,
     /// Whether it keeps things in a store.
@@ -51,6 +53,22 @@ pub(crate) struct Listed {
     pub(crate) stack: usize,
     /// The page that its clients ask for, if it has pages.
     pub(crate) page: Option<&'static str>,
+}
+
+impl Listed {
+    /// What the service needs of an architecture beyond what that gives, and the remedy if there is one, in words.
+    pub(crate) fn missing_from(&self, given: Needs) -> Option<String> {
+        let missing = self.needs.missing_from(given)?;
+        let needs_only_memory = Needs { shared_memory: false, ..self.needs };
+        let is_about_memory = needs_only_memory.missing_from(given).is_none();
+        Some(match self.is_own && is_about_memory {
+            true => format!(
+                "{missing}, and its connections would be in different processes (if they share nothing, add \
+                 `.independent_connections()` to the Service)"
+            ),
+            false => missing.to_owned(),
+        })
+    }
 }
 
 impl Catalogue {
@@ -70,6 +88,7 @@ impl Catalogue {
                     name: entry.name.to_owned(),
                     summary: entry.summary.to_owned(),
                     needs: needs(entry),
+                    is_own: false,
                     persistent: entry.persistent,
                     store: entry.store,
                     stack: entry.stack,
@@ -80,6 +99,7 @@ impl Catalogue {
                 name: service.served.name().to_owned(),
                 summary: "this program's own service".to_owned(),
                 needs: service.served.needs(),
+                is_own: true,
                 persistent: true,
                 store: false,
                 // It knows; we do not.
@@ -186,4 +206,16 @@ fn open_guestbook(
     let store = setup.open_store(name, location)?;
     guestbook::Guestbook::new(setup.http(), setup.templates(), store)
         .map_err(|error| Failure::misuse(format!("--root or --templates: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use duality_lab::peers::REQUESTS_A_CONNECTION;
+
+    use super::*;
+
+    #[test]
+    fn peers_close_connections_after_as_many_requests() {
+        assert_eq!(http::Config::default().limits.requests, REQUESTS_A_CONNECTION);
+    }
 }

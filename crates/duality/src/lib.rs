@@ -16,7 +16,10 @@
 //! }
 //!
 //! fn main() -> std::process::ExitCode {
-//!     duality::Service::new("echo", echo).exchange("hello", "hello").main()
+//!     duality::Service::new("echo", echo)
+//!         .independent_connections()
+//!         .exchange("hello", "hello")
+//!         .main()
 //! }
 //! ```
 //!

@@ -16,14 +16,17 @@ pub struct Service {
 }
 
 impl Service {
-    /// A service called `name` that does with each connection what `serve` does, and needs nothing
-    /// special of its architecture.
+    /// A service called `name` that does with each connection what `serve` does.
+    ///
+    /// It is taken to share memory among its connections, as a closure does that holds an `Arc<Mutex<…>>`: so the
+    /// architectures that serve connections in different processes, fork and prefork, are refused. A service whose
+    /// connections share nothing says so: [`independent_connections`](Service::independent_connections).
     pub fn new<S, F>(name: &str, serve: S) -> Self
     where
         S: Fn(TcpStream) -> F + Send + Sync + 'static,
         F: Future<Output = io::Result<()>> + Send + 'static,
     {
-        Self::with_needs(name, Needs::default(), serve)
+        Self::with_needs(name, Needs { shared_memory: true, ..Needs::default() }, serve)
     }
 
     /// Like [`new`](Service::new), for a service that some architectures cannot carry.
@@ -34,6 +37,18 @@ impl Service {
     {
         let needs = Needs { straight_line: true, ..needs };
         Self { served: Served::new(name, needs, serve), exchange: None }
+    }
+
+    /// Says that no connection sees what another has changed in memory, so that each may be served in a process of its
+    /// own: fork and prefork can then carry the service.
+    ///
+    /// Nothing checks this. A service that shares memory after all loses, under those two, what one connection
+    /// tells another.
+    #[must_use]
+    pub fn independent_connections(mut self) -> Self {
+        let needs = Needs { shared_memory: false, ..self.served.needs() };
+        self.served = self.served.with_needs(needs);
+        self
     }
 
     /// What `compare` sends as one request, and the reply that it must get, byte for byte.

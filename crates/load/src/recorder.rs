@@ -98,6 +98,8 @@ struct State {
     /// What is due and was not sent yet, in an open loop.
     queue: Option<Arc<Queue>>,
     counts: Measurement,
+    /// When the last reply of the window came.
+    last_reply: Option<Instant>,
 }
 
 /// What was counted since the start, in the window or not.
@@ -167,6 +169,8 @@ pub(crate) struct Measurement {
     /// Failures before the window opened or after it closed.
     pub(crate) failures_outside: u64,
     pub(crate) overdue: Overdue,
+    /// The longest time in the window without a reply on any connection.
+    pub(crate) silence: Duration,
 }
 
 /// What was counted of an open loop; histograms are in nanoseconds.
@@ -219,6 +223,7 @@ impl Default for Measurement {
             failures: BTreeMap::new(),
             failures_outside: 0,
             overdue: Overdue::default(),
+            silence: Duration::ZERO,
         }
     }
 }
@@ -262,6 +267,7 @@ impl Recorder {
                 ..Measurement::default()
             },
             queue,
+            last_reply: None,
         };
         Self { state: Mutex::new(state) }
     }
@@ -413,6 +419,7 @@ impl State {
         let Window::Open(opened) = self.window else { return };
         self.counts.requests += 1;
         self.counts.bytes += bytes;
+        self.end_silence(opened.instant, end);
         if start.due >= opened.instant {
             record(&mut self.counts.latencies, end.saturating_duration_since(start.due));
             if let Some(counts) = &mut self.counts.open_loop {
@@ -426,6 +433,13 @@ impl State {
             connection.served = true;
             self.counts.connections_served += 1;
         }
+    }
+
+    /// A reply at `end`, or the end of the window.
+    #[inline]
+    fn end_silence(&mut self, opened: Instant, end: Instant) {
+        let since = self.last_reply.replace(end).unwrap_or(opened);
+        self.counts.silence = self.counts.silence.max(end.saturating_duration_since(since));
     }
 
     fn count_failures(&mut self, failure: &Failure, count: u64) {
@@ -488,6 +502,7 @@ impl State {
             };
             *sum += closed.instant.saturating_duration_since(since.max(opened.instant));
         }
+        self.end_silence(opened.instant, closed.instant);
         self.count_unanswered(opened.instant, closed.instant);
     }
 

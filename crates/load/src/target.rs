@@ -172,7 +172,7 @@ pub struct TargetError {
 impl FromStr for Target {
     type Err = TargetError;
 
-    /// Reads `SERVICE://HOST:PORT[/PATH]`. A host name is looked up here, and its first IPv4 address
+    /// Reads `SERVICE://HOST:PORT[/PATH]`; `HOST:PORT[/PATH]` is one of http, and a port alone one of 127.0.0.1. A host name is looked up here, and its first IPv4 address
     /// is taken if it has one. Those with pages have port 80 unless it says otherwise; the guestbook's
     /// page is `/guestbook`, likewise.
     fn from_str(text: &str) -> Result<Self, TargetError> {
@@ -190,8 +190,9 @@ pub(crate) type LookUp = fn(&str) -> io::Result<Vec<SocketAddr>>;
 ///
 /// What is wrong with it, and the remedy.
 pub(crate) fn parse(text: &str, look_up: LookUp) -> Result<Target, String> {
-    let Some((scheme, rest)) = text.split_once("://") else {
-        return Err("expected SERVICE://HOST:PORT, as in http://127.0.0.1:8080/".to_owned());
+    let (scheme, rest) = match text.split_once("://") {
+        Some(parts) => parts,
+        None => ("http", without_scheme(text)?),
     };
     // The fragment is the client's own affair.
     let rest = rest.split('#').next().unwrap_or_default();
@@ -199,6 +200,7 @@ pub(crate) fn parse(text: &str, look_up: LookUp) -> Result<Target, String> {
         Some(at) => rest.split_at(at),
         None => (rest, ""),
     };
+    let authority = &*complete(authority);
     match scheme {
         "http" => Ok(Target::Http(page(authority, path, look_up)?)),
         "guestbook" => {
@@ -224,6 +226,25 @@ pub(crate) fn parse(text: &str, look_up: LookUp) -> Result<Target, String> {
             "no client for {other:?}; there is one for each of {}",
             SERVICES.join(", ")
         )),
+    }
+}
+
+/// `HOST:PORT`, `:PORT` and `PORT` are an http server's, as in `duality serve --listen`.
+fn without_scheme(text: &str) -> Result<&str, String> {
+    let authority = text.split(['/', '?', '#']).next().unwrap_or_default();
+    let port = authority.rsplit(':').next().unwrap_or_default();
+    match !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => Ok(text),
+        false => Err("expected SERVICE://HOST:PORT, as in http://127.0.0.1:8080/".to_owned()),
+    }
+}
+
+/// The authority, in which this machine need not be named: `:PORT`, or `PORT` alone.
+fn complete(authority: &str) -> String {
+    let port = authority.strip_prefix(':').unwrap_or(authority);
+    match !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => format!("127.0.0.1:{port}"),
+        false => authority.to_owned(),
     }
 }
 
@@ -297,6 +318,17 @@ mod tests {
     }
 
     #[test]
+    fn a_port_alone_is_one_of_this_machine_and_without_a_service_it_is_http() {
+        let root = http("127.0.0.1:8080", "127.0.0.1:8080", "/");
+        for text in ["8080", ":8080", "127.0.0.1:8080", "http://:8080", "8080/", "http://8080/"] {
+            assert_eq!(text.parse(), Ok(root.clone()), "{text}");
+        }
+        let page = http("127.0.0.1:8080", "localhost:8080", "/page?a:1");
+        assert_eq!("localhost:8080/page?a:1".parse(), Ok(page));
+        assert_eq!("echo://:7".parse::<Target>(), "echo://127.0.0.1:7".parse());
+    }
+
+    #[test]
     fn other_services_are_read_and_written_alike() {
         for text in [
             "echo://127.0.0.1:7",
@@ -330,12 +362,15 @@ mod tests {
     #[test]
     fn a_wrong_target_is_told_the_remedy() {
         for (text, remedy) in [
-            ("127.0.0.1:8080", "expected SERVICE://HOST:PORT"),
+            ("127.0.0.1", "expected SERVICE://HOST:PORT"),
+            ("localhost:http", "expected SERVICE://HOST:PORT"),
+            ("echo", "expected SERVICE://HOST:PORT"),
             ("ftp://127.0.0.1:21", "there is one for each of http, echo, time, quote"),
             ("https://127.0.0.1/", "http://"),
             ("echo://127.0.0.1", "the port is missing"),
             ("echo://127.0.0.1:7/x", "no path"),
-            ("http://:80/", "the host is missing"),
+            ("http://:/", "the host is missing"),
+            (":65536", "not a port"),
             ("http://", "the host is missing"),
             ("http://127.0.0.1:http/", "not a port"),
             ("http://127.0.0.1:65536/", "not a port"),

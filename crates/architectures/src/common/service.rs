@@ -5,7 +5,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use duality_runtime::net::{TcpListener, TcpStream};
 use duality_runtime::task::{Machine, machine};
@@ -13,6 +13,7 @@ use duality_runtime::visibility;
 use pin_project_lite::pin_project;
 
 use super::admission::Admission;
+use super::failures;
 use super::pressure::Active;
 
 /// What a service asks of its architecture, or an architecture gives to services.
@@ -76,6 +77,7 @@ impl Service {
         S: Fn(TcpStream) -> F + Send + Sync + 'static,
         F: Future<Output = io::Result<()>> + Send + 'static,
     {
+        failures::prepare();
         let close = |stream| {
             drop(stream);
             std::future::ready(Ok(()))
@@ -108,6 +110,13 @@ impl Service {
     #[must_use]
     pub fn by_hand(mut self, program: ByHand) -> Self {
         self.by_hand = Some(program);
+        self
+    }
+
+    /// The same service, which needs this of its architecture.
+    #[must_use]
+    pub fn with_needs(mut self, needs: Needs) -> Self {
+        self.needs = needs;
         self
     }
 
@@ -167,7 +176,8 @@ where
     F: Future<Output = io::Result<()>> + Send + 'static,
 {
     Arc::new(move |stream, active| {
-        machine(Serving { future: serve(stream), _connection: Connection(active) })
+        let peer = failures::peer(&stream);
+        machine(Serving { future: serve(stream), peer, _connection: Connection(active) })
     })
 }
 
@@ -176,6 +186,7 @@ pin_project! {
     struct Serving<F> {
         #[pin]
         future: F,
+        peer: failures::Peer,
         _connection: Connection,
     }
 }
@@ -184,8 +195,11 @@ impl<F: Future<Output = io::Result<()>>> Future for Serving<F> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        // A connection that breaks off is its client's affair.
-        self.project().future.poll(context).map(drop)
+        let serving = self.project();
+        if let Err(error) = ready!(serving.future.poll(context)) {
+            failures::tell(serving.peer, &error);
+        }
+        Poll::Ready(())
     }
 }
 

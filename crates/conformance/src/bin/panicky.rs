@@ -30,5 +30,5 @@ async fn serve(mut stream: TcpStream) -> std::io::Result<()> {
 }
 
 fn main() -> ExitCode {
-    duality::Service::new("panicky", serve).exchange("a", "a").main()
+    duality::Service::new("panicky", serve).independent_connections().exchange("a", "a").main()
 }

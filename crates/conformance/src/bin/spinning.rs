@@ -32,5 +32,8 @@ fn spin(until: &Path) {
 }
 
 fn main() -> ExitCode {
-    duality::Service::new("spinning", serve).exchange("/\n", "done\n").main()
+    duality::Service::new("spinning", serve)
+        .independent_connections()
+        .exchange("/\n", "done\n")
+        .main()
 }

@@ -19,5 +19,5 @@ fn main() -> ExitCode {
             thread::park();
         }
     });
-    duality::Service::new("threaded", serve).exchange("a", "a").main()
+    duality::Service::new("threaded", serve).independent_connections().exchange("a", "a").main()
 }

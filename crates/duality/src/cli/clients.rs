@@ -7,10 +7,12 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use duality_lab::plan::settings::{Settings, Waits, parse_duration};
 use duality_load::Pattern;
 
+use super::heading;
+
 #[derive(clap::Args)]
 pub(super) struct ClientFlags {
     /// How clients behave [default: closed, or open if there is a rate]
-    #[arg(long, value_parser = patterns())]
+    #[arg(long, value_parser = patterns(), help_heading = heading::CLIENTS)]
     pattern: Option<String>,
     /// Make so many requests a second, whether or not the server keeps up
     #[arg(short = 'R', long, value_name = "PER_SECOND")]
@@ -18,33 +20,33 @@ pub(super) struct ClientFlags {
     /// How requests come in an open loop: constant, poisson, uniform or sinusoidal [default: constant]
     ///
     /// constant is the kindest to a server, poisson what many users make who do not know of each other.
-    #[arg(long)]
+    #[arg(long, help_heading = heading::CLIENTS)]
     arrivals: Option<String>,
     /// Shortest and longest wait between uniform or sinusoidal arrivals, such as 100us..2ms
     ///
     /// Instead of a rate. With one, uniform waits go from 0 to twice the mean, and the rate of sinusoidal
     /// ones swings between half and twice of it.
-    #[arg(long, value_name = "MIN..MAX")]
+    #[arg(long, value_name = "MIN..MAX", help_heading = heading::CLIENTS)]
     wait: Option<Waits>,
     /// How long sinusoidal waits take to swing to and fro once [default: 1s]
     ///
     /// A window should be several of it.
-    #[arg(long, value_parser = parse_duration)]
+    #[arg(long, value_parser = parse_duration, help_heading = heading::CLIENTS)]
     period: Option<Duration>,
     /// A new connection for each request
     #[arg(long)]
     close: bool,
     /// Further connections that make one request and then rest in silence
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = heading::CLIENTS)]
     idle: Option<usize>,
     /// Further connections that make requests and take the replies 100 bytes a second
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = heading::CLIENTS)]
     slow_readers: Option<usize>,
     /// Further connections that send requests a byte a second
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = heading::CLIENTS)]
     slow_senders: Option<usize>,
     /// Addresses (127.0.0.1 and up) that all connections come from [default: as many as needed]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = heading::CLIENTS)]
     sources: Option<NonZeroU32>,
 }
 

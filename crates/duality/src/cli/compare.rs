@@ -18,8 +18,8 @@ use duality_lab::{data, report as page, run as lab};
 use duality_runtime::log;
 
 use super::{
-    ClientFlags, ConstraintFlags, Failure, Setup, Tuning, experiment, explain, flag, load, model,
-    plan, print,
+    ClientFlags, ConstraintFlags, Failure, Setup, Tuning, experiment, explain, flag, heading, load,
+    model, plan, print,
 };
 use crate::catalogue::Catalogue;
 
@@ -31,60 +31,60 @@ pub(super) struct Arguments {
     #[command(flatten)]
     clients: ClientFlags,
     /// Which architectures, such as threads,epoll; without it, all
-    #[arg(short, long, value_delimiter = ',', value_name = "A,B,…")]
+    #[arg(short, long, value_delimiter = ',', value_name = "A,B,…", display_order = 0)]
     architectures: Option<Vec<String>>,
     /// Servers that are not ours, measured beside them: nginx, lighttpd, apache-prefork, apache-worker, apache-event; st, pth and pthreads, which `cargo xtask peers` builds; and those that the plan defines
-    #[arg(long, value_delimiter = ',', value_name = "A,B,…")]
+    #[arg(long, value_delimiter = ',', value_name = "A,B,…", display_order = 0)]
     peers: Option<Vec<String>>,
     /// The architecture or peer whose figures all others are also given as multiples of; without it, the peer, where there is one
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
     /// Do not measure an architecture once more, as a control, to see what chance does (docs/method.md)
-    #[arg(long)]
+    #[arg(long, help_heading = heading::MEASURING)]
     no_control: bool,
     /// How many connections are open at once [default: 1,10,100,1000, or those that the service can do with]
-    #[arg(short, long, value_delimiter = ',', value_name = "N,…")]
+    #[arg(short, long, value_delimiter = ',', value_name = "N,…", display_order = 0)]
     concurrency: Option<Vec<usize>>,
     /// Each connection carries request after request (the default)
-    #[arg(long, conflicts_with = "close")]
+    #[arg(long, conflicts_with = "close", help_heading = heading::CLIENTS)]
     keep_alive: bool,
     /// How often each cell is measured, each time with a fresh server [default: 3]
-    #[arg(long)]
+    #[arg(long, help_heading = heading::MEASURING)]
     repeats: Option<usize>,
     /// How many blocks of slices follow the windows of a session, in which all servers are driven in turn; 0 measures one after the other [default: such that the whole takes about two minutes]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = heading::MEASURING)]
     blocks: Option<usize>,
     /// How long each cell is measured, before the blocks [default: 150ms; without blocks, such that the whole takes about two minutes]
-    #[arg(long, value_parser = parse_duration)]
+    #[arg(long, value_parser = parse_duration, help_heading = heading::MEASURING)]
     window: Option<Duration>,
     /// What is dropped before each measurement
-    #[arg(long, value_parser = parse_duration)]
+    #[arg(long, value_parser = parse_duration, help_heading = heading::MEASURING)]
     warm_up: Option<Duration>,
     /// How long the whole may take, such as 10m: windows get shorter for it, then repeats fewer
     ///
     /// Where nobody says how long a window is, it is as long as the time allows, up to 10 s. Windows do not get shorter
     /// than 0.5 s for it, nor repeats fewer than 3. Whatever takes longer than expected stops when its time is spent, and
     /// --resume goes on.
-    #[arg(long, value_parser = parse_duration, value_name = "TIME")]
+    #[arg(long, value_parser = parse_duration, value_name = "TIME", help_heading = heading::MEASURING)]
     budget: Option<Duration>,
     #[command(flatten)]
     constraints: ConstraintFlags,
     /// Processors of the servers, such as 0 or 0,2; with --client-cpus [default: the first]
-    #[arg(long, value_delimiter = ',', value_name = "CPU,…", requires = "client_cpus")]
+    #[arg(long, value_delimiter = ',', value_name = "CPU,…", requires = "client_cpus", help_heading = heading::MEASURING)]
     server_cpus: Option<Vec<usize>>,
     /// Processors of the load generator [default: those that share no core with the server's]
-    #[arg(long, value_delimiter = ',', value_name = "CPU,…", requires = "server_cpus")]
+    #[arg(long, value_delimiter = ',', value_name = "CPU,…", requires = "server_cpus", help_heading = heading::MEASURING)]
     client_cpus: Option<Vec<usize>>,
     /// The path that the client asks for [default: / of http, /guestbook of guestbook]
-    #[arg(long)]
+    #[arg(long, help_heading = heading::SERVICE)]
     path: Option<String>,
     #[command(flatten)]
     setup: Setup,
     /// Where `guestbook` and `phone` keep what they are told: a new one for each cell (sqlite, redis), or one that is there (sqlite:PATH, redis://HOST:PORT) [default: sqlite]
-    #[arg(long, value_name = "STORE")]
+    #[arg(long, value_name = "STORE", help_heading = heading::SERVICE)]
     store: Option<Store>,
     /// Decides the order of the cells; without it, the time
-    #[arg(long)]
+    #[arg(long, help_heading = heading::MEASURING)]
     seed: Option<u64>,
     /// Where results.jsonl, report.html and summary.json go, those of a plan each in a directory of the experiment's name; without it, a new directory duality-results-TIME
     #[arg(short, long, value_name = "DIR")]

@@ -4,13 +4,15 @@ use duality_lab::plan::settings::parse_bytes;
 use duality_lab::record::{Constraints, kept_slo};
 use duality_load::Slo;
 
+use super::heading;
+
 #[derive(clap::Args)]
 pub(super) struct ConstraintFlags {
     /// Recommend only what keeps this latency, such as p99=5ms; may be given several times
-    #[arg(long, value_name = "PERCENTILE=LIMIT", value_parser = kept_slo)]
+    #[arg(long, value_name = "PERCENTILE=LIMIT", value_parser = kept_slo, help_heading = heading::RECOMMENDATION)]
     slo: Vec<Slo>,
     /// Recommend only what keeps to so much memory at its peak, such as 200MB
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = heading::RECOMMENDATION)]
     memory: Option<u64>,
 }
 

@@ -305,7 +305,7 @@ fn unavailable(
     for Subject { name, architecture, options, .. } in subjects {
         let never = architecture
             .unavailable(options)
-            .or_else(|| service.needs.missing_from(architecture.gives()).map(str::to_owned));
+            .or_else(|| service.missing_from(architecture.gives()));
         for &connections in &design.concurrency {
             let why = never.clone().or_else(|| match all_at_once {
                 true => crowded(*architecture, options, plan.behaviour.connections(connections)),

@@ -5,11 +5,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use duality_lab::plan::clients::{self, Behaviour};
-use duality_lab::plan::settings::{parse_duration, parse_slo};
+use duality_lab::plan::settings::{check_warm_up, check_window, parse_duration, parse_slo};
 use duality_load::{Error, Observer, Options, Probe, Slo, Stop, Target, peak_goodput};
 use duality_runtime::log;
 
-use super::{ClientFlags, Failure, flag, print};
+use super::{ClientFlags, Failure, flag, heading, print};
 
 /// Where a search for a rate begins, in requests a second, if nobody says.
 const FIRST_RATE: f64 = 1_000.0;
@@ -34,19 +34,20 @@ docs/load.md explains what each of these measures.")]
 pub(super) struct Arguments {
     /// What to ask: SERVICE://HOST:PORT, for http and guestbook with a /PATH
     ///
-    /// The services are http, echo, time, quote, game, chat, phone and guestbook.
+    /// The services are http, echo, time, quote, game, chat, phone and guestbook. localhost:8080, :8080 and 8080 are
+    /// http servers too.
     target: Target,
     /// Connections that are open at once
     #[arg(short, long, default_value_t = 100)]
     connections: usize,
     /// How long to measure, such as 10s, 500ms or 2m
-    #[arg(short, long, default_value = "10s", value_parser = parse_duration, conflicts_with = "requests")]
+    #[arg(short, long, default_value = "10s", value_parser = parse_window, conflicts_with = "requests")]
     duration: Duration,
     /// Make exactly this many requests instead
     #[arg(short = 'n', long)]
     requests: Option<u64>,
     /// How long to run before measuring
-    #[arg(long, default_value = "1s", value_parser = parse_duration)]
+    #[arg(long, default_value = "1s", value_parser = parse_warm_up, help_heading = heading::MEASURING)]
     warm_up: Duration,
     #[command(flatten)]
     clients: ClientFlags,
@@ -54,38 +55,58 @@ pub(super) struct Arguments {
     ///
     /// One of p50, p90, p99, p99.9, p99.99 and max, counted from when a request was due; and nothing may
     /// fail. Short loads of a fifth of --duration narrow the rate down from --rate to 3 %, and one of the
-    /// whole of it confirms the result.
+    /// whole of it confirms the result. Where that is too short for the percentile (1,000 requests for p99, 10,000 for
+    /// p99.9), short loads take as long as --duration, and the last one up to three times as long.
     #[arg(long, value_name = "PERCENTILE=LIMIT", value_parser = parse_slo, conflicts_with = "requests")]
     slo: Option<Slo>,
     /// What chance depends on: the same seed gives the same arrivals
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, help_heading = heading::MEASURING)]
     seed: u64,
     /// The longest wait for a reply
-    #[arg(long, default_value = "30s", value_parser = parse_duration)]
+    #[arg(long, default_value = "30s", value_parser = parse_duration, help_heading = heading::MEASURING)]
     timeout: Duration,
     /// Processors to run on, such as 1 or 1,3
-    #[arg(long, value_delimiter = ',', value_name = "CPU,…")]
+    #[arg(long, value_delimiter = ',', value_name = "CPU,…", help_heading = heading::MEASURING)]
     cpus: Vec<usize>,
     /// Print JSON (format version 1)
     #[arg(long)]
     json: bool,
 }
 
+fn parse_window(text: &str) -> Result<Duration, String> {
+    let window = parse_duration(text)?;
+    check_window(window).map(|()| window)
+}
+
+fn parse_warm_up(text: &str) -> Result<Duration, String> {
+    let warm_up = parse_duration(text)?;
+    check_warm_up(warm_up).map(|()| warm_up)
+}
+
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let options = arguments.options()?;
     let interrupted = on_interrupt()?;
-    let text = match &arguments.slo {
+    let (text, failed) = match &arguments.slo {
         None => {
             let report = duality_load::run(&options, &mut (), &interrupted).map_err(failure)?;
-            if arguments.json { serde_json::to_string(&report) } else { Ok(report.render_text()) }
+            let text = match arguments.json {
+                true => serde_json::to_string(&report),
+                false => Ok(report.render_text()),
+            };
+            (text, report.failure())
         }
         Some(slo) => {
             let found = peak_goodput(&options, slo, &mut Progress(0), &interrupted);
             let found = found.map_err(failure)?;
-            if arguments.json { serde_json::to_string(&found) } else { Ok(found.render_text()) }
+            let text = match arguments.json {
+                true => serde_json::to_string(&found),
+                false => Ok(found.render_text()),
+            };
+            (text, found.failure())
         }
     };
-    print(&text.expect("a report is plain data"))
+    print(&text.expect("a report is plain data"))?;
+    failed.map_or(Ok(()), |why| Err(Failure::failed(why)))
 }
 
 fn failure(error: Error) -> Failure {

@@ -35,12 +35,24 @@ use duality_runtime::log;
 use crate::Service;
 use crate::catalogue::Catalogue;
 
+/// Headings of `--help`, below the options that a first try needs.
+mod heading {
+    pub(super) const CLIENTS: &str = "Clients";
+    pub(super) const MEASURING: &str = "Measuring";
+    pub(super) const SERVICE: &str = "Service";
+    pub(super) const SERVER: &str = "Server";
+    pub(super) const LIMITS: &str = "Limits of the server";
+    pub(super) const VISIBILITY: &str = "What the server shows";
+    pub(super) const RECOMMENDATION: &str = "Recommendation";
+}
+
 /// Run one network service under every server architecture, and measure which is best.
 #[derive(Parser)]
 #[command(
     name = "duality",
     version,
     arg_required_else_help = true,
+    args_override_self = true,
     after_help = "Start with `duality compare`: in about two minutes it shows which architecture serves\n\
                   the built-in web server best on this machine, and writes a report to open in a browser."
 )]

@@ -1,7 +1,7 @@
 //! `duality serve`.
 
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 
 use duality_architectures::common::children;
 use duality_architectures::common::pressure::remedy;
@@ -13,7 +13,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::tuning::Limits;
 use super::visibility::Visibility;
-use super::{Failure, Setup, Tuning, flag};
+use super::{Failure, Setup, Tuning, flag, heading};
 use crate::catalogue::Catalogue;
 use crate::control::Control;
 use crate::watch::{Subject, Watch};
@@ -26,7 +26,9 @@ pub(super) struct Arguments {
     #[arg(short, long, default_value = "epoll")]
     architecture: String,
     /// Where to listen; port 0 takes a free one
-    #[arg(short, long, default_value = "127.0.0.1:8080", value_name = "ADDRESS:PORT")]
+    ///
+    /// A port alone, as in 8080 or :8080, is one of 127.0.0.1; 0.0.0.0:8080 is one of all addresses of this machine.
+    #[arg(short, long, default_value = "127.0.0.1:8080", value_name = "ADDRESS:PORT", value_parser = listen_address)]
     listen: SocketAddr,
     #[command(flatten)]
     setup: Setup,
@@ -36,10 +38,10 @@ pub(super) struct Arguments {
     #[command(flatten)]
     tuning: Tuning,
     /// Processors to run on, such as 0 or 0,2
-    #[arg(long, value_delimiter = ',', value_name = "CPU,…")]
+    #[arg(long, value_delimiter = ',', value_name = "CPU,…", help_heading = heading::SERVER)]
     cpus: Vec<usize>,
     /// Seconds that a drain may take, after SIGTERM, SIGHUP or Ctrl-C, before connections are cut off
-    #[arg(long, default_value_t = 30, value_name = "SECONDS")]
+    #[arg(long, default_value_t = 30, value_name = "SECONDS", help_heading = heading::LIMITS)]
     drain_limit: u32,
     #[command(flatten)]
     visibility: Visibility,
@@ -73,9 +75,8 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         false => None,
     };
     let options = arguments.tuning.options();
-    let reason = architecture
-        .unavailable(&options)
-        .or_else(|| service.needs().missing_from(architecture.gives()).map(str::to_owned));
+    let reason =
+        architecture.unavailable(&options).or_else(|| listed.missing_from(architecture.gives()));
     if let Some(reason) = reason {
         if let Some(control) = control {
             let _ = control.unavailable(&reason);
@@ -104,6 +105,33 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         Failure::failed(format!("{name}: cannot serve: {error}{remedy}"))
     })?;
     watch.finish().map_err(Failure::failed)
+}
+
+/// The address in `ADDRESS:PORT`, in which the address may be a name, or left out: then it is 127.0.0.1.
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.strip_prefix(':').unwrap_or(text);
+    if let Ok(port) = port.parse::<u16>() {
+        return Ok((Ipv4Addr::LOCALHOST, port).into());
+    }
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    // A colon within the brackets of an IPv6 address does not begin the port.
+    let remedy = "write ADDRESS:PORT, such as 127.0.0.1:8080, localhost:8080 or 8080";
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let parts = if is_number { Some(("", text)) } else { text.rsplit_once(':') };
+    let Some((host, port)) = parts.filter(|(_, port)| !port.contains(']')) else {
+        return Err(format!("the port is missing: {remedy}"));
+    };
+    if port.parse::<u16>().is_err() {
+        return Err(format!("{port:?} is not a port: {remedy}"));
+    }
+    let found: Vec<SocketAddr> = text
+        .to_socket_addrs()
+        .map_err(|error| format!("no address found for {host:?} ({error}): {remedy}"))?
+        .collect();
+    let first_choice = found.iter().find(|address| address.is_ipv4()).or(found.first());
+    first_choice.copied().ok_or_else(|| format!("{host:?} has no address: {remedy}"))
 }
 
 /// The architecture of that name, or one line that lists them.
@@ -161,4 +189,43 @@ fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Failure {
         _ => remedy(error),
     };
     Failure::failed(format!("cannot listen at {address}: {error}{remedy}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_alone_is_one_of_this_machine() {
+        for (text, address) in [
+            ("8080", "127.0.0.1:8080"),
+            (":8080", "127.0.0.1:8080"),
+            ("0", "127.0.0.1:0"),
+            ("localhost:8080", "127.0.0.1:8080"),
+            ("0.0.0.0:80", "0.0.0.0:80"),
+            ("[::1]:80", "[::1]:80"),
+        ] {
+            assert_eq!(listen_address(text), Ok(address.parse().unwrap()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_told_the_remedy() {
+        for (text, problem) in [
+            ("localhost", "the port is missing"),
+            ("", "the port is missing"),
+            ("[::1]", "the port is missing"),
+            ("localhost:http", "not a port"),
+            ("70000", "not a port"),
+            (":70000", "not a port"),
+            ("127.0.0.1:", "not a port"),
+            ("no.such.host.invalid:80", "no address found"),
+        ] {
+            let told = listen_address(text).unwrap_err();
+            assert!(
+                told.contains(problem) && told.contains("write ADDRESS:PORT"),
+                "{text}: {told}"
+            );
+        }
+    }
 }

@@ -9,7 +9,7 @@ use duality_runtime::log;
 use duality_services::store::{Location, Options, RedisCalls, Store};
 use duality_services::{Entry, guestbook, http};
 
-use super::Failure;
+use super::{Failure, heading};
 
 #[derive(Clone, Default, clap::Args)]
 pub(crate) struct Setup {
@@ -17,10 +17,10 @@ pub(crate) struct Setup {
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
     /// The directory of guestbook's templates: NAME.html is the page /NAME
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = heading::SERVICE)]
     templates: Option<PathBuf>,
     /// How `guestbook` talks to Redis [default: pipelined]
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, help_heading = heading::SERVICE)]
     redis_calls: Option<RedisCallsName>,
 }
 
@@ -112,8 +112,11 @@ impl Setup {
             Some(RedisCallsName::Separate) => RedisCalls::Separate,
             Some(RedisCallsName::Pipelined) | None => RedisCalls::Pipelined,
         };
-        Store::new(&location, Options { redis_calls, ..Options::default() })
-            .map_err(|error| Failure::failed(error.to_string()))
+        let store = Store::new(&location, Options { redis_calls, ..Options::default() })
+            .map_err(|error| Failure::failed(error.to_string()))?;
+        // The operator has been told, and may start the store later.
+        let _ = store.reach();
+        Ok(store)
     }
 }
 

@@ -9,10 +9,12 @@ use duality_architectures::{Disk, HandOver, Options, Prefer};
 use duality_lab::plan::settings::{Misfit, parse_bytes, parse_duration};
 use duality_poller::Kind;
 
+use super::heading;
 use crate::catalogue::Listed;
 
 /// What was chosen; what was not has its default.
 #[derive(Clone, Copy, Default, Args)]
+#[command(next_help_heading = heading::SERVER)]
 pub(crate) struct Tuning {
     /// Processes of prefork, threads of pool [default: 100]
     #[arg(long, value_parser = at_least_one)]
@@ -24,7 +26,7 @@ pub(crate) struct Tuning {
     #[arg(long, value_parser = clap::value_parser!(i32).range(1..))]
     backlog: Option<i32>,
     /// Connections served at a time; further ones are refused, http ones by 503 [default: no limit]
-    #[arg(long, value_parser = at_least_one, value_name = "N")]
+    #[arg(long, value_parser = at_least_one, value_name = "N", help_heading = heading::LIMITS)]
     max_connections: Option<usize>,
     /// Stack of each thread, kernel or user-level, such as 64K or 1M; a service may need more than 16K [default: 128K]
     #[arg(long, value_parser = parse_size, value_name = "BYTES")]
@@ -73,10 +75,10 @@ pub(crate) struct Tuning {
     #[arg(long, value_name = "N")]
     disk_helpers: Option<NonZeroUsize>,
     /// Descriptors that the server may have open; no more than the hard limit [default: the hard limit]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(16..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(16..), help_heading = heading::LIMITS)]
     descriptors: Option<u64>,
     /// Address space that the server may have, such as 2G: what is only reserved, such as stacks, counts [default: no limit]
-    #[arg(long, value_name = "BYTES", value_parser = parse_address_space)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_address_space, help_heading = heading::LIMITS)]
     address_space: Option<u64>,
 }
 
@@ -120,7 +122,8 @@ impl Tuning {
     ///
     /// What is wrong with them, in one line.
     pub(super) fn parse(arguments: &[String]) -> Result<Self, String> {
-        let command = Self::augment_args(Command::new("serve").no_binary_name(true));
+        let command =
+            Self::augment_args(Command::new("serve").no_binary_name(true)).args_override_self(true);
         let matches = command
             .disable_help_flag(true)
             .try_get_matches_from(arguments)

@@ -6,10 +6,12 @@ use std::time::Duration;
 use clap::Args;
 use duality_lab::plan::settings::parse_duration;
 
+use super::heading;
 use crate::watch::Settings;
 
 /// SIGUSR1 has every task told, whatever these flags say.
 #[derive(Args)]
+#[command(next_help_heading = heading::VISIBILITY)]
 pub(super) struct Visibility {
     /// At the end, write the counters (tasks, switches, rounds, bytes …) as a line of JSON to FILE, or to standard error (-)
     #[arg(long, value_name = "FILE")]

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::env;
 use std::path::{Path, PathBuf};
 
-pub use ready_made::{READY_MADE, ReadyMade};
+pub use ready_made::{READY_MADE, REQUESTS_A_CONNECTION, ReadyMade};
 
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};

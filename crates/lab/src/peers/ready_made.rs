@@ -1,7 +1,8 @@
 //! The peers that need no definition: web servers as one would run them for the pages of a comparison.
 //!
-//! Each has a worker for the one processor that it is pinned to, no log of requests, keep-alive without an
-//! end, and a queue as long as ours. A new one is an entry of [`READY_MADE`], and its configuration a file.
+//! Each has a worker for the one processor that it is pinned to, no log of requests, a queue as long as ours, and closes a
+//! connection after as many requests as ours ([`REQUESTS_A_CONNECTION`]). A new one is an entry of [`READY_MADE`], and its
+//! configuration a file.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -12,6 +13,11 @@ use super::{Peer, Stop, built, find};
 const START_SECONDS: f64 = 10.0;
 /// What brings those that are in `peers/`.
 const BUILT: &str = "cargo xtask peers";
+
+/// After so many requests a server closes a persistent connection: our http service, and each of these alike. To open a
+/// connection and to close it costs a multiple of a request, so a peer without a limit would be measured with less work.
+/// The toys of `peers/` have the same number in `peers/http.h`.
+pub const REQUESTS_A_CONNECTION: u32 = 1000;
 
 /// A peer that needs no definition.
 #[derive(Debug)]
@@ -101,7 +107,9 @@ impl ReadyMade {
         Peer {
             name: self.name.to_owned(),
             command: [program].into_iter().chain(arguments).collect(),
-            configuration: self.configuration.to_owned(),
+            configuration: self
+                .configuration
+                .replace("{requests}", &REQUESTS_A_CONNECTION.to_string()),
             environment: BTreeMap::new(),
             ready: None,
             // Apache listens before it has anybody to serve.
@@ -149,6 +157,27 @@ mod tests {
             assert!(peer.texts().any(|text| text.contains("{port}")), "{}", ready.name);
             assert_eq!(ReadyMade::named(ready.name).unwrap().about, ready.about);
         }
+    }
+
+    #[test]
+    fn each_closes_connections_as_ours_do() {
+        for ready in READY_MADE.iter().filter(|ready| !ready.is_toy()) {
+            let configuration = ready.peer().configuration;
+            let lines: Vec<&str> = configuration
+                .lines()
+                .map(str::trim)
+                .filter(|line| {
+                    let name = line.to_ascii_lowercase().replace(['-', '_'], "");
+                    name.contains("keepaliverequests")
+                })
+                .collect();
+            let [line] = lines[..] else { panic!("{}: {lines:?}", ready.name) };
+            assert!(line.trim_end_matches(';').ends_with(" 1000"), "{}: {line}", ready.name);
+        }
+        // Whatever a limit is called there, the toys have it from one place.
+        let header = include_str!("../../../../peers/http.h");
+        let limit = format!("REQUESTS_A_CONNECTION = {REQUESTS_A_CONNECTION},");
+        assert!(header.contains(&limit), "peers/http.h: {limit}");
     }
 
     #[test]

@@ -34,6 +34,11 @@ pub(super) const LONGEST_TEXT: usize = 4096;
 /// The longest warm-up or window.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// The shortest window: in less, a server is not in a steady state, and a tick of the machine is a tenth of what is counted.
+const SHORTEST_WINDOW: Duration = Duration::from_millis(50);
+/// The shortest warm-up that warms anything up; none at all is 0.
+const SHORTEST_WARM_UP: Duration = Duration::from_millis(10);
+
 /// What an experiment asks for.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
@@ -158,12 +163,12 @@ impl Settings {
         }
         text("pattern", self.pattern.as_deref())?;
         text("arrivals", self.arrivals.as_deref())?;
-        if self.window == Some(Duration::ZERO) {
-            return Err(Misfit::new(
-                "window",
-                "a window of no length measures nothing: give a time such as 1s",
-            ));
-        }
+        self.window.map_or(Ok(()), |window| {
+            check_window(window).map_err(|problem| Misfit::new("window", problem))
+        })?;
+        self.warm_up.map_or(Ok(()), |warm_up| {
+            check_warm_up(warm_up).map_err(|problem| Misfit::new("warm-up", problem))
+        })?;
         text("service", self.service.as_deref())?;
         text("path", self.path.as_deref())?;
         for (key, path) in [("root", &self.root), ("templates", &self.templates)] {
@@ -271,6 +276,35 @@ impl TryFrom<String> for Waits {
 
     fn try_from(text: String) -> Result<Self, String> {
         text.parse()
+    }
+}
+
+/// Whether a window of this length measures anything.
+///
+/// # Errors
+///
+/// What to write instead.
+pub fn check_window(window: Duration) -> Result<(), String> {
+    let problem = match window {
+        Duration::ZERO => "a window of no length measures nothing".to_owned(),
+        short if short < SHORTEST_WINDOW => format!("{short:?} is too short to measure anything"),
+        _ => return Ok(()),
+    };
+    Err(format!("{problem}: give {SHORTEST_WINDOW:?} or more, such as 1s"))
+}
+
+/// Whether a warm-up of this length is one, or none.
+///
+/// # Errors
+///
+/// What to write instead.
+pub fn check_warm_up(warm_up: Duration) -> Result<(), String> {
+    match warm_up {
+        Duration::ZERO => Ok(()),
+        short if short < SHORTEST_WARM_UP => Err(format!(
+            "{short:?} warms nothing up: give {SHORTEST_WARM_UP:?} or more, or 0s for none"
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -2,13 +2,15 @@
 //! within a limit and nothing fails.
 //!
 //! Each probe is a load of its own, on connections of its own; a short one takes a fifth of the time of
-//! the long one by which the result is confirmed.
+//! the long one by which the result is confirmed. Where that would be too few requests for the percentile, probes are
+//! longer, within a bound; and where they are too few then, the result says so.
 
 mod search;
 mod slo;
 
 use std::fmt::Write;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +32,15 @@ const PRECISION: f64 = 1.03;
 
 /// How much shorter short probes are.
 const SHORTER: u32 = 5;
+
+/// How much longer than they are otherwise probes may be, so that there are enough requests: a short one as long as
+/// the long one, and that three times as long.
+const LONGER_SHORT: u32 = SHORTER;
+const LONGER: u32 = 3;
+
+/// A window is longer by this than it takes for as many requests as are needed, since some are cut off at its edges, and
+/// random arrivals may be fewer than they are on average.
+const MARGIN: f64 = 1.2;
 
 /// Of the requests that are due, so many must be answered, give or take one on each connection: or else
 /// the others pile up, however short the window is.
@@ -54,8 +65,17 @@ pub struct Goodput {
     pub report: Option<Report>,
     /// All probes, in the order in which they were made.
     pub probes: Vec<Probe>,
+    /// The server refused connections, after it had answered before: the search ended there.
+    #[serde(default)]
+    pub server_went_away: bool,
     /// What a reader should know, in full sentences.
     pub warnings: Vec<String>,
+}
+
+/// Why a search ended early.
+enum Halt {
+    Error(Error),
+    ServerWentAway,
 }
 
 /// One load of the search.
@@ -70,6 +90,12 @@ pub struct Probe {
     /// The percentile in question, in microseconds from when a request was due; `None` when nothing was
     /// answered, and nothing late.
     pub latency_us: Option<f64>,
+    /// The requests that it is of.
+    #[serde(default)]
+    pub requests: u64,
+    /// They are too few for this percentile, so that chance decides.
+    #[serde(default)]
+    pub too_few: bool,
     /// Requests that failed, warm-up included.
     pub failed: u64,
     /// Whether all was as it should be.
@@ -118,25 +144,35 @@ pub fn peak_goodput(
         peak_per_second: None,
         report: None,
         probes: Vec::new(),
+        server_went_away: false,
         warnings: Vec::new(),
     };
     let found = search::highest(range, |rate, length| {
         let divisor = if length == Length::Short { SHORTER } else { 1 };
         let options = Options {
             pattern: Pattern::Open(arrivals.at_rate(rate)),
-            stop: Stop::After(window / divisor),
+            stop: Stop::After(probe_window(window, length, rate, slo)),
             warm_up: options.warm_up / divisor,
             ..options.clone()
         };
-        let (outcome, listen) = measure(&options, observer, interrupted)?;
+        let (outcome, listen) = match measure(&options, observer, interrupted) {
+            // It has answered before.
+            Err(Error::Unanswered { .. }) if !goodput.probes.is_empty() => {
+                return Err(Halt::ServerWentAway);
+            }
+            measured => measured.map_err(Halt::Error)?,
+        };
         if outcome.interrupted {
-            return Err(Error::Interrupted);
+            return Err(Halt::Error(Error::Interrupted));
         }
         let report = Report::new(&options, &outcome, listen);
         let probe = Probe::new(rate, slo, &outcome.measurement, &report);
         observer.probed(&probe);
         let met = probe.met;
         goodput.probes.push(probe);
+        if report.server_went_away() {
+            return Err(Halt::ServerWentAway);
+        }
         if met && length == Length::Long {
             goodput.report = Some(report);
         }
@@ -145,13 +181,25 @@ pub fn peak_goodput(
     match found {
         Ok(peak) => goodput.peak_per_second = peak,
         // What was found so far is worth telling.
-        Err(Error::Interrupted) if !goodput.probes.is_empty() => {
+        Err(Halt::Error(Error::Interrupted)) if !goodput.probes.is_empty() => {
             goodput.warnings.push("Interrupted before a rate was confirmed.".to_owned());
         }
-        Err(error) => return Err(error),
+        Err(Halt::ServerWentAway) => goodput.server_went_away = true,
+        Err(Halt::Error(error)) => return Err(error),
     }
+    goodput.warnings.extend(goodput.too_few(slo));
     goodput.warnings.extend(goodput.warning());
     Ok(goodput)
+}
+
+/// How long a probe at `rate` is measured, so that it has enough requests for its percentile if that is within the bound.
+fn probe_window(window: Duration, length: Length, rate: f64, slo: &Slo) -> Duration {
+    let (usual, most) = match length {
+        Length::Short => (window / SHORTER, window / SHORTER * LONGER_SHORT),
+        Length::Long => (window, window * LONGER),
+    };
+    let enough = MARGIN * slo.percentile.requests() as f64 / rate;
+    usual.max(Duration::from_secs_f64(enough).min(most))
 }
 
 impl Probe {
@@ -170,7 +218,10 @@ impl Probe {
             }
             Some(_) => None,
         };
+        let requests = measurement.latencies.len();
         Self {
+            requests,
+            too_few: requests < slo.percentile.requests(),
             rate,
             window_seconds: report.window_seconds,
             goodput_per_second: report.requests_per_second,
@@ -186,8 +237,12 @@ impl Probe {
         self.latency_us.map_or_else(|| "-".to_owned(), duration)
     }
 
-    fn result(&self) -> &str {
-        self.problem.as_deref().unwrap_or("met")
+    fn result(&self) -> String {
+        let result = self.problem.as_deref().unwrap_or("met");
+        match self.too_few {
+            true => format!("{result}, of only {} requests", self.requests),
+            false => result.to_owned(),
+        }
     }
 
     /// What happened, in a line.
@@ -239,12 +294,16 @@ impl Goodput {
 
     /// The result in a sentence.
     fn verdict(&self) -> String {
-        let lowest = self.probes.iter().min_by(|one, other| one.rate.total_cmp(&other.rate));
+        let lowest = self.lowest();
         match (self.peak_per_second, &self.report, lowest) {
             (Some(rate), Some(report), _) => format!(
                 "Peak goodput: {:.0} correct replies/s with {}, at a rate of {rate:.0}/s over {:.1} s.",
                 report.requests_per_second, self.slo, report.window_seconds
             ),
+            _ if self.server_went_away => {
+                "No peak: the server went away during the search, and refused connections."
+                    .to_owned()
+            }
             (_, _, Some(lowest)) if !lowest.met => format!(
                 "No peak: even at {:.0}/s {} was not kept ({}, {}). Allow a longer latency, or find out what \
                  delays single requests with `duality load -R {:.0}`.",
@@ -258,6 +317,50 @@ impl Goodput {
         }
     }
 
+    fn lowest(&self) -> Option<&Probe> {
+        self.probes.iter().min_by(|one, other| one.rate.total_cmp(&other.rate))
+    }
+
+    /// Why this says nothing of its server, in one line that names the remedy: the server went away, its replies were wrong,
+    /// or the figures of the rate that was found are invalid.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        let target = &self.target;
+        if self.server_went_away {
+            let remedy = "look at what the server says, and start it again";
+            return Some(format!("{target}: the server went away during the search: {remedy}"));
+        }
+        match (&self.report, self.lowest()) {
+            (Some(report), _) => report.failure(),
+            (None, Some(lowest)) if lowest.failed > 0 => Some(format!(
+                "{target}: {} requests failed even at {:.0}/s: find out why with `duality load -R {:.0}`",
+                lowest.failed, lowest.rate, lowest.rate
+            )),
+            _ => None,
+        }
+    }
+
+    /// That chance has decided on the result, if it has.
+    fn too_few(&self, slo: &Slo) -> Option<String> {
+        let report = self.report.as_ref()?;
+        let probe = self
+            .probes
+            .iter()
+            .rfind(|probe| probe.met && Some(probe.rate) == self.peak_per_second)?;
+        let (name, needed) = (slo.percentile.name(), slo.percentile.requests());
+        probe.too_few.then(|| {
+            format!(
+                "The {name} of the result is that of {} requests, and chance decides on it: {needed} tell it. Measure for \
+                 longer: -d {:.0}s.",
+                probe.requests,
+                // Of which the last window is three times.
+                (report.window_seconds * needed as f64 / probe.requests.max(1) as f64
+                    / f64::from(LONGER))
+                .ceil()
+            )
+        })
+    }
+
     /// Whose limit it was, if it was not the server's.
     fn warning(&self) -> Option<String> {
         let peak = self.peak_per_second?;
@@ -267,7 +370,7 @@ impl Goodput {
         (nearest.client_was_limit || report.client_was_limit).then(|| {
             format!(
                 "The generator was the limit at {:.0}/s, so the server may be able to do more. Give it a \
-                 processor of its own (--cpus).",
+                 processor of its own (`load --cpus`).",
                 if report.client_was_limit { peak } else { nearest.rate }
             )
         })
@@ -284,6 +387,8 @@ mod tests {
             window_seconds: 2.0,
             goodput_per_second: rate - 1.0,
             latency_us: Some(1234.0),
+            requests: 2000,
+            too_few: false,
             failed: 0,
             met: problem.is_none(),
             problem: problem.map(str::to_owned),
@@ -304,6 +409,7 @@ mod tests {
                 ..crate::report::tests::report()
             }),
             probes,
+            server_went_away: false,
             warnings: Vec::new(),
         }
     }
@@ -328,6 +434,54 @@ Peak goodput: 999 correct replies/s with p99=10ms, at a rate of 1000/s over 10.0
             goodput.probes[1].render_line(),
             "2000/s for 2.0 s: 1999/s correct, -: falls behind"
         );
+    }
+
+    #[test]
+    fn probes_are_long_enough_for_their_percentile_within_a_bound() {
+        let slo = |text: &str| Slo {
+            percentile: text.parse().unwrap(),
+            limit: Duration::from_millis(10),
+        };
+        for (percentile, rate, short, long) in [
+            ("p99", 1_000.0, 2.0, 10.0),
+            ("p99", 240.0, 5.0, 10.0),
+            ("p99", 80.0, 10.0, 15.0),
+            ("p99", 10.0, 10.0, 30.0),
+            ("p90", 60.0, 2.0, 10.0),
+            ("p99.9", 2_400.0, 5.0, 10.0),
+            ("p99.9", 800.0, 10.0, 15.0),
+            ("max", 240.0, 5.0, 10.0),
+        ] {
+            let window = |length| {
+                probe_window(Duration::from_secs(10), length, rate, &slo(percentile)).as_secs_f64()
+            };
+            let found = (window(Length::Short), window(Length::Long));
+            assert_eq!(found, (short, long), "{percentile} at {rate}");
+        }
+    }
+
+    #[test]
+    fn too_few_requests_are_told() {
+        let few = Probe { requests: 300, too_few: true, ..probe(10.0, None) };
+        assert!(few.render_line().ends_with("1.23 ms: met, of only 300 requests"));
+        let slo = Slo { percentile: Percentile::P99, limit: Duration::from_millis(10) };
+        let told = goodput(Some(10.0), vec![few]).too_few(&slo).unwrap();
+        assert!(told.contains("300 requests") && told.contains("1000 tell it"), "{told}");
+        // The window of the report is 10 s.
+        assert!(told.contains("-d 12s"), "{told}");
+        assert_eq!(goodput(Some(10.0), vec![probe(10.0, None)]).too_few(&slo), None);
+    }
+
+    #[test]
+    fn a_search_that_says_nothing_of_the_server_has_failed() {
+        let missed = || vec![probe(10.0, Some("p99 too long"))];
+        assert_eq!(goodput(Some(1000.0), vec![probe(1000.0, None)]).failure(), None);
+        assert_eq!(goodput(None, missed()).failure(), None);
+        let wrong = Probe { failed: 7, ..probe(10.0, Some("7 failed")) };
+        assert!(goodput(None, vec![wrong]).failure().unwrap().contains("7 requests failed"));
+        let gone = Goodput { server_went_away: true, ..goodput(None, missed()) };
+        assert!(gone.failure().unwrap().contains("the server went away"));
+        assert!(gone.verdict().contains("the server went away"));
     }
 
     #[test]

@@ -49,6 +49,17 @@ impl Percentile {
         }
     }
 
+    /// So many requests tell it: ten of them are beyond it, so that one more or less that is slow by chance does not
+    /// decide. Of the longest of all there is no such number; it is the one of p99.
+    pub(super) fn requests(self) -> u64 {
+        match self {
+            Self::P50 | Self::P90 => 100,
+            Self::P99 | Self::Max => 1_000,
+            Self::P99_9 => 10_000,
+            Self::P99_99 => 100_000,
+        }
+    }
+
     fn percent(self) -> f64 {
         match self {
             Self::P50 => 50.0,

@@ -1,6 +1,7 @@
 //! What a load measured: as data (`duality load --json`, the lab's cells) and in words.
 
 mod open_loop;
+mod server;
 mod validity;
 
 use std::collections::BTreeMap;
@@ -212,6 +213,12 @@ impl Report {
                 self.window_seconds
             ));
         }
+        if self.server_went_away() {
+            let went = self.how_it_went().replacen("the", "The", 1);
+            warnings
+                .push(format!("{went}. The figures tell mostly of the time when it was there."));
+        }
+        warnings.extend(self.standstill(measurement));
         if measurement.latencies.is_empty() {
             warnings.push(
                 "No request both began and ended in the window, so there are no latencies; measure for longer."
@@ -244,8 +251,8 @@ impl Report {
         }
         if self.listen_overflows > 0 {
             warnings.push(format!(
-                "Accept queues of this machine overflowed {} times during the run: a larger --backlog (and \
-                 net.core.somaxconn) avoids the one-second pauses that follow.",
+                "Accept queues of this machine overflowed {} times during the run: a larger backlog of the server (`duality \
+                 serve --backlog`, and net.core.somaxconn) avoids the one-second pauses that follow.",
                 self.listen_overflows
             ));
         }
@@ -362,7 +369,10 @@ impl Report {
     fn verdict(&self) -> String {
         let share = 100.0 * self.client_cpu_share;
         if self.requests == 0 {
-            "Nothing was measured: no correct reply came within the window.".to_owned()
+            let gone = if self.server_went_away() { ", and the server went away" } else { "" };
+            format!("Nothing was measured: no correct reply came within the window{gone}.")
+        } else if self.server_went_away() {
+            format!("{}.", self.how_it_went().replacen("the", "The", 1))
         } else if let Some(open) = &self.open_loop {
             open.verdict(self)
         } else if self.client_was_limit {
@@ -452,7 +462,9 @@ fn remedy(kind: &str) -> &'static str {
              `sysctl -w net.ipv4.ip_local_port_range='1024 65535'`"
         }
         "no-descriptors" => "; raise the limit with `ulimit -n`",
-        "connect-timeout" => "; the accept queue may be too short (--backlog, net.core.somaxconn)",
+        "connect-timeout" => {
+            "; the server's accept queue may be too short (`duality serve --backlog`, net.core.somaxconn)"
+        }
         _ => "",
     }
 }

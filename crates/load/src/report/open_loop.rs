@@ -85,8 +85,8 @@ impl OpenLoop {
         if self.generator_was_limit(corrected) {
             return Some(format!(
                 "The generator itself was late: one request in a hundred was sent {} or more after it could \
-                 have been, of a corrected 99 % of {}. Give it a processor of its own (--cpus), or a lower \
-                 rate.",
+                 have been, of a corrected 99 % of {}. Give it a processor of its own \
+                 (`load --cpus`, `compare --client-cpus`), or a lower rate.",
                 duration(self.generator_lag_us.p99),
                 duration(corrected.p99)
             ));
@@ -96,7 +96,7 @@ impl OpenLoop {
         (waited > OWN_SHARE * corrected.p99).then(|| {
             format!(
                 "All {} connections were busy: one request in a hundred waited {} or more for one. If the \
-                 server can carry more of them, try more (-c).",
+                 server can carry more of them, try more (`load -c`, `compare -c`).",
                 report.connections,
                 duration(self.send_lag_us.p99)
             )

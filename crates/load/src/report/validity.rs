@@ -57,7 +57,7 @@ fn starved(report: &Report) -> Option<String> {
     (share > LONGEST_WAIT).then(|| {
         format!(
             "The generator was starved: for {:.0} % of the window it could have run and had no processor. Give it one of \
-             its own (--cpus), or end what else runs there.",
+             its own (`load --cpus`, `compare --client-cpus`), or end what else runs there.",
             100.0 * share
         )
     })

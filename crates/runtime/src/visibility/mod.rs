@@ -61,6 +61,20 @@ pub(crate) fn stage(name: &'static str) {
     });
 }
 
+/// The name of the stage that the running task has reached last, if it has one and this kernel thread is seen.
+#[must_use]
+pub fn current_stage() -> Option<String> {
+    let stage = world::with_loop(|core| match core {
+        Some(core) => core.stage(),
+        None => {
+            let mut stage = Label::NONE;
+            seats::with(|seat| stage = seat.stage());
+            stage
+        }
+    });
+    stage.name()
+}
+
 /// Counts a connection whose service begins on this kernel thread, with the bytes of its task's state.
 pub fn connection_began(state: usize) {
     count(|counters| {

@@ -187,7 +187,7 @@ impl Seat {
         self.stage.store(stage.bits(), Ordering::Relaxed);
     }
 
-    fn stage(&self) -> Label {
+    pub(super) fn stage(&self) -> Label {
         Label::from_bits(self.stage.load(Ordering::Relaxed))
     }
 

@@ -22,6 +22,7 @@ mod sqlite;
 
 use std::sync::Arc;
 
+use duality_runtime::block_on;
 use duality_runtime::time::Duration;
 
 pub use location::{InvalidLocation, Location, Synchronous};
@@ -143,6 +144,21 @@ impl Store {
                 Ok(Self { shared: Arc::new(Shared { place, kind, reports: Reports::new() }) })
             }
             Err(why) => Err(OpenError { place, why: one_line(&why) }),
+        }
+    }
+
+    /// Finds out whether the store answers, and has the operator told if it does not, before there is a client that would
+    /// have to find out. An SQLite file has answered in [`new`](Store::new).
+    ///
+    /// Not `async`, and for the set-up as well: nothing stays open.
+    ///
+    /// # Errors
+    ///
+    /// [`Unavailable`], which has been told; a store that comes later is used then.
+    pub fn reach(&self) -> Result<(), Unavailable> {
+        match &self.shared.kind {
+            Kind::Sqlite(_) => Ok(()),
+            Kind::Redis(redis) => self.shared.reporting(block_on(redis.reach())),
         }
     }
 

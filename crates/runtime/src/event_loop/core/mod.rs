@@ -337,6 +337,11 @@ impl Core {
         }
     }
 
+    /// The stage that the running task has reached last.
+    pub(crate) fn stage(&self) -> Label {
+        self.running().sign().stage()
+    }
+
     /// Shows the task, which has its turn, as it is now.
     #[inline]
     fn show(&self, task: &Task) {

@@ -262,6 +262,17 @@ impl Redis {
         }
     }
 
+    /// Whether Redis answers now, on a connection of its own that is closed again.
+    pub(super) async fn reach(&self) -> Result<(), String> {
+        let ping = Commands::repeatable(&[b"PING"]);
+        let asking = async {
+            let mut connection = self.connect().await?;
+            let replies = connection.exchange(&ping.bytes, ping.count).await?;
+            replies.iter().find_map(refusal).map_or(Ok(()), Err)
+        };
+        asking.await.map_err(|fault| fault.to_string())
+    }
+
     async fn connect(&self) -> Result<Connection, Fault> {
         let mut refused = io::ErrorKind::AddrNotAvailable.into();
         for &address in &self.addresses {

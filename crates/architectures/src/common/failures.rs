@@ -1,0 +1,105 @@
+//! What the operator is told of connections whose service ended with an error: the first few, a line each.
+//!
+//! The counters are shared with child processes, so that a server of many processes says no more than another.
+
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use duality_runtime::net::TcpStream;
+use duality_runtime::{log, shared, visibility};
+
+/// So many errors are told; one more line says that the others are not.
+const TOLD: u64 = 5;
+
+/// The addresses of so many clients are asked for from the start. To ask is a system call (getpeername(2)), which a
+/// connection that carries one request would feel: later ones are asked once an error has been told, until the last is.
+const ASKED: u64 = 1000;
+
+/// The client of a connection, where it is known. In a box: most connections of a large server have none.
+pub(crate) type Peer = Option<Box<SocketAddr>>;
+
+/// How many clients were asked for, and how many connections have failed.
+type Counts = [AtomicU64; 2];
+
+fn counts() -> &'static Counts {
+    static COUNTS: OnceLock<&'static Counts> = OnceLock::new();
+    COUNTS.get_or_init(shared::words)
+}
+
+/// To be called before processes are forked that are to share the counters.
+pub(crate) fn prepare() {
+    counts();
+}
+
+/// The client of a connection that begins, if it is to be known.
+pub(crate) fn peer(stream: &TcpStream) -> Peer {
+    let [asked, failed] = counts();
+    let failures = failed.load(Relaxed);
+    let is_wanted = failures < TOLD && (failures > 0 || asked.load(Relaxed) < ASKED);
+    if !is_wanted {
+        return None;
+    }
+    asked.fetch_add(1, Relaxed);
+    stream.peer_addr().ok().map(Box::new)
+}
+
+/// Tells the operator of an error that the service of a connection has returned, unless it is the client's own affair.
+#[cold]
+pub(crate) fn tell(peer: &Peer, error: &io::Error) {
+    if is_the_clients(error) {
+        return;
+    }
+    let [_, failed] = counts();
+    let before = failed.fetch_add(1, Relaxed);
+    if before < TOLD {
+        log::warn(line(peer.as_deref(), visibility::current_stage().as_deref(), error));
+    } else if before == TOLD {
+        log::warn("further errors of connections are not logged");
+    }
+}
+
+/// A client that breaks off, as a load generator does at the end of its load, is no error of the service.
+fn is_the_clients(error: &io::Error) -> bool {
+    use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
+    matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset)
+}
+
+fn line(peer: Option<&SocketAddr>, stage: Option<&str>, error: &io::Error) -> String {
+    let from = peer.map_or("a client".to_owned(), SocketAddr::to_string);
+    let at = stage.map_or(String::new(), |stage| format!(" at the stage `{stage}`"));
+    // Another program's words may be in it, such as a client's.
+    let error = error.to_string().replace(char::is_control, " ");
+    format!("the connection from {from} ended with an error{at}: {error}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_names_the_client_and_the_stage() {
+        let peer = "127.0.0.1:4000".parse().unwrap();
+        let error = io::Error::other("no such\nkey");
+        assert_eq!(
+            line(Some(&peer), Some("look up"), &error),
+            "the connection from 127.0.0.1:4000 ended with an error at the stage `look up`: no such key"
+        );
+        let unknown = line(None, None, &error);
+        assert_eq!(unknown, "the connection from a client ended with an error: no such key");
+    }
+
+    #[test]
+    fn clients_that_break_off_are_no_errors() {
+        for (kind, is_theirs) in [
+            (ErrorKind::ConnectionReset, true),
+            (ErrorKind::BrokenPipe, true),
+            (ErrorKind::UnexpectedEof, false),
+            (ErrorKind::InvalidData, false),
+            (ErrorKind::TimedOut, false),
+        ] {
+            assert_eq!(is_the_clients(&kind.into()), is_theirs, "{kind}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! A server that is worse than its equals by a known amount: what `scripts/planted.py` has the lab find.
+//!
+//! The lab starts this program for each of its servers, and tells them apart only by `--backlog`, which no load here comes near. So
+//! the length of the queue says what is planted; the lab itself knows of nothing.
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use duality::net::TcpStream;
+
+/// What makes a server worse.
+#[derive(Clone, Copy, Debug, Default)]
+struct Plant {
+    /// Processor time of each request.
+    work: Duration,
+    /// What each request waits, without using a processor.
+    wait: Duration,
+    /// Memory that is held.
+    bytes: usize,
+}
+
+static PLANT: OnceLock<Plant> = OnceLock::new();
+
+/// What a backlog stands for.
+fn planted(backlog: &str) -> Plant {
+    let plant = Plant::default();
+    match backlog {
+        "4001" => Plant { work: Duration::from_nanos(350), ..plant },
+        "4002" => Plant { work: Duration::from_nanos(750), ..plant },
+        "4003" => Plant { wait: Duration::from_millis(1), ..plant },
+        "4004" => Plant { bytes: 2 << 20, ..plant },
+        _ => plant,
+    }
+}
+
+async fn page(mut stream: TcpStream) -> std::io::Result<()> {
+    let plant = PLANT.get().copied().unwrap_or_default();
+    let mut request = [0; 64];
+    loop {
+        if stream.read(&mut request).await? == 0 {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        while begun.elapsed() < plant.work {}
+        if !plant.wait.is_zero() {
+            duality::time::sleep(plant.wait).await;
+        }
+        stream.write_all(REPLY).await?;
+    }
+}
+
+const REPLY: &[u8] = &[b'x'; 305];
+
+fn main() -> std::process::ExitCode {
+    let backlog = std::env::args().find_map(|flag| Some(flag.strip_prefix("--backlog=")?.to_owned()));
+    let plant = planted(backlog.as_deref().unwrap_or_default());
+    let memory = vec![1_u8; plant.bytes];
+    std::hint::black_box(&memory);
+    PLANT.get_or_init(|| plant);
+    let reply = String::from_utf8_lossy(REPLY).into_owned();
+    duality::Service::new("page", page).independent_connections().exchange("page", reply).main()
+}

@@ -1,0 +1,138 @@
+//! What the server did beside answering: it went away, stood still, or answered wrong. The figures of such a load are complete,
+//! and say little of the server.
+
+use std::time::Duration;
+
+use super::{Report, duration};
+use crate::recorder::Measurement;
+
+/// A time without any reply from which on it is told.
+const LONG_SILENCE: Duration = Duration::from_secs(1);
+
+/// The same in median latencies: a service whose replies take seconds is silent for as long.
+const SILENT_LATENCIES: f64 = 10.0;
+
+/// Failures that are replies, and not those that were expected.
+const WRONG: [&str; 3] = ["wrong-status", "wrong-bytes", "malformed"];
+
+impl Report {
+    /// Why this load is no measurement of its server, in one line that names the remedy: the server went away, replies were
+    /// wrong, there were none, or the figures are [invalid](Report::invalid).
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        let wrong: u64 = WRONG.iter().filter_map(|kind| self.errors.get(*kind)).sum();
+        let target = &self.target;
+        if self.server_went_away() {
+            let (went, remedy) =
+                (self.how_it_went(), "look at what the server says, and start it again");
+            Some(format!("{target}: {went}: {remedy}"))
+        } else if wrong > 0 {
+            let remedy = "see the warnings for the first, and find out what the server is given";
+            Some(format!("{target}: {wrong} of its replies were wrong: {remedy}"))
+        } else if self.requests == 0 {
+            Some(format!("{target}: no correct reply came within the window: measure for longer"))
+        } else {
+            let problem = self.invalid.values().next()?;
+            Some(format!("{target}: the figures are invalid: {problem}"))
+        }
+    }
+
+    /// The server answered once before the load, so one that refuses connections has ended since.
+    fn refused_connects(&self) -> u64 {
+        self.errors.get("connect-refused").copied().unwrap_or_default()
+    }
+
+    /// Whether the server ended during the load, for good or not.
+    pub(crate) fn server_went_away(&self) -> bool {
+        self.refused_connects() > 0
+    }
+
+    /// That the server went away, as a clause.
+    pub(super) fn how_it_went(&self) -> String {
+        let refused = self.refused_connects();
+        let connections = if refused == 1 { "a connection" } else { "connections" };
+        let times = if refused == 1 { String::new() } else { format!(" {refused} times") };
+        let is_back = self.slices_requests_per_second.last().is_some_and(|rate| *rate > 0.0);
+        let went = if is_back { "was away for a part of the window" } else { "went away" };
+        format!("the server {went}: it refused {connections}{times}")
+    }
+
+    /// The warning that the server stood still.
+    pub(super) fn standstill(&self, measurement: &Measurement) -> Option<String> {
+        let silence = measurement.silence;
+        let waited = Duration::from_nanos(measurement.latencies.max());
+        // Where nobody waits for a reply, none comes.
+        let is_waited_for = waited.max(measurement.overdue.longest) >= silence / 2;
+        let usual = SILENT_LATENCIES * self.latency_us.p50;
+        let is_unusual = silence.as_secs_f64() * 1e6 > usual;
+        let is_told = silence >= LONG_SILENCE && is_waited_for && is_unusual;
+        (is_told && self.requests > 0 && !self.server_went_away()).then(|| {
+            format!(
+                "The server stood still: for {} no reply came to any of the {} connections, and requests were waiting. What \
+                 stopped it? The latencies tell of it only once for each connection.",
+                duration(silence.as_secs_f64() * 1e6),
+                self.connections
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{histogram, report};
+    use super::*;
+
+    fn failed(kind: &str, count: u64) -> Report {
+        Report { errors: [(kind.to_owned(), count)].into(), ..report() }
+    }
+
+    #[test]
+    fn a_server_that_goes_away_fails_the_load() {
+        let mut gone = failed("connect-refused", 12);
+        gone.slices_requests_per_second[19] = 0.0;
+        let told = gone.failure().unwrap();
+        assert!(told.contains("the server went away: it refused connections 12 times"), "{told}");
+        assert!(gone.verdict().starts_with("The server went away"), "{}", gone.verdict());
+        let back = failed("connect-refused", 1);
+        let told = back.failure().unwrap();
+        assert!(
+            told.contains("was away for a part of the window: it refused a connection:"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn wrong_replies_and_invalid_figures_fail_the_load() {
+        assert_eq!(report().failure(), None);
+        for kind in WRONG {
+            assert!(failed(kind, 3).failure().unwrap().contains("3 of its replies were wrong"));
+        }
+        // A client that was let down may be one of many: the report tells.
+        assert_eq!(failed("reset", 3).failure(), None);
+        let starved = [("starved".to_owned(), "It stood still.".to_owned())];
+        let invalid = Report { invalid: starved.into(), ..report() };
+        assert!(invalid.failure().unwrap().ends_with("the figures are invalid: It stood still."));
+        let nothing = Report { requests: 0, ..report() };
+        assert!(nothing.failure().unwrap().contains("no correct reply"));
+    }
+
+    #[test]
+    fn a_standstill_is_told_where_somebody_waited() {
+        let measurement = |silence: u64, longest: u64| Measurement {
+            silence: Duration::from_millis(silence),
+            latencies: histogram([200, 200, 1000 * longest]),
+            ..Measurement::default()
+        };
+        for (silence, longest, is_told) in
+            [(1000, 1000, true), (999, 1000, false), (3000, 2900, true), (3000, 1, false)]
+        {
+            let told = report().standstill(&measurement(silence, longest));
+            assert_eq!(told.is_some(), is_told, "{silence} {longest}: {told:?}");
+        }
+        let told = report().standstill(&measurement(1500, 1500)).unwrap();
+        assert!(told.contains("for 1.50 s no reply came to any of the 100 connections"), "{told}");
+        let mut slow = report();
+        slow.latency_us.p50 = 150_000.0;
+        assert_eq!(slow.standstill(&measurement(1400, 1400)), None);
+    }
+}
