@@ -195,7 +195,8 @@ impl Family<'_> {
 
 /// Which subjects are linked with the one that most blocks have.
 fn linked(blocks: &[Observed], count: usize) -> Vec<bool> {
-    let meets = |subject: usize| blocks.iter().filter(|block| block.values[subject].is_some()).count();
+    let meets =
+        |subject: usize| blocks.iter().filter(|block| block.values[subject].is_some()).count();
     let mut linked = vec![false; count];
     let Some(first) = (0..count).max_by_key(|&subject| (meets(subject), count - subject)) else {
         return linked;
@@ -288,10 +289,16 @@ mod tests {
     }
 
     /// Blocks of three sessions in which subject `i` is larger by `effects[i]`.
-    fn blocks(random: &mut SplitMix64, effects: &[f64], each: usize, deviation: f64) -> Vec<Observed> {
+    fn blocks(
+        random: &mut SplitMix64,
+        effects: &[f64],
+        each: usize,
+        deviation: f64,
+    ) -> Vec<Observed> {
         let block = |number: usize, random: &mut SplitMix64| {
             let drift = 3.0 * normal(random);
-            let values = effects.iter().map(|effect| Some(effect + drift + deviation * normal(random)));
+            let values =
+                effects.iter().map(|effect| Some(effect + drift + deviation * normal(random)));
             Observed { session: number / each, values: values.collect() }
         };
         (0..3 * each).map(|number| block(number, random)).collect()
@@ -350,7 +357,9 @@ mod tests {
             }
         }
         let biased = Fit::of(&biased).unwrap();
-        assert!(biased.family(5, 0.025).critical(0, 1) > 5.0 * calm.family(5, 0.025).critical(0, 1));
+        assert!(
+            biased.family(5, 0.025).critical(0, 1) > 5.0 * calm.family(5, 0.025).critical(0, 1)
+        );
     }
 
     #[test]

@@ -26,22 +26,20 @@ pub struct Check {
     pub excess: f64,
 }
 
-
 /// All limits and what `medians` are beside them.
 pub fn check(constraints: &Constraints, medians: &Medians, seed: u64) -> Vec<Check> {
-        let latencies = constraints.slo.iter().filter_map(|slo| {
-            let of = percentile(slo.percentile)?;
-            let samples: Vec<f64> = medians.latency_samples.iter().map(of).collect();
-            let limit = 1e6 * slo.limit.as_secs_f64();
-            Some(Check::new(&limit_of(slo), limit, estimate(&samples, seed)?, duration))
-        });
-        let memory = constraints.memory.and_then(|limit| {
-            let measured = estimate(&medians.memory_samples, seed)?;
-            Some(Check::new(&memory_limit(limit), limit as f64, measured, bytes))
-        });
-        latencies.chain(memory).collect()
-    }
-
+    let latencies = constraints.slo.iter().filter_map(|slo| {
+        let of = percentile(slo.percentile)?;
+        let samples: Vec<f64> = medians.latency_samples.iter().map(of).collect();
+        let limit = 1e6 * slo.limit.as_secs_f64();
+        Some(Check::new(&limit_of(slo), limit, estimate(&samples, seed)?, duration))
+    });
+    let memory = constraints.memory.and_then(|limit| {
+        let measured = estimate(&medians.memory_samples, seed)?;
+        Some(Check::new(&memory_limit(limit), limit as f64, measured, bytes))
+    });
+    latencies.chain(memory).collect()
+}
 
 impl Check {
     fn new(words: &str, limit: f64, measured: Estimate, show: fn(f64) -> String) -> Self {
@@ -57,4 +55,3 @@ impl Check {
         }
     }
 }
-

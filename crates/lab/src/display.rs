@@ -29,8 +29,14 @@ impl Display {
     pub(crate) fn new(design: &Design) -> Self {
         let total = design.cells();
         let live = stderr().is_terminal().then(|| Live::new(design, total as u64));
-        let mut display =
-            Self { design: design.clone(), total, ended: 0, blocks: 0, rates: BTreeMap::new(), live };
+        let mut display = Self {
+            design: design.clone(),
+            total,
+            ended: 0,
+            blocks: 0,
+            rates: BTreeMap::new(),
+            live,
+        };
         display.redraw();
         display
     }

@@ -293,7 +293,8 @@ pub(crate) mod tests {
         results.append(&unavailable(0)).unwrap();
         results.append(&failed(1)).unwrap();
         results.file.write_all(b"{\"kind\":\"cell\",\"arch").unwrap();
-        let (mut results, _, Records { cells, .. }) = Results::resume(directory.path(), &design()).unwrap();
+        let (mut results, _, Records { cells, .. }) =
+            Results::resume(directory.path(), &design()).unwrap();
         assert_eq!(done(&cells).len(), 1);
         results.append(&unavailable(1)).unwrap();
         let (_, Records { cells, .. }) = read(&[directory.path().join("results.jsonl")]).unwrap();

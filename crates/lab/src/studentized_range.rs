@@ -99,7 +99,10 @@ mod tests {
             (0.05, 10, 120, 4.560),
         ] {
             let found = critical(alpha, count, freedom);
-            assert!((found / expected - 1.0).abs() < 6e-4, "{count} {freedom}: {found}, not {expected}");
+            assert!(
+                (found / expected - 1.0).abs() < 6e-4,
+                "{count} {freedom}: {found}, not {expected}"
+            );
         }
     }
 

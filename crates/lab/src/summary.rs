@@ -205,10 +205,10 @@ impl Summary {
         };
         let rows: Vec<Row> = design.subjects().flat_map(of_subject).collect();
         let again = design.control.as_deref().map(of_subject).unwrap_or_default();
-        let control = design.control.as_deref().map(|name| Again {
-            architecture: design.original(name).to_owned(),
-            rows: again,
-        });
+        let control = design
+            .control
+            .as_deref()
+            .map(|name| Again { architecture: design.original(name).to_owned(), rows: again });
         let yardsticks = design.subjects().filter(|name| design.is_yardstick(name));
         let looking_at_all = design.subjects().filter(|name| design.looks_at_all(name));
         let mut summary = Summary {
@@ -323,7 +323,8 @@ impl Medians {
     /// are steadier than one window in each repeat. What a repeat measured is the mean of its blocks then.
     fn take_blocks(&mut self, subject: &str, blocks: &[&Block], seed: u64) {
         let mean = |sessions: Option<usize>, of: fn(&crate::record::Slice) -> f64| -> Vec<f64> {
-            let blocks = blocks.iter().filter(|block| sessions.is_none_or(|one| block.session == one));
+            let blocks =
+                blocks.iter().filter(|block| sessions.is_none_or(|one| block.session == one));
             let mean = |block: &&Block| {
                 let own = block.slices.iter().filter(|slice| slice.subject == subject);
                 let own: Vec<f64> = own.filter(|slice| slice.requests > 0).map(of).collect();

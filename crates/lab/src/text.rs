@@ -23,7 +23,8 @@ impl Summary {
         for happened in &said.disturbance {
             writeln!(text, "{happened}\n").expect("a String takes all");
         }
-        let title = "requests/s, median ± half of its 95 % interval (≥: the load generator was the limit)";
+        let title =
+            "requests/s, median ± half of its 95 % interval (≥: the load generator was the limit)";
         self.grid(&mut text, title, |_, medians| {
             let limit = if medians.client_was_limit { "≥ " } else { "" };
             format!("{limit}{}", rate(medians.requests_per_second))
@@ -64,7 +65,8 @@ impl Summary {
 
     /// What was measured in `row` over the baseline's at as many connections; none where that was not measured.
     fn beside(&self, baseline: &str, row: &Row, own: &[f64], samples: Samples) -> Option<Estimate> {
-        let mut beside = self.of_subject(baseline).filter(|other| other.concurrency == row.concurrency);
+        let mut beside =
+            self.of_subject(baseline).filter(|other| other.concurrency == row.concurrency);
         let other = beside.find_map(Row::medians)?;
         ratio(own, samples(other), self.seed)
     }

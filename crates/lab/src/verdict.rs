@@ -22,8 +22,8 @@ use duality_load::Latency;
 use serde::Serialize;
 
 use crate::blocks::{Fit, Observed};
-use crate::statistics::{median, student_95};
 use crate::record::{Block, Cell, Experiment, Measured, Outcome, Records, Slice};
+use crate::statistics::{median, student_95};
 
 /// With which probability an experiment puts somebody out of a best set who belongs to it, over all numbers of connections.
 pub const FAMILY_ERROR: f64 = 0.025;
@@ -211,10 +211,18 @@ impl<'a> Count<'a> {
         });
     }
 
-    fn standing(&self, place: usize, behind: f64, critical: f64, level: bool, work_moved: bool) -> Standing {
+    fn standing(
+        &self,
+        place: usize,
+        behind: f64,
+        critical: f64,
+        level: bool,
+        work_moved: bool,
+    ) -> Standing {
         let subject = self.subjects[place];
         let mean = |figure: Figure| self.rounds.mean(subject, self.metric, figure);
-        let rates = self.rounds.logarithms(subject, self.metric, |sample| sample.requests_per_second);
+        let rates =
+            self.rounds.logarithms(subject, self.metric, |sample| sample.requests_per_second);
         let rate = Rate::of(&rates);
         Standing {
             subject: subject.to_owned(),
@@ -345,7 +353,8 @@ impl Sample {
     fn of_window(window: &Measured, metric: Metric) -> Self {
         Self {
             server_cpu_us: window.server_cpu_us_per_request,
-            client_cpu_us: 1e6 * window.client_cpu_share * window.window_seconds / window.requests as f64,
+            client_cpu_us: 1e6 * window.client_cpu_share * window.window_seconds
+                / window.requests as f64,
             requests_per_second: window.requests_per_second,
             latency_us: match metric {
                 Metric::Latency(percentile) => Some(latency(&window.latency_us, percentile)),
@@ -541,7 +550,12 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    fn share(&self, subject: &str, of_slice: fn(&Slice) -> f64, of_window: fn(&Measured) -> f64) -> f64 {
+    fn share(
+        &self,
+        subject: &str,
+        of_slice: fn(&Slice) -> f64,
+        of_window: fn(&Measured) -> f64,
+    ) -> f64 {
         let shares: Vec<f64> = match self {
             Rounds::Blocks { kept, .. } => {
                 let slices = kept.iter().flat_map(|block| &block.slices);
@@ -559,7 +573,8 @@ impl<'a> Rounds<'a> {
 
 /// Which of some blocks, in the order of measurement, the hypervisor spoilt: the steal within [`STEAL_AROUND`] seconds counts, too.
 pub fn disturbed(blocks: &[&Block]) -> Vec<bool> {
-    let next_to = |one: &Block, other: &Block| (one.session, one.group) == (other.session, other.group);
+    let next_to =
+        |one: &Block, other: &Block| (one.session, one.group) == (other.session, other.group);
     (0..blocks.len())
         .map(|place| {
             let mut around = vec![blocks[place]];
@@ -568,7 +583,8 @@ pub fn disturbed(blocks: &[&Block]) -> Vec<bool> {
                 let mut at = place;
                 while seconds < STEAL_AROUND {
                     let Some(next) = at.checked_add_signed(direction) else { break };
-                    let Some(block) = blocks.get(next).filter(|block| next_to(block, blocks[place]))
+                    let Some(block) =
+                        blocks.get(next).filter(|block| next_to(block, blocks[place]))
                     else {
                         break;
                     };

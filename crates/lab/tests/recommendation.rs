@@ -36,8 +36,14 @@ fn one_is_the_best_everywhere() {
     assert!(says(&said, "At 100 connections it takes 1", "]."), "{said:#?}");
     let next = "of processor time for a request (";
     assert!(text(&said)[1].contains(next), "{said:#?}");
-    assert!(text(&said)[1].contains("the next that is worse for sure is threads, with 2"), "{said:#?}");
-    assert!(says(&said, "There its p99 latency is ", "4.0 MiB (the least: 3.0 MiB of threads)."), "{said:#?}");
+    assert!(
+        text(&said)[1].contains("the next that is worse for sure is threads, with 2"),
+        "{said:#?}"
+    );
+    assert!(
+        says(&said, "There its p99 latency is ", "4.0 MiB (the least: 3.0 MiB of threads)."),
+        "{said:#?}"
+    );
     let found = "; a run four times as long (--budget) halves that.".trim_start_matches("; ");
     assert!(says(&said, "Differences above ", found), "{said:#?}");
     assert!(said.crossovers.is_empty() && said.disturbance.is_empty());
@@ -56,7 +62,8 @@ fn one_is_best_here_and_another_there() {
         text(&said)[0],
         "Choose epoll: nobody is better at 2 of 3 numbers of connections (100 and 1,000 connections)."
     );
-    let elsewhere = "Others are better elsewhere: threads at 1 connection, where epoll is behind with ";
+    let elsewhere =
+        "Others are better elsewhere: threads at 1 connection, where epoll is behind with ";
     assert!(says(&said, elsewhere, "]."), "{said:#?}");
     let passes = "The lead passes from threads to epoll between 1 and 100 connections.";
     assert!(text(&said).contains(&passes), "{said:#?}");
@@ -70,7 +77,10 @@ fn those_that_are_level_are_named() {
     let chosen = said.architecture.as_deref().unwrap();
     assert!(["uring", "epoll"].contains(&chosen));
     let first = text(&said)[0];
-    assert!(first.starts_with(&format!("Choose {chosen}: nobody is better at 100 connections (")), "{first}");
+    assert!(
+        first.starts_with(&format!("Choose {chosen}: nobody is better at 100 connections (")),
+        "{first}"
+    );
     assert!(first.ends_with("cannot be told from it everywhere)."), "{first}");
 }
 
@@ -92,7 +102,10 @@ fn no_difference_is_no_recommendation() {
     let said = said(&trial(&["threads", "epoll"], &[100], |_, _| busy(12.0)));
     assert_eq!(said.architecture, None);
     assert!(text(&said)[0].starts_with("No difference above "), "{said:#?}");
-    assert!(text(&said)[0].ends_with(" was found between any of them: choose by something else than speed."));
+    assert!(
+        text(&said)[0]
+            .ends_with(" was found between any of them: choose by something else than speed.")
+    );
 }
 
 #[test]
@@ -234,9 +247,15 @@ fn a_peer_is_no_choice_but_a_reference() {
     let beside = "Peers beside epoll at 100 connections, by processor time for a request: nginx +";
     assert!(says(&told, beside, "]."), "{told:#?}");
     let shown = trial.summary().render_text(&told, None);
-    assert!(shown.contains("server CPU per request as a multiple of nginx's, 99 % interval"), "{shown}");
+    assert!(
+        shown.contains("server CPU per request as a multiple of nginx's, 99 % interval"),
+        "{shown}"
+    );
     let shown = trial.summary().render_text(&told, Some("threads"));
-    assert!(shown.contains("as a multiple of threads's") && !shown.contains("of nginx's"), "{shown}");
+    assert!(
+        shown.contains("as a multiple of threads's") && !shown.contains("of nginx's"),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -284,7 +303,11 @@ fn who_breaks_a_limit_is_excluded_and_the_nearest_named() {
     let said = constrained(&["p99=5ms"], None);
     assert_eq!(said.architecture.as_deref(), Some("epoll"));
     let told = text(&said);
-    assert!(told[0].starts_with("Choose epoll: of those that keep p99 ≤ 5.0 ms, nobody is better at 100"), "{told:#?}");
+    assert!(
+        told[0]
+            .starts_with("Choose epoll: of those that keep p99 ≤ 5.0 ms, nobody is better at 100"),
+        "{told:#?}"
+    );
     for sentence in [
         "No architecture keeps p99 ≤ 5.0 ms at 1,000 connections; the nearest is epoll with a p99 of 42.5 ms.",
         "Excluded: threads by p99 ≤ 5.0 ms (6.4 ms at 100).",

@@ -98,7 +98,10 @@ fn invalid_repeats_are_left_out_and_invalid_rows_are_not_compared() {
     assert!(few.contains("Choose epoll") && !few.contains("outlier"), "{few}");
     let most = told(starve(2));
     assert!(most.contains("! epoll: 3 of 5 repeats invalid: The generator was starved."), "{most}");
-    assert!(most.contains("only threads was measured and can be chosen") && most.contains('✗'), "{most}");
+    assert!(
+        most.contains("only threads was measured and can be chosen") && most.contains('✗'),
+        "{most}"
+    );
     let why = "Not compared, since the load generator could not do its work there: epoll (at 100).";
     assert!(most.contains(why), "{most}");
     let (experiment, mut records) = starve(0);

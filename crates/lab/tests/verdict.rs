@@ -9,7 +9,16 @@ use duality_lab::verdict::{Cause, Finding, Metric, Verdict};
 use trials::{Shape, Trial, busy, trial};
 
 const TEN: [&str; 10] = [
-    "iterative", "fork", "prefork", "threads", "pool", "uthreads", "select", "poll", "epoll", "uring",
+    "iterative",
+    "fork",
+    "prefork",
+    "threads",
+    "pool",
+    "uthreads",
+    "select",
+    "poll",
+    "epoll",
+    "uring",
 ];
 
 fn level(verdict: &Verdict) -> Vec<&str> {
@@ -91,8 +100,7 @@ fn the_rate_decides_only_where_servers_wait_or_have_several_processors() {
     assert_eq!(at_rest.verdict().metric, Metric::Rate);
     // One that waits does not make it the rate: it is one thing for all.
     let three = ["threads", "epoll", "uring"];
-    let mixed =
-        trial(&three, &[1], |name, _| if name == "uring" { waiting } else { busy(12.0) });
+    let mixed = trial(&three, &[1], |name, _| if name == "uring" { waiting } else { busy(12.0) });
     assert_eq!(mixed.verdict().metric, Metric::ServerCpu);
     // With several processors the rate decides, unless the load generator is the limit.
     let free = |_: &str, _| Shape { server_us: 40.0, client_us: 10.0, rate: 45_000.0 };
@@ -270,7 +278,8 @@ fn groups_are_compared_by_way_of_the_one_that_is_in_both() {
 
 /// Servers that were measured one after the other, in windows.
 fn in_turn(repeats: usize, pattern: &str, latency: impl Fn(&str) -> f64) -> Trial {
-    let mut trial = Trial::new(&["threads", "epoll"], &[100], repeats, 0, 0.0, 1, |_, _| busy(12.0));
+    let mut trial =
+        Trial::new(&["threads", "epoll"], &[100], repeats, 0, 0.0, 1, |_, _| busy(12.0));
     trial.experiment.design.clients.pattern = pattern.to_owned();
     for (place, cell) in trial.records.cells.iter_mut().enumerate() {
         let Outcome::Measured(figures) = &mut cell.outcome else { panic!() };

@@ -52,7 +52,8 @@ async fn page(mut stream: TcpStream) -> std::io::Result<()> {
 const REPLY: &[u8] = &[b'x'; 305];
 
 fn main() -> std::process::ExitCode {
-    let backlog = std::env::args().find_map(|flag| Some(flag.strip_prefix("--backlog=")?.to_owned()));
+    let backlog =
+        std::env::args().find_map(|flag| Some(flag.strip_prefix("--backlog=")?.to_owned()));
     let plant = planted(backlog.as_deref().unwrap_or_default());
     let memory = vec![1_u8; plant.bytes];
     std::hint::black_box(&memory);

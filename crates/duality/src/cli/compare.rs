@@ -160,7 +160,8 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     log::tell(format_args!("results in {}", out.display()));
     let interrupted = load::on_interrupt()?;
     find_prices(slice::from_mut(&mut plan));
-    let finished = measure(&plan, &out, arguments.resume, arguments.baseline.as_deref(), &interrupted)?;
+    let finished =
+        measure(&plan, &out, arguments.resume, arguments.baseline.as_deref(), &interrupted)?;
     log::tell(format_args!("report: {}", out.join("report.html").display()));
     if finished.complete {
         return Ok(());

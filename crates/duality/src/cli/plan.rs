@@ -89,7 +89,8 @@ pub(super) fn run(
     for (experiment, plan) in file.experiments.iter().zip(&plans) {
         print(&index::heading(&experiment.name, &plan.design))?;
         compare::announce(plan);
-        let finished = compare::measure(plan, &out.join(&experiment.name), resume, None, &interrupted)?;
+        let finished =
+            compare::measure(plan, &out.join(&experiment.name), resume, None, &interrupted)?;
         let Finished { complete, out_of_time, .. } = finished;
         index.add(&experiment.name, &finished.experiment, &finished.records);
         index

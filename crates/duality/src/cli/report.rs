@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use duality_lab::comparison::Comparison;
 use duality_lab::data;
+use duality_lab::recommendation::recommend;
 use duality_lab::record::Experiment;
 use duality_lab::report::index::{self, Index};
 use duality_lab::report::markdown::{self, Table};
 use duality_lab::report::overlay;
-use duality_lab::recommendation::recommend;
 use duality_lab::summary::Summary;
 use duality_runtime::log;
 use serde_json::json;

@@ -2,7 +2,6 @@
 
 use std::ops::{Index, IndexMut};
 
-
 use crate::record::Measured;
 
 /// Something that architectures do differently often, or at different costs.

@@ -5,9 +5,9 @@
 //! with so many descriptors is known from its unit cost, wherever the number lies.
 
 use super::costs::Missing;
-use crate::record::UnitCosts;
 use super::counts::Counts;
 use super::{Modelled, Workload};
+use crate::record::UnitCosts;
 
 /// What was predicted for an architecture, and what was measured then.
 #[derive(Clone, Debug, PartialEq)]

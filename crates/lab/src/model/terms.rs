@@ -1,8 +1,8 @@
 //! The terms of the model, in the order in which they are taken off.
 
 use super::costs::{Carrier, Missing};
-use crate::record::UnitCosts;
 use super::counts::{Counts, Operation};
+use crate::record::UnitCosts;
 
 /// Operations that are one cause.
 #[derive(Debug, PartialEq, Eq)]

@@ -287,5 +287,4 @@ pub(crate) mod tests {
         assert_eq!(cells(&design()), cells(&design()));
         assert_ne!(cells(&design()), cells(&Design { seed: 8, ..design() }));
     }
-
 }

@@ -18,8 +18,8 @@ use serde::{Deserialize, Deserializer, de};
 use super::clients;
 use super::variant::Choice;
 use crate::record::Constraints;
-pub use crate::units::{parse_bytes, parse_duration, parse_slo};
 use crate::store::Store;
+pub use crate::units::{parse_bytes, parse_duration, parse_slo};
 
 /// The most values that a list may hold.
 const MOST_VALUES: usize = 100;

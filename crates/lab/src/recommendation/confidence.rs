@@ -23,8 +23,7 @@ pub(super) fn sentences(summary: &Summary) -> Vec<String> {
 
 /// At which numbers of connections something is so: `10, 100 and 1,000 connections`.
 fn at<'a>(verdicts: impl Iterator<Item = &'a Verdict>) -> String {
-    let counts: Vec<String> =
-        verdicts.map(|verdict| grouped(verdict.concurrency as f64)).collect();
+    let counts: Vec<String> = verdicts.map(|verdict| grouped(verdict.concurrency as f64)).collect();
     let plural = if counts == ["1"] { "" } else { "s" };
     format!("{} connection{plural}", listed(&counts))
 }
@@ -45,8 +44,10 @@ fn what_decided(told: &[&Verdict]) -> Vec<String> {
         ));
     }
     if !rate.is_empty() {
-        sentences
-            .push(format!("Requests/s decide at {}: there servers are not busy, or use several processors.", at(rate.into_iter())));
+        sentences.push(format!(
+            "Requests/s decide at {}: there servers are not busy, or use several processors.",
+            at(rate.into_iter())
+        ));
     }
     if let Some(Metric::Latency(percentile)) = latency.first().map(|verdict| verdict.metric) {
         sentences.push(format!(
@@ -89,10 +90,8 @@ fn moved_work(told: &[&Verdict]) -> Option<String> {
 
 /// The smallest differences that would have been found.
 fn found(told: &[&Verdict]) -> Option<String> {
-    let shares: Vec<(f64, usize)> = told
-        .iter()
-        .filter_map(|verdict| Some((verdict.critical?, verdict.concurrency)))
-        .collect();
+    let shares: Vec<(f64, usize)> =
+        told.iter().filter_map(|verdict| Some((verdict.critical?, verdict.concurrency))).collect();
     let largest = shares.iter().map(|(share, _)| *share).fold(0.0, f64::max);
     let each: Vec<String> = shares
         .iter()
@@ -119,7 +118,8 @@ fn measured_in(told: &[&Verdict]) -> Vec<String> {
             at(groups.into_iter())
         ));
     }
-    let turns: Vec<&Verdict> = told.iter().copied().filter(|verdict| verdict.evidence.in_turn).collect();
+    let turns: Vec<&Verdict> =
+        told.iter().copied().filter(|verdict| verdict.evidence.in_turn).collect();
     if !turns.is_empty() {
         sentences.push(format!(
             "At {} servers were measured one after the other, which finds less than slices side by side.",
@@ -156,7 +156,8 @@ pub(super) fn disturbance(summary: &Summary) -> Vec<String> {
     if stolen > 0 {
         let worst = all().max_by(|one, other| one.stolen.total_cmp(&other.stolen));
         let most = worst.filter(|worst| worst.stolen > 0.0).map_or(String::new(), |worst| {
-            let cpu = worst.stolen_cpu.map_or("a processor".to_owned(), |cpu| format!("processor {cpu}"));
+            let cpu =
+                worst.stolen_cpu.map_or("a processor".to_owned(), |cpu| format!("processor {cpu}"));
             format!(" (up to {} of {cpu})", percent(worst.stolen))
         });
         let again = sum(|one| one.again);

@@ -61,7 +61,12 @@ pub fn recommend(summary: &Summary, experiment: &Experiment, records: &Records) 
     sentences.extend(confidence::sentences(summary));
     if let Some(chosen) = &chosen {
         if let Some((concurrency, next)) = runner_up(summary, chosen) {
-            sentences.extend(model::reasons(experiment, &records.cells, concurrency, [chosen, next]));
+            sentences.extend(model::reasons(
+                experiment,
+                &records.cells,
+                concurrency,
+                [chosen, next],
+            ));
         }
         sentences.extend(crossovers.iter().map(Crossover::tell));
     }
@@ -100,7 +105,8 @@ fn leads(verdict: &Verdict, name: &str) -> bool {
 
 /// The next that is worse for sure at the highest load where the chosen one leads.
 fn runner_up<'a>(summary: &'a Summary, chosen: &str) -> Option<(usize, &'a str)> {
-    let verdict = summary.verdicts.iter().rfind(|verdict| is_decided(verdict) && leads(verdict, chosen))?;
+    let verdict =
+        summary.verdicts.iter().rfind(|verdict| is_decided(verdict) && leads(verdict, chosen))?;
     let next = verdict.standings.iter().find(|standing| !standing.level)?;
     Some((verdict.concurrency, &next.subject))
 }
@@ -127,9 +133,8 @@ fn choose(summary: &Summary) -> Option<String> {
         let looks_at_all = summary.looking_at_all.contains(name);
         (led, alone, !looks_at_all, std::cmp::Reverse(place.unwrap_or(usize::MAX)))
     };
-    let wins = |name: &&str| {
-        verdicts.iter().any(|verdict| is_decided(verdict) && leads(verdict, name))
-    };
+    let wins =
+        |name: &&str| verdicts.iter().any(|verdict| is_decided(verdict) && leads(verdict, name));
     let names = summary.subjects.iter().rev().map(String::as_str).filter(wins);
     names.max_by_key(|name| score(name)).map(str::to_owned)
 }
@@ -147,7 +152,10 @@ fn nothing(summary: &Summary) -> String {
             _ => None,
         })
         .collect();
-    if !alone.is_empty() && alone.len() == verdicts.len() && alone.iter().all(|name| *name == alone[0]) {
+    if !alone.is_empty()
+        && alone.len() == verdicts.len()
+        && alone.iter().all(|name| *name == alone[0])
+    {
         return format!(
             "No recommendation: only {} was measured and can be chosen, and there is nobody to compare it with.",
             alone[0]
@@ -161,9 +169,10 @@ fn nothing(summary: &Summary) -> String {
             percent(largest)
         );
     }
-    if verdicts.iter().all(|verdict| {
-        matches!(verdict.finding, Finding::Withheld { cause: Cause::Nobody })
-    }) {
+    if verdicts
+        .iter()
+        .all(|verdict| matches!(verdict.finding, Finding::Withheld { cause: Cause::Nobody }))
+    {
         return nobody(summary);
     }
     "No recommendation: nowhere could one be told from all others.".to_owned()
@@ -192,7 +201,8 @@ fn nobody(summary: &Summary) -> String {
 fn choice(summary: &Summary, chosen: &str) -> Vec<String> {
     let verdicts = &summary.verdicts;
     let told: Vec<&Verdict> = verdicts.iter().filter(|verdict| !is_withheld(verdict)).collect();
-    let won: Vec<&Verdict> = told.iter().copied().filter(|verdict| leads(verdict, chosen)).collect();
+    let won: Vec<&Verdict> =
+        told.iter().copied().filter(|verdict| leads(verdict, chosen)).collect();
     let mut sentences = vec![headline(summary, chosen, &won, told.len())];
     if let Some(largest) = won.iter().rfind(|verdict| is_decided(verdict)) {
         sentences.push(margin(largest, chosen));
@@ -261,7 +271,11 @@ fn margin(verdict: &Verdict, chosen: &str) -> String {
     };
     let next = verdict.standings.iter().find(|standing| !standing.level);
     let next = next.map_or(String::new(), |next| {
-        format!("; the next that is worse for sure is {}, {}", next.subject, behind(next, verdict.metric))
+        format!(
+            "; the next that is worse for sure is {}, {}",
+            next.subject,
+            behind(next, verdict.metric)
+        )
     });
     format!("At {} {does}{next}.", connections(verdict.concurrency))
 }
@@ -365,7 +379,9 @@ pub(crate) fn withheld(cause: &Cause, verdict: &Verdict) -> String {
     match cause {
         Cause::Nobody => "nothing can be said, for nobody is left to choose from".to_owned(),
         Cause::Alone { subject } => {
-            format!("nothing can be said, for {subject} is the only one left, with nobody to compare it with")
+            format!(
+                "nothing can be said, for {subject} is the only one left, with nobody to compare it with"
+            )
         }
         Cause::Partial => "nothing can be said yet: measure the rest with --resume".to_owned(),
         Cause::FewBlocks { needed } => format!(
@@ -419,7 +435,10 @@ fn faults(summary: &Summary) -> Vec<String> {
                     let count = grouped(row.concurrency as f64);
                     match (fault, row.medians()) {
                         (Fault::Unserved, Some(medians)) => {
-                            format!("{} of {count}", grouped(row.concurrency as f64 - medians.served))
+                            format!(
+                                "{} of {count}",
+                                grouped(row.concurrency as f64 - medians.served)
+                            )
                         }
                         _ => count,
                     }
@@ -454,10 +473,12 @@ fn faults(summary: &Summary) -> Vec<String> {
 /// What stands beside the choice: peers and yardsticks, as they compare with the best at the highest load.
 fn beside(summary: &Summary) -> Vec<String> {
     let last = summary.verdicts.iter().rfind(|verdict| {
-        !is_withheld(verdict) && verdict.others.iter().any(|other| summary.peers.contains(&other.subject))
+        !is_withheld(verdict)
+            && verdict.others.iter().any(|other| summary.peers.contains(&other.subject))
     });
     let mut sentences = Vec::new();
-    if let (Some(verdict), Some(best)) = (last, last.and_then(|verdict| verdict.standings.first())) {
+    if let (Some(verdict), Some(best)) = (last, last.and_then(|verdict| verdict.standings.first()))
+    {
         let peer = |other: &Standing| {
             let [low, high] = [other.low, other.high].map(|value| format!("{:+.1}", 100.0 * value));
             format!("{} {:+.1} % [{low} to {high}]", other.subject, 100.0 * other.behind)

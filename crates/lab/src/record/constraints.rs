@@ -39,7 +39,6 @@ impl Constraints {
     pub fn is_empty(&self) -> bool {
         self.slo.is_empty() && self.memory.is_none()
     }
-
 }
 
 /// `p99 ≤ 5.0 ms and memory ≤ 200.0 MiB`.

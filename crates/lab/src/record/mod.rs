@@ -51,7 +51,8 @@ impl Records {
         cells >= design.measured().count() * design.repeats
             && (0..design.repeats).all(|session| {
                 let own = || blocks.iter().filter(|block| block.session == session);
-                let groups: std::collections::BTreeSet<usize> = own().map(|block| block.group).collect();
+                let groups: std::collections::BTreeSet<usize> =
+                    own().map(|block| block.group).collect();
                 planned == 0
                     || (!groups.is_empty()
                         && groups.iter().all(|group| {

@@ -167,7 +167,11 @@ mod tests {
             started_at: String::new(),
             outcome: Outcome::Unavailable { reason: "none".into() },
         };
-        let text = tables(&experiment(), &Records { cells: vec![cell], blocks: vec![] }, &[Table::Rate, Table::Slope]);
+        let text = tables(
+            &experiment(),
+            &Records { cells: vec![cell], blocks: vec![] },
+            &[Table::Rate, Table::Slope],
+        );
         assert!(text.contains("|  | 1 connection | 10 connections | 100 connections |"), "{text}");
         assert!(text.contains("| epoll | not run | unavailable | not run |"), "{text}");
         assert!(text.contains("| --- | ---: | ---: |\n"), "{text}");

@@ -58,7 +58,8 @@ impl Watch {
     /// What happened since it was looked last; nothing the first time. `used` is what the measurement has used until now.
     pub(super) fn look(&mut self, used: Used) -> Disturbance {
         let waited = self.soft_interrupts.iter().map(|(&cpu, &pid)| (cpu, run_queue_wait(pid)));
-        let now = Moment { at: Instant::now(), used, ticks: read_ticks(), waited: waited.collect() };
+        let now =
+            Moment { at: Instant::now(), used, ticks: read_ticks(), waited: waited.collect() };
         let last = self.last.replace(now);
         let (Some(last), Some(now)) = (last, &self.last) else { return Disturbance::default() };
         let seconds = now.at.duration_since(last.at).as_secs_f64();
@@ -170,7 +171,8 @@ mod tests {
 
     #[test]
     fn processors_are_found_in_stat() {
-        let text = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 100 10 40 999 7 1 4 25 0 0\ncpu12 0 0 0 5\nintr 5\n";
+        let text =
+            "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 100 10 40 999 7 1 4 25 0 0\ncpu12 0 0 0 5\nintr 5\n";
         let ticks = parse_ticks(text, 100.0);
         assert_eq!(ticks[&0], Ticks { processes: 1.5, interrupts: 0.05, steal: 0.25 });
         assert_eq!(ticks[&12], Ticks::default());

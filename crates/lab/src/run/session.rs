@@ -48,7 +48,8 @@ pub(super) fn run(
             return Ok(false);
         }
         let measured = journal.records.blocks.iter().filter(|block| {
-            (block.concurrency, block.session, block.group) == (first.concurrency, first.repeat, group)
+            (block.concurrency, block.session, block.group)
+                == (first.concurrency, first.repeat, group)
         });
         let blocks = measured.count();
         let missing = keys.iter().any(|key| !done.contains(key));
@@ -326,7 +327,10 @@ mod tests {
         let all: Vec<&CellKey> = keys.iter().collect();
         let names = |room: usize| -> Vec<String> {
             let groups = groups(&all, room, "c");
-            groups.iter().map(|group| group.iter().map(|key| key.subject.as_str()).collect()).collect()
+            groups
+                .iter()
+                .map(|group| group.iter().map(|key| key.subject.as_str()).collect())
+                .collect()
         };
         assert_eq!(names(5), ["abcde"]);
         assert_eq!(names(3), ["cab", "cde"]);

@@ -34,7 +34,11 @@ pub(crate) struct Trial {
 }
 
 /// Three sessions of seven blocks.
-pub(crate) fn trial(names: &[&str], counts: &[usize], shape: impl Fn(&str, usize) -> Shape) -> Trial {
+pub(crate) fn trial(
+    names: &[&str],
+    counts: &[usize],
+    shape: impl Fn(&str, usize) -> Shape,
+) -> Trial {
     Trial::new(names, counts, 3, 7, 0.05, 1, shape)
 }
 

@@ -172,8 +172,9 @@ fn of_results(arguments: &Arguments, known: Option<UnitCosts>) -> Result<Model, 
     let (experiment, records) =
         results::read(&arguments.results).map_err(|error| Failure::misuse(error.to_string()))?;
     let costs = costs_or_measure(arguments, known)?;
-    let workloads = model::workloads(&experiment.design.service, &experiment, &records.cells, &costs)
-        .map_err(|missing| Failure::failed(missing.to_string()))?;
+    let workloads =
+        model::workloads(&experiment.design.service, &experiment, &records.cells, &costs)
+            .map_err(|missing| Failure::failed(missing.to_string()))?;
     if workloads.iter().all(|workload| workload.subjects.is_empty()) {
         let file = arguments.results[0].display();
         return Err(Failure::misuse(format!(
