@@ -111,7 +111,8 @@ def aa(binary, times, out):
         close, burns = number % 4 >= 2, number % 2 == 1
         print(f"aa {number + 1} of {times}: {'close' if close else 'keep-alive'}, "
               f"{'beside a burner' if burns else 'nothing beside'}", flush=True)
-        run = lambda: measure(binary, plan(close=close), "30s", out / f"aa-{number}")
+        text = plan(close=close, concurrency=[(20, 200)[number // 4 % 2]])
+        run = lambda: measure(binary, text, "30s", out / f"aa-{number}")
         if burns:
             with Burner():
                 summary = run()

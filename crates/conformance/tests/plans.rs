@@ -136,7 +136,7 @@ fn a_listen_queue_that_overflows_is_known_and_named() {
     let queue = measured.listen_queue.expect("Linux tells the length of queues");
     assert_eq!(queue.length, 10);
     let named = "The listen queue is the limit: the measured load";
-    assert_eq!(measured.warnings.iter().any(|said| said.starts_with(named)), queue.was_limit);
+    assert_eq!(measured.warnings.iter().any(|said| said.text.starts_with(named)), queue.was_limit);
     assert_eq!(said.contains(named), queue.was_limit);
     assert_eq!(said.contains("was the limit of iterative (at 400)"), queue.was_limit);
 }

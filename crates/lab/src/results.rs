@@ -198,7 +198,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<(Experiment, Records), Er
     let problem = |line, problem: String| Error::Line { path: path.to_owned(), line, problem };
     for (index, line) in text.lines().enumerate() {
         match serde_json::from_str(line) {
-            Ok(Line::Experiment(first)) if index == 0 && first.version == VERSION => {
+            Ok(Line::Experiment(first)) if index == 0 && (1..=VERSION).contains(&first.version) => {
                 experiment = Some(*first);
             }
             Ok(Line::Experiment(first)) if index == 0 => {

@@ -3,29 +3,33 @@
 //!
 //! Nothing is dropped for being odd. What is marked here stays in the figures, and its mark is one of the row's warnings.
 
+use duality_load::{Warning, WarningKind};
+
 use crate::format::listed;
 use crate::record::Measured;
 use crate::statistics::{self, NOISE, outliers, trend};
 
 /// What is odd about the repeats of a row whose rates are `rates`, in sentences.
-pub(crate) fn marks(repeats: &[&Measured], rates: &[f64]) -> Vec<String> {
+pub(crate) fn marks(repeats: &[&Measured], rates: &[f64]) -> Vec<Warning> {
     let mut marks = Vec::new();
     if let Some(variation) = statistics::variation(rates).filter(|variation| *variation > NOISE) {
         let percent = 100.0 * variation;
-        marks.push(format!("Noisy: requests/s vary by {percent:.1} % from repeat to repeat."));
+        let told = format!("Noisy: requests/s vary by {percent:.1} % from repeat to repeat.");
+        marks.push(Warning::new(WarningKind::Noisy, told));
     }
     let odd = outliers(rates);
     if !odd.is_empty() {
         let rates: Vec<String> =
             odd.iter().map(|&place| crate::format::grouped(rates[place])).collect();
         let (plural, are) = if odd.len() == 1 { ("an outlier", "is") } else { ("outliers", "are") };
-        marks.push(format!(
+        let told = format!(
             "{} requests/s {are} {plural} among {} repeats, and counted.",
             listed(&rates),
             repeats.len()
-        ));
+        );
+        marks.push(Warning::new(WarningKind::Outliers, told));
     }
-    marks.extend(unsteady(repeats));
+    marks.extend(unsteady(repeats).map(|told| Warning::new(WarningKind::Unsteady, told)));
     marks
 }
 

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use duality_load::Latency;
+use duality_load::{Latency, Warning, WarningKind};
 
 use crate::constraints;
 use crate::format::grouped;
@@ -68,7 +68,7 @@ pub struct Row {
     /// What was found.
     pub figures: Figures,
     /// What a reader of the figures must know, each once; numbers in it are those of one repeat.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
 }
 
 /// What was found for a subject at a concurrency.
@@ -293,25 +293,56 @@ impl Summary {
         (done < planned).then(|| format!("partial: {done} of {planned} cells"))
     }
 
-    /// What must be known of the figures.
+    /// What must be known of the figures: a line for each subject that a warning is about, or one for all where it is about many.
     pub(crate) fn warnings(&self) -> Vec<String> {
-        self.each_once(|row| row.warnings.iter().cloned())
+        /// Warnings of one kind that are about more rows than these are told together.
+        const FEW: usize = 3;
+        let mut kinds: Vec<(&WarningKind, Vec<(&Row, &Warning)>)> = Vec::new();
+        for row in self.all_rows() {
+            for warning in &row.warnings {
+                match kinds.iter_mut().find(|(kind, _)| *kind == &warning.kind) {
+                    Some((_, told)) if warning.kind != WarningKind::Other => {
+                        told.push((row, warning))
+                    }
+                    _ => kinds.push((&warning.kind, vec![(row, warning)])),
+                }
+            }
+        }
+        let rows = self.all_rows().filter(|row| row.medians().is_some()).count();
+        let place = |row: &Row| format!("{} at {}", row.subject, grouped(row.concurrency as f64));
+        let mut lines = Vec::new();
+        for (_, told) in kinds {
+            if told.len() <= FEW {
+                lines.extend(told.iter().map(|(row, warning)| {
+                    let at = grouped(row.concurrency as f64);
+                    format!("{}: {} (at {at})", row.subject, warning.text)
+                }));
+                continue;
+            }
+            let (row, first) = told[0];
+            let all = if told.len() == rows {
+                "all cells".to_owned()
+            } else {
+                format!("{} of {rows} cells", told.len())
+            };
+            lines.push(format!("{all}, such as {}: {}", place(row), first.text));
+        }
+        lines
     }
 
-    /// What `told` says of rows, each once, with the subject and the concurrencies that it is about.
-    pub(crate) fn each_once<'a, I: Iterator<Item = String>>(
-        &'a self,
-        told: impl Fn(&'a Row) -> I,
-    ) -> Vec<String> {
+    /// Why there are no figures, each reason once, with the subject and the concurrencies that it is about.
+    pub(crate) fn missing(&self) -> Vec<String> {
         let mut notes: Vec<(String, Vec<String>)> = Vec::new();
         for row in self.all_rows() {
-            for said in told(row) {
-                let note = format!("{}: {said}", row.subject);
-                let concurrency = grouped(row.concurrency as f64);
-                match notes.iter_mut().find(|(known, _)| *known == note) {
-                    Some((_, at)) => at.push(concurrency),
-                    None => notes.push((note, vec![concurrency])),
-                }
+            let Figures::Missing { what, reason } = &row.figures else { continue };
+            if reason.is_empty() {
+                continue;
+            }
+            let note = format!("{}: {what}: {reason}", row.subject);
+            let concurrency = grouped(row.concurrency as f64);
+            match notes.iter_mut().find(|(known, _)| *known == note) {
+                Some((_, at)) => at.push(concurrency),
+                None => notes.push((note, vec![concurrency])),
             }
         }
         notes.into_iter().map(|(note, at)| format!("{note} (at {})", at.join(", "))).collect()
@@ -388,7 +419,8 @@ fn row(subject: &str, concurrency: usize, outcomes: &[&Outcome], seed: u64) -> R
             warnings.extend(soundness::marks(&measured, &medians.requests_per_second_samples));
             if let Some((what, reason)) = first {
                 let (count, all) = (missing.len(), outcomes.len());
-                warnings.push(format!("{count} of {all} repeats {what}: {reason}"));
+                let told = format!("{count} of {all} repeats {what}: {reason}");
+                warnings.push(Warning::new(WarningKind::Missing, told));
             }
             Figures::Measured(Box::new(medians))
         }
@@ -399,7 +431,7 @@ fn row(subject: &str, concurrency: usize, outcomes: &[&Outcome], seed: u64) -> R
 }
 
 /// Leaves invalid repeats out and says so, unless they are half of all or more: then it is true that the whole is invalid.
-fn left_out(measured: &mut Vec<&Measured>, warnings: &mut Vec<String>) -> bool {
+fn left_out(measured: &mut Vec<&Measured>, warnings: &mut Vec<Warning>) -> bool {
     let all = measured.len();
     let mut reasons: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
     for (kind, reason) in measured.iter().flat_map(|repeat| &repeat.invalid) {
@@ -407,9 +439,10 @@ fn left_out(measured: &mut Vec<&Measured>, warnings: &mut Vec<String>) -> bool {
     }
     let sound = measured.iter().filter(|repeat| repeat.invalid.is_empty()).count();
     let whole = all > 0 && 2 * sound <= all;
-    for (count, reason) in reasons.into_values() {
+    for (kind, (count, reason)) in reasons {
         let fate = if whole { "invalid" } else { "invalid and left out" };
-        warnings.push(format!("{count} of {all} repeats {fate}: {reason}"));
+        let told = format!("{count} of {all} repeats {fate}: {reason}");
+        warnings.push(Warning::new(WarningKind::Invalid(kind.to_owned()), told));
     }
     if !whole {
         measured.retain(|repeat| repeat.invalid.is_empty());
@@ -417,12 +450,15 @@ fn left_out(measured: &mut Vec<&Measured>, warnings: &mut Vec<String>) -> bool {
     whole
 }
 
-/// Each warning once: those that differ only in their numbers, from one repeat to the next, are one.
-fn merged<'a>(warnings: impl Iterator<Item = &'a String>) -> Vec<String> {
-    let wording = |warning: &str| warning.replace(|letter: char| letter.is_ascii_digit(), "");
-    let mut kept: Vec<String> = Vec::new();
+/// One warning of each kind: what the repeats say of it differs in its numbers alone.
+fn merged<'a>(warnings: impl Iterator<Item = &'a Warning>) -> Vec<Warning> {
+    let mut kept: Vec<Warning> = Vec::new();
     for warning in warnings {
-        if !kept.iter().any(|known| wording(known) == wording(warning)) {
+        let is_known = |known: &Warning| match warning.kind {
+            WarningKind::Other => known.text == warning.text,
+            _ => known.kind == warning.kind,
+        };
+        if !kept.iter().any(is_known) {
             kept.push(warning.clone());
         }
     }
@@ -486,8 +522,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn warnings_that_differ_only_in_numbers_are_one() {
-        let warnings = ["9 of 10 failed", "8 of 10 failed", "interrupted"].map(str::to_owned);
-        assert_eq!(merged(warnings.iter()), ["9 of 10 failed", "interrupted"]);
+    fn a_kind_of_warning_is_told_once() {
+        let failed = |text: &str| Warning::new(WarningKind::Failed("reset".into()), text);
+        let other = |text: &str| Warning::new(WarningKind::Other, text);
+        let warnings = [failed("9 failed"), failed("8 failed"), other("old"), other("older")];
+        let kept = merged(warnings.iter());
+        let texts: Vec<&str> = kept.iter().map(|warning| warning.text.as_str()).collect();
+        assert_eq!(texts, ["9 failed", "old", "older"]);
     }
 }

@@ -101,15 +101,7 @@ impl Summary {
 
     /// Reasons and warnings.
     fn notes(&self, text: &mut String) {
-        let notes = self.each_once(|row| {
-            let missing = match &row.figures {
-                Figures::Missing { what, reason } if !reason.is_empty() => {
-                    Some(format!("{what}: {reason}"))
-                }
-                _ => None,
-            };
-            missing.into_iter().chain(row.warnings.iter().cloned())
-        });
+        let notes: Vec<String> = self.missing().into_iter().chain(self.warnings()).collect();
         for note in &notes {
             writeln!(text, "! {note}").expect("a String takes all");
         }

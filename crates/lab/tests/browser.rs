@@ -46,7 +46,10 @@ fn crowded() -> (Experiment, Vec<Cell>) {
         [100, 1000, 15_000].map(|concurrency| {
             let rate = 40_000.0 + 1500.0 * place as f64;
             let mut measured = fixtures::measured(concurrency, rate, 20.0, 9.0);
-            measured.warnings = vec!["A warning of many words about one of the cells. ".repeat(4)];
+            measured.warnings = vec![Warning::new(
+                WarningKind::Other,
+                "A warning of many words about one of the cells. ".repeat(4),
+            )];
             let spans = Spans { mean: 2.5, min: 1.0, max: 4.0 };
             let fate = Fate {
                 members: 5000,

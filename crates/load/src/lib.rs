@@ -59,7 +59,7 @@ pub use crowd::{Crowd, Fate, Spans};
 pub use goodput::{Goodput, Percentile, Probe, Slo, peak_goodput};
 pub use pattern::{Arrivals, Named, Pattern};
 pub use relay::{Relay, Turn};
-pub use report::{Latency, OpenLoop, Report};
+pub use report::{Latency, OpenLoop, Report, Warning, WarningKind};
 pub use sources::Sources;
 pub use target::{HttpTarget, Target, TargetError};
 

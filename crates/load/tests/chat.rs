@@ -157,7 +157,7 @@ fn members_must_hear_lines_in_one_order() {
     let report = load(&options(Target::Chat { address, lines: 1 }, 4, 12 * 10));
     let (kind, failed) = only_error(&report);
     assert_eq!((kind, report.requests + failed), ("wrong-bytes", 120));
-    assert!(report.warnings.iter().any(|warning| warning.contains("different orders")));
+    assert!(report.warnings.iter().any(|warning| warning.text.contains("different orders")));
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn a_wrong_byte_is_an_error() {
     let report = load(&options(http(address), 1, 100));
     assert_eq!(report.requests, 90);
     assert_eq!(only_error(&report), ("wrong-bytes", 10));
-    assert!(report.warnings.iter().any(|warning| warning.contains("wrong-bytes 10 times")));
+    assert!(report.warnings.iter().any(|warning| warning.text.contains("wrong-bytes 10 times")));
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn another_status_is_an_error() {
         );
     let report = load(&options(http(address), 1, 10));
     assert_eq!((report.requests, only_error(&report)), (9, ("wrong-status", 1)));
-    assert!(report.warnings.iter().any(|warning| warning.contains("status 503")));
+    assert!(report.warnings.iter().any(|warning| warning.text.contains("status 503")));
 }
 
 #[test]

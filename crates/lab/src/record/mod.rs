@@ -11,7 +11,7 @@ mod operations;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-use duality_load::{Fate, Latency, OpenLoop};
+use duality_load::{Fate, Latency, OpenLoop, Warning};
 use serde::{Deserialize, Serialize};
 
 use crate::format::listed;
@@ -22,8 +22,8 @@ pub use block::{Block, Disturbance, Processor, Slice};
 pub use constraints::{Constraints, kept_slo};
 pub use operations::{Operations, UnitCosts};
 
-/// The version of the format.
-pub const VERSION: u32 = 1;
+/// The version of the format: 2 has blocks, and warnings with kinds. Version 1 is read as well.
+pub const VERSION: u32 = 2;
 
 /// What an experiment has measured.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -411,7 +411,7 @@ pub struct Measured {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_loop: Option<OpenLoop>,
     /// What a reader of the figures must know.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
     /// What else happened on the processors within the window; none where it was not looked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disturbance: Option<Disturbance>,

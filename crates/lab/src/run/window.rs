@@ -1,6 +1,6 @@
 //! The window of a cell: what the server used while the load generator counted.
 
-use duality_load::{Error, Observer, Report};
+use duality_load::{Error, Observer, Report, Warning, WarningKind};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::noise::{Used, Watch};
@@ -86,8 +86,8 @@ impl<'a> Window<'a> {
         }
         if let Some(diagnosis) = diagnosis {
             // It says what the generator only suspects.
-            figures.warnings.retain(|known| !known.starts_with("Accept queues"));
-            figures.warnings.insert(0, diagnosis);
+            figures.warnings.retain(|known| known.kind != WarningKind::AcceptQueues);
+            figures.warnings.insert(0, Warning::new(WarningKind::ListenQueue, diagnosis));
         }
         Outcome::Measured(Box::new(figures))
     }
@@ -136,8 +136,8 @@ fn measured(report: Report, opened: Counters, closed: Counters, pinned: bool) ->
     if !pinned {
         // Where there is no processor to set apart, the two take turns: that is how it is measured there.
         invalid.remove(Report::STARVED);
-        warnings
-            .push("Server and load generator shared processors: this machine has too few.".into());
+        let told = "Server and load generator shared processors: this machine has too few.";
+        warnings.push(Warning::new(WarningKind::SharedProcessors, told));
     }
     Measured {
         requests_per_second: report.requests_per_second,

@@ -3,6 +3,7 @@
 mod open_loop;
 mod server;
 mod validity;
+mod warning;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -21,6 +22,7 @@ use crate::recorder::{Measurement, Overdue};
 use crate::{Options, Pattern, Stop};
 
 pub use open_loop::OpenLoop;
+pub use warning::{Warning, WarningKind};
 
 /// The version of the format that [`Report`] is serialised in.
 const VERSION: u32 = 1;
@@ -98,7 +100,7 @@ pub struct Report {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub invalid: BTreeMap<String, String>,
     /// What a reader of the figures should know, in full sentences.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
     /// Correct replies in a second, in each twentieth of the window; none of a load that stops after a number of requests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices_requests_per_second: Vec<f64>,
@@ -204,23 +206,28 @@ impl Report {
             .map_err(|problem| error(problem.to_string()))
     }
 
-    fn warnings(&self, options: &Options, outcome: &Outcome) -> Vec<String> {
+    fn warnings(&self, options: &Options, outcome: &Outcome) -> Vec<Warning> {
         let measurement = &outcome.measurement;
         let mut warnings = Vec::new();
+        let mut warn = |kind, text: String| warnings.push(Warning { kind, text });
         if outcome.interrupted {
-            warnings.push(format!(
-                "Interrupted: the window was only {:.2} s long.",
-                self.window_seconds
-            ));
+            warn(
+                WarningKind::Interrupted,
+                format!("Interrupted: the window was only {:.2} s long.", self.window_seconds),
+            );
         }
         if self.server_went_away() {
             let went = self.how_it_went().replacen("the", "The", 1);
-            warnings
-                .push(format!("{went}. The figures tell mostly of the time when it was there."));
+            warn(
+                WarningKind::ServerGone,
+                format!("{went}. The figures tell mostly of the time when it was there."),
+            );
         }
-        warnings.extend(self.standstill(measurement));
+        if let Some(told) = self.standstill(measurement) {
+            warn(WarningKind::Standstill, told);
+        }
         if measurement.latencies.is_empty() {
-            warnings.push(
+            warn(WarningKind::NoLatencies,
                 "No request both began and ended in the window, so there are no latencies; measure for longer."
                     .to_owned(),
             );
@@ -230,31 +237,43 @@ impl Report {
         // requests come one by one, or at a rate.
         let all_ask = matches!(options.pattern, Pattern::Closed | Pattern::Limited);
         if starved > 0 && all_ask && matches!(options.stop, Stop::After(_)) {
-            warnings
-                .push(format!("{starved} of {} connections were never served.", self.connections));
+            warn(
+                WarningKind::Unserved,
+                format!("{starved} of {} connections were never served.", self.connections),
+            );
         }
-        warnings.extend(overdue_warning(measurement));
+        if let Some(told) = overdue_warning(measurement) {
+            warn(WarningKind::Overdue, told);
+        }
         if let Some(open) = &self.open_loop {
-            warnings.extend(open.warning(self));
+            if let Some(told) = open.warning(self) {
+                warn(WarningKind::OpenLoop, told);
+            }
         }
         for (kind, failures) in &measurement.failures {
             let times = if failures.count == 1 { "once" } else { "times, at first" };
             let count =
                 if failures.count == 1 { String::new() } else { format!("{} ", failures.count) };
-            warnings.push(format!("{kind} {count}{times}: {}{}.", failures.example, remedy(kind)));
+            warn(
+                WarningKind::Failed((*kind).to_owned()),
+                format!("{kind} {count}{times}: {}{}.", failures.example, remedy(kind)),
+            );
         }
         if measurement.failures_outside > 0 {
-            warnings.push(format!(
-                "{} requests failed outside the window.",
-                measurement.failures_outside
-            ));
+            warn(
+                WarningKind::FailedOutside,
+                format!("{} requests failed outside the window.", measurement.failures_outside),
+            );
         }
         if self.listen_overflows > 0 {
-            warnings.push(format!(
-                "Accept queues of this machine overflowed {} times during the run: a larger backlog of the server (`duality \
+            warn(
+                WarningKind::AcceptQueues,
+                format!(
+                    "Accept queues of this machine overflowed {} times during the run: a larger backlog of the server (`duality \
                  serve --backlog`, and net.core.somaxconn) avoids the one-second pauses that follow.",
-                self.listen_overflows
-            ));
+                    self.listen_overflows
+                ),
+            );
         }
         warnings
     }
@@ -606,7 +625,7 @@ The client was not the limit: it used 63 % of its core.
     fn errors_and_warnings_are_in_the_text() {
         let text = Report {
             errors: BTreeMap::from([("reset".to_owned(), 2), ("timed-out".to_owned(), 3)]),
-            warnings: vec!["Mind the gap.".to_owned()],
+            warnings: vec![Warning::new(WarningKind::Other, "Mind the gap.")],
             invalid: BTreeMap::from([("starved".to_owned(), "It stood still.".to_owned())]),
             ..report()
         }
