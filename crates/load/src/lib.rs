@@ -48,6 +48,7 @@ mod recorder;
 mod report;
 mod sources;
 mod target;
+mod unanswered;
 
 use std::io;
 use std::sync::atomic::AtomicBool;

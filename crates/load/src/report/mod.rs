@@ -17,7 +17,8 @@ use serde::{Deserialize, Serialize};
 use crate::counters::ListenCounters;
 use crate::crowd::Fate;
 use crate::engine::Outcome;
-use crate::recorder::{Measurement, Overdue};
+use crate::recorder::Measurement;
+use crate::unanswered::Overdue;
 use crate::{Options, Pattern, Stop};
 
 pub use open_loop::OpenLoop;
@@ -213,11 +214,7 @@ impl Report {
                 self.window_seconds
             ));
         }
-        if self.server_went_away() {
-            let went = self.how_it_went().replacen("the", "The", 1);
-            warnings
-                .push(format!("{went}. The figures tell mostly of the time when it was there."));
-        }
+        warnings.extend(self.departure());
         warnings.extend(self.standstill(measurement));
         if measurement.latencies.is_empty() {
             warnings.push(
