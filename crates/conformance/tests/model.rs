@@ -120,7 +120,7 @@ fn json_has_every_subject_with_a_figure_or_the_reason() {
         (&"lock".into(), &"bytes".into())
     );
     assert_eq!(subject(0, "st")["ns"], 1000.0);
-    assert_eq!(subject(0, "st")["batches"].as_array().unwrap().len(), 3);
+    assert_eq!(subject(0, "st")["batches"].as_array().unwrap().len(), 15);
     assert!(subject(0, "park")["ns"].as_f64().unwrap() > 0.0);
     assert!(subject(1, "suspend")["bytes"].as_f64().unwrap() > 0.0);
     assert_eq!(subject(1, "st")["unavailable"], "nobody counts");
@@ -192,7 +192,8 @@ fn a_model_counts_what_architectures_do() {
         assert!(workload["coefficients"]["no model"].as_f64().unwrap() > 0.0);
     }
     let predictions = json["predictions"].as_array().unwrap();
-    assert_eq!(predictions.len(), 4, "{predictions:?}");
+    // The made-up prices are none of this machine's: where they add up to more than was measured, nothing is said.
+    assert!((1..=4).contains(&predictions.len()), "{predictions:?}");
     assert!(predictions.iter().all(|one| one["measured_us"].as_f64().unwrap() > 0.0));
     let page = fs::read_to_string(folder.join("model.html")).unwrap();
     assert!(page.matches("<svg").count() == 2 && !page.contains("<script"), "{page}");

@@ -59,12 +59,12 @@ pub struct Effort {
 impl Effort {
     /// For figures: intervals of a few per cent on a quiet machine, in about a minute.
     pub const FULL: Effort =
-        Effort { batches: 15, batch: Duration::from_millis(25), memory_batches: 3, parked: PARKED };
+        Effort { batches: 40, batch: Duration::from_millis(8), memory_batches: 3, parked: PARKED };
 
     /// For a look: a few seconds.
     pub const QUICK: Effort = Effort {
-        batches: 3,
-        batch: Duration::from_millis(3),
+        batches: 15,
+        batch: Duration::from_millis(1),
         memory_batches: 1,
         parked: PARKED / 10,
     };

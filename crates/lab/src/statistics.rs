@@ -133,6 +133,28 @@ pub fn ratio(above: &[f64], below: &[f64], seed: u64) -> Option<Estimate> {
     Some(Estimate { value, interval: interval.map(|interval| interval.with(value)) })
 }
 
+/// A low quantile of `values`, with an interval that holds it with 95 % confidence whatever their distribution is: between two of the
+/// values, by the binomial distribution of how many lie below the quantile. For what others make longer and nobody makes shorter. None
+/// without values; no interval where there are too few.
+pub fn low_quantile(values: &[f64], quantile: f64) -> Option<Estimate> {
+    const MISSED: f64 = 0.05;
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let count = sorted.len();
+    let value = *sorted.get((quantile * count.checked_sub(1)? as f64).round() as usize)?;
+    // How probable it is that at most so many values lie below the quantile.
+    let mut density = (1.0 - quantile).powi(i32::try_from(count).ok()?);
+    let mut below = density;
+    let mut high = 0;
+    while below < 1.0 - MISSED && high < count {
+        high += 1;
+        density *= (count - high + 1) as f64 / high as f64 * quantile / (1.0 - quantile);
+        below += density;
+    }
+    let interval = sorted.get(high).map(|&high| Interval { low: sorted[0], high });
+    Some(Estimate { value, interval: interval.filter(|_| count > 2) })
+}
+
 /// How much `values` vary: the standard deviation of their logarithms, which is the coefficient of variation where that is
 /// small. None for fewer than two, or one that is not above zero.
 pub fn variation(values: &[f64]) -> Option<f64> {
@@ -273,6 +295,26 @@ fn resample(random: &mut SplitMix64, values: &[f64]) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_low_quantile_does_not_mind_what_others_make_longer() {
+        let mut random = SplitMix64::new(7);
+        for _ in 0..100 {
+            // Three batches in ten are longer by steal, up to a hundred times.
+            let calm = sample(&mut random, 2.4, 20);
+            let longer = |value: &f64| match random.below(10) {
+                0..3 => value * (1.0 + random.below(100) as f64),
+                _ => *value,
+            };
+            let batches: Vec<f64> = calm.iter().map(longer).collect();
+            let found = low_quantile(&batches, 0.1).unwrap();
+            assert!((2.2..2.6).contains(&found.value), "{batches:?}");
+            let interval = found.interval.unwrap();
+            assert!(interval.low <= found.value && found.value <= interval.high);
+        }
+        assert_eq!(low_quantile(&[], 0.1), None);
+        assert_eq!(low_quantile(&[5.0], 0.1).unwrap().interval, None);
+    }
 
     /// A sample of a normal distribution (Box & Muller 1958), `mean` with a standard deviation of 2 % of it.
     fn sample(random: &mut SplitMix64, mean: f64, count: usize) -> Vec<f64> {

@@ -49,6 +49,7 @@ mod relay;
 mod report;
 mod sources;
 mod target;
+mod unanswered;
 
 use std::io;
 use std::sync::atomic::AtomicBool;

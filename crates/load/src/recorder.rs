@@ -30,6 +30,7 @@ use hdrhistogram::Histogram;
 use crate::failure::Failure;
 use crate::histogram::{histogram, record};
 use crate::pattern::open::queue::Queue;
+use crate::unanswered::{Overdue, Silence};
 
 /// When the window opens and closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,8 +99,6 @@ struct State {
     /// What is due and was not sent yet, in an open loop.
     queue: Option<Arc<Queue>>,
     counts: Measurement,
-    /// When the last reply of the window came.
-    last_reply: Option<Instant>,
 }
 
 /// What was counted since the start, in the window or not.
@@ -170,7 +169,7 @@ pub(crate) struct Measurement {
     pub(crate) failures_outside: u64,
     pub(crate) overdue: Overdue,
     /// The longest time in the window without a reply on any connection.
-    pub(crate) silence: Duration,
+    pub(crate) silence: Silence,
 }
 
 /// What was counted of an open loop; histograms are in nanoseconds.
@@ -196,15 +195,6 @@ pub(crate) struct FailureCount {
     pub(crate) example: String,
 }
 
-/// Requests that were unanswered when the window closed, and had waited longer than any recorded
-/// latency: they are in no percentile, which are too low for it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Overdue {
-    pub(crate) count: u64,
-    /// How long the oldest of them had waited.
-    pub(crate) longest: Duration,
-}
-
 impl Default for Measurement {
     fn default() -> Self {
         Self {
@@ -223,7 +213,7 @@ impl Default for Measurement {
             failures: BTreeMap::new(),
             failures_outside: 0,
             overdue: Overdue::default(),
-            silence: Duration::ZERO,
+            silence: Silence::default(),
         }
     }
 }
@@ -267,7 +257,6 @@ impl Recorder {
                 ..Measurement::default()
             },
             queue,
-            last_reply: None,
         };
         Self { state: Mutex::new(state) }
     }
@@ -419,7 +408,7 @@ impl State {
         let Window::Open(opened) = self.window else { return };
         self.counts.requests += 1;
         self.counts.bytes += bytes;
-        self.end_silence(opened.instant, end);
+        self.counts.silence.end(opened.instant, end);
         if start.due >= opened.instant {
             record(&mut self.counts.latencies, end.saturating_duration_since(start.due));
             if let Some(counts) = &mut self.counts.open_loop {
@@ -433,13 +422,6 @@ impl State {
             connection.served = true;
             self.counts.connections_served += 1;
         }
-    }
-
-    /// A reply at `end`, or the end of the window.
-    #[inline]
-    fn end_silence(&mut self, opened: Instant, end: Instant) {
-        let since = self.last_reply.replace(end).unwrap_or(opened);
-        self.counts.silence = self.counts.silence.max(end.saturating_duration_since(since));
     }
 
     fn count_failures(&mut self, failure: &Failure, count: u64) {
@@ -502,7 +484,7 @@ impl State {
             };
             *sum += closed.instant.saturating_duration_since(since.max(opened.instant));
         }
-        self.end_silence(opened.instant, closed.instant);
+        self.counts.silence.end(opened.instant, closed.instant);
         self.count_unanswered(opened.instant, closed.instant);
     }
 

@@ -21,10 +21,14 @@ const WATCHED: [usize; 3] = [50, 1000, 15_000];
 /// How many are ready in a round of `poller-full`, of as many.
 const FULL: f64 = 50.0;
 
+/// A unit cost whose interval is wider than this share of it is not known.
+const WIDEST: f64 = 0.5;
+
 /// A unit cost that is not known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the unit cost {cost} of {subject} is not known: measure it by `duality model --costs --json`"
+    "the unit cost {cost} of {subject} is not known here: measure it when the machine is quieter, by `duality model --costs \
+     --json`"
 )]
 pub struct Missing {
     cost: String,
@@ -111,6 +115,9 @@ impl UnitCosts {
             let Some(cost) = row["cost"].as_str() else { continue };
             for cell in row["subjects"].as_array().into_iter().flatten() {
                 let figure = cell["ns"].as_f64().filter(|ns| ns.is_finite() && *ns >= 0.0);
+                // Files of earlier versions, and of a single batch, have no interval.
+                let width = cell["high"].as_f64().zip(cell["low"].as_f64()).map(|(high, low)| high - low);
+                let figure = figure.filter(|ns| width.is_none_or(|width| width <= WIDEST * ns.max(1.0)));
                 if let (Some(subject), Some(ns)) = (cell["subject"].as_str(), figure) {
                     all.entry(cost.to_owned()).or_default().insert(subject.to_owned(), ns);
                 }

@@ -31,6 +31,7 @@ mod terms;
 mod text;
 mod variation;
 
+use crate::format::duration;
 use crate::record::{Cell, Experiment, Outcome};
 use crate::statistics::median;
 
@@ -113,9 +114,18 @@ impl Modelled {
         self.terms.iter().sum()
     }
 
-    /// What is left of it: t_independent. Below zero where the model claims more than there is.
+    /// What is left of it: t_independent.
     pub fn independent(&self) -> f64 {
         self.total - self.dependent()
+    }
+
+    /// That the terms add up to more than there is, so that prices or counts are not those of this server.
+    fn beyond(&self) -> String {
+        format!(
+            "where its time goes is not known here: the terms add up to {} of {} measured",
+            duration(self.dependent()),
+            duration(self.total)
+        )
     }
 
     /// What is left when only the first `terms` are taken off.
@@ -128,7 +138,7 @@ impl Modelled {
 ///
 /// # Errors
 ///
-/// [`Missing`], when a unit cost is not known.
+/// [`Missing`], when nothing can be modelled at some number of connections since a unit cost is not known.
 pub fn workloads(
     name: &str,
     experiment: &Experiment,
@@ -138,6 +148,7 @@ pub fn workloads(
     let design = &experiment.design;
     let workload = |connections: usize| {
         let (mut subjects, mut missing, mut noise) = (Vec::new(), Vec::new(), Vec::new());
+        let mut first_unknown = None;
         for subject in design.subjects() {
             let own: Vec<&Cell> = cells
                 .iter()
@@ -153,10 +164,20 @@ pub fn workloads(
                 Ok((carrier, (totals, counts))) => {
                     let total = median(&totals).unwrap_or(0.0);
                     noise.extend(coefficient(&totals));
-                    let modelled = Modelled::new(subject, carrier, total, counts, costs);
-                    subjects.push(modelled?);
+                    match Modelled::new(subject, carrier, total, counts, costs) {
+                        Ok(modelled) if modelled.independent() >= 0.0 => subjects.push(modelled),
+                        Ok(modelled) => missing.push((subject.to_owned(), modelled.beyond())),
+                        Err(unknown) => {
+                            missing.push((subject.to_owned(), unknown.to_string()));
+                            first_unknown.get_or_insert(unknown);
+                        }
+                    }
                 }
             }
+        }
+        // With nobody left it is the price list that is wrong.
+        if let Some(unknown) = first_unknown.filter(|_| subjects.is_empty()) {
+            return Err(unknown);
         }
         let squares: f64 = noise.iter().map(|noise| noise * noise).sum();
         Ok(Workload {

@@ -148,13 +148,10 @@ pub fn peak_goodput(
         warnings: Vec::new(),
     };
     let found = search::highest(range, |rate, length| {
-        let divisor = if length == Length::Short { SHORTER } else { 1 };
-        let options = Options {
-            pattern: Pattern::Open(arrivals.at_rate(rate)),
-            stop: Stop::After(probe_window(window, length, rate, slo)),
-            warm_up: options.warm_up / divisor,
-            ..options.clone()
-        };
+        let window = probe_window(window, length, rate, slo);
+        let warm_up = options.warm_up / if length == Length::Short { SHORTER } else { 1 };
+        let pattern = Pattern::Open(arrivals.at_rate(rate));
+        let options = Options { pattern, stop: Stop::After(window), warm_up, ..options.clone() };
         let (outcome, listen) = match measure(&options, observer, interrupted) {
             // It has answered before.
             Err(Error::Unanswered { .. }) if !goodput.probes.is_empty() => {

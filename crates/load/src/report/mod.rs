@@ -18,7 +18,8 @@ use serde::{Deserialize, Serialize};
 use crate::counters::ListenCounters;
 use crate::crowd::Fate;
 use crate::engine::Outcome;
-use crate::recorder::{Measurement, Overdue};
+use crate::recorder::Measurement;
+use crate::unanswered::Overdue;
 use crate::{Options, Pattern, Stop};
 
 pub use open_loop::OpenLoop;
@@ -216,12 +217,8 @@ impl Report {
                 format!("Interrupted: the window was only {:.2} s long.", self.window_seconds),
             );
         }
-        if self.server_went_away() {
-            let went = self.how_it_went().replacen("the", "The", 1);
-            warn(
-                WarningKind::ServerGone,
-                format!("{went}. The figures tell mostly of the time when it was there."),
-            );
+        if let Some(told) = self.departure() {
+            warn(WarningKind::ServerGone, told);
         }
         if let Some(told) = self.standstill(measurement) {
             warn(WarningKind::Standstill, told);

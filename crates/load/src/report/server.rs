@@ -57,9 +57,16 @@ impl Report {
         format!("the server {went}: it refused {connections}{times}")
     }
 
+    /// The warning that the server went away.
+    pub(super) fn departure(&self) -> Option<String> {
+        let went = self.how_it_went().replacen("the", "The", 1);
+        self.server_went_away()
+            .then(|| format!("{went}. The figures tell mostly of the time when it was there."))
+    }
+
     /// The warning that the server stood still.
     pub(super) fn standstill(&self, measurement: &Measurement) -> Option<String> {
-        let silence = measurement.silence;
+        let silence = measurement.silence.longest;
         let waited = Duration::from_nanos(measurement.latencies.max());
         // Where nobody waits for a reply, none comes.
         let is_waited_for = waited.max(measurement.overdue.longest) >= silence / 2;
@@ -80,7 +87,10 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{histogram, report};
+    use std::time::Instant;
+
     use super::*;
+    use crate::unanswered::Silence;
 
     fn failed(kind: &str, count: u64) -> Report {
         Report { errors: [(kind.to_owned(), count)].into(), ..report() }
@@ -119,7 +129,12 @@ mod tests {
     #[test]
     fn a_standstill_is_told_where_somebody_waited() {
         let measurement = |silence: u64, longest: u64| Measurement {
-            silence: Duration::from_millis(silence),
+            silence: {
+                let opened = Instant::now();
+                let mut long = Silence::default();
+                long.end(opened, opened + Duration::from_millis(silence));
+                long
+            },
             latencies: histogram([200, 200, 1000 * longest]),
             ..Measurement::default()
         };

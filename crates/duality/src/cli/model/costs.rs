@@ -15,7 +15,7 @@ use super::Arguments;
 
 /// How well a model's unit costs are measured: in about ten seconds.
 pub(super) const EFFORT: Effort =
-    Effort { batches: 7, batch: Duration::from_millis(10), memory_batches: 0, parked: 0 };
+    Effort { batches: 30, batch: Duration::from_millis(2), memory_batches: 0, parked: 0 };
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let peers = match &arguments.peers {
