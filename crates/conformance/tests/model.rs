@@ -150,6 +150,20 @@ fn real_peers_answer_to_every_cost() {
     }
 }
 
+/// The same price list, in which everything takes 100 ns for sure: a busy machine does not know its prices, and what adds up to more
+/// than was measured is not modelled.
+fn cheap(json: &str) -> String {
+    let mut json: Value = serde_json::from_str(json).unwrap();
+    for cost in json["costs"].as_array_mut().unwrap() {
+        for cell in cost["subjects"].as_array_mut().unwrap() {
+            if cell["ns"].is_number() {
+                (cell["ns"], cell["low"], cell["high"]) = (100.into(), 100.into(), 100.into());
+            }
+        }
+    }
+    json.to_string()
+}
+
 /// Over real sockets: what a request takes of each operation is known for these.
 #[test]
 fn a_model_counts_what_architectures_do() {
@@ -157,7 +171,7 @@ fn a_model_counts_what_architectures_do() {
     let folder = out.path().join("model");
     let costs = out.path().join("costs.json");
     let json = told(&model(&["--costs", "--quick", "--only", NEEDED, "--json"]));
-    fs::write(&costs, json).unwrap();
+    fs::write(&costs, cheap(&json)).unwrap();
     let text = told(&model(&[
         "--service",
         "echo-short",
@@ -192,8 +206,7 @@ fn a_model_counts_what_architectures_do() {
         assert!(workload["coefficients"]["no model"].as_f64().unwrap() > 0.0);
     }
     let predictions = json["predictions"].as_array().unwrap();
-    // The made-up prices are none of this machine's: where they add up to more than was measured, nothing is said.
-    assert!((1..=4).contains(&predictions.len()), "{predictions:?}");
+    assert_eq!(predictions.len(), 4, "{predictions:?}");
     assert!(predictions.iter().all(|one| one["measured_us"].as_f64().unwrap() > 0.0));
     let page = fs::read_to_string(folder.join("model.html")).unwrap();
     assert!(page.matches("<svg").count() == 2 && !page.contains("<script"), "{page}");
