@@ -3,13 +3,13 @@
 //! A limit is kept when the median of the repeats keeps it. When the interval of that median holds the limit,
 //! the next experiment might find the opposite, and the recommendation says that it is not sure.
 
+use duality_load::Latency;
 use serde::Serialize;
 
 use crate::format::{bytes, duration};
 use crate::record::Constraints;
 use crate::record::constraints::{limit_of, memory_limit, percentile};
 use crate::statistics::{Estimate, estimate};
-use crate::summary::Medians;
 
 /// A limit and what was measured of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -26,19 +26,24 @@ pub struct Check {
     pub excess: f64,
 }
 
-/// All limits and what `medians` are beside them.
-pub fn check(constraints: &Constraints, medians: &Medians, seed: u64) -> Vec<Check> {
-    let latencies = constraints.slo.iter().filter_map(|slo| {
+/// All limits, and what is beside them: the latencies and the memory in bytes of each repeat.
+pub fn check(
+    constraints: &Constraints,
+    latencies: &[Latency],
+    memory: &[f64],
+    seed: u64,
+) -> Vec<Check> {
+    let of_latencies = constraints.slo.iter().filter_map(|slo| {
         let of = percentile(slo.percentile)?;
-        let samples: Vec<f64> = medians.latency_samples.iter().map(of).collect();
+        let samples: Vec<f64> = latencies.iter().map(of).collect();
         let limit = 1e6 * slo.limit.as_secs_f64();
         Some(Check::new(&limit_of(slo), limit, estimate(&samples, seed)?, duration))
     });
-    let memory = constraints.memory.and_then(|limit| {
-        let measured = estimate(&medians.memory_samples, seed)?;
+    let of_memory = constraints.memory.and_then(|limit| {
+        let measured = estimate(memory, seed)?;
         Some(Check::new(&memory_limit(limit), limit as f64, measured, bytes))
     });
-    latencies.chain(memory).collect()
+    of_latencies.chain(of_memory).collect()
 }
 
 impl Check {

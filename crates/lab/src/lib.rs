@@ -15,6 +15,7 @@ pub mod fuzzing;
 pub mod listen_queue;
 pub mod machine;
 pub mod model;
+mod no_server;
 pub mod peers;
 pub mod plan;
 #[doc(hidden)]

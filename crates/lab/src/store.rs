@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use tempfile::TempDir;
 
-use crate::server::NoServer;
+use crate::no_server::NoServer;
 
 /// How long redis-server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);

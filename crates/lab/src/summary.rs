@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use duality_load::{Latency, Warning, WarningKind};
 
-use crate::constraints;
+use crate::constraints::{self, Check};
 use crate::format::grouped;
 use crate::record::{Block, Constraints, Experiment, Measured, Outcome, Records};
 use crate::soundness;
@@ -239,11 +239,17 @@ impl Summary {
         self.rows.iter().filter(is_out).map(|row| (row.subject.clone(), row.concurrency)).collect()
     }
 
+    /// What must be kept, and what `medians` are beside it.
+    pub fn checks(&self, medians: &Medians) -> Vec<Check> {
+        let Medians { latency_samples, memory_samples, .. } = medians;
+        constraints::check(&self.constraints, latency_samples, memory_samples, self.seed)
+    }
+
     /// Why a row's subject cannot be chosen there.
     pub fn faults(&self, row: &Row) -> Vec<Fault> {
         let Some(medians) = row.medians() else { return Vec::new() };
         let mut faults = medians.faults();
-        let checks = constraints::check(&self.constraints, medians, self.seed);
+        let checks = self.checks(medians);
         if checks.iter().any(|check| !check.kept) {
             faults.push(Fault::Constraint);
         }

@@ -399,12 +399,7 @@ impl<'a> Rounds<'a> {
     fn of(records: &'a Records, concurrency: usize) -> Self {
         let blocks: Vec<&Block> = records.blocks_at(concurrency);
         if !blocks.is_empty() {
-            let disturbed = disturbed(&blocks);
-            let (mut kept, mut dropped) = (Vec::new(), Vec::new());
-            for (block, disturbed) in blocks.into_iter().zip(disturbed) {
-                if disturbed { dropped.push(block) } else { kept.push(block) }
-            }
-            return Rounds::Blocks { kept, dropped, waited: 0 };
+            return Self::of_blocks(blocks);
         }
         let here = records.cells.iter().filter(|cell| cell.concurrency == concurrency);
         let cells: Vec<&Cell> = here.collect();
@@ -422,6 +417,15 @@ impl<'a> Rounds<'a> {
         }
         kept.retain(|round: &Vec<_>| round.len() > 1);
         Rounds::Windows { kept, dropped: spoilt.len() }
+    }
+
+    fn of_blocks(blocks: Vec<&'a Block>) -> Self {
+        let disturbed = disturbed(&blocks);
+        let (mut kept, mut dropped) = (Vec::new(), Vec::new());
+        for (block, disturbed) in blocks.into_iter().zip(disturbed) {
+            if disturbed { dropped.push(block) } else { kept.push(block) }
+        }
+        Rounds::Blocks { kept, dropped, waited: 0 }
     }
 
     /// What decides, for all of `candidates` the same.
@@ -571,8 +575,23 @@ impl<'a> Rounds<'a> {
     }
 }
 
+/// How many of the blocks of a session count, as far as that can be known before the others are measured.
+pub fn sound(experiment: &Experiment, blocks: &[&Block]) -> usize {
+    let subjects: BTreeSet<&str> = blocks
+        .iter()
+        .flat_map(|block| &block.slices)
+        .map(|slice| slice.subject.as_str())
+        .collect();
+    let rounds = Rounds::of_blocks(blocks.to_vec());
+    let metric = rounds.metric(experiment, &subjects.into_iter().collect::<Vec<_>>());
+    match rounds.without_waits(metric) {
+        Rounds::Blocks { kept, .. } => kept.len(),
+        Rounds::Windows { .. } => 0,
+    }
+}
+
 /// Which of some blocks, in the order of measurement, the hypervisor spoilt: the steal within [`STEAL_AROUND`] seconds counts, too.
-pub fn disturbed(blocks: &[&Block]) -> Vec<bool> {
+fn disturbed(blocks: &[&Block]) -> Vec<bool> {
     let next_to =
         |one: &Block, other: &Block| (one.session, one.group) == (other.session, other.group);
     (0..blocks.len())

@@ -25,8 +25,8 @@ static PLANT: OnceLock<Plant> = OnceLock::new();
 fn planted(backlog: &str) -> Plant {
     let plant = Plant::default();
     match backlog {
-        "4001" => Plant { work: Duration::from_nanos(350), ..plant },
-        "4002" => Plant { work: Duration::from_nanos(750), ..plant },
+        "4001" => Plant { work: Duration::from_nanos(250), ..plant },
+        "4002" => Plant { work: Duration::from_nanos(500), ..plant },
         "4003" => Plant { wait: Duration::from_millis(1), ..plant },
         "4004" => Plant { bytes: 2 << 20, ..plant },
         _ => plant,

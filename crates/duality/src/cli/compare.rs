@@ -54,7 +54,7 @@ pub(super) struct Arguments {
     /// How many blocks of slices follow the windows of a session, in which all servers are driven in turn; 0 measures one after the other [default: such that the whole takes about two minutes]
     #[arg(long, value_name = "N", help_heading = heading::MEASURING)]
     blocks: Option<usize>,
-    /// How long each cell is measured, before the blocks [default: 150ms; without blocks, such that the whole takes about two minutes]
+    /// How long each cell is measured, before the blocks [default: 120ms; without blocks, such that the whole takes about two minutes]
     #[arg(long, value_parser = parse_duration, help_heading = heading::MEASURING)]
     window: Option<Duration>,
     /// What is dropped before each measurement

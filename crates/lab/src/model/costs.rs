@@ -116,8 +116,10 @@ impl UnitCosts {
             for cell in row["subjects"].as_array().into_iter().flatten() {
                 let figure = cell["ns"].as_f64().filter(|ns| ns.is_finite() && *ns >= 0.0);
                 // Files of earlier versions, and of a single batch, have no interval.
-                let width = cell["high"].as_f64().zip(cell["low"].as_f64()).map(|(high, low)| high - low);
-                let figure = figure.filter(|ns| width.is_none_or(|width| width <= WIDEST * ns.max(1.0)));
+                let width =
+                    cell["high"].as_f64().zip(cell["low"].as_f64()).map(|(high, low)| high - low);
+                let figure =
+                    figure.filter(|ns| width.is_none_or(|width| width <= WIDEST * ns.max(1.0)));
                 if let (Some(subject), Some(ns)) = (cell["subject"].as_str(), figure) {
                     all.entry(cost.to_owned()).or_default().insert(subject.to_owned(), ns);
                 }

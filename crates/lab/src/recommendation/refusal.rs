@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::constraints::{self, Check};
+use crate::constraints::Check;
 use crate::format::{connections, grouped};
 use crate::summary::Summary;
 
@@ -116,9 +116,9 @@ fn nobody(summary: &Summary, load: usize, refused: &[&Refusal]) -> String {
 /// Every architecture that could be chosen, at each load, with its checks.
 fn checked(summary: &Summary) -> impl Iterator<Item = (String, usize, Vec<Check>)> {
     summary.concurrency.iter().flat_map(move |&load| {
-        summary.candidates(load).into_iter().map(move |(row, medians)| {
-            let checks = constraints::check(&summary.constraints, medians, summary.seed);
-            (row.subject.clone(), load, checks)
-        })
+        summary
+            .candidates(load)
+            .into_iter()
+            .map(move |(row, medians)| (row.subject.clone(), load, summary.checks(medians)))
     })
 }

@@ -17,11 +17,12 @@ use std::time::Instant;
 
 use crate::display::Display;
 use crate::machine;
+use crate::no_server::NoServer;
 use crate::peers::ReadyMade;
 use crate::plan::{self, CellKey, Plan};
 use crate::record::{Block, Cell, Experiment, Outcome, Records, VERSION};
 use crate::results::{self, Results};
-use crate::server::{self, NoServer};
+use crate::server;
 use crate::store::OpenStore;
 
 use noise::Watch;
@@ -69,11 +70,11 @@ pub fn compare(
     records.cells.iter().for_each(|cell| display.ended(cell));
     records.blocks.iter().for_each(|block| display.block_ended(block));
     let is_over = || interrupted.load(Ordering::Relaxed) || out_of_time();
-    let mut journal = Journal { results, display, records };
+    let mut journal = Journal { results, display, records, experiment };
     let complete = run(plan, &mut journal, interrupted, &is_over)?;
     journal.display.finish();
     let out_of_time = !complete && !interrupted.load(Ordering::Relaxed);
-    let Records { cells, blocks } = journal.records;
+    let Journal { records: Records { cells, blocks }, experiment, .. } = journal;
     let records = Records { cells: results::latest(cells), blocks };
     Ok(Finished { experiment, records, complete, out_of_time })
 }
@@ -83,6 +84,7 @@ struct Journal {
     results: Results,
     display: Display,
     records: Records,
+    experiment: Experiment,
 }
 
 impl Journal {

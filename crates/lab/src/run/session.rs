@@ -9,12 +9,13 @@ use duality_load::Relay;
 use super::noise::{Used, Watch};
 use super::window::{Window, own_cpu};
 use super::{Journal, cell_of, not_started, now};
+use crate::no_server::NoServer;
 use crate::plan::timing::slice_length;
 use crate::plan::{self, CellKey, Plan};
 use crate::random::SplitMix64;
 use crate::record::{Block, Outcome, Slice};
 use crate::results;
-use crate::server::{self, NoServer, Server};
+use crate::server::{self, Server};
 use crate::store::OpenStore;
 use crate::verdict;
 
@@ -212,7 +213,7 @@ impl<'a> Session<'a> {
         Ok(true)
     }
 
-    /// How many blocks of this group and session were not disturbed.
+    /// How many blocks of this group and session count.
     fn sound(&self, journal: &Journal) -> usize {
         let own = (self.concurrency, self.repeat, self.group);
         let blocks: Vec<&Block> = journal
@@ -221,7 +222,7 @@ impl<'a> Session<'a> {
             .iter()
             .filter(|block| (block.concurrency, block.session, block.group) == own)
             .collect();
-        verdict::disturbed(&blocks).into_iter().filter(|disturbed| !disturbed).count()
+        verdict::sound(&journal.experiment, &blocks)
     }
 
     fn block(&mut self, number: usize) -> Result<Block, Lost> {

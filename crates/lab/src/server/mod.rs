@@ -13,6 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use crate::counters::Counters;
+use crate::no_server::NoServer;
 use crate::plan::{CellKey, Plan};
 use crate::store::OpenStore;
 
@@ -37,13 +38,6 @@ pub(crate) trait Server {
     /// Ends it at once; returns what it complained of last, in one line, or else `error`, which is what
     /// became of it.
     fn last_words(&mut self, error: &io::Error) -> String;
-}
-
-/// Why there is none.
-#[derive(Debug)]
-pub(crate) enum NoServer {
-    Unavailable(String),
-    Failed(String),
 }
 
 /// Starts the server of a cell, which keeps what it is told in `store`, and waits until it listens.

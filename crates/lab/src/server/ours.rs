@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-use super::{DRAIN, NoServer, Server, last_line, log_file, read_log};
+use super::{DRAIN, Server, last_line, log_file, read_log};
 use crate::counters::{self, Counters};
+use crate::no_server::NoServer;
 use crate::plan::{CellKey, Plan};
 use crate::store::OpenStore;
 

@@ -22,8 +22,9 @@ use rustix::process::{
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tempfile::TempDir;
 
-use super::{DRAIN, NoServer, Server, last_line, log_file, read_log, tree};
+use super::{DRAIN, Server, last_line, log_file, read_log, tree};
 use crate::counters::{self, Counters};
+use crate::no_server::NoServer;
 use crate::peers::{Peer, Places, find};
 use crate::plan::{CellKey, Plan, Site};
 
