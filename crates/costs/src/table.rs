@@ -26,8 +26,9 @@ const PAIRS: [(&str, &str); 6] = [
 
 /// The tables that a reader wants: costs of tasks, of pollers, and ours as shares of the peers'.
 pub fn text(rows: &[Row]) -> String {
-    let mut text =
-        String::from("What the quickest tenth of short batches takes at most; ± is half of the 95 % interval, as a share of it.\n");
+    let mut text = String::from(
+        "What the quickest tenth of short batches takes at most; ± is half of the 95 % interval, as a share of it.\n",
+    );
     for owner in [Owner::Worlds, Owner::Kernel, Owner::Pollers] {
         let rows: Vec<&Row> = rows.iter().filter(|row| row.cost.owner() == owner).collect();
         if rows.is_empty() {

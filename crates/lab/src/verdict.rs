@@ -577,11 +577,8 @@ impl<'a> Rounds<'a> {
 
 /// How many of the blocks of a session count, as far as that can be known before the others are measured.
 pub fn sound(experiment: &Experiment, blocks: &[&Block]) -> usize {
-    let subjects: BTreeSet<&str> = blocks
-        .iter()
-        .flat_map(|block| &block.slices)
-        .map(|slice| slice.subject.as_str())
-        .collect();
+    let subjects: BTreeSet<&str> =
+        blocks.iter().flat_map(|block| &block.slices).map(|slice| slice.subject.as_str()).collect();
     let rounds = Rounds::of_blocks(blocks.to_vec());
     let metric = rounds.metric(experiment, &subjects.into_iter().collect::<Vec<_>>());
     match rounds.without_waits(metric) {

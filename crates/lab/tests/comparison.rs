@@ -2,7 +2,7 @@
 
 mod fixtures;
 
-use duality_lab::comparison::{Comparison, Metric, Verdict};
+use duality_lab::comparison::{Comparison, Direction, Metric};
 use duality_lab::record::{Experiment, Measured, Outcome, Records};
 use duality_lab::report::overlay;
 
@@ -37,7 +37,7 @@ fn quicker(name: &str, count: usize, measured: &mut Measured) {
     }
 }
 
-fn verdict(comparison: &Comparison, name: &str, count: usize, metric: Metric) -> Verdict {
+fn verdict(comparison: &Comparison, name: &str, count: usize, metric: Metric) -> Direction {
     let mut pairs = comparison.pairs.iter();
     let pair = pairs.find(|pair| pair.subject == name && pair.concurrency == count);
     pair.unwrap().change(metric).unwrap().verdict
@@ -49,7 +49,7 @@ fn what_did_not_change_is_level() {
     assert_eq!(comparison.pairs.len(), 4);
     let changes = || comparison.pairs.iter().flat_map(|pair| &pair.changes);
     assert_eq!(changes().count(), 4 * Metric::ALL.len());
-    assert!(changes().all(|change| change.verdict == Verdict::Level));
+    assert!(changes().all(|change| change.verdict == Direction::Level));
     assert!(comparison.differences.is_empty() && comparison.regressions(0.0).is_empty());
 }
 
@@ -68,9 +68,9 @@ fn cells_without_figures_are_no_obstacle() {
 fn faster_one_way_is_slower_the_other() {
     let (one, other) = (run(3, same), run(3, quicker));
     let gain = Comparison::of(&one, &other).unwrap();
-    assert_eq!(verdict(&gain, "epoll", 100, Metric::Rate), Verdict::Better);
-    assert_eq!(verdict(&gain, "epoll", 100, Metric::Cpu), Verdict::Better);
-    assert_eq!(verdict(&gain, "epoll", 10, Metric::Rate), Verdict::Level);
+    assert_eq!(verdict(&gain, "epoll", 100, Metric::Rate), Direction::Better);
+    assert_eq!(verdict(&gain, "epoll", 100, Metric::Cpu), Direction::Better);
+    assert_eq!(verdict(&gain, "epoll", 10, Metric::Rate), Direction::Level);
     assert!(gain.regressions(0.0).is_empty());
     let told = gain.render_text();
     assert!(told.contains("requests/s, of 4 cells: 1 faster, 3 level."), "{told}");
@@ -98,7 +98,7 @@ fn a_threshold_is_for_the_interval_and_not_for_the_median() {
 #[test]
 fn one_repeat_can_tell_nothing() {
     let comparison = Comparison::of(&run(1, quicker), &run(3, same)).unwrap();
-    assert_eq!(verdict(&comparison, "epoll", 100, Metric::Rate), Verdict::Unsure);
+    assert_eq!(verdict(&comparison, "epoll", 100, Metric::Rate), Direction::Unsure);
     assert!(comparison.regressions(0.0).is_empty() && !comparison.is_sure_of_anything());
     assert!(comparison.render_text().contains("measure with --repeats 3 or more"));
 }
@@ -111,8 +111,8 @@ fn where_the_load_generator_was_the_limit_the_server_may_be_quicker_than_it_look
         measured.server_cpu_us_per_request *= 2.0;
     };
     let comparison = Comparison::of(&run(3, same), &run(3, limited)).unwrap();
-    assert_eq!(verdict(&comparison, "epoll", 10, Metric::Rate), Verdict::Unsure);
-    assert_eq!(verdict(&comparison, "epoll", 10, Metric::Cpu), Verdict::Worse);
+    assert_eq!(verdict(&comparison, "epoll", 10, Metric::Rate), Direction::Unsure);
+    assert_eq!(verdict(&comparison, "epoll", 10, Metric::Cpu), Direction::Worse);
 }
 
 #[test]

@@ -162,6 +162,15 @@ impl Options {
         Err(Error::Options(problem))
     }
 
+    /// Whether this process may have a descriptor for each connection.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Descriptors`].
+    pub fn check_descriptors(&self) -> Result<(), Error> {
+        limits::check_descriptors(self.connections_in_all())
+    }
+
     /// The way to the server.
     fn route(&self) -> Route {
         let (address, connections) = (self.target.address(), self.connections_in_all());

@@ -23,6 +23,16 @@ pub(crate) fn provide_descriptors(connections: usize) -> Result<(), Error> {
     }
 }
 
+/// Whether `connections` can be open at once, with the limit raised as far as it may be.
+pub(crate) fn check_descriptors(connections: usize) -> Result<(), Error> {
+    match plan(&getrlimit(Resource::Nofile), connections as u64) {
+        Plan::Enough | Plan::Raise(_) => Ok(()),
+        Plan::Refuse { needed, hard } => {
+            Err(Error::Descriptors { connections, needed, limit: hard })
+        }
+    }
+}
+
 /// How many times so many connections can be open at once; at least once.
 pub(crate) fn room_for(connections: usize) -> usize {
     let most = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);

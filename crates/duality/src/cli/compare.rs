@@ -10,7 +10,9 @@ use duality_lab::plan::settings::{Misfit, Settings, parse_duration};
 use duality_lab::plan::variant::Choice;
 use duality_lab::plan::{Plan, budget};
 use duality_lab::recommendation::recommend;
+use duality_lab::record::{Cell, Outcome};
 use duality_lab::report::RawLines;
+use duality_lab::results::Results;
 use duality_lab::run::Finished;
 use duality_lab::store::Store;
 use duality_lab::summary::Summary;
@@ -156,6 +158,14 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     if arguments.check {
         return print(&explain::explain(&plan));
     }
+    if let Some(name) = &arguments.baseline
+        && !plan.design.subjects().any(|subject| subject == name)
+    {
+        let names: Vec<&str> = plan.design.subjects().collect();
+        let problem = format!("{name} is not compared: choose of {}", names.join(", "));
+        return Err(flag(Misfit::new("baseline", problem)));
+    }
+    assert_unused(&out, &plan, arguments.resume)?;
     announce(&plan);
     log::tell(format_args!("results in {}", out.display()));
     let interrupted = load::on_interrupt()?;
@@ -164,7 +174,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         measure(&plan, &out, arguments.resume, arguments.baseline.as_deref(), &interrupted)?;
     log::tell(format_args!("report: {}", out.join("report.html").display()));
     if finished.complete {
-        return Ok(());
+        return something_measured(&finished);
     }
     Err(Failure::failed(format!(
         "{} after {} of {} cells: go on with `compare … --out {} --resume`",
@@ -173,6 +183,30 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         plan.cells(),
         out.display()
     )))
+}
+
+/// Refuses a directory that holds results, before anything is measured for it.
+pub(super) fn assert_unused(out: &Path, plan: &Plan, resume: bool) -> Result<(), Failure> {
+    let begun = Results::begun(out, &plan.design);
+    if begun.map_err(|error| Failure::misuse(error.to_string()))? && !resume {
+        let problem = "holds results already: go on by --resume, or choose another --out";
+        return Err(Failure::misuse(format!("{} {problem}", out.display())));
+    }
+    Ok(())
+}
+
+/// Fails when not a single cell was measured, with the reason of the first.
+fn something_measured(finished: &Finished) -> Result<(), Failure> {
+    let cells = &finished.records.cells;
+    let reason = |cell: &Cell| match &cell.outcome {
+        Outcome::Measured(_) => None,
+        Outcome::Failed { reason } | Outcome::Unavailable { reason } => Some(reason.clone()),
+    };
+    if cells.iter().any(|cell| reason(cell).is_none()) {
+        return Ok(());
+    }
+    let first = cells.iter().find_map(reason).unwrap_or_default();
+    Err(Failure::failed(format!("nothing was measured: {first}")))
 }
 
 /// Says what is going to be measured.

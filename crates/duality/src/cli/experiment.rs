@@ -96,6 +96,7 @@ pub(super) fn plan(
     plan.design.concurrency = concurrency(catalogue, &plan, settings)?;
     plan.unavailable = unavailable(&plan, &service, &chosen);
     plan.unavailable.extend(unavailable_peers(&plan.design, settings.root.is_none()));
+    plan.unavailable.extend(too_many(&plan));
     if settings.control != Some(false) {
         plan.add_control();
     }
@@ -316,6 +317,20 @@ fn unavailable(
         }
     }
     unavailable
+}
+
+/// The cells whose connections this machine does not allow.
+fn too_many(plan: &Plan) -> BTreeMap<(String, usize), String> {
+    let design = &plan.design;
+    let counts = design.concurrency.iter();
+    let refused = counts.filter_map(|&count| Some((count, plan.too_many(count)?)));
+    let cells = refused.flat_map(|(count, why)| {
+        design
+            .subjects()
+            .map(move |name| ((name.to_owned(), count), why.clone()))
+            .collect::<Vec<_>>()
+    });
+    cells.collect()
 }
 
 /// What runs with less here than it would elsewhere, in words.

@@ -11,7 +11,6 @@ use duality_lab::plan::settings::{Misfit, Settings};
 use duality_lab::plan::{Plan, budget};
 use duality_lab::record::Origin;
 use duality_lab::report::index::{self, Index};
-use duality_lab::results::Results;
 use duality_lab::run::Finished;
 use duality_runtime::log;
 
@@ -72,12 +71,7 @@ pub(super) fn run(
 ) -> Result<(), Failure> {
     let (file, mut plans) = read(catalogue, path, flags)?;
     for (experiment, plan) in file.experiments.iter().zip(&plans) {
-        let begun = Results::begun(&out.join(&experiment.name), &plan.design)
-            .map_err(|error| Failure::misuse(error.to_string()))?;
-        if begun && !resume {
-            let problem = "holds results already: go on by --resume, or choose another --out";
-            return Err(Failure::misuse(format!("{} {problem}", out.display())));
-        }
+        compare::assert_unused(&out.join(&experiment.name), plan, resume)?;
     }
     announce(&file, &plans);
     log::tell(format_args!("results in {}", out.display()));

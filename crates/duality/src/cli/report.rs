@@ -218,6 +218,18 @@ fn judge(comparisons: &[Comparison], regressions: &[String], percent: f64) -> Re
             "--fail-on-regression: a cell was measured once in one of them, so nothing can be told from chance: measure with --repeats 5",
         ));
     }
+    let blind: Vec<String> =
+        comparisons.iter().flat_map(|comparison| comparison.too_unsure_for(percent)).collect();
+    if regressions.is_empty()
+        && let [first, rest @ ..] = blind.as_slice()
+    {
+        let more =
+            if rest.is_empty() { String::new() } else { format!(", and {} more", rest.len()) };
+        return Err(Failure::misuse(format!(
+            "--fail-on-regression: these runs could not have shown a change of {percent} %: {first}{more}; measure both with more \
+             --repeats, or ask for a larger one"
+        )));
+    }
     for regression in regressions {
         log::tell(format_args!("regression: {regression}"));
     }

@@ -93,12 +93,12 @@ pub struct Change {
     /// The second over the first.
     pub ratio: Estimate,
     /// What that says.
-    pub verdict: Verdict,
+    pub verdict: Direction,
 }
 
 /// What the interval of a ratio says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Direction {
     /// The second is better.
     Better,
     /// The second is worse.
@@ -181,16 +181,16 @@ impl Change {
     fn of(metric: Metric, before: &Medians, after: &Medians, seed: u64) -> Option<Self> {
         let ratio = ratio(&metric.samples(after), &metric.samples(before), seed)?;
         let verdict = match ratio.interval {
-            None => Verdict::Unsure,
-            Some(interval) if interval.contains(1.0) => Verdict::Level,
-            Some(interval) if (interval.low > 1.0) == metric.more_is_better() => Verdict::Better,
-            Some(_) => Verdict::Worse,
+            None => Direction::Unsure,
+            Some(interval) if interval.contains(1.0) => Direction::Level,
+            Some(interval) if (interval.low > 1.0) == metric.more_is_better() => Direction::Better,
+            Some(_) => Direction::Worse,
         };
         // Where the load generator was the limit, the server is at least as quick as it looks.
         let of_client = matches!(metric, Metric::Rate | Metric::P50 | Metric::P99);
         let hidden = match verdict {
-            Verdict::Better => before.client_was_limit,
-            Verdict::Worse => after.client_was_limit,
+            Direction::Better => before.client_was_limit,
+            Direction::Worse => after.client_was_limit,
             _ => false,
         };
         Some(Self {
@@ -200,7 +200,7 @@ impl Change {
             ratio,
             // And where it could not do its work, nothing is known.
             verdict: if of_client && hidden || before.invalid || after.invalid {
-                Verdict::Unsure
+                Direction::Unsure
             } else {
                 verdict
             },
@@ -211,13 +211,18 @@ impl Change {
     pub fn word(&self) -> &'static str {
         let time = !matches!(self.metric, Metric::Cpu | Metric::Memory);
         match self.verdict {
-            Verdict::Better if time => "faster",
-            Verdict::Better => "less",
-            Verdict::Worse if time => "slower",
-            Verdict::Worse => "more",
-            Verdict::Level => "level",
-            Verdict::Unsure => "?",
+            Direction::Better if time => "faster",
+            Direction::Better => "less",
+            Direction::Worse if time => "slower",
+            Direction::Worse => "more",
+            Direction::Level => "level",
+            Direction::Unsure => "?",
         }
+    }
+
+    /// Whether it is one of the figures that tell how quick a server is: the others vary too much to be asked for a few per cent.
+    fn is_judged(&self) -> bool {
+        matches!(self.metric, Metric::Rate | Metric::Cpu)
     }
 
     /// Whether it is worse, and the interval of the ratio misses the number one by more than `percent`.
@@ -226,7 +231,7 @@ impl Change {
             true => high < 1.0 - percent / 100.0,
             false => low > 1.0 + percent / 100.0,
         };
-        self.verdict == Verdict::Worse && self.ratio.interval.is_some_and(beyond)
+        self.verdict == Direction::Worse && self.ratio.interval.is_some_and(beyond)
     }
 
     /// `requests/s 0.87 times what they were (interval 0.85 to 0.89): 61,000 before, 53,000 after`.
@@ -294,6 +299,21 @@ impl Comparison {
         });
         let name = self.experiment.as_ref().map_or(String::new(), |name| format!("{name}: "));
         failed.chain(worse).map(|line| format!("{name}{line}")).collect()
+    }
+
+    /// The figures whose change is not known well enough to tell one of `percent` from none, each with how unsure it is: half of the
+    /// interval of their ratio.
+    pub fn too_unsure_for(&self, percent: f64) -> Vec<String> {
+        let figures = self.pairs.iter().flat_map(|pair| {
+            let place = format!("{} at {}", pair.subject, connections(pair.concurrency));
+            pair.changes.iter().filter_map(move |change| {
+                let interval = change.ratio.interval?;
+                let half = 50.0 * (interval.high - interval.low);
+                let told = format!("{place}: {} ± {half:.0} %", change.metric.name());
+                (change.is_judged() && half > percent).then_some(told)
+            })
+        });
+        figures.collect()
     }
 
     /// Whether anything in it can be told better from worse: some pair has an interval.
@@ -371,7 +391,7 @@ impl Alone {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for Direction {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Better => "better",

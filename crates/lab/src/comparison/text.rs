@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Alone, Change, Comparison, Metric, Verdict};
+use super::{Alone, Change, Comparison, Direction, Metric};
 use crate::format::{connections, grouped, multiple};
 
 impl Comparison {
@@ -63,16 +63,16 @@ impl Comparison {
     fn count(&self, metric: Metric) -> Option<String> {
         let changes: Vec<&Change> =
             self.pairs.iter().filter_map(|pair| pair.change(metric)).collect();
-        let of = |verdict: Verdict| {
+        let of = |verdict: Direction| {
             let found: Vec<_> = changes.iter().filter(|change| change.verdict == verdict).collect();
             let word = match (verdict, found.first()) {
                 (_, None) => return None,
-                (Verdict::Unsure, _) => "not sure",
+                (Direction::Unsure, _) => "not sure",
                 (_, Some(change)) => change.word(),
             };
             Some(format!("{} {word}", found.len()))
         };
-        let verdicts = [Verdict::Better, Verdict::Worse, Verdict::Level, Verdict::Unsure];
+        let verdicts = [Direction::Better, Direction::Worse, Direction::Level, Direction::Unsure];
         let told: Vec<String> = verdicts.into_iter().filter_map(of).collect();
         let cells = if changes.len() == 1 { "cell" } else { "cells" };
         (!changes.is_empty()).then(|| {

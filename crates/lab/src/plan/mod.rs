@@ -140,6 +140,14 @@ impl Plan {
         target.parse().map_err(|error: TargetError| error.to_string())
     }
 
+    /// Why so many connections cannot be open at once here, if so.
+    pub fn too_many(&self, connections: usize) -> Option<String> {
+        let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        let cell = CellKey { repeat: 0, subject: String::new(), concurrency: connections };
+        let load = self.load(nowhere, &cell).ok()?;
+        load.check_descriptors().err().map(|error| error.to_string())
+    }
+
     /// Why no client can load the service with `connections` connections, if so: what is found before
     /// anything starts.
     pub fn misfit(&self, connections: usize) -> Option<String> {

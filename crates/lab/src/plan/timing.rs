@@ -18,8 +18,7 @@ const OF_A_LAST_REPLY: Duration = Duration::from_micros(25);
 /// How long an experiment takes when its user does not say.
 const WHOLE: Duration = Duration::from_secs(130);
 /// Warm-up and window of a cell that blocks follow.
-const BEFORE_BLOCKS: (Duration, Duration) =
-    (Duration::from_millis(80), Duration::from_millis(120));
+const BEFORE_BLOCKS: (Duration, Duration) = (Duration::from_millis(80), Duration::from_millis(120));
 /// More blocks of a session are not chosen by default.
 const MOST_BLOCKS: usize = 200;
 

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::charts::{self, Chart};
 use super::looks::{Look, looks};
 use super::{page, plotly_source, script_data};
-use crate::comparison::{Comparison, Metric, Pair, Verdict, told_together};
+use crate::comparison::{Comparison, Direction, Metric, Pair, told_together};
 use crate::format::{grouped, multiple};
 use crate::summary::Summary;
 
@@ -140,7 +140,7 @@ fn table_row(summary: &Summary, pair: &Pair) -> TableRow {
         None => TableChange {
             ratio: "–".to_owned(),
             word: "",
-            verdict: Verdict::Unsure.to_string(),
+            verdict: Direction::Unsure.to_string(),
             values: String::new(),
         },
         Some(change) => TableChange {

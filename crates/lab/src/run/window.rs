@@ -55,6 +55,14 @@ impl<'a> Window<'a> {
         Used { servers: self.server.cpu().unwrap_or_default(), client: own_cpu() }
     }
 
+    /// A failure, with what the server said last on its standard error, if it said something.
+    fn with_last_words(self, failure: String) -> String {
+        let said = self.server.last_words(&std::io::Error::other(""));
+        let said = said.trim_end_matches([':', ' ']);
+        let is_silent = said.is_empty() || said.starts_with("the server did not answer");
+        if is_silent { failure } else { format!("{failure}; the server said: {said}") }
+    }
+
     /// What came of it, now that the load is over.
     pub(super) fn outcome(
         self,
@@ -64,10 +72,12 @@ impl<'a> Window<'a> {
     ) -> Outcome {
         let report = match report {
             Ok(report) if report.requests == 0 => {
-                return Outcome::Failed { reason: unanswered(&report) };
+                return Outcome::Failed { reason: self.with_last_words(unanswered(&report)) };
             }
             Ok(report) => report,
-            Err(error) => return Outcome::Failed { reason: error.to_string() },
+            Err(error) => {
+                return Outcome::Failed { reason: self.with_last_words(error.to_string()) };
+            }
         };
         let (Some(opened), Some(closed)) = (self.opened, self.closed) else {
             let never = || std::io::Error::other("the window never opened");
