@@ -96,17 +96,25 @@ pub(crate) fn peak_memory(pid: u32) -> u64 {
     status.lines().find_map(|line| line.strip_prefix("VmHWM:")).map_or(0, kibibytes)
 }
 
-/// The memory of a server and its children in bytes: the sum of their shares (PSS).
+/// The memory of a server and its children in bytes: what is their own, in shares where several have it, and the pages of files that
+/// the largest maps, once. Shares of files would not do: a program that other servers run as well would cost each of them less.
 pub(crate) fn shared_memory(parent: u32, children: &[u32]) -> u64 {
-    let share = |pid: u32| {
+    let own = |pid: u32| {
         let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
-        let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
-        line.map_or(0, kibibytes)
+        let of =
+            |name| text.lines().find_map(|line: &str| line.strip_prefix(name)).map_or(0, kibibytes);
+        of("Pss_Anon:") + of("Pss_Shmem:")
     };
-    let sampled = children.len().min(SAMPLED);
-    let sum: u64 = children[..sampled].iter().map(|&pid| share(pid)).sum();
-    let all = if sampled == 0 { 0 } else { sum * children.len() as u64 / sampled as u64 };
-    share(parent) + all
+    let files = |pid: u32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        status.lines().find_map(|line| line.strip_prefix("RssFile:")).map_or(0, kibibytes)
+    };
+    let sampled = &children[..children.len().min(SAMPLED)];
+    let sum: u64 = sampled.iter().map(|&pid| own(pid)).sum();
+    let all =
+        if sampled.is_empty() { 0 } else { sum * children.len() as u64 / sampled.len() as u64 };
+    let mapped = sampled.iter().copied().chain([parent]).map(files).max().unwrap_or(0);
+    own(parent) + all + mapped
 }
 
 /// The tenth field of /proc/PID/stat (proc_pid_stat(5)), of which the second may hold anything in its parentheses.

@@ -15,5 +15,5 @@ pub fn results(text: &str) -> Option<(Experiment, Records)> {
 /// The report, but for the library that draws its plots.
 #[must_use]
 pub fn report(experiment: &Experiment, records: &Records) -> String {
-    report::render_with(experiment, records, &report::RawLines::default(), String::new())
+    report::render(experiment, records, &report::RawLines::default())
 }

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod blocks;
+pub mod chart;
 pub mod comparison;
 pub mod constraints;
 mod counters;
@@ -16,6 +17,7 @@ pub mod listen_queue;
 pub mod machine;
 pub mod model;
 mod no_server;
+pub mod page;
 pub mod peers;
 pub mod plan;
 #[doc(hidden)]

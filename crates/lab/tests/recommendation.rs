@@ -15,7 +15,7 @@ fn said(trial: &Trial) -> Recommendation {
 }
 
 fn text(recommendation: &Recommendation) -> Vec<&str> {
-    recommendation.sentences.iter().map(String::as_str).collect()
+    recommendation.all_sentences().map(String::as_str).collect()
 }
 
 /// Whether a sentence begins and ends so; what is between has figures that chance makes.

@@ -1,13 +1,13 @@
 //! The model as one HTML page that needs nothing else: bars as SVG, and the tables beneath them.
 
+use std::io;
 use std::path::Path;
-use std::{fs, io};
 
 use minijinja::{Value, context};
 use serde::Serialize;
 
 use crate::format::connections;
-use crate::report;
+use crate::page::{page, write_whole};
 
 use super::variation::coefficients;
 use super::{Model, TERMS, bars, fit, sentences};
@@ -33,7 +33,7 @@ struct Shown {
 ///
 /// When the file cannot be written.
 pub fn write(path: &Path, model: &Model) -> io::Result<()> {
-    fs::write(path, render(model))
+    write_whole(path, &render(model))
 }
 
 /// The page.
@@ -85,7 +85,7 @@ pub(super) fn render(model: &Model) -> String {
         .collect();
     let terms: Vec<(&str, &str, &str)> =
         TERMS.iter().map(|term| (term.name, term.about, term.colour)).collect();
-    report::page(
+    page(
         include_str!("model.html.jinja"),
         context! { workloads, terms, independent => bars::INDEPENDENT, checks, aim => super::variation::AIM },
     )

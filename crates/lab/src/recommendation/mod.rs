@@ -22,6 +22,8 @@ pub struct Recommendation {
     pub architecture: Option<String>,
     /// The choice or why there is none, how sure it is, its reasons; the first sentence can stand alone.
     pub sentences: Vec<String>,
+    /// Where nothing can be said, why, and what would help.
+    pub unsaid: Vec<String>,
     /// What happened on the machine meanwhile, if anything.
     pub disturbance: Vec<String>,
     /// What can be said at each number of connections.
@@ -57,7 +59,6 @@ pub fn recommend(summary: &Summary, experiment: &Experiment, records: &Records) 
         None => vec![nothing(summary)],
         Some(chosen) => choice(summary, chosen),
     };
-    sentences.extend(without_verdict(summary, chosen.is_some()));
     sentences.extend(confidence::sentences(summary));
     if let Some(chosen) = &chosen {
         if let Some((concurrency, next)) = runner_up(summary, chosen) {
@@ -74,6 +75,7 @@ pub fn recommend(summary: &Summary, experiment: &Experiment, records: &Records) 
     sentences.extend(faults(summary));
     sentences.extend(beside(summary));
     Recommendation {
+        unsaid: without_verdict(summary, chosen.is_some()),
         architecture: chosen,
         sentences,
         disturbance: confidence::disturbance(summary),
@@ -523,6 +525,14 @@ fn crossovers(summary: &Summary) -> Vec<Crossover> {
         })
     };
     verdicts.windows(2).filter_map(change).collect()
+}
+
+impl Recommendation {
+    /// The choice, then where nothing can be said, then everything else.
+    pub fn all_sentences(&self) -> impl Iterator<Item = &String> {
+        let (first, rest) = self.sentences.split_at(1.min(self.sentences.len()));
+        first.iter().chain(&self.unsaid).chain(rest)
+    }
 }
 
 impl Crossover {

@@ -378,7 +378,7 @@ pub struct Measured {
     /// The server's processor time within the window, as a share of one processor.
     pub server_cpu_share: f64,
     /// The most memory that the server had, in bytes; for several processes the sum of their shares
-    /// (PSS) at the end of the window.
+    /// of what is their own (PSS), and the mapped files once, at the end of the window.
     pub server_peak_bytes: u64,
     /// Context switches of the server within the window because it waited.
     pub voluntary_switches: u64,

@@ -1,288 +1,341 @@
-//! The plots' data, as plotly.js takes it. Colours are the page's to choose, for they depend on its theme: a trace has the
-//! index of its subject's [`look`](super::looks).
+//! The charts of a page, and the table of its first screen: what is drawn of a summary, and in which words.
 
 use serde::Serialize;
-use serde_json::{Value, json};
 
-use super::axes::{axis, concurrency, linear, logarithmic, time};
-use super::looks::{Look, looks};
-use crate::format::{bytes, duration, grouped};
+use crate::chart::forest::{Forest, Row as Estimated};
+use crate::chart::lines::{Lines, Series};
+use crate::format::{connections, duration, grouped, listed, percent};
+use crate::recommendation::withheld;
+use crate::statistics::Estimate;
 use crate::summary::{Medians, Row, Summary};
+use crate::verdict::{Finding, Metric, Standing, Verdict};
 
-/// A plot and the words around it.
+/// How many subjects are in colour: the leader and two rivals. More lines in colour are none that an eye could follow.
+const IN_COLOUR: usize = 3;
+
+/// A chart and the words around it.
 #[derive(Serialize)]
-pub(super) struct Chart {
-    id: &'static str,
-    title: &'static str,
-    caption: &'static str,
-    pub(super) traces: Vec<Value>,
-    pub(super) layout: Value,
+pub(super) struct Figure {
+    id: String,
+    title: String,
+    caption: String,
+    svg: String,
+    /// Its points, as CSV.
+    csv: String,
 }
 
-/// All plots, in the order of the page.
-pub(super) fn charts(summary: &Summary) -> Vec<Chart> {
+/// What is best at a number of connections, in a row of the first table.
+#[derive(Serialize)]
+pub(super) struct Overview {
+    connections: String,
+    best: String,
+    rate: String,
+    level: String,
+    /// Whether nothing can be said.
+    withheld: bool,
+}
+
+/// The table of the first screen.
+pub(super) fn overview(summary: &Summary) -> Vec<Overview> {
+    summary.verdicts.iter().map(of_verdict).collect()
+}
+
+fn of_verdict(verdict: &Verdict) -> Overview {
+    let level: Vec<&Standing> =
+        verdict.standings.iter().filter(|standing| standing.level).collect();
+    let names = |standings: &[&Standing]| {
+        let names: Vec<&str> = standings.iter().map(|one| one.subject.as_str()).collect();
+        listed(&names)
+    };
+    let rate = level.first().map_or("–".to_owned(), |best| {
+        let at_least = if best.at_least { "≥ " } else { "" };
+        format!("{at_least}{}/s", grouped(best.rate))
+    });
+    let critical = percent(verdict.critical.unwrap_or(0.0));
+    let (best, level, is_withheld) = match &verdict.finding {
+        Finding::Best { subject } => {
+            let next = verdict.standings.get(1);
+            let next = next.map_or(String::new(), |next| {
+                format!("nobody; {} comes next, {} behind", next.subject, percent(next.behind))
+            });
+            (subject.clone(), next, false)
+        }
+        Finding::Level { .. } => {
+            (level[0].subject.clone(), format!("{} (within {critical})", names(&level[1..])), false)
+        }
+        Finding::NoDifference => {
+            ("no difference".to_owned(), format!("all, within {critical}"), false)
+        }
+        Finding::Withheld { cause } => {
+            let why = withheld(cause, verdict);
+            let why = why.trim_start_matches("nothing can be said").trim_start_matches([',', ' ']);
+            ("nothing can be said".to_owned(), why.to_owned(), true)
+        }
+    };
+    let connections = grouped(verdict.concurrency as f64);
+    let rate = if is_withheld { "–".to_owned() } else { rate };
+    Overview { connections, best, rate, level, withheld: is_withheld }
+}
+
+/// The subjects in colour: the chosen one, or else the best at most numbers of connections, and those next to it.
+fn in_colour<'a>(summary: &'a Summary, chosen: Option<&'a str>) -> Vec<&'a str> {
+    let place = |name: &str| {
+        let places = summary.verdicts.iter().map(|verdict| {
+            let place = verdict.standings.iter().position(|standing| standing.subject == name);
+            place.unwrap_or(verdict.standings.len() + 1)
+        });
+        places.sum::<usize>()
+    };
+    let mut names: Vec<&str> = summary.subjects.iter().map(String::as_str).collect();
+    names.sort_by_key(|name| (Some(*name) != chosen, place(name)));
+    names.truncate(IN_COLOUR);
+    names
+}
+
+/// For each number of connections, how far each is behind the best.
+pub(super) fn behind(summary: &Summary) -> Vec<Figure> {
+    let figure = |verdict: &Verdict| {
+        let rows = verdict.standings.iter().chain(&verdict.others);
+        let row = |standing: &Standing| Estimated {
+            name: summary.label(&standing.subject),
+            value: standing.behind,
+            interval: Some([standing.low, standing.high]),
+            figure: match verdict.standings.first() {
+                Some(best) if best.subject == standing.subject => "the best".to_owned(),
+                _ => format!("{:+.1} %", 100.0 * standing.behind),
+            },
+            class: match (standing.level, verdict.others.contains(standing)) {
+                (_, true) => "other",
+                (true, _) => "level",
+                (false, _) => "worse",
+            },
+        };
+        let at = connections(verdict.concurrency);
+        let what = match verdict.metric {
+            Metric::ServerCpu => "processor time for a request".to_owned(),
+            Metric::Rate => "time from one reply to the next".to_owned(),
+            Metric::Latency(percentile) => format!("corrected {percentile} latency"),
+        };
+        let svg = Forest {
+            about: &format!("How far behind the best at {at}, by {what}"),
+            line: Some(0.0),
+            told: |value| format!("{:+.0} %", 100.0 * value),
+            rows: rows.clone().map(row).collect(),
+        }
+        .svg();
+        let csv = rows.map(|one| {
+            let Standing { subject, behind, low, high, .. } = one;
+            format!("{},{},{behind},{low},{high}\r\n", field(subject), verdict.concurrency)
+        });
+        Figure {
+            id: format!("behind-{}", verdict.concurrency),
+            title: at,
+            caption: format!("more {what} than the best"),
+            svg,
+            csv: "architecture,connections,behind,low,high\r\n".to_owned()
+                + &csv.collect::<String>(),
+        }
+    };
+    summary.verdicts.iter().filter(|verdict| !verdict.standings.is_empty()).map(figure).collect()
+}
+
+/// For each number of connections, the rates with their intervals.
+pub(super) fn rates(summary: &Summary) -> Vec<Figure> {
+    let figure = |&concurrency: &usize| {
+        let rows = summary.rows.iter().filter(|row| row.concurrency == concurrency);
+        let row = |row: &Row| {
+            let medians = row.medians()?;
+            let rate = medians.requests_per_second;
+            let at_least = if medians.client_was_limit { "≥ " } else { "" };
+            Some(Estimated {
+                name: summary.label(&row.subject),
+                value: rate.value,
+                interval: interval(rate),
+                figure: format!("{at_least}{}", grouped(rate.value)),
+                class: if medians.faults().is_empty() { "level" } else { "other" },
+            })
+        };
+        let mut rows: Vec<Estimated> = rows.filter_map(row).collect();
+        rows.sort_by(|one, other| other.value.total_cmp(&one.value));
+        let csv = rows.iter().map(|row| {
+            let [low, high] = row
+                .interval
+                .map_or([String::new(), String::new()], |ends| ends.map(|end| end.to_string()));
+            format!("{},{concurrency},{},{low},{high}\r\n", field(&row.name), row.value)
+        });
+        let csv = "architecture,connections,requests_per_second,low,high\r\n".to_owned()
+            + &csv.collect::<String>();
+        let at = connections(concurrency);
+        let about = format!("Requests per second at {at}");
+        let svg = Forest { about: &about, line: None, told: short, rows }.svg();
+        Figure {
+            id: format!("rates-{concurrency}"),
+            title: at,
+            caption: "requests per second; “≥”: the load generator was the limit".to_owned(),
+            svg,
+            csv,
+        }
+    };
+    summary.concurrency.iter().map(figure).filter(|figure| !figure.svg.is_empty()).collect()
+}
+
+/// The interval of an estimate, in which two values alone are none.
+fn interval(estimate: Estimate) -> Option<[f64; 2]> {
+    estimate.interval.map(|interval| [interval.low, interval.high])
+}
+
+/// What changes with load.
+pub(super) fn over_load(summary: &Summary, chosen: Option<&str>) -> Vec<Figure> {
+    let by_connections = |row: &Row, _: &Medians| row.concurrency as f64;
+    let lines = Over { summary, colours: in_colour(summary, chosen), has_diagonal: false };
     vec![
-        throughput(summary),
-        service_time(summary),
-        measured_load(summary),
-        latency(summary),
-        cpu(summary),
-        memory(summary),
+        lines.figure(
+            ["throughput", "Requests per second", "Medians. Where the load generator was the limit, a rate is at least that. Higher is better."],
+            "open connections",
+            Axis { is_logarithmic: false, told: short, across: grouped },
+            by_connections,
+            |medians| medians.requests_per_second.value,
+        ),
+        lines.figure(
+            ["cpu", "Server processor time per request", "What decides where servers are busy: it does not depend on how quick the load generator is. Lower is better."],
+            "open connections",
+            Axis { is_logarithmic: false, told: time, across: grouped },
+            by_connections,
+            |medians| medians.cpu_us,
+        ),
+        lines.figure(
+            ["latency", "Latency that 99 % of requests keep", "Medians of the windows. Lower is better; the table has the other percentiles."],
+            "open connections",
+            Axis { is_logarithmic: true, told: time, across: grouped },
+            by_connections,
+            |medians| medians.p99_us,
+        ),
+        lines.figure(
+            ["memory", "Server memory", "The most that all processes of a server had: of several, the sum of their shares. Lower is better."],
+            "open connections",
+            Axis { is_logarithmic: true, told: |mebibytes| format!("{} MiB", short(mebibytes)), across: grouped },
+            by_connections,
+            |medians| medians.memory_bytes / f64::from(1 << 20),
+        ),
+        lines.figure(
+            ["service-time", "Mean service time against measured load", "How long a request takes when so many are in service at once, which is the measured load (Kerneis & Chroboczek 2009, Fig. 2). A server that adds the same time for each further request draws a straight line."],
+            "requests in service",
+            Axis { is_logarithmic: true, told: time, across: short },
+            |_, medians| medians.measured_load,
+            |medians| medians.mean_us,
+        ),
+        Over { has_diagonal: true, ..lines.clone() }.figure(
+            ["measured-load", "Measured against offered load", "Requests in service on average, against open connections (Fig. 1 there). On the dotted diagonal every connection has a request in service; beneath it something else, such as the load generator, held requests back."],
+            "open connections",
+            Axis { is_logarithmic: true, told: short, across: grouped },
+            by_connections,
+            |medians| medians.measured_load,
+        ),
     ]
 }
 
-pub(super) fn throughput(summary: &Summary) -> Chart {
-    let mut traces = lines(summary, by_concurrency, |medians| medians.requests_per_second.value);
-    for (trace, name) in traces.iter_mut().zip(&summary.subjects) {
-        let reach = |up: bool| -> Vec<f64> {
-            let rates = summary.of_subject(name).filter_map(Row::medians);
-            rates
-                .map(|medians| {
-                    let rate = medians.requests_per_second;
-                    let ends = rate.interval.map_or((0.0, 0.0), |interval| {
-                        (rate.value - interval.low, interval.high - rate.value)
-                    });
-                    if up { ends.1 } else { ends.0 }
-                })
-                .collect()
+/// How the axes of a chart are told.
+struct Axis {
+    is_logarithmic: bool,
+    told: fn(f64) -> String,
+    across: fn(f64) -> String,
+}
+
+/// Lines of all subjects.
+#[derive(Clone)]
+struct Over<'a> {
+    summary: &'a Summary,
+    colours: Vec<&'a str>,
+    has_diagonal: bool,
+}
+
+impl Over<'_> {
+    fn figure(
+        &self,
+        [id, title, caption]: [&str; 3],
+        below: &str,
+        axis: Axis,
+        across: impl Fn(&Row, &Medians) -> f64,
+        up: impl Fn(&Medians) -> f64,
+    ) -> Figure {
+        let summary = self.summary;
+        let mut csv = "architecture,connections,x,y\r\n".to_owned();
+        let mut series = |name: &String| {
+            let label = summary.label(name);
+            let mut points = Vec::new();
+            for row in summary.of_subject(name) {
+                let Some(medians) = row.medians() else { continue };
+                let (x, y) = (across(row, medians), up(medians));
+                if x <= 0.0 || y <= 0.0 || !x.is_finite() || !y.is_finite() {
+                    continue;
+                }
+                csv += &format!("{},{},{x},{y}\r\n", field(name), row.concurrency);
+                let told =
+                    format!("{label} at {}: {}", connections(row.concurrency), (axis.told)(y));
+                points.push((x, y, told));
+            }
+            points.sort_by(|one, other| one.0.total_cmp(&other.0));
+            let rank = self.colours.iter().position(|known| known == name);
+            Series { name: label, rank, points }
         };
-        trace["error_y"] = json!({
-            "type": "data", "symmetric": false, "array": reach(true), "arrayminus": reach(false),
-            "thickness": 1, "width": 3,
-        });
-        trace["hovertemplate"] = json!("%{y:,.0f} requests/s");
-    }
-    Chart {
-        id: "throughput",
-        title: "Requests per second",
-        caption: "Correct replies per second against open connections. Bars: 95 % \
-                  intervals of the medians. Higher is better.",
-        traces,
-        layout: layout(concurrency(summary), linear("requests/s")),
-    }
-}
-
-fn service_time(summary: &Summary) -> Chart {
-    let mut traces = lines(summary, |_, medians| medians.measured_load, |medians| medians.mean_us);
-    for trace in &mut traces {
-        trace["hovertemplate"] = json!("%{text} at load %{x:,.1f}");
-    }
-    label(summary, &mut traces, |medians| duration(medians.mean_us));
-    Chart {
-        id: "service-time",
-        title: "Mean service time against load",
-        caption: "How long a request takes when so many are in service at once (Kerneis & Chroboczek \
-                  2009, Fig. 2). A server that adds the same time for each further request draws a \
-                  straight line; the table under the charts gives its slope. Lower is better.",
-        traces,
-        layout: layout(
-            over(summary, "requests in service", |medians| [medians.measured_load; 2], short),
-            over(summary, "", |medians| [medians.mean_us; 2], time),
-        ),
-    }
-}
-
-fn measured_load(summary: &Summary) -> Chart {
-    let mut traces = lines(summary, by_concurrency, |medians| medians.measured_load);
-    for trace in &mut traces {
-        trace["hovertemplate"] = json!("%{y:,.1f} of %{x:,} in service");
-    }
-    let ends = [summary.concurrency.iter().min(), summary.concurrency.iter().max()];
-    traces.insert(
-        0,
-        json!({
-            "x": ends, "y": ends, "mode": "lines", "hoverinfo": "skip",
-            "line": {"width": 1.5, "dash": "dot"},
-        }),
-    );
-    Chart {
-        id: "measured-load",
-        title: "Measured against offered load",
-        caption: "Requests in service on average, against open connections (Kerneis & Chroboczek 2009, \
-                  Fig. 1). On the dotted diagonal every connection has a request in service; below it \
-                  something else, such as a queue limit, held requests back.",
-        traces,
-        layout: layout(
-            concurrency(summary),
-            over(summary, "measured load", |medians| [medians.measured_load; 2], short),
-        ),
-    }
-}
-
-/// One upright line for each architecture, from the median to the 99.9th percentile, for each
-/// concurrency; the page shows one concurrency at a time.
-fn latency(summary: &Summary) -> Chart {
-    let mut traces = Vec::new();
-    for (index, look) in looks(summary).into_iter().enumerate() {
-        for row in summary.of_subject(&look.name) {
-            let Some(medians) = row.medians() else { continue };
-            let latencies = [medians.p50_us, medians.p99_us, medians.p99_9_us];
-            let names = ["p50", "p99", "p99.9"];
-            let text: Vec<String> = names
-                .iter()
-                .zip(latencies)
-                .map(|(name, latency)| format!("{name} {}", duration(latency)))
-                .collect();
-            traces.push(json!({
-                "name": look.name, "x": [look.name, look.name, look.name], "y": latencies,
-                "text": text, "hovertemplate": "%{text}", "mode": "lines+markers",
-                "meta": {
-                    "look": index, "concurrency": row.concurrency,
-                    "rows": [row.concurrency, row.concurrency, row.concurrency],
-                },
-                "line": {"width": 2},
-                "marker": {
-                    "opacity": 1, "size": [8, 9, 13], "symbol": ["circle-open", "circle", "line-ew-open"],
-                    "line": {"width": 2},
-                },
-            }));
-        }
-    }
-    let mut architectures = axis("");
-    architectures["type"] = json!("category");
-    // Names that do not fit side by side stand upright; none is left out.
-    if summary.subjects.len() > 9 {
-        architectures["tickangle"] = json!(-90);
-        architectures["dtick"] = json!(1);
-        architectures["tickfont"] = json!({"size": 11});
-    }
-    architectures["categoryarray"] = json!(summary.subjects);
-    architectures["range"] = json!([-0.5, summary.subjects.len() as f64 - 0.5]);
-    Chart {
-        id: "latency",
-        title: "Latency percentiles",
-        caption: "From the hollow circle (median) by the full one (99 %) to the bar (99.9 % of the \
-                  requests are no slower). The axis stays as it is from one concurrency to the next. \
-                  Lower and shorter is better.",
-        traces,
-        layout: layout(
-            architectures,
-            over(summary, "", |medians| [medians.p50_us, medians.p99_9_us], time),
-        ),
-    }
-}
-
-pub(super) fn cpu(summary: &Summary) -> Chart {
-    let mut traces = lines(summary, by_concurrency, |medians| medians.cpu_us);
-    for trace in &mut traces {
-        trace["hovertemplate"] = json!("%{y:,.1f} µs per request");
-    }
-    Chart {
-        id: "cpu",
-        title: "Server CPU per request",
-        caption: "Processor time of the server, user and kernel, for each request. It also tells \
-                  servers apart where the load generator was the limit. Lower is better.",
-        traces,
-        layout: layout(concurrency(summary), linear("µs per request")),
-    }
-}
-
-/// The tail alone, over the concurrencies, where two runs are laid over each other.
-pub(super) fn tail(summary: &Summary) -> Chart {
-    let mut traces = lines(summary, by_concurrency, |medians| medians.p99_us);
-    for trace in &mut traces {
-        trace["hovertemplate"] = json!("%{text}");
-    }
-    label(summary, &mut traces, |medians| duration(medians.p99_us));
-    Chart {
-        id: "tail",
-        title: "p99 latency",
-        caption: "99 % of the requests are no slower. Lower is better.",
-        traces,
-        layout: layout(
-            concurrency(summary),
-            over(summary, "", |medians| [medians.p99_us; 2], time),
-        ),
-    }
-}
-
-pub(super) fn memory(summary: &Summary) -> Chart {
-    const MIB: f64 = 1024.0 * 1024.0;
-    let mut traces = lines(summary, by_concurrency, |medians| medians.memory_bytes / MIB);
-    for trace in &mut traces {
-        trace["hovertemplate"] = json!("%{text}");
-    }
-    label(summary, &mut traces, |medians| bytes(medians.memory_bytes));
-    let mebibytes = over(summary, "MiB", |medians| [medians.memory_bytes / MIB; 2], short);
-    Chart {
-        id: "memory",
-        title: "Server memory",
-        caption: "The most memory that the server had; for several processes, the sum of their \
-                  shares. Lower is better.",
-        traces,
-        layout: layout(concurrency(summary), mebibytes),
-    }
-}
-
-/// One line for each architecture, over the concurrencies at which it was measured. Markers are hollow
-/// where connections were left without a reply.
-fn lines(
-    summary: &Summary,
-    x: impl Fn(&Row, &Medians) -> f64,
-    y: impl Fn(&Medians) -> f64,
-) -> Vec<Value> {
-    let line = |(index, look): (usize, Look)| {
-        let measured = || {
-            let rows = summary.of_subject(&look.name);
-            rows.filter_map(|row| Some((row, row.medians()?)))
-        };
-        let symbol = |(_, medians): (&Row, &Medians)| {
-            let open = if medians.starved { "-open" } else { "" };
-            format!("{}{open}", look.marker)
-        };
-        let symbols: Vec<String> = measured().map(symbol).collect();
-        json!({
-            "name": look.name, "mode": "lines+markers",
-            "x": measured().map(|(row, medians)| x(row, medians)).collect::<Vec<_>>(),
-            "y": measured().map(|(_, medians)| y(medians)).collect::<Vec<_>>(),
-            // The number of connections leads from a point to its row of the table.
-            "meta": {
-                "look": index,
-                "rows": measured().map(|(row, _)| row.concurrency).collect::<Vec<_>>(),
+        let series: Vec<Series> = summary.subjects.iter().map(&mut series).collect();
+        let svg = Lines {
+            about: &format!("{title}, against {below}"),
+            below,
+            is_logarithmic: axis.is_logarithmic,
+            marked: if below == "open connections" {
+                summary.concurrency.iter().map(|&count| count as f64).collect()
+            } else {
+                Vec::new()
             },
-            "line": {"width": 2, "dash": look.dash},
-            "marker": {"symbol": symbols, "size": 8},
-        })
-    };
-    looks(summary).into_iter().enumerate().map(line).collect()
-}
-
-/// Gives the points of [`lines`] words for the pointer.
-fn label(summary: &Summary, traces: &mut [Value], show: impl Fn(&Medians) -> String) {
-    for (trace, name) in traces.iter_mut().zip(&summary.subjects) {
-        let measured = summary.of_subject(name).filter_map(Row::medians);
-        trace["text"] = measured.map(&show).collect();
+            across: axis.across,
+            up: axis.told,
+            series,
+            has_diagonal: self.has_diagonal,
+        }
+        .svg();
+        Figure { id: id.to_owned(), title: title.to_owned(), caption: caption.to_owned(), svg, csv }
     }
 }
 
-fn by_concurrency(row: &Row, _: &Medians) -> f64 {
-    row.concurrency as f64
+/// A value in a line of CSV (RFC 4180).
+pub(super) fn field(text: &str) -> String {
+    if text.contains(['"', ',', '\r', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
 }
 
-fn layout(x: Value, y: Value) -> Value {
-    let mut layout = json!({
-        "showlegend": false, "hovermode": "closest",
-        "margin": {"l": 58, "r": 12, "t": 12, "b": 48},
-        "font": {"family": "system-ui, sans-serif", "size": 13},
-        "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)",
-        "hoverlabel": {"namelength": -1},
-    });
-    layout["xaxis"] = x;
-    layout["yaxis"] = y;
-    layout
+/// A number in few letters: `12k`, `3.5`.
+fn short(value: f64) -> String {
+    match value {
+        value if value >= 1e6 => format!("{}M", trimmed(value / 1e6)),
+        value if value >= 1e3 => format!("{}k", trimmed(value / 1e3)),
+        value => trimmed(value),
+    }
 }
 
-/// A logarithmic axis over what `of` gives of all rows.
-fn over(
-    summary: &Summary,
-    title: &str,
-    of: impl Fn(&Medians) -> [f64; 2],
-    name: impl Fn(f64) -> String,
-) -> Value {
-    logarithmic(title, summary.rows.iter().filter_map(Row::medians).flat_map(of), name)
+fn trimmed(value: f64) -> String {
+    let text = format!("{value:.1}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// 0.5, 12 or 1,000.
-fn short(number: f64) -> String {
-    if number < 10.0 && number.fract() != 0.0 { format!("{number:.1}") } else { grouped(number) }
+/// Times in microseconds, in people's units: `20 µs`, `1.5 ms`.
+fn time(microseconds: f64) -> String {
+    if microseconds == 0.0 {
+        return "0".to_owned();
+    }
+    duration(microseconds).replace(".0 ", " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_on_axes_are_short() {
+        assert_eq!([0.5, 12.0, 12_500.0, 3e6].map(short), ["0.5", "12", "12.5k", "3M"]);
+        assert_eq!(field("a,\"b\""), "\"a,\"\"b\"\"\"");
+    }
 }

@@ -3,13 +3,14 @@
 //!
 //! The report of the experiment NAME is expected at NAME/report.html beside the index.
 
+use std::io;
 use std::path::Path;
-use std::{fs, io};
 
 use minijinja::context;
 use serde::Serialize;
 
 use crate::format::{self, connections};
+use crate::page::{page, write_whole};
 use crate::plan::file::PlanFile;
 use crate::recommendation;
 use crate::record::{Clients, Design, Experiment, Origin, Records};
@@ -82,7 +83,10 @@ impl Index {
             description: describe(&experiment.design),
             ended: true,
             partial: summary.partial(),
-            recommendation: recommendation::recommend(&summary, experiment, records).sentences,
+            recommendation: recommendation::recommend(&summary, experiment, records)
+                .all_sentences()
+                .cloned()
+                .collect(),
             concurrency: summary.concurrency.iter().map(|&count| connections(count)).collect(),
             lines: lines(&summary),
         };
@@ -94,7 +98,7 @@ impl Index {
 
     /// The page.
     pub fn render(&self) -> String {
-        super::page(
+        page(
             include_str!("index.html.jinja"),
             context! {
                 title => self.title,
@@ -111,7 +115,7 @@ impl Index {
     ///
     /// When the file cannot be written.
     pub fn write(&self, path: &Path) -> io::Result<()> {
-        fs::write(path, self.render())
+        write_whole(path, &self.render())
     }
 }
 

@@ -1,58 +1,47 @@
-// The page's behaviour: plots in the colours of its theme, what is shown on them, downloads, sorting, raw lines.
-const { service, looks, charts, rows, csv } = JSON.parse(document.getElementById("data").textContent);
-const latency = document.getElementById("latency-concurrency");
-const hidden = new Set();
-
-// Plots.
-
-const isShown = ({ name, meta }) =>
-  !hidden.has(name) && (meta?.concurrency === undefined || String(meta.concurrency) === latency.value);
-
-const draw = () => charts.forEach((chart) => plot(document.getElementById(chart.id), chart, looks, isShown));
-
-addEventListener("theme", draw);
-latency.addEventListener("change", draw);
-for (const { id } of charts) {
-  const graph = document.getElementById(id);
-  addEventListener("DOMContentLoaded", () => graph.on("plotly_click", ({ points: [{ data, pointNumber }] }) => {
-    const { rows: ofPoints } = data.meta ?? {};
-    if (ofPoints) showLines(data.name, ofPoints[pointNumber]);
-  }));
-}
-toggles(document.querySelectorAll(".legend button"), hidden, draw);
+// The page's behaviour: taking figures along, sorting, raw lines. Without it, all of them can still be read.
+const { service, rows, csv } = JSON.parse(document.getElementById("data").textContent);
 
 // Downloads.
 
 function download(name, address) {
-  const link = Object.assign(document.createElement("a"), { href: address, download: name });
-  link.click();
+  Object.assign(document.createElement("a"), { href: address, download: name }).click();
 }
 
 const asCsv = (text) => `data:text/csv;charset=utf-8,${encodeURIComponent(text)}`;
-const field = (value) => (/[",\r\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : value ?? "");
 
-/** What a plot shows: a line for each point; at how many connections, and the ends of its interval where it has one. */
-function plotted({ traces }) {
-  const points = traces.filter(({ meta }) => meta).flatMap(({ name, x, y, meta, error_y: error }) => y.map((value, at) =>
-    [name, meta.rows[at], x[at], value, error && value - error.arrayminus[at], error && value + error.array[at]]));
-  const lines = [["architecture", "connections", "x", "y", "low", "high"], ...points];
-  return lines.map((line) => line.map(field).join(",") + "\r\n").join("");
+/** A chart as a file of its own: with the colours that the page's style gives it, on the page's paper. */
+function standalone(id) {
+  const drawn = document.querySelector(`#${CSS.escape(id)} svg`);
+  const copy = drawn.cloneNode(true);
+  const styles = ["fill", "stroke", "stroke-width", "stroke-dasharray", "font-size", "font-family", "font-weight", "opacity"];
+  const parts = [drawn, ...drawn.querySelectorAll("*")];
+  [copy, ...copy.querySelectorAll("*")].forEach((part, at) => {
+    const style = getComputedStyle(parts[at]);
+    part.setAttribute("style", styles.map((name) => `${name}:${style.getPropertyValue(name)}`).join(";"));
+  });
+  const { width, height } = drawn.viewBox.baseVal;
+  copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+  copy.setAttribute("width", 1.5 * width);
+  copy.setAttribute("height", 1.5 * height);
+  copy.style.background = getComputedStyle(drawn.closest("figure")).backgroundColor;
+  return `data:image/svg+xml,${encodeURIComponent(new XMLSerializer().serializeToString(copy))}`;
+}
+
+async function asPng(id) {
+  const image = new Image();
+  image.src = standalone(id);
+  await image.decode();
+  const canvas = Object.assign(document.createElement("canvas"), { width: 2 * image.width, height: 2 * image.height });
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+  return canvas.toDataURL("image/png");
 }
 
 for (const button of document.querySelectorAll("button[data-format]")) {
   button.addEventListener("click", async () => {
-    const { chart: id, format } = button.dataset;
-    const name = `${service}-${id ?? "cells"}.${format}`;
-    if (format === "csv") {
-      download(name, asCsv(id ? plotted(charts.find((chart) => chart.id === id)) : csv));
-      return;
-    }
-    // On paper of the theme, for what is on a transparent one is lost on most slides.
-    const graph = document.getElementById(id);
-    const paper = getComputedStyle(graph.closest("figure")).backgroundColor;
-    const { data, layout } = graph;
-    const whole = { data, layout: { ...layout, paper_bgcolor: paper } };
-    download(name, await Plotly.toImage(whole, { format, width: 900, height: 560, scale: format === "png" ? 2 : 1 }));
+    const { chart, format } = button.dataset;
+    const name = `${service}-${chart ?? "cells"}.${format}`;
+    const text = () => chart ? button.parentElement.querySelector("template").content.textContent : csv;
+    download(name, format === "csv" ? asCsv(text()) : format === "svg" ? standalone(chart) : await asPng(chart));
   });
 }
 

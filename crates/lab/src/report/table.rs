@@ -3,13 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use duality_load::Fate;
+use duality_load::{Fate, Latency};
 use serde::Serialize;
 
 use super::raw::{RawLine, RawLines};
-use crate::format::{bytes, duration, grouped};
+use crate::format::{bytes, duration, grouped, percent};
 use crate::record::{Cell, Outcome};
-use crate::statistics::{line, median};
+use crate::statistics::{Estimate, estimate, line, median};
 use crate::summary::{Figures, Row, Summary};
 
 /// A row of the full table.
@@ -181,35 +181,42 @@ pub(super) fn command(arguments: &[String]) -> String {
 }
 
 fn table_row(summary: &Summary, row: &Row, raw: &RawLines) -> TableRow {
-    let (figures, missing) = match &row.figures {
+    let figure = |text: String, value: f64| TableFigure { text, value };
+    let mut missing = None;
+    let figures = match &row.figures {
         Figures::Missing { what, reason } if reason.is_empty() => {
-            (Vec::new(), Some((*what).to_owned()))
+            missing = Some((*what).to_owned());
+            Vec::new()
         }
-        Figures::Missing { what, reason } => (Vec::new(), Some(format!("{what}: {reason}"))),
+        Figures::Missing { what, reason } => {
+            missing = Some(format!("{what}: {reason}"));
+            Vec::new()
+        }
         Figures::Measured(medians) => {
-            let figure = |text: String, value: f64| TableFigure { text, value };
             let rate = medians.requests_per_second;
-            let interval = rate.interval.map_or("–".into(), |interval| {
-                format!("{} – {}", grouped(interval.low), grouped(interval.high))
-            });
-            let width = rate.interval.map_or(0.0, |interval| interval.high - interval.low);
             let time = |microseconds: f64| figure(duration(microseconds), microseconds);
-            let figures = vec![
+            let latency = |of: fn(&Latency) -> f64| -> Vec<f64> {
+                medians.latency_samples.iter().map(of).collect()
+            };
+            let middle = |of: fn(&Latency) -> f64| time(median(&latency(of)).unwrap_or(0.0));
+            let spread = |samples: &[f64]| half(estimate(samples, summary.seed));
+            vec![
                 figure(grouped(rate.value), rate.value),
-                figure(interval, width),
+                half(Some(rate)),
                 time(medians.p50_us),
+                middle(|latency| latency.p90),
                 time(medians.p99_us),
+                spread(&latency(|latency| latency.p99)),
                 time(medians.p99_9_us),
+                middle(|latency| latency.max),
                 figure(format!("{:.1}", medians.measured_load), medians.measured_load),
                 time(medians.cpu_us),
+                half(Some(medians.cpu)),
+                time(medians.client_cpu_us),
                 figure(bytes(medians.memory_bytes), medians.memory_bytes),
-                figure(
-                    format!("{:.0} %", 100.0 * medians.client_cpu_share),
-                    medians.client_cpu_share,
-                ),
+                spread(&medians.memory_samples),
                 figure(grouped(medians.errors as f64), medians.errors as f64),
-            ];
-            (figures, None)
+            ]
         }
     };
     TableRow {
@@ -226,6 +233,18 @@ fn table_row(summary: &Summary, row: &Row, raw: &RawLines) -> TableRow {
             .iter()
             .map(|line| line.number())
             .collect(),
+    }
+}
+
+/// Half of an interval, as a share of the value; of two values there is none.
+fn half(estimate: Option<Estimate>) -> TableFigure {
+    let share = estimate.and_then(|estimate| {
+        let interval = estimate.interval?;
+        Some((interval.high - interval.low) / 2.0 / estimate.value)
+    });
+    match share {
+        Some(share) => TableFigure { text: percent(share), value: share },
+        None => TableFigure { text: "–".to_owned(), value: f64::INFINITY },
     }
 }
 

@@ -1,0 +1,185 @@
+//! Estimates with their intervals, one beneath the other: a forest plot (Lewis & Clarke 2001).
+//!
+//! The axis follows the estimates. An interval that reaches beyond it is cut, with an arrow: one that nothing is known of would
+//! otherwise make all others invisible.
+
+use std::fmt::Write;
+
+use super::{Scale, escaped, width_of};
+
+const WIDTH: f64 = 430.0;
+const ROW: f64 = 21.0;
+const SIZE: f64 = 12.5;
+const FOOT: f64 = 26.0;
+
+/// A forest plot.
+pub struct Forest<'a> {
+    /// What it shows, for those who do not see it.
+    pub about: &'a str,
+    /// A value to draw a line at.
+    pub line: Option<f64>,
+    /// How values are told on the axis.
+    pub told: fn(f64) -> String,
+    /// Its rows.
+    pub rows: Vec<Row>,
+}
+
+/// An estimate.
+pub struct Row {
+    /// Of what.
+    pub name: String,
+    /// The estimate.
+    pub value: f64,
+    /// Its interval; none where there is none.
+    pub interval: Option<[f64; 2]>,
+    /// The figure in words, at the right.
+    pub figure: String,
+    /// A class of its style: `level`, `worse`, `other`.
+    pub class: &'static str,
+}
+
+impl Forest<'_> {
+    /// The plot; nothing without rows.
+    pub fn svg(&self) -> String {
+        if self.rows.is_empty() {
+            return String::new();
+        }
+        let widest = |of: fn(&Row) -> &str| {
+            self.rows.iter().map(|row| width_of(of(row), SIZE)).fold(30.0, f64::max)
+        };
+        let left = widest(|row| &row.name).min(150.0) + 12.0;
+        let right = WIDTH - widest(|row| &row.figure).min(140.0) - 14.0;
+        let height = ROW * self.rows.len() as f64 + FOOT;
+        let (low, high) = self.ends();
+        let x = Scale::straight([low, high], [left + 8.0, right - 8.0]);
+        let mut svg = format!(
+            "<svg class=\"chart forest\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{}\">",
+            escaped(self.about)
+        );
+        let floor = height - FOOT + 2.0;
+        for mark in x.marks() {
+            let _ = write!(
+                svg,
+                "<path class=\"rule\" d=\"M{0:.1} 0V{floor}\"/><text class=\"mark\" x=\"{0:.1}\" y=\"{1:.1}\" \
+                 text-anchor=\"middle\">{2}</text>",
+                x.place(mark),
+                floor + 15.0,
+                escaped(&(self.told)(mark))
+            );
+        }
+        if let Some(line) = self.line {
+            let _ = write!(svg, "<path class=\"zero\" d=\"M{:.1} 0V{floor}\"/>", x.place(line));
+        }
+        for (place, row) in self.rows.iter().enumerate() {
+            let middle = ROW * (place as f64 + 0.5);
+            let _ = write!(
+                svg,
+                "<g class=\"{}\"><text class=\"name\" x=\"{:.1}\" y=\"{2:.1}\" text-anchor=\"end\">{3}</text><text class=\"figure\" \
+                 x=\"{4:.1}\" y=\"{2:.1}\">{5}</text>",
+                row.class,
+                left,
+                middle + 4.2,
+                escaped(&row.name),
+                right + 6.0,
+                escaped(&row.figure)
+            );
+            whisker(&mut svg, row, &x, [low, high], middle);
+            svg.push_str("</g>");
+        }
+        svg.push_str("</svg>");
+        svg
+    }
+
+    /// The ends of the axis: from the estimates, and half as much room as they span on either side.
+    fn ends(&self) -> (f64, f64) {
+        let values = self.rows.iter().map(|row| row.value).chain(self.line);
+        let (low, high) = values
+            .filter(|value| value.is_finite())
+            .fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)));
+        if low > high {
+            return (0.0, 1.0);
+        }
+        // Where they are all but equal, intervals have room of a fair size.
+        let reach =
+            self.rows.iter().filter_map(|row| row.interval.map(|[low, high]| (high - low) / 2.0));
+        let usual =
+            crate::statistics::median(&reach.filter(|reach| reach.is_finite()).collect::<Vec<_>>());
+        let room = (0.25 * (high - low)).max(usual.unwrap_or(0.0)).max(0.02 * high.abs()).max(1e-6);
+        (low - room, high + room)
+    }
+}
+
+fn whisker(svg: &mut String, row: &Row, x: &Scale, [low, high]: [f64; 2], middle: f64) {
+    if let Some([from, to]) = row.interval {
+        let (start, end) = (x.place(from), x.place(to));
+        let _ = write!(svg, "<path class=\"whisker\" d=\"M{start:.1} {middle:.1}H{end:.1}\"/>");
+        for (is_cut, place, way) in [(from < low, start, -1.0), (to > high, end, 1.0)] {
+            if is_cut {
+                let _ = write!(
+                    svg,
+                    "<path class=\"cut\" d=\"M{:.1} {:.1}l{:.1} 4.5v-9z\"/>",
+                    place + 6.0 * way,
+                    middle,
+                    -7.0 * way
+                );
+            }
+        }
+    }
+    let _ = write!(
+        svg,
+        "<path class=\"estimate\" d=\"M-4.5 -4.5h9v9h-9z\" transform=\"translate({:.1} {middle:.1})\"><title>{}</title></path>",
+        x.place(row.value),
+        escaped(&format!("{}: {}", row.name, row.figure))
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, value: f64, interval: [f64; 2]) -> Row {
+        Row {
+            name: name.into(),
+            value,
+            interval: Some(interval),
+            figure: "<5 %>".into(),
+            class: "level",
+        }
+    }
+
+    #[test]
+    fn an_interval_of_millions_does_not_stretch_the_axis() {
+        let rows = vec![
+            row("a", 0.0, [-0.02, 0.02]),
+            row("b", 0.1, [0.08, 0.12]),
+            row("c", 0.12, [-4_975_761.0, 4_975_761.0]),
+        ];
+        let forest =
+            Forest { about: "x", line: Some(0.0), told: |value| format!("{value:.2}"), rows };
+        let (low, high) = forest.ends();
+        assert!(low > -0.2 && high < 0.4, "{low} {high}");
+        let svg = forest.svg();
+        assert_eq!(svg.matches("class=\"cut\"").count(), 2);
+        assert!(svg.contains("&lt;5 %&gt;") && !svg.contains("<5"));
+        // Nothing lies outside.
+        let places = svg.split("translate(").skip(1).map(|rest| rest.split(' ').next().unwrap());
+        assert!(
+            places
+                .map(|place| place.parse::<f64>().unwrap())
+                .all(|place| (0.0..=WIDTH).contains(&place))
+        );
+    }
+
+    #[test]
+    fn equal_ones_and_none_are_drawn() {
+        let one = Forest {
+            about: "x",
+            line: None,
+            told: |value| value.to_string(),
+            rows: vec![row("a", 5.0, [5.0, 5.0])],
+        };
+        assert!(one.svg().contains("estimate"));
+        let none = Forest { about: "x", line: None, told: |value| value.to_string(), rows: vec![] };
+        assert_eq!(none.svg(), "");
+    }
+}

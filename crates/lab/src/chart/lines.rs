@@ -1,0 +1,250 @@
+//! Figures over load: a line for each subject, with its name at its end.
+
+use std::fmt::Write;
+
+use super::{Scale, apart, escaped, width_of};
+
+const WIDTH: f64 = 460.0;
+const HEIGHT: f64 = 300.0;
+const TOP: f64 = 14.0;
+const BOTTOM: f64 = 40.0;
+const LEFT: f64 = 58.0;
+/// The size of names and marks.
+const SIZE: f64 = 12.5;
+
+/// A chart of lines.
+pub struct Lines<'a> {
+    /// What it shows, for those who do not see it.
+    pub about: &'a str,
+    /// What lies beneath the axis.
+    pub below: &'a str,
+    /// Whether the upright axis is logarithmic; it begins at zero otherwise.
+    pub is_logarithmic: bool,
+    /// The values of the lower axis that are marked; its own marks where there are none.
+    pub marked: Vec<f64>,
+    /// How values of the lower axis are told.
+    pub across: fn(f64) -> String,
+    /// How values of the upright axis are told.
+    pub up: fn(f64) -> String,
+    /// The lines.
+    pub series: Vec<Series>,
+    /// Whether a dotted line shows where both axes have the same value.
+    pub has_diagonal: bool,
+}
+
+/// A line.
+pub struct Series {
+    /// Its name.
+    pub name: String,
+    /// Its place among those in colour, from 0; none for a grey one.
+    pub rank: Option<usize>,
+    /// Its points, and what is told of each.
+    pub points: Vec<(f64, f64, String)>,
+}
+
+impl Lines<'_> {
+    /// The chart.
+    pub fn svg(&self) -> String {
+        let right =
+            self.series.iter().map(|series| width_of(&series.name, SIZE)).fold(40.0, f64::max);
+        let right = WIDTH - right.min(150.0) - 22.0;
+        let points = || self.series.iter().flat_map(|series| &series.points);
+        let ends = |of: fn(&(f64, f64, String)) -> f64| {
+            points().map(of).fold([f64::MAX, f64::MIN_POSITIVE], |[low, high], value| {
+                [low.min(value), high.max(value)]
+            })
+        };
+        let (across, up) = (ends(|point| point.0), ends(|point| point.1));
+        if points().next().is_none() {
+            return String::new();
+        }
+        let x = Scale::logarithmic(across, [LEFT + 8.0, right]);
+        let [low, high] =
+            if self.is_logarithmic { [up[0] / 1.15, up[1] * 1.15] } else { [0.0, up[1] * 1.05] };
+        let places = [HEIGHT - BOTTOM, TOP];
+        let y = if self.is_logarithmic {
+            Scale::logarithmic([low, high], places)
+        } else {
+            Scale::straight([low, high], places)
+        };
+        let mut svg = format!(
+            "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">",
+            escaped(self.about)
+        );
+        self.axes(&mut svg, &x, &y, right);
+        if self.has_diagonal {
+            let (from, to) = (across[0].max(low), across[1].min(high));
+            let _ = write!(
+                svg,
+                "<path class=\"diagonal\" d=\"M{:.1} {:.1}L{:.1} {:.1}\"/>",
+                x.place(from),
+                y.place(from),
+                x.place(to),
+                y.place(to)
+            );
+        }
+        // Those in colour lie above the others, the first uppermost.
+        let mut order: Vec<&Series> = self.series.iter().collect();
+        order.sort_by_key(|series| std::cmp::Reverse(series.rank.unwrap_or(usize::MAX)));
+        for series in order {
+            line(&mut svg, series, &x, &y);
+        }
+        self.names(&mut svg, &x, &y, right);
+        svg.push_str("</svg>");
+        svg
+    }
+
+    fn axes(&self, svg: &mut String, x: &Scale, y: &Scale, right: f64) {
+        let floor = HEIGHT - BOTTOM;
+        for mark in y.marks() {
+            let place = y.place(mark);
+            let _ = write!(
+                svg,
+                "<path class=\"rule\" d=\"M{LEFT} {place:.1}H{right:.1}\"/><text class=\"mark\" x=\"{:.1}\" y=\"{:.1}\" \
+                 text-anchor=\"end\">{}</text>",
+                LEFT - 6.0,
+                place + 4.0,
+                escaped(&(self.up)(mark))
+            );
+        }
+        let marked = if self.marked.is_empty() { x.marks() } else { self.marked.clone() };
+        let mut last = f64::MIN;
+        for mark in marked {
+            let (place, text) = (x.place(mark), (self.across)(mark));
+            let half = width_of(&text, SIZE) / 2.0;
+            let _ = write!(svg, "<path class=\"rule\" d=\"M{place:.1} {floor}v4\"/>");
+            // Names that would touch the one before are left out.
+            if place - half > last + 6.0 {
+                last = place + half;
+                let _ = write!(
+                    svg,
+                    "<text class=\"mark\" x=\"{place:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+                    floor + 17.0,
+                    escaped(&text)
+                );
+            }
+        }
+        let _ = write!(
+            svg,
+            "<text class=\"mark\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            right,
+            HEIGHT - 6.0,
+            escaped(self.below)
+        );
+    }
+
+    fn names(&self, svg: &mut String, x: &Scale, y: &Scale, right: f64) {
+        let mut ends: Vec<(f64, f64, &Series)> = self
+            .series
+            .iter()
+            .filter_map(|series| {
+                let (across, up, _) = series.points.last()?;
+                Some((y.place(*up), x.place(*across), series))
+            })
+            .collect();
+        ends.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let wanted: Vec<f64> = ends.iter().map(|end| end.0).collect();
+        let gap = (SIZE + 1.5).min((HEIGHT - 8.0) / wanted.len().max(1) as f64);
+        let places = apart(&wanted, gap, SIZE / 2.0, HEIGHT - SIZE / 2.0 - 2.0);
+        for ((end, from, series), place) in ends.into_iter().zip(places) {
+            let class = class(series.rank);
+            let _ = write!(
+                svg,
+                "<path class=\"lead {class}\" d=\"M{:.1} {end:.1}H{:.1}L{:.1} {place:.1}\"/><text class=\"end {class}\" x=\"{:.1}\" \
+                 y=\"{:.1}\">{}</text>",
+                from + 5.0,
+                right + 5.0,
+                right + 13.0,
+                right + 16.0,
+                place + 4.2,
+                escaped(&series.name)
+            );
+        }
+    }
+}
+
+fn class(rank: Option<usize>) -> String {
+    rank.map_or("rest".to_owned(), |rank| format!("s{rank}"))
+}
+
+fn line(svg: &mut String, series: &Series, x: &Scale, y: &Scale) {
+    let class = class(series.rank);
+    let mut path = String::new();
+    for (place, (across, up, _)) in series.points.iter().enumerate() {
+        let letter = if place == 0 { 'M' } else { 'L' };
+        let _ = write!(path, "{letter}{:.1} {:.1}", x.place(*across), y.place(*up));
+    }
+    let _ = write!(svg, "<g class=\"{class}\"><path class=\"line\" d=\"{path}\"/>");
+    for (across, up, told) in &series.points {
+        let shape = match series.rank {
+            Some(0) => "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0",
+            Some(1) => "M-4 -4h8v8h-8z",
+            Some(_) => "M0 -5.5L5.5 0L0 5.5L-5.5 0z",
+            None => "M-2.4 0a2.4 2.4 0 1 0 4.8 0a2.4 2.4 0 1 0 -4.8 0",
+        };
+        let _ = write!(
+            svg,
+            "<path class=\"point\" d=\"{shape}\" transform=\"translate({:.1} {:.1})\"><title>{}</title></path>",
+            x.place(*across),
+            y.place(*up),
+            escaped(told)
+        );
+    }
+    svg.push_str("</g>");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart(names: usize) -> String {
+        let series = (0..names)
+            .map(|number| Series {
+                name: format!("<name {number}>"),
+                rank: (number < 3).then_some(number),
+                points: vec![
+                    (1.0, 10.0, String::new()),
+                    (1000.0, 10.0 + 0.01 * number as f64, "<b>".into()),
+                ],
+            })
+            .collect();
+        let lines = Lines {
+            about: "a \"chart\"",
+            below: "connections",
+            is_logarithmic: false,
+            marked: vec![1.0, 10.0, 1000.0],
+            across: |value| format!("{value:.0}"),
+            up: |value| format!("{value:.0}"),
+            series,
+            has_diagonal: false,
+        };
+        lines.svg()
+    }
+
+    #[test]
+    fn names_at_the_ends_of_equal_lines_do_not_touch() {
+        let svg = chart(14);
+        let mut places: Vec<f64> = svg
+            .split("<text class=\"end")
+            .skip(1)
+            .map(|rest| {
+                rest.split("y=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap()
+            })
+            .collect();
+        places.sort_by(f64::total_cmp);
+        assert_eq!(places.len(), 14);
+        assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= SIZE - 0.1), "{places:?}");
+        assert!(places[13] <= HEIGHT && places[0] >= SIZE / 2.0, "{places:?}");
+    }
+
+    #[test]
+    fn nothing_that_it_is_given_is_markup() {
+        let svg = chart(4);
+        assert!(!svg.contains("<b>") && !svg.contains("<name") && svg.contains("&lt;name 3&gt;"));
+        assert_eq!(
+            (svg.matches("class=\"s0\"").count(), svg.matches("<g class=\"rest\"").count()),
+            (1, 1)
+        );
+        assert_eq!(chart(0), "");
+    }
+}

@@ -1,0 +1,48 @@
+//! Charts as SVG: text from numbers, with colours that the page's style gives by class, so that they follow its theme.
+//!
+//! [`lines`] draws figures over load, [`forest`] estimates with their intervals. A chart of a dozen lines says nothing; so three are
+//! in colour, with a dash and a marker of their own, and the others are grey. Names stand at the ends of lines.
+
+pub mod forest;
+pub mod lines;
+mod scale;
+
+pub use scale::Scale;
+
+/// Text within markup: names come from files that anybody may have written.
+pub(crate) fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// How wide a text of so many letters is, about, in letters of a size.
+fn width_of(text: &str, size: f64) -> f64 {
+    0.56 * size * text.chars().count() as f64
+}
+
+/// Moves `wanted` places, which are sorted, so far apart that neighbours have a `gap`, within `low` and `high` where there is room.
+fn apart(wanted: &[f64], gap: f64, low: f64, high: f64) -> Vec<f64> {
+    let mut places = wanted.to_vec();
+    for at in 0..places.len() {
+        let least = if at == 0 { low } else { places[at - 1] + gap };
+        places[at] = places[at].max(least);
+    }
+    for at in (0..places.len()).rev() {
+        let most = if at + 1 == places.len() { high } else { places[at + 1] - gap };
+        places[at] = places[at].min(most);
+    }
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_apart_and_stay_within() {
+        let places = apart(&[10.0, 11.0, 12.0, 95.0, 99.0], 12.0, 5.0, 100.0);
+        assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= 11.999), "{places:?}");
+        assert!(places[0] >= 5.0 && places[4] <= 100.0, "{places:?}");
+        // Those that have room stay where they are.
+        assert_eq!(apart(&[20.0, 60.0], 12.0, 0.0, 100.0), [20.0, 60.0]);
+    }
+}
