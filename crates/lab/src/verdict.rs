@@ -16,7 +16,7 @@
 //!    by more than a tenth, one is worse only if the time of both together is worse, too.
 //! 6. *It says nothing* where a [`Cause`] forbids it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use duality_load::Latency;
 use serde::Serialize;
@@ -403,19 +403,18 @@ impl<'a> Rounds<'a> {
         }
         let here = records.cells.iter().filter(|cell| cell.concurrency == concurrency);
         let cells: Vec<&Cell> = here.collect();
-        let repeats = cells.iter().map(|cell| cell.repeat + 1).max().unwrap_or(0);
         let mut spoilt = BTreeSet::new();
-        let mut kept = vec![Vec::new(); repeats];
+        let mut kept: BTreeMap<usize, Vec<(&str, &Measured)>> = BTreeMap::new();
         for cell in cells {
             let Outcome::Measured(window) = &cell.outcome else { continue };
             let stolen = window.disturbance.as_ref().map_or(0.0, |found| found.stolen());
             if stolen > MOST_STOLEN || !window.invalid.is_empty() {
                 spoilt.insert(cell.repeat);
             } else {
-                kept[cell.repeat].push((cell.subject.as_str(), &**window));
+                kept.entry(cell.repeat).or_default().push((cell.subject.as_str(), &**window));
             }
         }
-        kept.retain(|round: &Vec<_>| round.len() > 1);
+        let kept = kept.into_values().filter(|round| round.len() > 1).collect();
         Rounds::Windows { kept, dropped: spoilt.len() }
     }
 

@@ -177,5 +177,5 @@ fn the_page_is_whole_and_escapes_what_it_shows() {
     let page = overlay::render(["<i>a</i>", "b"], &[comparison]);
     assert!(!page.contains("<script>alert") && !page.contains("<i>a") && !page.contains("<b>only"));
     assert!(page.contains("1.50 [1.45 to 1.56] faster"), "{page}");
-    assert!(page.contains("\"dash\":\"dash\""));
+    assert!(page.contains("class=\"chart forest\""));
 }

@@ -1,12 +1,13 @@
 //! The report page: that it is whole, loads nothing, escapes what it shows, and draws in a browser.
 
 mod fixtures;
+mod trials;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-use duality_lab::record::Outcome;
+use duality_lab::record::{Outcome, Records};
 use duality_lab::report::RawLines;
 use duality_lab::{recommendation, report, summary::Summary};
 
@@ -35,7 +36,7 @@ fn reasons_and_warnings_stand_beside_their_cells() {
 fn numbers_beyond_all_bounds_are_no_obstacle() {
     let (mut experiment, mut cells) = fixtures::comparison();
     experiment.design.repeats = usize::MAX;
-    for cell in &mut cells {
+    for cell in &mut cells.cells {
         if let Outcome::Measured(measured) = &mut cell.outcome {
             measured.errors = [("io", u64::MAX), ("reset", u64::MAX)]
                 .map(|(kind, count)| (kind.to_owned(), count))
@@ -47,13 +48,14 @@ fn numbers_beyond_all_bounds_are_no_obstacle() {
 
 #[test]
 fn a_partial_experiment_says_so() {
-    let (experiment, cells) = fixtures::comparison();
-    let markup = without_scripts(&report::render(&experiment, &cells[..37], &RawLines::default()));
+    let (experiment, mut records) = fixtures::comparison();
+    records.cells.truncate(37);
+    let markup = without_scripts(&report::render(&experiment, &records, &RawLines::default()));
     assert!(markup.contains("partial: 37 of 108 cells"));
     assert!(markup.contains("not run"));
     assert!(
-        report::render(&experiment, &[], &RawLines::default())
-            .contains("Nothing can be recommended yet")
+        report::render(&experiment, &Records::default(), &RawLines::default())
+            .contains("No recommendation: the experiment is not complete")
     );
 }
 
@@ -62,7 +64,8 @@ fn what_it_shows_is_escaped() {
     let mut experiment = fixtures::experiment(&["<b>&"], &[1], 1);
     experiment.machine.cpu = "</script><script>alert(1)</script>".into();
     let reason = "<img onerror=alert(1)>".to_owned();
-    let cells = [fixtures::cell("<b>&", 1, 0, Outcome::Failed { reason })];
+    let cells = vec![fixtures::cell("<b>&", 1, 0, Outcome::Failed { reason })];
+    let cells = Records { cells, blocks: Vec::new() };
     let page = report::render(&experiment, &cells, &RawLines::default());
     assert!(
         !page.contains("<b>&") && !page.contains("<img onerror") && !page.contains("<script>alert")
@@ -83,15 +86,43 @@ fn it_draws_all_charts_in_a_browser() {
     let page = dump(&chromium, &path, folder.path());
 
     let summary = Summary::of(&experiment, &cells);
-    for sentence in recommendation::recommend(&summary).sentences {
+    for sentence in recommendation::recommend(&summary, &experiment, &cells).sentences {
+        let sentence = sentence.replace('&', "&amp;");
         assert!(page.contains(&sentence), "not on the page: {sentence}");
     }
-    for chart in ["throughput", "service-time", "measured-load", "latency", "cpu", "memory"] {
-        let drawn = format!(r#"<div class="plot js-plotly-plot" id="{chart}">"#);
+    for chart in
+        ["throughput", "service-time", "measured-load", "latency", "cpu", "memory", "behind-100"]
+    {
+        let drawn = format!(r#"<div class="plot" id="{chart}"><svg class="chart"#);
         assert!(page.contains(&drawn), "no chart: {chart}");
     }
-    // plotly.js draws each chart in several layers.
-    assert!(page.matches(r#"<svg class="main-svg""#).count() >= 6);
+}
+
+#[test]
+fn a_page_is_small() {
+    let (experiment, records) = fixtures::comparison();
+    let page = report::render(&experiment, &records, &RawLines::default());
+    assert!(page.len() < 300_000, "{} bytes", page.len());
+}
+
+#[test]
+fn the_first_table_has_a_row_for_each_number_of_connections() {
+    let trial =
+        trials::trial(&["threads", "uring", "epoll"], &[10, 100, 1000], |name, count| {
+            match (name, count) {
+                ("epoll", 10) => trials::busy(12.0),
+                (_, 10) => trials::busy(15.0),
+                ("threads", 100) => trials::busy(15.0),
+                _ => trials::busy(12.0),
+            }
+        });
+    let page = report::render(&trial.experiment, &trial.records, &RawLines::default());
+    let table = page.split_once("id=\"overview\"").unwrap().1.split_once("</table>").unwrap().0;
+    let rows: Vec<&str> = table.split("<tr").skip(2).collect();
+    assert_eq!(rows.len(), 3, "{table}");
+    assert!(rows[0].contains("<b>epoll</b>") && rows[0].contains("nobody; "), "{}", rows[0]);
+    assert!(rows[1].contains("(within "), "{}", rows[1]);
+    assert!(rows[2].contains("no difference") && rows[2].contains("all, within "), "{}", rows[2]);
 }
 
 /// The page's markup after its scripts have run, without the scripts' own text.

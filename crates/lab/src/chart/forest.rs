@@ -41,7 +41,7 @@ pub struct Row {
 impl Forest<'_> {
     /// The plot; nothing without rows.
     pub fn svg(&self) -> String {
-        if self.rows.is_empty() {
+        if self.rows.iter().all(|row| !row.value.is_finite()) {
             return String::new();
         }
         let widest = |of: fn(&Row) -> &str| {
@@ -70,7 +70,8 @@ impl Forest<'_> {
         if let Some(line) = self.line {
             let _ = write!(svg, "<path class=\"zero\" d=\"M{:.1} 0V{floor}\"/>", x.place(line));
         }
-        for (place, row) in self.rows.iter().enumerate() {
+        let known = self.rows.iter().filter(|row| row.value.is_finite());
+        for (place, row) in known.enumerate() {
             let middle = ROW * (place as f64 + 0.5);
             let _ = write!(
                 svg,

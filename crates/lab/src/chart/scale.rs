@@ -43,6 +43,9 @@ impl Scale {
 /// Four or five round values from `low` to `high`.
 fn steps(low: f64, high: f64) -> Vec<f64> {
     let rough = (high - low) / 4.0;
+    if !rough.is_normal() {
+        return vec![low];
+    }
     let power = 10_f64.powf(rough.log10().floor());
     let step =
         [1.0, 2.0, 2.5, 5.0, 10.0].map(|step| step * power).into_iter().find(|step| *step >= rough);

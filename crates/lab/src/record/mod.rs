@@ -48,7 +48,7 @@ impl Records {
         let cells = self.cells.iter().filter(|cell| cell.concurrency == concurrency).count();
         let blocks = self.blocks_at(concurrency);
         let planned = if blocks.is_empty() { 0 } else { design.blocks };
-        cells >= design.measured().count() * design.repeats
+        cells >= design.measured().count().saturating_mul(design.repeats)
             && (0..design.repeats).all(|session| {
                 let own = || blocks.iter().filter(|block| block.session == session);
                 let groups: std::collections::BTreeSet<usize> =

@@ -49,7 +49,7 @@ fn of_verdict(verdict: &Verdict) -> Overview {
     };
     let rate = level.first().map_or("–".to_owned(), |best| {
         let at_least = if best.at_least { "≥ " } else { "" };
-        format!("{at_least}{}/s", grouped(best.rate))
+        format!("{at_least}{}", grouped(best.rate))
     });
     let critical = percent(verdict.critical.unwrap_or(0.0));
     let (best, level, is_withheld) = match &verdict.finding {

@@ -40,7 +40,7 @@ for (const button of document.querySelectorAll("button[data-format]")) {
   button.addEventListener("click", async () => {
     const { chart, format } = button.dataset;
     const name = `${service}-${chart ?? "cells"}.${format}`;
-    const text = () => chart ? button.parentElement.querySelector("template").content.textContent : csv;
+    const text = () => chart ? button.parentElement.querySelector("template").content.textContent.replace(/\r?\n/g, "\r\n") : csv;
     download(name, format === "csv" ? asCsv(text()) : format === "svg" ? standalone(chart) : await asPng(chart));
   });
 }
