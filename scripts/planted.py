@@ -94,9 +94,9 @@ def told(verdict):
     level = [one["subject"] for one in verdict["standings"] if one["level"]]
     finding = verdict["finding"]
     word = finding.get("finding") + (" " + str(finding["cause"]) if "cause" in finding else "")
-    critical = verdict["critical"]
+    critical = "unknown" if verdict["critical"] is None else f"{100 * verdict['critical']:.1f} %"
     return (f"  {verdict['concurrency']:>5}: {word}; level {len(level)} of {len(verdict['standings'])}; critical "
-            f"{100 * critical:.1f} %; {evidence['blocks']} blocks, {evidence['dropped']} dropped; strangers up to "
+            f"{critical}; {evidence['blocks']} blocks, {evidence['dropped']} dropped; strangers up to "
             f"{100 * evidence['strangers']:.0f} %, steal up to {100 * evidence['stolen']:.0f} %")
 
 
@@ -147,7 +147,8 @@ def differences(binary, what, times, out):
         for verdict in summary["recommendation"]["loads"]:
             print(told(verdict), flush=True)
             worse = next(one for one in verdict["standings"] if one["subject"] == NAMES[-1])
-            print(f"         planted: {100 * worse['behind']:+.1f} % [{100 * worse['low']:.1f} to {100 * worse['high']:.1f}]")
+            if worse["behind"] is not None:
+                print(f"         planted: {100 * worse['behind']:+.1f} % [{100 * worse['low']:.1f} to {100 * worse['high']:.1f}]")
             # Where servers wait, a little more work does not show in the rate.
             if what != "wait" and verdict["metric"] != "server-cpu":
                 continue

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use crate::recommendation::recommend;
 use crate::record::{Experiment, Records};
-use crate::summary::{Again, Figures, Row, Summary};
+use crate::rows::{Figures, Row};
+use crate::summary::{Again, Summary};
 
 /// The version of the format.
 pub const VERSION: u32 = 2;

@@ -26,6 +26,8 @@ pub mod recommendation;
 pub mod record;
 pub mod report;
 pub mod results;
+mod rounds;
+pub mod rows;
 pub mod run;
 mod server;
 pub mod soundness;

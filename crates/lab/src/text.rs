@@ -5,8 +5,9 @@ use std::fmt::Write;
 
 use crate::format::{bytes, connections, duration, multiple, rate};
 use crate::recommendation::Recommendation;
+use crate::rows::{Figures, Medians, Row};
 use crate::statistics::{Estimate, ratio};
-use crate::summary::{Figures, Medians, Row, Summary};
+use crate::summary::Summary;
 
 /// What each repeat measured of something.
 type Samples = fn(&Medians) -> &[f64];

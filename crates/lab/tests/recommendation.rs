@@ -60,7 +60,7 @@ fn one_is_best_here_and_another_there() {
     let said = said(&trial);
     assert_eq!(
         text(&said)[0],
-        "Choose epoll: nobody is better at 2 of 3 numbers of connections (100 and 1,000 connections)."
+        "Choose epoll: no other is better at 2 of 3 numbers of connections (100 and 1,000 connections)."
     );
     let elsewhere =
         "Others are better elsewhere: threads at 1 connection, where epoll is behind with ";
@@ -78,7 +78,7 @@ fn those_that_are_level_are_named() {
     assert!(["uring", "epoll"].contains(&chosen));
     let first = text(&said)[0];
     assert!(
-        first.starts_with(&format!("Choose {chosen}: nobody is better at 100 connections (")),
+        first.starts_with(&format!("Choose {chosen}: no other is better at 100 connections (")),
         "{first}"
     );
     assert!(first.ends_with("cannot be told from it everywhere)."), "{first}");
@@ -114,7 +114,7 @@ fn the_sole_survivor_is_no_leader() {
     assert_eq!(said.architecture, None);
     assert_eq!(
         text(&said)[0],
-        "No recommendation: only epoll was measured and can be chosen, and there is nobody to compare it with."
+        "No recommendation: only epoll was measured and can be chosen, so there is nothing to compare it with."
     );
 }
 
@@ -304,8 +304,9 @@ fn who_breaks_a_limit_is_excluded_and_the_nearest_named() {
     assert_eq!(said.architecture.as_deref(), Some("epoll"));
     let told = text(&said);
     assert!(
-        told[0]
-            .starts_with("Choose epoll: of those that keep p99 ≤ 5.0 ms, nobody is better at 100"),
+        told[0].starts_with(
+            "Choose epoll: of those that keep p99 ≤ 5.0 ms, no other is better at 100"
+        ),
         "{told:#?}"
     );
     for sentence in [

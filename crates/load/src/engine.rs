@@ -25,12 +25,13 @@ use crate::client::quote::Quote;
 use crate::client::time::Time;
 use crate::crowd::{self, Fate, Gathered, NotGathered};
 use crate::failure::Failure;
+use crate::measurement::Measurement;
 use crate::pattern::connection::Connection;
 use crate::pattern::gate::Gate;
 use crate::pattern::open::pacer::{Clock, Pacer, StoppedClock};
 use crate::pattern::open::queue::Queue;
 use crate::pattern::{self, Arrivals, Load, Pattern, closed, connect, limited, open, serial};
-use crate::recorder::{Bell, Edges, Measurement, Recorder};
+use crate::recorder::{Bell, Edges, Recorder};
 use crate::{Error, Options, Stop, Target};
 
 /// How often progress is told and an interruption is looked for.

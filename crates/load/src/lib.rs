@@ -42,6 +42,7 @@ pub mod fuzzing;
 mod goodput;
 mod histogram;
 mod limits;
+mod measurement;
 mod pattern;
 mod random;
 mod recorder;

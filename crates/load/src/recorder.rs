@@ -21,16 +21,13 @@
 //!
 //! One recorder serves all connections of a load, under a mutex that nobody contends for.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
-
 use crate::failure::Failure;
-use crate::histogram::{histogram, record};
+use crate::histogram::record;
+use crate::measurement::{FailureCount, Measurement, OpenCounts, Start};
 use crate::pattern::open::queue::Queue;
-use crate::unanswered::{Overdue, Silence};
 
 /// When the window opens and closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,25 +61,6 @@ pub(crate) struct Moment {
     pub(crate) instant: Instant,
     pub(crate) cpu: Duration,
     pub(crate) waited: Duration,
-}
-
-/// How a request began.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Start {
-    /// When it was to begin.
-    pub(crate) due: Instant,
-    /// When it did.
-    pub(crate) sent: Instant,
-    /// When its connection was free for it; what then passed until it was sent, with the request due, is
-    /// the generator's own fault.
-    pub(crate) free: Instant,
-}
-
-impl Start {
-    /// Of a request that begins when it may.
-    pub(crate) fn at(now: Instant) -> Self {
-        Self { due: now, sent: now, free: now }
-    }
 }
 
 /// The counters of one load.
@@ -136,106 +114,6 @@ struct Connection {
     /// It got a reply, and one within the window.
     ever_served: bool,
     served: bool,
-}
-
-/// What was counted.
-#[derive(Clone, Debug)]
-pub(crate) struct Measurement {
-    /// How long the window was open, and the CPU time of the load in it; zero if it never opened.
-    pub(crate) window: Duration,
-    pub(crate) cpu: Duration,
-    /// How long the load could have run in the window and had no CPU.
-    pub(crate) waited: Duration,
-    /// The time of connections in the window that no latency tells of, of all connections together: of requests that
-    /// did not begin and end in it, and between requests. With the latencies, it is all the time that they had.
-    pub(crate) cut: Duration,
-    pub(crate) rest: Duration,
-    /// How many correct replies there were after so much of the window, at some moments of it.
-    pub(crate) marks: Vec<(Duration, u64)>,
-    /// Correct replies, and their bytes, that were complete in the window.
-    pub(crate) requests: u64,
-    pub(crate) bytes: u64,
-    /// Nanoseconds, of requests that began and ended in the window.
-    pub(crate) latencies: Histogram<u64>,
-    /// What only an open loop has.
-    pub(crate) open_loop: Option<OpenCounts>,
-    /// Connections made in the whole run.
-    pub(crate) connections_opened: u64,
-    /// Connections that got a reply in the window.
-    pub(crate) connections_served: u64,
-    /// Failures in the window by kind, and one of each in words.
-    pub(crate) failures: BTreeMap<&'static str, FailureCount>,
-    /// Failures before the window opened or after it closed.
-    pub(crate) failures_outside: u64,
-    pub(crate) overdue: Overdue,
-    /// The longest time in the window without a reply on any connection.
-    pub(crate) silence: Silence,
-}
-
-/// What was counted of an open loop; histograms are in nanoseconds.
-#[derive(Clone, Debug)]
-pub(crate) struct OpenCounts {
-    /// Requests that were due in the window.
-    pub(crate) due: u64,
-    /// Those of them that had not been sent when it closed.
-    pub(crate) unsent: u64,
-    /// Latencies of the same requests as all others, but from when they were sent.
-    pub(crate) raw: Histogram<u64>,
-    /// From due to sent, for whatever reason.
-    pub(crate) send_lag: Histogram<u64>,
-    /// The part of that for which the generator is to blame: a connection was free.
-    pub(crate) generator_lag: Histogram<u64>,
-    /// How long what had not been answered, or not even been sent, had waited when the window closed.
-    pub(crate) unanswered: Histogram<u64>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FailureCount {
-    pub(crate) count: u64,
-    pub(crate) example: String,
-}
-
-impl Default for Measurement {
-    fn default() -> Self {
-        Self {
-            window: Duration::ZERO,
-            cpu: Duration::ZERO,
-            waited: Duration::ZERO,
-            cut: Duration::ZERO,
-            rest: Duration::ZERO,
-            marks: Vec::new(),
-            requests: 0,
-            bytes: 0,
-            latencies: histogram(),
-            open_loop: None,
-            connections_opened: 0,
-            connections_served: 0,
-            failures: BTreeMap::new(),
-            failures_outside: 0,
-            overdue: Overdue::default(),
-            silence: Silence::default(),
-        }
-    }
-}
-
-impl OpenCounts {
-    pub(crate) fn new() -> Self {
-        Self {
-            due: 0,
-            unsent: 0,
-            raw: histogram(),
-            send_lag: histogram(),
-            generator_lag: histogram(),
-            unanswered: histogram(),
-        }
-    }
-
-    fn sent(&mut self, start: Start) {
-        self.due += 1;
-        record(&mut self.send_lag, start.sent.saturating_duration_since(start.due));
-        let possible = start.due.max(start.free);
-        record(&mut self.generator_lag, start.sent.saturating_duration_since(possible));
-    }
 }
 
 impl Recorder {

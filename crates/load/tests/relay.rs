@@ -128,10 +128,10 @@ fn who_is_not_there_does_not_join_and_the_others_go_on() {
 
 #[test]
 fn only_closed_loops_take_turns() {
-    let options = load("127.0.0.1:1".parse().unwrap(), 1);
+    let options = load((std::net::Ipv4Addr::LOCALHOST, 1).into(), 1);
     assert!(Relay::can_carry(&options));
     assert!(!Relay::can_carry(&Options { pattern: Pattern::Serial, ..options.clone() }));
     assert!(!Relay::can_carry(&Options { stop: Stop::Requests(10), ..options.clone() }));
-    let chat = "chat://127.0.0.1:1".parse().unwrap();
+    let chat = "chat://localhost".parse().unwrap();
     assert!(!Relay::can_carry(&Options { target: chat, ..options }));
 }

@@ -1,10 +1,11 @@
 //! `cargo xtask tidy`: the house rules that no compiler, formatter or lint checks.
 //!
 //! A rule is one line in [`RULES`] and one function from the tree to what is wrong in it, in the module of what it looks at: a file's shape
-//! (`shape`), the words in it (`words`), or the crates (`crates`). Rules see a [`Tree`], never the disk, so that each is tested on a few
+//! (`shape`), the words in it (`words`), the modules of a crate (`modules`), or the crates (`crates`). Rules see a [`Tree`], never the disk, so that each is tested on a few
 //! lines of text. What must break a rule stands in [`EXCEPTIONS`] with its reason; an exception that nothing needs is an error too.
 
 mod crates;
+mod modules;
 mod shape;
 mod source;
 mod tree;
@@ -46,6 +47,7 @@ pub(crate) const RULES: &[Rule] = &[
         crates::safe,
     ),
     rule("direction", "dependencies between the crates point one way", crates::direction),
+    rule("circles", "the modules of a crate do not import each other in circles", modules::circles),
     rule("manifest", "a crate has a description and the workspace's lints", crates::manifest),
     rule("lock", "Cargo.lock is committed", crates::lock),
     rule("readme", "README.md shows the two commands that a newcomer types", crates::readme),

@@ -100,9 +100,13 @@ pub(super) fn plan(
     if settings.control != Some(false) {
         plan.add_control();
     }
-    let Settings { warm_up, window, blocks, .. } = *settings;
-    plan.set_timing(Timing { warm_up, window, blocks, whole });
+    plan.set_timing(timing(settings, whole));
     Ok(plan)
+}
+
+fn timing(settings: &Settings, whole: Option<Duration>) -> Timing {
+    let Settings { warm_up, window, blocks, .. } = *settings;
+    Timing { warm_up, window, blocks, whole }
 }
 
 /// The flags of servers: `tuning` goes before what the settings say.

@@ -15,8 +15,9 @@ use serde_json::{Value, json};
 
 use crate::format::{bytes, connections, duration, grouped};
 use crate::record::{Experiment, Records};
+use crate::rows::{Figures, Medians, Row};
 use crate::statistics::{Estimate, Interval, ratio};
-use crate::summary::{Figures, Medians, Row, Summary};
+use crate::summary::Summary;
 
 pub use differences::Difference;
 pub(crate) use text::told_together;

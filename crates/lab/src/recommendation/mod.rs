@@ -4,16 +4,19 @@
 
 mod confidence;
 mod refusal;
+mod silence;
 
 use serde::Serialize;
 
-use crate::format::{bytes, connections, duration, grouped, listed, percent};
+use crate::format::{bytes, connections, duration, grouped, listed};
 use crate::model;
 use crate::record::{Experiment, Records};
-use crate::summary::{Fault, Medians, Summary};
-use crate::verdict::{Cause, Finding, Metric, Standing, Verdict};
+use crate::rows::{Fault, Medians};
+use crate::summary::Summary;
+use crate::verdict::{Finding, Metric, Standing, Verdict};
 
 pub use refusal::{Doubt, Refusal};
+pub(crate) use silence::withheld;
 
 /// What to choose, in words and as data.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -56,7 +59,7 @@ pub fn recommend(summary: &Summary, experiment: &Experiment, records: &Records) 
     let chosen = choose(summary);
     let crossovers = crossovers(summary);
     let mut sentences = match &chosen {
-        None => vec![nothing(summary)],
+        None => vec![silence::nothing(summary)],
         Some(chosen) => choice(summary, chosen),
     };
     sentences.extend(confidence::sentences(summary));
@@ -75,7 +78,7 @@ pub fn recommend(summary: &Summary, experiment: &Experiment, records: &Records) 
     sentences.extend(faults(summary));
     sentences.extend(beside(summary));
     Recommendation {
-        unsaid: without_verdict(summary, chosen.is_some()),
+        unsaid: silence::without_verdict(summary, chosen.is_some()),
         architecture: chosen,
         sentences,
         disturbance: confidence::disturbance(summary),
@@ -141,64 +144,6 @@ fn choose(summary: &Summary) -> Option<String> {
     names.max_by_key(|name| score(name)).map(str::to_owned)
 }
 
-/// Why nothing can be recommended.
-fn nothing(summary: &Summary) -> String {
-    if let Some(partial) = summary.partial() {
-        return format!("No recommendation: the experiment is not complete ({partial}).");
-    }
-    let verdicts = &summary.verdicts;
-    let alone: Vec<&str> = verdicts
-        .iter()
-        .filter_map(|verdict| match &verdict.finding {
-            Finding::Withheld { cause: Cause::Alone { subject } } => Some(subject.as_str()),
-            _ => None,
-        })
-        .collect();
-    if !alone.is_empty()
-        && alone.len() == verdicts.len()
-        && alone.iter().all(|name| *name == alone[0])
-    {
-        return format!(
-            "No recommendation: only {} was measured and can be chosen, and there is nobody to compare it with.",
-            alone[0]
-        );
-    }
-    let equal = verdicts.iter().any(|verdict| verdict.finding == Finding::NoDifference);
-    if equal && verdicts.iter().all(|verdict| verdict.finding == Finding::NoDifference) {
-        let largest = verdicts.iter().filter_map(|verdict| verdict.critical).fold(0.0, f64::max);
-        return format!(
-            "No difference above {} was found between any of them: choose by something else than speed.",
-            percent(largest)
-        );
-    }
-    if verdicts
-        .iter()
-        .all(|verdict| matches!(verdict.finding, Finding::Withheld { cause: Cause::Nobody }))
-    {
-        return nobody(summary);
-    }
-    "No recommendation: nowhere could one be told from all others.".to_owned()
-}
-
-/// Why nobody is left.
-fn nobody(summary: &Summary) -> String {
-    let any = |fault: Fault| summary.rows.iter().any(|row| summary.faults(row).contains(&fault));
-    let why = if any(Fault::Constraint) {
-        format!("no architecture keeps {} at any load measured", summary.constraints)
-    } else if any(Fault::Invalid) {
-        "no architecture has a valid cell in which it served all connections".to_owned()
-    } else if any(Fault::ListenQueue) {
-        "the listen queue was the limit everywhere".to_owned()
-    } else if any(Fault::WrongReplies) {
-        "no architecture answered correctly".to_owned()
-    } else if any(Fault::Unserved) {
-        "no architecture served all connections".to_owned()
-    } else {
-        "nothing was measured".to_owned()
-    };
-    format!("No recommendation: {why}.")
-}
-
 /// The choice: where, by how much, what it costs, and who is better elsewhere.
 fn choice(summary: &Summary, chosen: &str) -> Vec<String> {
     let verdicts = &summary.verdicts;
@@ -252,7 +197,7 @@ fn headline(summary: &Summary, chosen: &str, won: &[&Verdict], told: usize) -> S
         1..=3 => format!(" ({} cannot be told from it everywhere)", listed(&level)),
         many => format!(" ({many} others cannot be told from it everywhere)"),
     };
-    format!("Choose {chosen}: {it}nobody is better {scope}{level}.")
+    format!("Choose {chosen}: {it}no other is better {scope}{level}.")
 }
 
 /// What the chosen one does at a number of connections, and how far behind the next is that is worse for sure.
@@ -346,83 +291,6 @@ fn elsewhere(verdict: &Verdict, chosen: &str) -> Option<String> {
         format!(", where {chosen} is behind {}", behind(own, verdict.metric))
     });
     (!names.is_empty()).then(|| format!("{names} at {}{by}", connections(verdict.concurrency)))
-}
-
-/// Where nothing can be said, and what would help.
-fn without_verdict(summary: &Summary, something_chosen: bool) -> Vec<String> {
-    let mut told: Vec<(String, Vec<String>)> = Vec::new();
-    for verdict in &summary.verdicts {
-        let cause = match &verdict.finding {
-            Finding::Withheld { cause } => withheld(cause, verdict),
-            Finding::NoDifference if something_chosen => format!(
-                "no difference above {} was found",
-                percent(verdict.critical.unwrap_or(0.0))
-            ),
-            _ => continue,
-        };
-        let at = grouped(verdict.concurrency as f64);
-        match told.iter_mut().find(|(known, _)| *known == cause) {
-            Some((_, counts)) => counts.push(at),
-            None => told.push((cause, vec![at])),
-        }
-    }
-    told.into_iter()
-        .map(|(cause, at)| {
-            let plural = if at == ["1"] { "" } else { "s" };
-            format!("At {} connection{plural}: {cause}.", listed(&at))
-        })
-        .collect()
-}
-
-/// A cause, and the remedy.
-pub(crate) fn withheld(cause: &Cause, verdict: &Verdict) -> String {
-    let evidence = &verdict.evidence;
-    let what = if evidence.in_turn { "rounds of windows" } else { "blocks" };
-    match cause {
-        Cause::Nobody => "nothing can be said, for nobody is left to choose from".to_owned(),
-        Cause::Alone { subject } => {
-            format!(
-                "nothing can be said, for {subject} is the only one left, with nobody to compare it with"
-            )
-        }
-        Cause::Partial => "nothing can be said yet: measure the rest with --resume".to_owned(),
-        Cause::FewBlocks { needed } => format!(
-            "nothing can be said from {} {what} in {} sessions, for it takes {needed} in {}: give it more time (--budget), or \
-             more --repeats",
-            evidence.blocks,
-            evidence.sessions,
-            crate::verdict::FEWEST_SESSIONS
-        ),
-        Cause::Disturbed => {
-            let (who, remedy) = if 2 * evidence.waited > evidence.dropped {
-                ("other processes", "end what else runs there, or measure on other processors")
-            } else {
-                ("the hypervisor", "measure when the machine is quieter, or on another")
-            };
-            format!(
-                "nothing can be said, for {who} disturbed {} of {} {what}: {remedy}",
-                evidence.dropped,
-                evidence.dropped + evidence.blocks
-            )
-        }
-        Cause::Control => {
-            let control = verdict.control.as_ref();
-            control.map_or_else(String::new, |control| {
-                format!(
-                    "nothing can be said, for {} differs from itself by {} here, and chance makes {} at most: something on \
-                     this machine favours one process over another; measure again, with more --repeats",
-                    control.subject,
-                    percent(control.difference.abs()),
-                    percent(control.critical)
-                )
-            })
-        }
-        Cause::Coarse => format!(
-            "nothing can be said, for only differences above {} could be told: give it more time (--budget), or a quieter \
-             machine",
-            percent(verdict.critical.unwrap_or(f64::INFINITY))
-        ),
-    }
 }
 
 /// What disqualifies, one sentence for each kind.

@@ -6,8 +6,9 @@ use crate::chart::forest::{Forest, Row as Estimated};
 use crate::chart::lines::{Lines, Series};
 use crate::format::{connections, duration, grouped, listed, percent};
 use crate::recommendation::withheld;
+use crate::rows::{Medians, Row};
 use crate::statistics::Estimate;
-use crate::summary::{Medians, Row, Summary};
+use crate::summary::Summary;
 use crate::verdict::{Finding, Metric, Standing, Verdict};
 
 /// How many subjects are in colour: the leader and two rivals. More lines in colour are none that an eye could follow.
@@ -56,7 +57,7 @@ fn of_verdict(verdict: &Verdict) -> Overview {
         Finding::Best { subject } => {
             let next = verdict.standings.get(1);
             let next = next.map_or(String::new(), |next| {
-                format!("nobody; {} comes next, {} behind", next.subject, percent(next.behind))
+                format!("none; {} comes next, {} behind", next.subject, percent(next.behind))
             });
             (subject.clone(), next, false)
         }

@@ -14,7 +14,8 @@ use crate::page::{page, write_whole};
 use crate::plan::file::PlanFile;
 use crate::recommendation;
 use crate::record::{Clients, Design, Experiment, Origin, Records};
-use crate::summary::{Figures, Row, Summary};
+use crate::rows::{Figures, Row};
+use crate::summary::Summary;
 
 /// An index that grows as experiments end.
 pub struct Index {

@@ -8,8 +8,9 @@ use std::str::FromStr;
 use super::table::lines;
 use crate::format::{bytes, connections, duration, grouped, rate};
 use crate::record::{Cell, Experiment, Outcome, Records};
+use crate::rows::{Figures, Medians, Row};
 use crate::statistics::median;
-use crate::summary::{Figures, Medians, Row, Summary};
+use crate::summary::Summary;
 
 /// A table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,8 +9,9 @@ use serde::Serialize;
 use super::raw::{RawLine, RawLines};
 use crate::format::{bytes, duration, grouped, percent};
 use crate::record::{Cell, Outcome};
+use crate::rows::{Figures, Row};
 use crate::statistics::{Estimate, estimate, line, median};
-use crate::summary::{Figures, Row, Summary};
+use crate::summary::Summary;
 
 /// A row of the full table.
 #[derive(Serialize)]

@@ -15,7 +15,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use self::search::{Length, Range};
-use crate::recorder::Measurement;
+use crate::measurement::Measurement;
 use crate::report::{Report, duration};
 use crate::{Error, Observer, Options, Pattern, Stop, measure};
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::recorder::{Measurement, OpenCounts};
+use crate::measurement::{Measurement, OpenCounts};
 
 /// A latency that a share of the requests must not exceed, such as `p99=10ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,7 +21,7 @@ use duality_runtime::task;
 use super::Load;
 use super::connection::Connection;
 use crate::client::Client;
-use crate::recorder::Start;
+use crate::measurement::Start;
 
 /// Starts `connections` connections at once, each with a copy of `client`.
 pub(crate) fn start<C: Client>(client: &C, connections: usize, load: &Arc<Load>) -> io::Result<()> {

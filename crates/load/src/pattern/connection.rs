@@ -8,7 +8,7 @@ use duality_runtime::time;
 use super::{Load, connect};
 use crate::client::{Client, Reply};
 use crate::failure::Failure;
-use crate::recorder::Start;
+use crate::measurement::Start;
 
 /// How long a connection that could not be opened waits before the next attempt: this at first, twice
 /// as long each time it fails again, and no longer than a second.

@@ -18,7 +18,7 @@ use std::time::Instant;
 use super::Load;
 use super::connection::Connection;
 use crate::client::Client;
-use crate::recorder::Start;
+use crate::measurement::Start;
 
 /// Uses the connections of `row` in turn for as long as the recorder grants requests.
 pub(crate) async fn run<C: Client>(mut row: Vec<Connection<C>>, load: Arc<Load>) {

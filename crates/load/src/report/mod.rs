@@ -1,5 +1,6 @@
 //! What a load measured: as data (`duality load --json`, the lab's cells) and in words.
 
+mod latency;
 mod open_loop;
 mod server;
 mod validity;
@@ -12,16 +13,19 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
+use hdrhistogram::serialization::Deserializer;
 use serde::{Deserialize, Serialize};
 
 use crate::counters::ListenCounters;
 use crate::crowd::Fate;
 use crate::engine::Outcome;
-use crate::recorder::Measurement;
+use crate::measurement::Measurement;
 use crate::unanswered::Overdue;
 use crate::{Options, Pattern, Stop};
 
+use latency::HistogramError;
+pub use latency::Latency;
+use latency::encode;
 pub use open_loop::OpenLoop;
 pub use warning::{Warning, WarningKind};
 
@@ -111,34 +115,6 @@ pub struct Report {
     /// What only an open loop has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_loop: Option<OpenLoop>,
-}
-
-/// Latencies in microseconds; all zero when there is none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Latency {
-    /// The arithmetic mean.
-    pub mean: f64,
-    /// The shortest.
-    pub min: f64,
-    /// Half are no longer.
-    pub p50: f64,
-    /// 90 % are no longer.
-    pub p90: f64,
-    /// 99 % are no longer.
-    pub p99: f64,
-    /// 99.9 % are no longer.
-    #[serde(rename = "p99.9")]
-    pub p99_9: f64,
-    /// The longest.
-    pub max: f64,
-}
-
-/// A report's `histogram` is not one.
-#[derive(Debug, thiserror::Error)]
-#[error("the histogram of the report on {target} cannot be read: {problem}")]
-pub struct HistogramError {
-    target: String,
-    problem: String,
 }
 
 impl Report {
@@ -409,49 +385,6 @@ impl Report {
             format!("The client was not the limit: it used {share:.0} % of its core.")
         }
     }
-}
-
-impl Latency {
-    fn of(nanoseconds: &Histogram<u64>) -> Self {
-        if nanoseconds.is_empty() {
-            return Self::default();
-        }
-        let microseconds = |nanoseconds: u64| nanoseconds as f64 / 1e3;
-        let percentile = |percent| microseconds(nanoseconds.value_at_percentile(percent));
-        Self {
-            mean: nanoseconds.mean() / 1e3,
-            min: microseconds(nanoseconds.min()),
-            p50: percentile(50.0),
-            p90: percentile(90.0),
-            p99: percentile(99.0),
-            p99_9: percentile(99.9),
-            max: microseconds(nanoseconds.max()),
-        }
-    }
-
-    fn lines(&self) -> [(&'static str, String); 2] {
-        let mean = format!(
-            "mean {}   min {}   max {}",
-            duration(self.mean),
-            duration(self.min),
-            duration(self.max)
-        );
-        let percentiles = format!(
-            "50 % {}   90 % {}   99 % {}   99.9 % {}",
-            duration(self.p50),
-            duration(self.p90),
-            duration(self.p99),
-            duration(self.p99_9)
-        );
-        [("latency", mean), ("", percentiles)]
-    }
-}
-
-fn encode(histogram: &Histogram<u64>) -> String {
-    let mut bytes = Vec::new();
-    let written = V2DeflateSerializer::new().serialize(histogram, &mut bytes);
-    written.expect("a histogram of these bounds can be serialised, and a vector takes all");
-    BASE64.encode(bytes)
 }
 
 /// What was still unanswered at the end, if the percentiles would be other ones with it: when it is one

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{BUSY_CLIENT, Latency, Report, duration, encode};
-use crate::recorder::Measurement;
+use crate::measurement::Measurement;
 use crate::{Options, Pattern};
 
 /// A server that answers a smaller share of what is due does not keep up.

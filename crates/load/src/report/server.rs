@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{Report, duration};
-use crate::recorder::Measurement;
+use crate::measurement::Measurement;
 
 /// A time without any reply from which on it is told.
 const LONG_SILENCE: Duration = Duration::from_secs(1);

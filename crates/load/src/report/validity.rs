@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{Report, duration};
-use crate::recorder::Measurement;
+use crate::measurement::Measurement;
 use crate::{Options, Pattern, Stop, Target};
 
 /// A generator that stands ready and still for a larger share of the window: it makes up to a tenth fewer requests, twice of

@@ -33,7 +33,7 @@ use self::queue::{Place, Queue};
 use super::Load;
 use super::connection::Connection;
 use crate::client::Client;
-use crate::recorder::Start;
+use crate::measurement::Start;
 
 /// Starts `connections` connections that take their requests from `queue`; all are open, or could not be
 /// opened, when as many are [free](Queue::free).

@@ -1,0 +1,139 @@
+//! Why nothing is recommended, or nothing can be said at a number of connections, and what would help.
+
+use crate::format::{grouped, listed, percent};
+use crate::rows::Fault;
+use crate::summary::Summary;
+use crate::verdict::{Cause, Finding, Verdict};
+
+/// Why nothing can be recommended.
+pub(super) fn nothing(summary: &Summary) -> String {
+    if let Some(partial) = summary.partial() {
+        return format!("No recommendation: the experiment is not complete ({partial}).");
+    }
+    let verdicts = &summary.verdicts;
+    let alone: Vec<&str> = verdicts
+        .iter()
+        .filter_map(|verdict| match &verdict.finding {
+            Finding::Withheld { cause: Cause::Alone { subject } } => Some(subject.as_str()),
+            _ => None,
+        })
+        .collect();
+    if !alone.is_empty()
+        && alone.len() == verdicts.len()
+        && alone.iter().all(|name| *name == alone[0])
+    {
+        return format!(
+            "No recommendation: only {} was measured and can be chosen, so there is nothing to compare it with.",
+            alone[0]
+        );
+    }
+    let equal = verdicts.iter().any(|verdict| verdict.finding == Finding::NoDifference);
+    if equal && verdicts.iter().all(|verdict| verdict.finding == Finding::NoDifference) {
+        let largest = verdicts.iter().filter_map(|verdict| verdict.critical).fold(0.0, f64::max);
+        return format!(
+            "No difference above {} was found between any of them: choose by something else than speed.",
+            percent(largest)
+        );
+    }
+    if verdicts
+        .iter()
+        .all(|verdict| matches!(verdict.finding, Finding::Withheld { cause: Cause::Nobody }))
+    {
+        return nobody(summary);
+    }
+    "No recommendation: nowhere could one be told from all others.".to_owned()
+}
+
+/// Why nobody is left.
+fn nobody(summary: &Summary) -> String {
+    let any = |fault: Fault| summary.rows.iter().any(|row| summary.faults(row).contains(&fault));
+    let why = if any(Fault::Constraint) {
+        format!("no architecture keeps {} at any load measured", summary.constraints)
+    } else if any(Fault::Invalid) {
+        "no architecture has a valid cell in which it served all connections".to_owned()
+    } else if any(Fault::ListenQueue) {
+        "the listen queue was the limit everywhere".to_owned()
+    } else if any(Fault::WrongReplies) {
+        "no architecture answered correctly".to_owned()
+    } else if any(Fault::Unserved) {
+        "no architecture served all connections".to_owned()
+    } else {
+        "nothing was measured".to_owned()
+    };
+    format!("No recommendation: {why}.")
+}
+
+/// Where nothing can be said, and what would help.
+pub(super) fn without_verdict(summary: &Summary, something_chosen: bool) -> Vec<String> {
+    let mut told: Vec<(String, Vec<String>)> = Vec::new();
+    for verdict in &summary.verdicts {
+        let cause = match &verdict.finding {
+            Finding::Withheld { cause } => withheld(cause, verdict),
+            Finding::NoDifference if something_chosen => format!(
+                "no difference above {} was found",
+                percent(verdict.critical.unwrap_or(0.0))
+            ),
+            _ => continue,
+        };
+        let at = grouped(verdict.concurrency as f64);
+        match told.iter_mut().find(|(known, _)| *known == cause) {
+            Some((_, counts)) => counts.push(at),
+            None => told.push((cause, vec![at])),
+        }
+    }
+    told.into_iter()
+        .map(|(cause, at)| {
+            let plural = if at == ["1"] { "" } else { "s" };
+            format!("At {} connection{plural}: {cause}.", listed(&at))
+        })
+        .collect()
+}
+
+/// A cause, and the remedy.
+pub(crate) fn withheld(cause: &Cause, verdict: &Verdict) -> String {
+    let evidence = &verdict.evidence;
+    let what = if evidence.in_turn { "rounds of windows" } else { "blocks" };
+    match cause {
+        Cause::Nobody => "nothing can be said: no candidate is left".to_owned(),
+        Cause::Alone { subject } => {
+            format!("nothing can be said: {subject} is the only candidate left")
+        }
+        Cause::Partial => "nothing can be said yet: measure the rest with --resume".to_owned(),
+        Cause::FewBlocks { needed } => format!(
+            "nothing can be said from {} {what} in {} sessions; a verdict needs {needed} in {}: give it more time (--budget), or \
+             more --repeats",
+            evidence.blocks,
+            evidence.sessions,
+            crate::verdict::FEWEST_SESSIONS
+        ),
+        Cause::Disturbed => {
+            let (who, remedy) = if 2 * evidence.waited > evidence.dropped {
+                ("other processes", "end what else runs there, or measure on other processors")
+            } else {
+                ("the hypervisor", "measure when the machine is quieter, or on another")
+            };
+            format!(
+                "nothing can be said: {who} disturbed {} of {} {what}: {remedy}",
+                evidence.dropped,
+                evidence.dropped + evidence.blocks
+            )
+        }
+        Cause::Control => {
+            let control = verdict.control.as_ref();
+            control.map_or_else(String::new, |control| {
+                format!(
+                    "nothing can be said: {} differs from itself by {} here, and chance makes {} at most; something on \
+                     this machine favours one process over another: measure again, with more --repeats",
+                    control.subject,
+                    percent(control.difference.abs()),
+                    percent(control.critical)
+                )
+            })
+        }
+        Cause::Coarse => format!(
+            "nothing can be said, since only differences above {} would be seen: give it more time (--budget), or a quieter \
+             machine",
+            percent(verdict.critical.unwrap_or(f64::INFINITY))
+        ),
+    }
+}

@@ -1,0 +1,80 @@
+//! Percentiles of latency, and the histogram that they are from.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
+use serde::{Deserialize, Serialize};
+
+use super::duration;
+
+/// Latencies in microseconds; all zero when there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// The arithmetic mean.
+    pub mean: f64,
+    /// The shortest.
+    pub min: f64,
+    /// Half are no longer.
+    pub p50: f64,
+    /// 90 % are no longer.
+    pub p90: f64,
+    /// 99 % are no longer.
+    pub p99: f64,
+    /// 99.9 % are no longer.
+    #[serde(rename = "p99.9")]
+    pub p99_9: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+/// A report's `histogram` is not one.
+#[derive(Debug, thiserror::Error)]
+#[error("the histogram of the report on {target} cannot be read: {problem}")]
+pub struct HistogramError {
+    pub(super) target: String,
+    pub(super) problem: String,
+}
+
+impl Latency {
+    pub(super) fn of(nanoseconds: &Histogram<u64>) -> Self {
+        if nanoseconds.is_empty() {
+            return Self::default();
+        }
+        let microseconds = |nanoseconds: u64| nanoseconds as f64 / 1e3;
+        let percentile = |percent| microseconds(nanoseconds.value_at_percentile(percent));
+        Self {
+            mean: nanoseconds.mean() / 1e3,
+            min: microseconds(nanoseconds.min()),
+            p50: percentile(50.0),
+            p90: percentile(90.0),
+            p99: percentile(99.0),
+            p99_9: percentile(99.9),
+            max: microseconds(nanoseconds.max()),
+        }
+    }
+
+    pub(super) fn lines(&self) -> [(&'static str, String); 2] {
+        let mean = format!(
+            "mean {}   min {}   max {}",
+            duration(self.mean),
+            duration(self.min),
+            duration(self.max)
+        );
+        let percentiles = format!(
+            "50 % {}   90 % {}   99 % {}   99.9 % {}",
+            duration(self.p50),
+            duration(self.p90),
+            duration(self.p99),
+            duration(self.p99_9)
+        );
+        [("latency", mean), ("", percentiles)]
+    }
+}
+
+pub(super) fn encode(histogram: &Histogram<u64>) -> String {
+    let mut bytes = Vec::new();
+    let written = V2DeflateSerializer::new().serialize(histogram, &mut bytes);
+    written.expect("a histogram of these bounds can be serialised, and a vector takes all");
+    BASE64.encode(bytes)
+}
