@@ -21,13 +21,16 @@ pub struct Observed {
     pub values: Vec<Option<f64>>,
 }
 
+/// Rows of a square matrix.
+type Matrix = Vec<Vec<f64>>;
+
 /// What follows from some blocks.
 #[derive(Clone, Debug)]
 pub struct Fit {
     /// The effect of each subject; none of one that no chain of blocks links with the others.
     effects: Vec<Option<f64>>,
     /// The inverse of the normal equations: variances of effects, in units of the residual one.
-    inverse: Vec<Vec<f64>>,
+    inverse: Matrix,
     /// The mean square that effects are tested against, and its degrees of freedom.
     variance: f64,
     freedom: usize,
@@ -217,12 +220,11 @@ fn linked(blocks: &[Observed], count: usize) -> Vec<bool> {
 }
 
 /// The effects of `members`, whose sum is 0, and the inverse of their normal equations, both in places of all subjects.
-#[expect(clippy::needless_range_loop, reason = "rows and columns are places of subjects")]
 fn solve(
     blocks: &[Observed],
     members: &[usize],
     count: usize,
-) -> Option<(Vec<Option<f64>>, Vec<Vec<f64>>)> {
+) -> Option<(Vec<Option<f64>>, Matrix)> {
     let size = members.len();
     // All ones added make the equations regular, and the effects' sum 0.
     let mut matrix = vec![vec![1.0 / size as f64; size]; size];
@@ -256,7 +258,7 @@ fn solve(
 }
 
 /// The inverse of a matrix that is symmetric and positive definite, by elimination (Gauss & Jordan); none if it is not.
-fn invert(mut matrix: Vec<Vec<f64>>) -> Option<Vec<Vec<f64>>> {
+fn invert(mut matrix: Matrix) -> Option<Matrix> {
     let size = matrix.len();
     for (row, line) in matrix.iter_mut().enumerate() {
         line.extend((0..size).map(|column| f64::from(u8::from(row == column))));

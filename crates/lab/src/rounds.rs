@@ -10,7 +10,7 @@ use duality_load::Latency;
 use serde::Serialize;
 
 use crate::blocks::Observed;
-use crate::record::{Block, Cell, Experiment, Measured, Outcome, Records, Slice};
+use crate::record::{Block, Cell, Disturbance, Experiment, Measured, Outcome, Records, Slice};
 use crate::statistics::{median, student_95};
 
 /// Steal of more than this share of a processor spoils a block.
@@ -119,7 +119,7 @@ impl<'a> Rounds<'a> {
         let mut kept: BTreeMap<usize, Vec<(&str, &Measured)>> = BTreeMap::new();
         for cell in cells {
             let Outcome::Measured(window) = &cell.outcome else { continue };
-            let stolen = window.disturbance.as_ref().map_or(0.0, |found| found.stolen());
+            let stolen = window.disturbance.as_ref().map_or(0.0, Disturbance::stolen);
             if stolen > MOST_STOLEN || !window.invalid.is_empty() {
                 spoilt.insert(cell.repeat);
             } else {

@@ -142,7 +142,7 @@ impl Medians {
                 let own: Vec<f64> = own.filter(|slice| slice.requests > 0).map(of).collect();
                 (!own.is_empty()).then(|| own.iter().sum::<f64>() / own.len() as f64)
             };
-            blocks.filter_map(|block| mean(block)).collect()
+            blocks.filter_map(mean).collect()
         };
         let rate: fn(&crate::record::Slice) -> f64 = |slice| slice.requests_per_second;
         let cpu: fn(&crate::record::Slice) -> f64 =

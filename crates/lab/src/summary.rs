@@ -185,7 +185,7 @@ impl Summary {
             for warning in &row.warnings {
                 match kinds.iter_mut().find(|(kind, _)| *kind == &warning.kind) {
                     Some((_, told)) if warning.kind != WarningKind::Other => {
-                        told.push((row, warning))
+                        told.push((row, warning));
                     }
                     _ => kinds.push((&warning.kind, vec![(row, warning)])),
                 }

@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use crate::blocks::Fit;
-use crate::record::{Experiment, Outcome, Records};
+use crate::record::{Disturbance, Experiment, Outcome, Records};
 use crate::rounds::{Figure, Rate, Rounds, Sample};
 pub use crate::rounds::{Metric, sound};
 
@@ -253,7 +253,7 @@ impl<'a> Count<'a> {
         match &self.rounds {
             Rounds::Windows { kept, dropped } => {
                 let all = kept.iter().flatten().filter_map(|(_, cell)| cell.disturbance.as_ref());
-                let strangers = all.map(|found| found.strangers());
+                let strangers = all.map(Disturbance::strangers);
                 let (with_strangers, strangers) = many(strangers);
                 Evidence {
                     blocks,

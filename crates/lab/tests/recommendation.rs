@@ -135,16 +135,16 @@ fn a_cause_and_a_remedy_are_told_where_nothing_can_be_said() {
     let names = ["threads", "epoll"];
     let failed = said(&trial(&names, &[100], clear).with_control("epoll", 1.3));
     assert_eq!(failed.architecture, None);
-    let cause = "At 100 connections: nothing can be said, for epoll differs from itself by ";
+    let cause = "At 100 connections no verdict: epoll differs from itself by ";
     assert!(says(&failed, cause, "measure again, with more --repeats."), "{failed:#?}");
 
     let noisy = said(&Trial::new(&names, &[100], 3, 6, 0.6, 1, clear));
-    let cause = "At 100 connections: nothing can be said, for only differences above ";
-    let remedy = "could be told: give it more time (--budget), or a quieter machine.";
+    let cause = "At 100 connections no verdict: only differences above ";
+    let remedy = "would be seen: give it more time (--budget), or a quieter machine.";
     assert!(says(&noisy, cause, remedy), "{noisy:#?}");
 
     let few = said(&Trial::new(&names, &[100], 3, 2, 0.01, 1, clear));
-    let cause = "At 100 connections: nothing can be said from 6 blocks in 3 sessions, for it takes 15 in 3: give it more time \
+    let cause = "At 100 connections no verdict: 6 blocks in 3 sessions are too few, it takes 15 in 3: give it more time \
                  (--budget), or more --repeats.";
     assert!(text(&few).contains(&cause), "{few:#?}");
 }

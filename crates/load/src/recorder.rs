@@ -403,7 +403,12 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
+    use std::collections::BTreeMap;
+
+    use hdrhistogram::Histogram;
+
     use super::*;
+    use crate::unanswered::Overdue;
 
     /// A clock that stands still until it is set, in milliseconds.
     #[derive(Clone)]

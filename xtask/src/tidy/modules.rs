@@ -12,7 +12,8 @@ use super::{Tree, Violation};
 type Imports<'a> = BTreeMap<&'a str, (&'a str, usize)>;
 
 pub(crate) fn circles(tree: &Tree) -> Vec<Violation> {
-    let packages: BTreeSet<&str> = tree.sources.iter().map(|source| source.package()).collect();
+    let packages: BTreeSet<&str> =
+        tree.sources.iter().map(super::source::Source::package).collect();
     packages.into_iter().flat_map(|package| circles_in(tree, package)).collect()
 }
 

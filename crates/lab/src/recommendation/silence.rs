@@ -68,7 +68,7 @@ pub(super) fn without_verdict(summary: &Summary, something_chosen: bool) -> Vec<
     let mut told: Vec<(String, Vec<String>)> = Vec::new();
     for verdict in &summary.verdicts {
         let cause = match &verdict.finding {
-            Finding::Withheld { cause } => withheld(cause, verdict),
+            Finding::Withheld { cause } => format!("no verdict: {}", withheld(cause, verdict)),
             Finding::NoDifference if something_chosen => format!(
                 "no difference above {} was found",
                 percent(verdict.critical.unwrap_or(0.0))
@@ -84,7 +84,7 @@ pub(super) fn without_verdict(summary: &Summary, something_chosen: bool) -> Vec<
     told.into_iter()
         .map(|(cause, at)| {
             let plural = if at == ["1"] { "" } else { "s" };
-            format!("At {} connection{plural}: {cause}.", listed(&at))
+            format!("At {} connection{plural} {cause}.", listed(&at))
         })
         .collect()
 }
@@ -94,13 +94,15 @@ pub(crate) fn withheld(cause: &Cause, verdict: &Verdict) -> String {
     let evidence = &verdict.evidence;
     let what = if evidence.in_turn { "rounds of windows" } else { "blocks" };
     match cause {
-        Cause::Nobody => "nothing can be said: no candidate is left".to_owned(),
+        Cause::Nobody => "no candidate is left".to_owned(),
         Cause::Alone { subject } => {
-            format!("nothing can be said: {subject} is the only candidate left")
+            format!("{subject} is the only candidate left")
         }
-        Cause::Partial => "nothing can be said yet: measure the rest with --resume".to_owned(),
+        Cause::Partial => {
+            "the experiment is not complete: measure the rest with --resume".to_owned()
+        }
         Cause::FewBlocks { needed } => format!(
-            "nothing can be said from {} {what} in {} sessions; a verdict needs {needed} in {}: give it more time (--budget), or \
+            "{} {what} in {} sessions are too few, it takes {needed} in {}: give it more time (--budget), or \
              more --repeats",
             evidence.blocks,
             evidence.sessions,
@@ -113,7 +115,7 @@ pub(crate) fn withheld(cause: &Cause, verdict: &Verdict) -> String {
                 ("the hypervisor", "measure when the machine is quieter, or on another")
             };
             format!(
-                "nothing can be said: {who} disturbed {} of {} {what}: {remedy}",
+                "{who} disturbed {} of {} {what}: {remedy}",
                 evidence.dropped,
                 evidence.dropped + evidence.blocks
             )
@@ -122,7 +124,7 @@ pub(crate) fn withheld(cause: &Cause, verdict: &Verdict) -> String {
             let control = verdict.control.as_ref();
             control.map_or_else(String::new, |control| {
                 format!(
-                    "nothing can be said: {} differs from itself by {} here, and chance makes {} at most; something on \
+                    "{} differs from itself by {} here, and chance makes {} at most; something on \
                      this machine favours one process over another: measure again, with more --repeats",
                     control.subject,
                     percent(control.difference.abs()),
@@ -131,7 +133,7 @@ pub(crate) fn withheld(cause: &Cause, verdict: &Verdict) -> String {
             })
         }
         Cause::Coarse => format!(
-            "nothing can be said, since only differences above {} would be seen: give it more time (--budget), or a quieter \
+            "only differences above {} would be seen: give it more time (--budget), or a quieter \
              machine",
             percent(verdict.critical.unwrap_or(f64::INFINITY))
         ),

@@ -67,11 +67,7 @@ fn of_verdict(verdict: &Verdict) -> Overview {
         Finding::NoDifference => {
             ("no difference".to_owned(), format!("all, within {critical}"), false)
         }
-        Finding::Withheld { cause } => {
-            let why = withheld(cause, verdict);
-            let why = why.trim_start_matches("nothing can be said").trim_start_matches([',', ' ']);
-            ("nothing can be said".to_owned(), why.to_owned(), true)
-        }
+        Finding::Withheld { cause } => ("no verdict".to_owned(), withheld(cause, verdict), true),
     };
     let connections = grouped(verdict.concurrency as f64);
     let rate = if is_withheld { "–".to_owned() } else { rate };
@@ -236,6 +232,7 @@ pub(super) fn over_load(summary: &Summary, chosen: Option<&str>) -> Vec<Figure> 
 }
 
 /// How the axes of a chart are told.
+#[derive(Clone, Copy)]
 struct Axis {
     is_logarithmic: bool,
     told: fn(f64) -> String,

@@ -218,10 +218,10 @@ impl Report {
         if let Some(told) = overdue_warning(measurement) {
             warn(WarningKind::Overdue, told);
         }
-        if let Some(open) = &self.open_loop {
-            if let Some(told) = open.warning(self) {
-                warn(WarningKind::OpenLoop, told);
-            }
+        if let Some(open) = &self.open_loop
+            && let Some(told) = open.warning(self)
+        {
+            warn(WarningKind::OpenLoop, told);
         }
         for (kind, failures) in &measurement.failures {
             let times = if failures.count == 1 { "once" } else { "times, at first" };
