@@ -169,6 +169,23 @@ fn experiments_that_began_in_one_second_stay_in_the_order_of_the_plan() {
 }
 
 #[test]
+fn the_pages_of_a_plan_go_where_they_are_asked_for() {
+    let run = tempfile::tempdir().unwrap();
+    for name in ["book", "talk"] {
+        write(&run.path().join("run").join(name), name, 1000.0, 3);
+    }
+    let (code, _, errors) = report(run.path(), &["run", "--out", "pages"]);
+    assert_eq!(code, 0, "{errors}");
+    let pages = run.path().join("pages");
+    let index = std::fs::read_to_string(pages.join("index.html")).unwrap();
+    for name in ["book", "talk"] {
+        assert!(pages.join(name).join("report.html").exists(), "{name}");
+        assert!(index.contains(&format!("\"{name}/report.html")), "{index}");
+        assert!(!run.path().join("run").join(name).join("report.html").exists());
+    }
+}
+
+#[test]
 fn plans_are_compared_experiment_by_experiment() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();

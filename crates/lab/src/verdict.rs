@@ -162,8 +162,7 @@ impl<'a> Count<'a> {
             (critical, self.standing(place, behind, critical, !worse || work_moved, work_moved))
         };
         let ranked: Vec<(f64, Standing)> = ranked.into_iter().map(standing).collect();
-        let widest = ranked.iter().map(|(critical, _)| *critical).fold(0.0, f64::max);
-        verdict.critical = (count > 1).then(|| widest.exp_m1());
+        verdict.critical = critical_of(&ranked).map(f64::exp_m1);
         verdict.standings = ranked.into_iter().map(|(_, standing)| standing).collect();
         let design = &self.question.experiment.design;
         let control = design.control.as_deref();
@@ -292,6 +291,15 @@ impl<'a> Count<'a> {
     }
 }
 
+/// The critical difference of a verdict, as a logarithm: the widest of those that are level with the best. One that is worse for sure
+/// may have noise of its own; that says nothing of the others. Where all are worse, the narrowest is what is pooled.
+fn critical_of(ranked: &[(f64, Standing)]) -> Option<f64> {
+    let others = ranked.get(1..)?;
+    let level = others.iter().filter(|(_, standing)| standing.level).map(|(critical, _)| *critical);
+    let all = others.iter().map(|(critical, _)| *critical);
+    level.max_by(f64::total_cmp).or_else(|| all.min_by(f64::total_cmp))
+}
+
 /// How many of some shares are large, and the largest.
 fn many(shares: impl Iterator<Item = f64>) -> (usize, f64) {
     shares.fold((0, 0.0), |(count, most), share| {
@@ -328,7 +336,7 @@ pub struct Verdict {
     /// disqualified.
     pub others: Vec<Standing>,
     /// The critical difference: how much worse than the best one must be to be told from it, as a share (0.06 is 6 %). The
-    /// largest, where it differs between candidates. None where there were too few blocks for any.
+    /// largest among those that are level, where it differs. None where there were too few blocks for any.
     pub critical: Option<f64>,
     /// What it rests on.
     pub evidence: Evidence,

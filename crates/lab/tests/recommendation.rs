@@ -81,7 +81,7 @@ fn those_that_are_level_are_named() {
         first.starts_with(&format!("Choose {chosen}: no other is better at 100 connections (")),
         "{first}"
     );
-    assert!(first.ends_with("cannot be told from it everywhere)."), "{first}");
+    assert!(first.ends_with(" is level with it)."), "{first}");
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn what_disqualifies_is_told_and_changes_the_choice() {
     }
     let said = said(&trial);
     assert_eq!(said.architecture.as_deref(), Some("pool"));
-    let why = "No choice, for connections got no reply at all: epoll (998 connections of 1,000).";
+    let why = "Not a choice, since connections got no reply at all: epoll (998 connections of 1,000).";
     assert!(text(&said).contains(&why), "{said:#?}");
 }
 

@@ -169,6 +169,22 @@ fn it_says_nothing_when_there_is_too_little() {
 }
 
 #[test]
+fn the_noise_of_one_that_is_far_behind_withholds_nothing() {
+    let names = ["threads", "uring", "epoll", "poll", "fork"];
+    let mut trial = trial(&names, &[100], |name, _| busy(if name == "fork" { 60.0 } else { 12.0 }));
+    for (number, block) in trial.records.blocks.iter_mut().enumerate() {
+        for slice in block.slices.iter_mut().filter(|slice| slice.subject == "fork") {
+            slice.server_cpu_us *= if number % 2 == 0 { 1.5 } else { 0.7 };
+        }
+    }
+    let verdict = &trial.verdict();
+    let fork = verdict.standings.iter().find(|standing| standing.subject == "fork").unwrap();
+    assert!(!fork.level && fork.behind - fork.low > 0.5, "{fork:?}");
+    assert!(verdict.critical.unwrap() < 0.1, "{:?}", verdict.critical);
+    assert_eq!(level(verdict).len(), 4, "{verdict:?}");
+}
+
+#[test]
 fn a_control_that_differs_from_itself_withholds_the_verdict() {
     let names = ["threads", "epoll"];
     let shape = |name: &str, _| busy(if name == "epoll" { 12.0 } else { 15.0 });

@@ -1,5 +1,6 @@
 //! `duality report`: what was measured before, read again; and two runs laid over each other.
 
+use std::fs;
 use std::path::PathBuf;
 
 use duality_lab::comparison::Comparison;
@@ -36,8 +37,8 @@ pub(super) struct Arguments {
     /// A run, or two to compare: a directory that `compare` wrote, or the results.jsonl in it
     #[arg(required = true, num_args = 1..=2, value_name = "RUN")]
     runs: Vec<PathBuf>,
-    /// The page to write [default: report.html, or those of a plan beside its results]
-    #[arg(short, long, value_name = "FILE")]
+    /// The page to write, or of a plan the directory for its pages [default: report.html, or beside the plan's results]
+    #[arg(short, long, value_name = "PATH")]
     out: Option<PathBuf>,
     #[command(flatten)]
     constraints: ConstraintFlags,
@@ -74,12 +75,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// The tables and pages of a run.
 fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
     let of_plan = run.is_of_plan();
-    if of_plan && arguments.out.is_some() {
-        return Err(Failure::misuse(format!(
-            "--out: {} is of a plan, whose experiments have pages beside their results: leave it out, or name one of them",
-            run.path.display()
-        )));
-    }
     let origin = run.experiments.iter().find_map(|found| found.results.0.plan.as_ref());
     let mut index = origin.filter(|_| of_plan).map(Index::of);
     let mut told = Vec::new();
@@ -89,6 +84,11 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
         let constraints = constraints.unwrap_or_else(|| experiment.constraints.clone());
         let experiment = Experiment { constraints, ..experiment.clone() };
         let page = match &arguments.out {
+            Some(out) if of_plan => {
+                let directory = out.join(found.directory().file_name().unwrap_or_default());
+                fs::create_dir_all(&directory).map_err(|error| unwritten(&directory, &error))?;
+                directory.join("report.html")
+            }
             Some(out) => out.clone(),
             None if run.path.is_dir() => found.directory().join("report.html"),
             None => PathBuf::from("report.html"),
@@ -109,7 +109,7 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
         }
     }
     if let Some(index) = index {
-        let path = run.path.join("index.html");
+        let path = arguments.out.as_ref().unwrap_or(&run.path).join("index.html");
         index.write(&path).map_err(|error| unwritten(&path, &error))?;
         log::tell(format_args!("index of the reports: {}", path.display()));
     }

@@ -186,18 +186,33 @@ fn headline(summary: &Summary, chosen: &str, won: &[&Verdict], told: usize) -> S
         (count, _) if count == told => format!("at {}", at(won)),
         (count, _) => format!("at {count} of {all} numbers of connections ({})", at(won)),
     };
-    let mut level: Vec<&str> = Vec::new();
-    for standing in won.iter().flat_map(|verdict| leaders(verdict)) {
-        if standing.subject != chosen && !level.contains(&standing.subject.as_str()) {
-            level.push(&standing.subject);
-        }
-    }
-    let level = match level.len() {
-        0 => String::new(),
-        1..=3 => format!(" ({} cannot be told from it everywhere)", listed(&level)),
-        many => format!(" ({many} others cannot be told from it everywhere)"),
-    };
+    let level = level_with(chosen, won);
     format!("Choose {chosen}: {it}no other is better {scope}{level}.")
+}
+
+/// Which others cannot be told from the chosen one, of numbers of connections at which anything can be told apart.
+fn level_with(chosen: &str, won: &[&Verdict]) -> String {
+    let decided: Vec<&&Verdict> = won.iter().filter(|verdict| is_decided(verdict)).collect();
+    let mut always = Vec::new();
+    let mut sometimes = Vec::new();
+    for standing in decided.iter().flat_map(|verdict| leaders(verdict)) {
+        let name = standing.subject.as_str();
+        if name == chosen || always.contains(&name) || sometimes.contains(&name) {
+            continue;
+        }
+        let is_always = decided.iter().all(|verdict| leads(verdict, name));
+        if is_always { always.push(name) } else { sometimes.push(name) }
+    }
+    let (names, scope) = match always.is_empty() {
+        true => (sometimes, " at some"),
+        false => (always, ""),
+    };
+    let are = if names.len() == 1 { "is" } else { "are" };
+    match names.len() {
+        0 => String::new(),
+        1..=5 => format!(" ({} {are} level with it{scope})", listed(&names)),
+        many => format!(" ({many} others are level with it{scope})"),
+    }
 }
 
 /// What the chosen one does at a number of connections, and how far behind the next is that is worse for sure.
@@ -320,10 +335,10 @@ fn faults(summary: &Summary) -> Vec<String> {
         (!all.is_empty()).then(|| sentence(&listed(&all)))
     };
     [
-        told(Fault::WrongReplies, |who| format!("No choice, for replies were wrong: {who}.")),
+        told(Fault::WrongReplies, |who| format!("Not a choice, since replies were wrong: {who}.")),
         told(Fault::Unserved, |who| {
             let who = who.replace("(at ", "(").replace(" of ", " connections of ");
-            format!("No choice, for connections got no reply at all: {who}.")
+            format!("Not a choice, since connections got no reply at all: {who}.")
         }),
         told(Fault::ListenQueue, |who| {
             format!(
