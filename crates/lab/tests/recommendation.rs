@@ -217,7 +217,8 @@ fn what_disqualifies_is_told_and_changes_the_choice() {
     }
     let said = said(&trial);
     assert_eq!(said.architecture.as_deref(), Some("pool"));
-    let why = "Not a choice, since connections got no reply at all: epoll (998 connections of 1,000).";
+    let why =
+        "Not a choice, since connections got no reply at all: epoll (998 connections of 1,000).";
     assert!(text(&said).contains(&why), "{said:#?}");
 }
 

@@ -145,7 +145,11 @@ impl Lines<'_> {
         ends.sort_by(|one, other| one.0.total_cmp(&other.0));
         let wanted: Vec<f64> = ends.iter().map(|end| end.0).collect();
         let gap = (SIZE + 1.5).min((HEIGHT - 8.0) / wanted.len().max(1) as f64);
-        let places = apart(&wanted, gap, SIZE / 2.0, HEIGHT - SIZE / 2.0 - 2.0);
+        // Above the marks of the axis, unless there are too many.
+        let floor = HEIGHT - BOTTOM;
+        let fits = gap * wanted.len() as f64 <= floor - SIZE;
+        let lowest = if fits { floor } else { HEIGHT - SIZE / 2.0 - 2.0 };
+        let places = apart(&wanted, gap, SIZE / 2.0, lowest);
         for ((end, from, series), place) in ends.into_iter().zip(places) {
             let class = class(series.rank);
             let _ = write!(

@@ -274,12 +274,17 @@ fn cost(summary: &Summary, concurrency: usize, chosen: &str) -> Option<String> {
             _ => String::new(),
         }
     };
-    let latency = beside(|medians| medians.p99_us, duration, "the shortest");
     let memory = beside(|medians| medians.memory_bytes, bytes, "the least");
+    let memory = format!("{}{memory}", bytes(own.memory_bytes));
+    if own.invalid {
+        return Some(format!(
+            "There its memory is {memory}; latencies were disturbed too much to be told."
+        ));
+    }
+    let latency = beside(|medians| medians.p99_us, duration, "the shortest");
     Some(format!(
-        "There its p99 latency is {}{latency}, and its memory {}{memory}.",
-        duration(own.p99_us),
-        bytes(own.memory_bytes)
+        "There its p99 latency is {}{latency}, and its memory {memory}.",
+        duration(own.p99_us)
     ))
 }
 
