@@ -62,10 +62,10 @@ pub(super) struct Arguments {
     /// What is dropped before each measurement
     #[arg(long, value_parser = parse_duration, help_heading = heading::MEASURING)]
     warm_up: Option<Duration>,
-    /// How long the whole may take, such as 10m: windows get shorter for it, then repeats fewer
+    /// How long the whole may take, such as 10m; a longer run tells smaller differences apart
     ///
-    /// Where nobody says how long a window is, it is as long as the time allows, up to 10 s. Windows do not get shorter
-    /// than 0.5 s for it, nor repeats fewer than 3. Whatever takes longer than expected stops when its time is spent, and
+    /// Blocks fill the time. What does not fit gets fewer blocks (15 in all at least), then shorter windows (0.5 s at
+    /// least), then fewer repeats (3 at least). Whatever takes longer than expected stops when its time is spent, and
     /// --resume goes on.
     #[arg(long, value_parser = parse_duration, value_name = "TIME", help_heading = heading::MEASURING)]
     budget: Option<Duration>,
