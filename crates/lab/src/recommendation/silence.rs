@@ -41,7 +41,12 @@ pub(super) fn nothing(summary: &Summary) -> String {
     {
         return nobody(summary);
     }
-    "No recommendation: nowhere could one be told from all others.".to_owned()
+    let is_withheld = |verdict: &Verdict| matches!(verdict.finding, Finding::Withheld { .. });
+    match verdicts.iter().all(is_withheld) {
+        true => "No recommendation: what was measured is too noisy, or too little, for a verdict.",
+        false => "No recommendation: nowhere could one be told from all others.",
+    }
+    .to_owned()
 }
 
 /// Why nobody is left.
