@@ -7,6 +7,7 @@
 use std::sync::LazyLock;
 
 use duality_lab::fuzzing::{report, results};
+use duality_lab::recommendation::recommend;
 use duality_lab::summary::Summary;
 use libfuzzer_sys::fuzz_target;
 
@@ -14,16 +15,17 @@ use libfuzzer_sys::fuzz_target;
 const PLAIN: &str = include_str!("../corpus/results/begun");
 
 static SCRIPTS: LazyLock<usize> = LazyLock::new(|| {
-    let (experiment, cells) = results(PLAIN).expect("the seed is a results file");
-    scripts(&report(&experiment, &cells))
+    let (experiment, records) = results(PLAIN).expect("the seed is a results file");
+    scripts(&report(&experiment, &records))
 });
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    let Some((experiment, cells)) = results(text) else { return };
-    let shown = Summary::of(&experiment, &cells).render_text();
+    let Some((experiment, records)) = results(text) else { return };
+    let summary = Summary::of(&experiment, &records);
+    let shown = summary.render_text(&recommend(&summary, &experiment, &records), None);
     assert!(!shown.is_empty());
-    assert_eq!(scripts(&report(&experiment, &cells)), *SCRIPTS);
+    assert_eq!(scripts(&report(&experiment, &records)), *SCRIPTS);
 });
 
 fn scripts(page: &str) -> usize {

@@ -8,7 +8,7 @@
 //!    In a closed loop the server's processor time for each request decides: it sets a busy server's rate, and the limits of the load
 //!    generator are not in it. The rate decides where most servers wait, or use several processors, and the load generator is not the
 //!    limit.
-//! 3. *Observations*: one logarithm for each subject and round ([`crate::rounds`]). A round of which the hypervisor took more than a
+//! 3. *Observations*: one logarithm for each subject and round (`rounds.rs`). A round of which the hypervisor took more than a
 //!    tenth is dropped.
 //! 4. *Test*: subjects are compared within rounds ([`Fit`]), by Tukey's studentized range with an error of 2.5 % for all numbers of
 //!    connections together. The range allows for choosing the best first and comparing with it afterwards.
