@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Workspace;
-use crate::steps::Outcome::{self, Failed, Passed, Skipped};
+use crate::outcome::Outcome::{self, Failed, Passed, Skipped};
 
 /// Seconds that all targets together get in `cargo xtask test`.
 const SECONDS: u64 = 40;

@@ -7,6 +7,7 @@
 
 mod fuzz;
 mod miri;
+mod outcome;
 mod peers;
 mod soak;
 mod steps;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use crate::Workspace;
 use crate::fuzz::nightly;
-use crate::steps::Outcome::{self, Failed, Passed, Skipped};
-use crate::steps::execute;
+use crate::outcome::Outcome::{self, Failed, Passed, Skipped};
+use crate::outcome::execute;
 
 /// After so long no further group is begun. What all take on a machine that does nothing else is half of it.
 const LIMIT: Duration = Duration::from_secs(90);

@@ -11,8 +11,8 @@ use std::process::Command;
 
 use crate::Workspace;
 use crate::fuzz::{nightly, nightly_host};
-use crate::steps::Outcome::{self, Passed, Skipped};
-use crate::steps::{cargo_command, execute};
+use crate::outcome::Outcome::{self, Passed, Skipped};
+use crate::outcome::{cargo_command, execute};
 
 /// The crates that may be unsafe, whose tests run first.
 const UNSAFE: [&str; 4] =

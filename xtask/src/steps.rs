@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
+use crate::outcome::Outcome::{self, Failed, Passed, Skipped};
+use crate::outcome::{cargo_command, execute};
 use crate::tidy::{self, Tree};
 use crate::{Workspace, fuzz, miri, peers, soak, tools};
 
@@ -13,17 +15,6 @@ pub(crate) struct Step {
     pub(crate) about: &'static str,
     run: fn(&Workspace) -> Outcome,
 }
-
-/// How a step ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    Passed,
-    Failed(String),
-    /// Not run, because of something that this machine lacks.
-    Skipped(String),
-}
-
-use Outcome::{Failed, Passed, Skipped};
 
 /// Every step, the cheap ones first.
 pub(crate) const STEPS: &[Step] = &[
@@ -175,6 +166,12 @@ fn fmt(workspace: &Workspace) -> Outcome {
 }
 
 fn clippy(workspace: &Workspace) -> Outcome {
+    // The library without the tool is what others depend on; the workspace always has both.
+    let library = ["clippy", "--package=duality", "--no-default-features", "--all-targets"];
+    match cargo(workspace, &[&library[..], &["--", "-D", "warnings"]].concat()) {
+        Passed => {}
+        other => return other,
+    }
     cargo(workspace, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
 }
 
@@ -258,22 +255,6 @@ fn doc(workspace: &Workspace) -> Outcome {
 
 fn cargo(workspace: &Workspace, arguments: &[&str]) -> Outcome {
     execute(cargo_command(workspace).args(arguments))
-}
-
-pub(crate) fn cargo_command(workspace: &Workspace) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(&workspace.root);
-    command
-}
-
-/// Runs `command` on this terminal; what it prints is its own.
-pub(crate) fn execute(command: &mut Command) -> Outcome {
-    let name = command.get_program().to_string_lossy().into_owned();
-    match command.status() {
-        Ok(status) if status.success() => Passed,
-        Ok(status) => Failed(status.to_string()),
-        Err(error) => Failed(format!("cannot run {name}: {error}")),
-    }
 }
 
 /// Adds the remedy to a failure.

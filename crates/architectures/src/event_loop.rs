@@ -28,7 +28,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::common::admission::Admission;
 use crate::common::lobby::{Lobby, room};
 use crate::common::pressure::{Connections, Pressure};
-use crate::{Architecture, Disk, Needs, Options, Server, Service};
+use crate::{Architecture, Disk, Needs, Options, Server, Service, World};
 
 /// The event loop on `select(2)`.
 pub static SELECT: EventDriven = EventDriven { poller: Kind::Select };
@@ -40,6 +40,7 @@ pub static EPOLL: EventDriven = EventDriven { poller: Kind::Epoll };
 pub static URING: EventDriven = EventDriven { poller: Kind::Uring };
 
 /// See the [module](self).
+#[derive(Clone, Copy, Debug)]
 pub struct EventDriven {
     poller: Kind,
 }
@@ -67,6 +68,14 @@ impl Architecture for EventDriven {
 
     fn gives(&self) -> Needs {
         Needs { straight_line: true, shared_memory: true, concurrent_connections: true }
+    }
+
+    fn world(&self) -> Option<World> {
+        Some(World::Suspend)
+    }
+
+    fn poller(&self, _options: &Options) -> Option<Kind> {
+        Some(self.poller)
     }
 
     fn replicates(&self) -> bool {

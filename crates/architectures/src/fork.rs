@@ -19,9 +19,10 @@ use duality_runtime::{block_on, drain, task};
 
 use crate::common::children::{Children, ROUND};
 use crate::common::pressure::{Connections, Pressure};
-use crate::{Architecture, Needs, Server};
+use crate::{Architecture, Needs, Server, World};
 
 /// See the [module](self).
+#[derive(Clone, Copy, Debug)]
 pub struct Fork;
 
 impl Architecture for Fork {
@@ -39,6 +40,10 @@ impl Architecture for Fork {
 
     fn gives(&self) -> Needs {
         Needs { straight_line: true, shared_memory: false, concurrent_connections: true }
+    }
+
+    fn world(&self) -> Option<World> {
+        Some(World::Block)
     }
 
     fn forks(&self) -> bool {

@@ -22,9 +22,10 @@ use std::io;
 use duality_poller::Kind;
 
 use crate::event_loop::run_loops;
-use crate::{Architecture, Needs, Options, Server, Service};
+use crate::{Architecture, Needs, Options, Server, Service, World};
 
 /// See the [module](self).
+#[derive(Clone, Copy, Debug)]
 pub struct Handwritten;
 
 impl Architecture for Handwritten {
@@ -42,6 +43,10 @@ impl Architecture for Handwritten {
 
     fn gives(&self) -> Needs {
         Needs { straight_line: false, shared_memory: true, concurrent_connections: true }
+    }
+
+    fn world(&self) -> Option<World> {
+        None
     }
 
     fn replicates(&self) -> bool {

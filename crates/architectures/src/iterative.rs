@@ -13,9 +13,10 @@ use std::io;
 
 use crate::common::accept::accept_and_serve;
 use crate::common::pressure::Connections;
-use crate::{Architecture, Needs, Options, Server};
+use crate::{Architecture, Needs, Options, Server, World};
 
 /// See the [module](self).
+#[derive(Clone, Copy, Debug)]
 pub struct Iterative;
 
 impl Architecture for Iterative {
@@ -33,6 +34,10 @@ impl Architecture for Iterative {
 
     fn gives(&self) -> Needs {
         Needs { straight_line: true, shared_memory: true, concurrent_connections: false }
+    }
+
+    fn world(&self) -> Option<World> {
+        Some(World::Block)
     }
 
     fn places(&self, _: &Options) -> Option<usize> {

@@ -17,6 +17,8 @@
 //! A new architecture is a file with a type that implements [`Architecture`], and a line in [`ALL`];
 //! help, comparison, tests and report take it from there.
 
+#![warn(missing_debug_implementations)]
+
 pub mod common;
 pub mod event_loop;
 pub mod fork;
@@ -29,6 +31,9 @@ pub mod uthreads;
 
 use std::io;
 
+use duality_poller::Kind;
+
+pub use common::failures::Hook as ErrorHook;
 pub use common::options::{Disk, HandOver, Options, Prefer};
 pub use common::server::Server;
 pub use common::service::{ByHand, Needs, OpenedByHand, Service};
@@ -62,6 +67,15 @@ pub trait Architecture: Sync {
 
     /// What it can give to a service.
     fn gives(&self) -> Needs;
+
+    /// What a wait of its service is; none where no straight-line service runs.
+    fn world(&self) -> Option<World>;
+
+    /// What tells its loops which connections are ready, with these options; none without loops.
+    fn poller(&self, options: &Options) -> Option<Kind> {
+        let _ = options;
+        None
+    }
 
     /// Whether `--cores` multiplies it: it uses one kernel thread and shares nothing.
     fn replicates(&self) -> bool {
@@ -100,6 +114,17 @@ pub trait Architecture: Sync {
     /// When it cannot begin. Once it serves, a lack of descriptors, memory, threads or processes makes
     /// it wait, not fail.
     fn serve(&self, server: Server) -> io::Result<()>;
+}
+
+/// What a service's wait is underneath: the three worlds of `duality-runtime`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum World {
+    /// The kernel thread sleeps in the system call.
+    Block,
+    /// Another user-level thread runs on the same kernel thread.
+    Park,
+    /// The compiler's state machine returns to its loop.
+    Suspend,
 }
 
 /// The architecture of that name.

@@ -26,9 +26,10 @@ use duality_runtime::{block_on, log};
 use crate::common::accept::accept_and_serve;
 use crate::common::admission::Admission;
 use crate::common::pressure::{Active, Connections, Pressure, remedy};
-use crate::{Architecture, HandOver, Needs, Options, Server, Service};
+use crate::{Architecture, HandOver, Needs, Options, Server, Service, World};
 
 /// See the [module](self).
+#[derive(Clone, Copy, Debug)]
 pub struct Pool;
 
 impl Architecture for Pool {
@@ -46,6 +47,10 @@ impl Architecture for Pool {
 
     fn gives(&self) -> Needs {
         Needs { straight_line: true, shared_memory: true, concurrent_connections: true }
+    }
+
+    fn world(&self) -> Option<World> {
+        Some(World::Block)
     }
 
     fn places(&self, options: &Options) -> Option<usize> {

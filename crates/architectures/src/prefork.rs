@@ -24,9 +24,10 @@ use rustix::process::WaitStatus;
 use crate::common::accept::accept_and_serve;
 use crate::common::children::{Children, Ended, ROUND};
 use crate::common::pressure::{Connections, Pressure};
-use crate::{Architecture, Needs, Options, Server};
+use crate::{Architecture, Needs, Options, Server, World};
 
 /// See the [module](self).
+#[derive(Clone, Copy, Debug)]
 pub struct Prefork;
 
 impl Architecture for Prefork {
@@ -44,6 +45,10 @@ impl Architecture for Prefork {
 
     fn gives(&self) -> Needs {
         Needs { straight_line: true, shared_memory: false, concurrent_connections: true }
+    }
+
+    fn world(&self) -> Option<World> {
+        Some(World::Block)
     }
 
     fn forks(&self) -> bool {

@@ -19,9 +19,10 @@ use duality_runtime::task::{self, thread};
 
 use crate::common::admission::Admission;
 use crate::common::pressure::{Connections, Pressure};
-use crate::{Architecture, Needs, Server};
+use crate::{Architecture, Needs, Server, World};
 
 /// See the [module](self).
+#[derive(Clone, Copy, Debug)]
 pub struct Threads;
 
 impl Architecture for Threads {
@@ -39,6 +40,10 @@ impl Architecture for Threads {
 
     fn gives(&self) -> Needs {
         Needs { straight_line: true, shared_memory: true, concurrent_connections: true }
+    }
+
+    fn world(&self) -> Option<World> {
+        Some(World::Block)
     }
 
     fn serve(&self, server: Server) -> io::Result<()> {

@@ -20,9 +20,10 @@ use duality_poller::Kind;
 use duality_runtime::event_loop::Waiting;
 
 use crate::event_loop::run_event_loops;
-use crate::{Architecture, Needs, Options, Server};
+use crate::{Architecture, Needs, Options, Server, World};
 
 /// See the [module](self).
+#[derive(Clone, Copy, Debug)]
 pub struct Uthreads;
 
 impl Architecture for Uthreads {
@@ -40,6 +41,14 @@ impl Architecture for Uthreads {
 
     fn gives(&self) -> Needs {
         Needs { straight_line: true, shared_memory: true, concurrent_connections: true }
+    }
+
+    fn world(&self) -> Option<World> {
+        Some(World::Park)
+    }
+
+    fn poller(&self, options: &Options) -> Option<Kind> {
+        Some(options.poller.unwrap_or_else(Kind::best))
     }
 
     fn replicates(&self) -> bool {

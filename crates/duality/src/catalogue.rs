@@ -7,7 +7,8 @@ use duality_services::store::Location;
 use duality_services::{ALL, Entry, chat, echo, find, game, guestbook, http, phone, quote, time};
 
 use crate::Service;
-use crate::cli::{Failure, Setup, flag};
+use crate::failure::{Failure, flag};
+use crate::setup::Setup;
 
 /// A service whose connections share a value, each with a clone of it.
 macro_rules! shared {

@@ -1,5 +1,5 @@
-//! Duality: write a network service once, as straight-line code; run it under every server
-//! architecture; measure which one is best.
+//! Duality: write a network service once, as straight-line code, run it under every server
+//! architecture, and measure which one is best.
 //!
 //! ```no_run
 //! use duality::net::TcpStream;
@@ -15,25 +15,186 @@
 //!     }
 //! }
 //!
+//! # #[cfg(feature = "tool")]
 //! fn main() -> std::process::ExitCode {
 //!     duality::Service::new("echo", echo)
 //!         .independent_connections()
 //!         .exchange("hello", "hello")
 //!         .main()
 //! }
+//! # #[cfg(not(feature = "tool"))]
+//! # fn main() {}
 //! ```
 //!
-//! The program that this makes has the commands `serve` and `compare`, as `duality` itself has for the
-//! services that come with it.
+//! This program has the commands `serve` and `compare`, as `duality` itself has for its own
+//! services. [`Service::serve`] runs a service inside a larger program, or in a test.
+//!
+//! The command line and the measuring tools are the feature `tool`, which is on by default. For the
+//! library alone (some 20 crates instead of some 100), depend on it without that feature:
+//!
+//! ```toml
+//! [dependencies]
+//! duality = { version = "0.1", default-features = false }
+//! ```
+//!
+//! # Worlds
+//!
+//! A service is an `async fn` over [`net`], [`time`], [`sync`], [`fs`] and [`task`]. It is compiled
+//! once. The *world* of the kernel thread that runs it decides, at run time, what a wait is:
+//!
+//! | world | a wait … | architectures |
+//! | --- | --- | --- |
+//! | block | blocks the kernel thread in a system call | iterative, fork, prefork, threads, pool |
+//! | park | switches to the stack of another task | uthreads |
+//! | suspend | returns `Pending` to the event loop | select, poll, epoll, uring |
+//!
+//! Three rules make a service work the same in all worlds:
+//!
+//! - A task waits for one thing at a time. Run work in parallel with [`task::spawn`].
+//! - Set time limits with [`time::timeout`], or on the stream
+//!   ([`set_read_timeout`](net::TcpStream::set_read_timeout)).
+//! - Run blocking or long computations with [`task::offload`].
+//!
+//! # Traps
+//!
+//! **`join!` and `select!` of other crates.** Do not use `join!`, `select!`, `join_all`,
+//! `FuturesUnordered` or any other combinator that polls several futures in one task. In the block
+//! and park worlds a wait happens inside `poll`. The combinator polls its first future, and that
+//! call returns only when the future is done. So the futures run one after the other, `select!`
+//! never takes the faster branch, and two futures that need each other deadlock. In the suspend
+//! world a task has one timer, so one of two sleeps ends late. Spawn a task for each future
+//! instead:
+//!
+//! ```
+//! use duality::{block_on, task};
+//!
+//! async fn twice(number: u32) -> u32 {
+//!     2 * number
+//! }
+//!
+//! # fn main() -> std::io::Result<()> {
+//! block_on(async {
+//!     // Not: join!(twice(1), twice(2))
+//!     let (one, two) = (task::spawn(twice(1))?, task::spawn(twice(2))?);
+//!     assert_eq!(one.await.unwrap() + two.await.unwrap(), 6);
+//!     Ok(())
+//! })
+//! # }
+//! ```
+//!
+//! A combinator that polls with a waker of its own (`FuturesUnordered`, `join_all` of many) is
+//! detected at a wait and logged once. Two cases are not detected: combinators that pass the waker
+//! of the task on (`join!`, `select!`), and waits for a socket in the block world.
+//!
+//! **Futures that need another runtime.** `tokio::net`, `tokio::time`, `async-std` and clients
+//! built on them wait for their own reactor, which does not run here. Call a blocking client
+//! through [`task::offload`].
+//!
+//! **Blocking calls on a loop.** Under uthreads and the event loops, all connections of a loop wait
+//! for a task that blocks: `std::fs`, `std::thread::sleep`, a lock that another task holds, a long
+//! computation.
+//!
+//! **A `std` lock held across `.await`.** The next task of the same loop that takes the lock blocks
+//! the kernel thread, and the holder never runs again. Use [`sync::Mutex`], or release the lock
+//! before the wait.
+//!
+//! **Deep stacks.** Under uthreads, threads and pool a connection has 128 KiB of stack
+//! ([`Options::stack_size`]). An overflow ends the process with a line that names the task. Run
+//! deep code that does not wait with [`task::leaf`].
+//!
+//! **Memory under fork and prefork.** Each connection is in a process of its own, or shares one
+//! with few others. A service is refused there unless it declares
+//! [`independent_connections`](Service::independent_connections).
+//!
+//! # Draining
+//!
+//! A service drains on SIGTERM, SIGINT or SIGHUP under `Service::main`, and on
+//! [`Handle::shutdown`]:
+//!
+//! - Listeners accept no more connections.
+//! - An *accepted* connection that waits for input sees the end of input: `read` returns 0. The
+//!   service finishes its current request, writes the reply and returns. No code is needed for
+//!   this.
+//! - Other waits go on: sleeps, locks, connections that the service has opened itself.
+//! - When all connections have ended, the server ends. On a loop, spawned tasks that are left are
+//!   dropped. In the block world they are kernel threads, and run on.
+//!
+//! The command line cuts a drain off after 30 seconds (`--drain-limit`), or at a second signal. A
+//! [`Handle`] waits.
+//!
+//! # Panics
+//!
+//! A panic in a service closes its connection. All other connections and the server go on. The
+//! panic hook reports the panic first, as usual. A panic in a spawned task becomes a
+//! [`task::JoinError`] for the task that awaits the handle. A [`sync::Mutex`] is released, and is
+//! not poisoned. Under fork and prefork, a panic stays in its process. With `panic = "abort"` a
+//! panic ends the process.
+//!
+//! # Errors
+//!
+//! A service returns `io::Result<()>`, and `Err` closes the connection. The first five errors are
+//! logged with the address of the client and the [`stage`](task::stage) that the task reached.
+//! Errors of clients that break off (`ConnectionReset`, `BrokenPipe`, `ConnectionAborted`) are not
+//! logged. [`Service::on_error`] replaces the log by a function that sees every error.
+//!
+//! # Testing
+//!
+//! Serve the service on a port that the kernel chooses, and talk to it with `std::net`. This test
+//! runs under every architecture that the machine and the service allow:
+//!
+//! ```
+//! use std::io::{Read, Write};
+//! use std::net::{Shutdown, TcpStream};
+//!
+//! # async fn echo(mut stream: duality::net::TcpStream) -> std::io::Result<()> {
+//! #     let mut buffer = [0; 4096];
+//! #     loop {
+//! #         match stream.read(&mut buffer).await? {
+//! #             0 => return Ok(()),
+//! #             count => stream.write_all(&buffer[..count]).await?,
+//! #         }
+//! #     }
+//! # }
+//! #
+//! # fn main() -> std::io::Result<()> {
+//! let service = duality::Service::new("echo", echo);
+//! for architecture in service.architectures() {
+//!     let served = service.serve(architecture, "127.0.0.1:0")?;
+//!     let mut client = TcpStream::connect(served.local_address())?;
+//!     client.write_all(b"hello")?;
+//!     client.shutdown(Shutdown::Write)?;
+//!     let mut reply = String::new();
+//!     client.read_to_string(&mut reply)?;
+//!     assert_eq!(reply, "hello", "{architecture}");
+//!     served.shutdown();
+//!     served.join()?;
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`block_on`] runs a future without any server, in the block world. Use it to test a function
+//! that needs no connection.
 
 #![forbid(unsafe_code)]
+#![warn(missing_debug_implementations)]
 
+#[cfg(feature = "tool")]
 mod catalogue;
+#[cfg(feature = "tool")]
 pub mod cli;
+#[cfg(feature = "tool")]
 mod control;
+#[cfg(feature = "tool")]
+mod failure;
+mod handle;
 mod service;
+#[cfg(feature = "tool")]
+mod setup;
+#[cfg(feature = "tool")]
 mod watch;
 
-pub use duality_architectures::Needs;
+pub use duality_architectures::{Needs, Options};
 pub use duality_runtime::{block_on, fs, net, sync, task, time};
+pub use handle::Handle;
 pub use service::Service;

@@ -1,18 +1,30 @@
 //! A service of the user's own, with a command line around it.
 
+use std::fmt;
 use std::future::Future;
 use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+#[cfg(feature = "tool")]
 use std::process::ExitCode;
+use std::sync::Arc;
 
-use duality_architectures::{Needs, Service as Served};
+use duality_architectures::{ALL, Architecture, Needs, Options, Service as Served};
 use duality_runtime::net::TcpStream;
 
+#[cfg(feature = "tool")]
 use crate::cli;
+use crate::handle::{self, Handle};
 
 /// A service, and what a load generator needs to know of it.
 pub struct Service {
     pub(crate) served: Served,
     pub(crate) exchange: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl fmt::Debug for Service {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Service").field("name", &self.served.name()).finish_non_exhaustive()
+    }
 }
 
 impl Service {
@@ -51,6 +63,37 @@ impl Service {
         self
     }
 
+    /// Calls `hook` for each error that the service returns, with the address of its client.
+    /// Without a hook, the first five errors are logged on standard error, except those of clients
+    /// that break off.
+    ///
+    /// The hook is called in the task of the connection, so keep it short: under an event loop all
+    /// other connections wait for it. Under fork and prefork it is called in a child process. The
+    /// address is `None` where the client has reset the connection before its service began. To
+    /// know the address costs each connection one system call.
+    ///
+    /// ```
+    /// use duality::Service;
+    ///
+    /// let service = Service::new("picky", |_stream| async { Err(std::io::Error::other("no")) })
+    ///     .on_error(|peer, error| {
+    ///         let peer = peer.map_or("a client".to_owned(), |peer| peer.to_string());
+    ///         eprintln!("{peer}: {error}");
+    ///     });
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// A panic in the hook is contained, like one in the service.
+    #[must_use]
+    pub fn on_error<H>(mut self, hook: H) -> Self
+    where
+        H: Fn(Option<SocketAddr>, &io::Error) + Send + Sync + 'static,
+    {
+        self.served = self.served.on_error(Arc::new(hook));
+        self
+    }
+
     /// What `compare` sends as one request, and the reply that it must get, byte for byte.
     #[must_use]
     pub fn exchange(mut self, request: impl Into<Vec<u8>>, reply: impl Into<Vec<u8>>) -> Self {
@@ -58,8 +101,84 @@ impl Service {
         self
     }
 
+    /// Serves the service under the architecture of that name, on kernel threads of its own, and
+    /// returns once it listens. Port 0 takes a free one; [`Handle::local_address`] tells which.
+    ///
+    /// A program can serve several services, one after the other or at the same time; each has its
+    /// own [`Handle`]. Signal handlers are the program's affair: none is installed.
+    /// [`architectures`](Service::architectures) lists the names.
+    ///
+    /// ```
+    /// use std::io::{Read, Write};
+    /// use std::net::TcpStream;
+    ///
+    /// async fn greet(mut stream: duality::net::TcpStream) -> std::io::Result<()> {
+    ///     stream.write_all(b"hello").await
+    /// }
+    ///
+    /// # fn main() -> std::io::Result<()> {
+    /// let served = duality::Service::new("greet", greet).serve("epoll", "127.0.0.1:0")?;
+    /// let mut reply = String::new();
+    /// TcpStream::connect(served.local_address())?.read_to_string(&mut reply)?;
+    /// assert_eq!(reply, "hello");
+    ///
+    /// served.shutdown();
+    /// served.join()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - `InvalidInput`: there is no such architecture.
+    /// - `Unsupported`: the architecture makes child processes (fork, prefork), lacks what the
+    ///   service needs, or is not available on this machine.
+    /// - Those of `bind(2)` and `listen(2)`, and of the name look-up. `AddrInUse` comes after a
+    ///   second, in which the address may become free.
+    /// - No thread could be made.
+    pub fn serve(&self, architecture: &str, address: impl ToSocketAddrs) -> io::Result<Handle> {
+        self.serve_with(architecture, address, &Options::default())
+    }
+
+    /// Like [`serve`](Service::serve), with options for the architecture: workers, cores, limits,
+    /// stack sizes.
+    ///
+    /// ```
+    /// use duality::{Options, Service};
+    ///
+    /// # fn main() -> std::io::Result<()> {
+    /// let close = Service::new("close", |_stream| async { Ok(()) });
+    /// let options = Options { workers: 2, ..Options::default() };
+    /// let served = close.serve_with("pool", "127.0.0.1:0", &options)?;
+    /// # drop(served);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`serve`](Service::serve).
+    pub fn serve_with(
+        &self,
+        architecture: &str,
+        address: impl ToSocketAddrs,
+        options: &Options,
+    ) -> io::Result<Handle> {
+        Handle::start(self, architecture, address, options)
+    }
+
+    /// The names of the architectures that [`serve`](Service::serve) can run this service under on
+    /// this machine.
+    pub fn architectures(&self) -> Vec<&'static str> {
+        let options = Options::default();
+        let carries = |architecture: &&&dyn Architecture| {
+            handle::refusal(self, **architecture, &options).is_none()
+        };
+        ALL.iter().filter(carries).map(|architecture| architecture.name()).collect()
+    }
+
     /// Runs the command line of this service (`serve`, `compare`, `architectures` …) and returns what
-    /// `main` is to return.
+    /// `main` is to return. Needs the feature `tool`, which is on by default.
+    #[cfg(feature = "tool")]
     pub fn main(self) -> ExitCode {
         cli::main(Some(self))
     }

@@ -33,6 +33,7 @@ fn write(directory: &Path, name: &str, rate: f64, repeats: usize) {
             service: if name == "talk" { "echo" } else { "http" }.into(),
             architectures: vec!["epoll".into()],
             variants: vec![],
+            carriers: BTreeMap::new(),
             peers: vec![],
             control: None,
             concurrency: vec![load],

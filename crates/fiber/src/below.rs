@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 
 use crate::fiber::Payload;
-use crate::here::HERE;
+use crate::fiber::here::HERE;
 use crate::sanitizer::{Bounds, Left};
 use crate::switch::{self, Place};
 

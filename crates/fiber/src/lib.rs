@@ -33,9 +33,10 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+#![warn(missing_debug_implementations)]
+
 mod below;
 mod fiber;
-mod here;
 pub mod overflow;
 mod pool;
 mod sanitizer;
@@ -47,7 +48,7 @@ use std::ptr;
 
 pub use self::below::below;
 pub use self::fiber::Fiber;
-pub use self::here::{suspend, suspend_for};
+pub use self::fiber::here::{suspend, suspend_for};
 pub use self::pool::StackPool;
 pub use self::stack::Stack;
 

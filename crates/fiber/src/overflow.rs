@@ -38,7 +38,7 @@ use std::sync::{Once, OnceLock};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use rustix::param::page_size;
 
-use crate::here::HERE;
+use crate::fiber::here::HERE;
 use crate::switch::call_on;
 
 /// Writes what the running fiber is called, such as "task 17". It runs in a signal handler: it must not
@@ -156,6 +156,12 @@ pub struct Watch {
     _stack: Option<SignalStack>,
     /// A signal stack belongs to its kernel thread.
     _here: PhantomData<*mut ()>,
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Watch").finish_non_exhaustive()
+    }
 }
 
 static NAME: OnceLock<Name> = OnceLock::new();

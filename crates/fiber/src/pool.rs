@@ -18,6 +18,7 @@
 //! goes by half of its size should not fault each time, while one that is over should leave no more
 //! than a few MiB; a fixed bound would be too small for the one or too large for the other.
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 
@@ -38,6 +39,16 @@ pub struct StackPool {
     cold: usize,
     /// How many stacks there were, spare or in use, when the last new one was made.
     made: usize,
+}
+
+impl fmt::Debug for StackPool {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("StackPool")
+            .field("size", &self.size)
+            .field("spare", &self.spare.len())
+            .finish_non_exhaustive()
+    }
 }
 
 /// How many stacks the first slab has.

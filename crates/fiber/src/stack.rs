@@ -19,6 +19,7 @@
 //! alternating runs). More
 //! colours would gain a little more there, and have more stacks begin a second page.
 
+use std::fmt;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::num::NonZeroUsize;
@@ -37,6 +38,12 @@ use crate::slab::Slab;
 pub struct Stack {
     place: Place,
     slab: Arc<Slab>,
+}
+
+impl fmt::Debug for Stack {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Stack").finish_non_exhaustive()
+    }
 }
 
 /// Where the guard of a stack begins, and in the low bits, which are 0 there, the stack's colour: all else follows from

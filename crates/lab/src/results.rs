@@ -199,7 +199,9 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<(Experiment, Records), Er
     for (index, line) in text.lines().enumerate() {
         match serde_json::from_str(line) {
             Ok(Line::Experiment(first)) if index == 0 && (1..=VERSION).contains(&first.version) => {
-                experiment = Some(*first);
+                let mut first = *first;
+                first.design.add_older_carriers();
+                experiment = Some(first);
             }
             Ok(Line::Experiment(first)) if index == 0 => {
                 let message =

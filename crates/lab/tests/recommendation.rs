@@ -262,11 +262,13 @@ fn a_peer_is_no_choice_but_a_reference() {
 #[test]
 fn what_looks_at_idle_connections_is_known_by_its_poller() {
     let mut design = fixtures::experiment(&["uthreads", "epoll", "poll"], &[100], 1).design;
-    let looking = |design: &Design| {
+    let looking = |design: &mut Design| {
+        design.carriers.clear();
+        design.add_older_carriers();
         design.subjects().map(|name| design.looks_at_all(name)).collect::<Vec<_>>()
     };
     design.server_arguments = vec!["--cores=1".into(), "--poller=epoll".into()];
-    assert_eq!(looking(&design), [false, false, true]);
+    assert_eq!(looking(&mut design), [false, false, true]);
     for (poller, looks) in [("select", true), ("poll", true), ("uring", false)] {
         design.variants = vec![Variant {
             name: "uthreads".into(),
@@ -274,7 +276,7 @@ fn what_looks_at_idle_connections_is_known_by_its_poller() {
             options: vec![format!("--poller={poller}")],
             server_arguments: vec!["--cores=1".into(), format!("--poller={poller}")],
         }];
-        assert_eq!(looking(&design), [looks, false, true]);
+        assert_eq!(looking(&mut design), [looks, false, true]);
     }
 }
 

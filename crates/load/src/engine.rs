@@ -15,7 +15,6 @@ use duality_runtime::{task, time};
 
 use crate::announce::{Announcer, EdgeAnnouncer};
 use crate::client::Client;
-use crate::client::chat::{self, NotLetIn};
 use crate::client::exchange::Exchange;
 use crate::client::game::Game;
 use crate::client::guestbook::Guestbook;
@@ -24,14 +23,16 @@ use crate::client::phone::Phone;
 use crate::client::quote::Quote;
 use crate::client::time::Time;
 use crate::crowd::{self, Fate, Gathered, NotGathered};
+use crate::due::Queue;
 use crate::failure::Failure;
 use crate::measurement::Measurement;
+use crate::pattern::chat::{self, NotLetIn};
 use crate::pattern::connection::Connection;
 use crate::pattern::gate::Gate;
 use crate::pattern::open::pacer::{Clock, Pacer, StoppedClock};
-use crate::pattern::open::queue::Queue;
-use crate::pattern::{self, Arrivals, Load, Pattern, closed, connect, limited, open, serial};
+use crate::pattern::{self, Arrivals, Load, Pattern, closed, limited, open, serial};
 use crate::recorder::{Bell, Edges, Recorder};
+use crate::sources::connect;
 use crate::{Error, Options, Stop, Target};
 
 /// How often progress is told and an interruption is looked for.

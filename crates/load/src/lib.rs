@@ -34,6 +34,7 @@ mod announce;
 mod client;
 mod counters;
 mod crowd;
+mod due;
 mod engine;
 mod failure;
 #[cfg(fuzzing)]

@@ -24,10 +24,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::due::Queue;
 use crate::failure::Failure;
 use crate::histogram::record;
 use crate::measurement::{FailureCount, Measurement, OpenCounts, Start};
-use crate::pattern::open::queue::Queue;
 
 /// When the window opens and closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -106,9 +106,9 @@ impl Route {
     pub(crate) async fn connect_with(
         &self,
         limit: Duration,
-        options: ConnectOptions,
+        mut options: ConnectOptions,
     ) -> Result<TcpStream, Failure> {
-        let options = ConnectOptions { source: self.next_source(), ..options };
+        options.source = self.next_source();
         let connecting = TcpStream::connect_with(self.address, &options);
         let connected = time::timeout(limit, connecting).await;
         let connected = connected.map_err(|_| Failure::ConnectTimeout)?;
@@ -133,6 +133,14 @@ impl From<SocketAddr> for Route {
     fn from(address: SocketAddr) -> Self {
         Self::new(address, 1)
     }
+}
+
+/// Opens a connection on which no wait is longer than `limit`.
+pub(crate) async fn connect(
+    address: impl Into<Route>,
+    limit: Duration,
+) -> Result<TcpStream, Failure> {
+    address.into().connect(limit).await
 }
 
 #[cfg(test)]

@@ -41,6 +41,8 @@
 //! starts a thread or has a thread-local: a preloaded library that interposes those functions
 //! stands on this crate.
 
+#![warn(missing_debug_implementations)]
+
 mod epoll;
 mod poll;
 mod select;
@@ -192,6 +194,11 @@ impl Kind {
         self.row().summary
     }
 
+    /// Whether it looks at every watched descriptor in each round, so that idle ones cost something, too.
+    pub fn looks_at_all(self) -> bool {
+        matches!(self, Kind::Select | Kind::Poll)
+    }
+
     /// The one that costs least where many connections are busy, of those that this machine can run: uring, or epoll
     /// where the kernel refuses that.
     pub fn best() -> Kind {
@@ -249,6 +256,12 @@ impl Kind {
                 open: || Ok(Box::new(uring::Ring::new()?)),
             },
         }
+    }
+}
+
+impl fmt::Debug for Ring {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Ring").finish_non_exhaustive()
     }
 }
 

@@ -23,6 +23,7 @@
 //!
 //! Source: Varghese and Lauck, "Hashed and hierarchical timing wheels", SOSP 1987, scheme 7.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 /// A set of deadlines, at most one for each id.
@@ -58,6 +59,12 @@ pub struct Timers {
     heads: [u32; LEVELS * SLOTS],
     /// What is known of each id.
     entries: Vec<Entry>,
+}
+
+impl fmt::Debug for Timers {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Timers").finish_non_exhaustive()
+    }
 }
 
 const LEVELS: usize = 7;

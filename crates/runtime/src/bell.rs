@@ -4,6 +4,7 @@
 //! It is the bell that each [`EventLoop`](crate::event_loop::EventLoop) has; a loop written by hand
 //! watches the descriptor, silences it when it becomes readable, and then looks what has changed.
 
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -12,6 +13,12 @@ use crate::event_loop::remote::{self, Claim};
 /// A descriptor that becomes readable when the process is asked to drain, and when a [`Ringer`] rings.
 pub struct Bell {
     claim: Claim,
+}
+
+impl fmt::Debug for Bell {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Bell").finish_non_exhaustive()
+    }
 }
 
 impl Bell {

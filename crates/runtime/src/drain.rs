@@ -14,11 +14,19 @@
 //! of its own descriptor (dup3(2)), and the accept(2) that the signal interrupts begins again, and fails, there.
 //! A child has one kernel thread, so it is that thread which the signal interrupts.
 //!
-//! [`request`] is async-signal-safe, so that it can be all that a SIGTERM handler does.
+//! [`request`] is async-signal-safe, so that it can be all that a SIGTERM handler does. It drains
+//! the whole process.
+//!
+//! A program may run several servers. A [`Scope`] is the kernel threads of one of them, and drains
+//! them alone: a kernel thread knows its scope, and each listed descriptor is marked with the scope
+//! of the thread that listed it.
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::{OnceLock, PoisonError};
+use std::ptr;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use self::shim::Mutex;
 use self::shim::atomic::{AtomicBool, Ordering, fence};
@@ -38,10 +46,17 @@ static PROCESS: Drain =
 #[cfg(all(test, loom))]
 loom::lazy_static! { static ref PROCESS: Drain = Drain::default(); }
 
-/// Whether this process has been asked to drain.
+thread_local! {
+    /// The scope that this kernel thread is in, null without one. It lies on the stack of
+    /// [`within`].
+    static SCOPE: Cell<*const Scope> = const { Cell::new(ptr::null()) };
+}
+
+/// Whether this process, or the [`Scope`] of this kernel thread, has been asked to drain.
 #[inline]
 pub fn requested() -> bool {
     PROCESS.requested.load(Ordering::Relaxed)
+        || with_scope(|scope| scope.is_some_and(Scope::is_requested))
 }
 
 /// The same for a loop that has just made the bell that a drain rings, before it first sleeps.
@@ -57,6 +72,84 @@ pub fn requested_before_the_bell() -> bool {
 pub fn request() {
     PROCESS.request(end_input);
     remote::ring_all();
+}
+
+/// The kernel threads of one server, which drain together while the rest of the process goes on.
+///
+/// A thread that [`task::thread::start`](crate::task::thread::start) makes is in the scope of the
+/// thread that makes it.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    part: Arc<Part>,
+}
+
+#[derive(Debug)]
+struct Part {
+    /// Tells its descriptors from others; never 0, which marks descriptors outside all scopes.
+    number: u64,
+    requested: AtomicBool,
+}
+
+impl Scope {
+    /// A scope without threads.
+    #[must_use]
+    pub fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Self { part: Arc::new(Part { number, requested: AtomicBool::new(false) }) }
+    }
+
+    /// Runs `body` on this kernel thread, as one of the scope.
+    pub fn enter<R>(&self, body: impl FnOnce() -> R) -> R {
+        within(Some(self), body)
+    }
+
+    /// The scope of this kernel thread.
+    pub(crate) fn here() -> Option<Self> {
+        with_scope(|scope| Some(scope?.clone()))
+    }
+
+    /// Asks the threads of the scope to drain. There is no way back. Not for signal handlers.
+    pub fn request(&self) {
+        PROCESS.request_part(&self.part, end_input);
+        remote::ring_all();
+    }
+
+    fn is_requested(&self) -> bool {
+        self.part.is_requested()
+    }
+}
+
+impl Default for Scope {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Part {
+    fn is_requested(&self) -> bool {
+        self.requested.load(Ordering::Relaxed)
+    }
+}
+
+/// Runs `body` with `scope` as this kernel thread's, then restores the scope before, even after a
+/// panic.
+pub(crate) fn within<R>(scope: Option<&Scope>, body: impl FnOnce() -> R) -> R {
+    struct Restore(*const Scope);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            SCOPE.set(self.0);
+        }
+    }
+    let _restore = Restore(SCOPE.replace(scope.map_or(ptr::null(), ptr::from_ref)));
+    body()
+}
+
+#[inline]
+fn with_scope<R>(operation: impl FnOnce(Option<&Scope>) -> R) -> R {
+    // SAFETY: non-null only while `within`, which borrows the scope, is on the stack below; and the
+    // operation is called now, and can keep no reference.
+    operation(unsafe { SCOPE.get().as_ref() })
 }
 
 /// A descriptor of the block world, listed for as long as this lives.
@@ -80,14 +173,16 @@ impl Listed {
             deaf()?;
         }
         let number = descriptor.as_raw_fd();
-        PROCESS.list(number, Some(input), end_input);
+        with_scope(|scope| {
+            PROCESS.list(number, input, scope.map(|scope| &*scope.part), end_input);
+        });
         Ok(Self(number))
     }
 }
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        PROCESS.list(self.0, None, end_input);
+        PROCESS.strike(self.0, end_input);
     }
 }
 
@@ -127,7 +222,14 @@ fn deaf() -> io::Result<()> {
 struct Drain {
     requested: AtomicBool,
     /// The descriptors of the block world that end at a drain, each at the index of its number.
-    blocking: Mutex<Vec<Option<Ending>>>,
+    blocking: Mutex<Vec<Option<Entry>>>,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    input: Ending,
+    /// The number of the [`Part`] whose drain ends it, too; or 0.
+    part: u64,
 }
 
 impl Drain {
@@ -137,18 +239,49 @@ impl Drain {
         self.release(end);
     }
 
-    fn list(&self, number: RawFd, input: Option<Ending>, end: impl Fn(RawFd, Ending)) {
-        let index = usize::try_from(number).expect("descriptors are not negative");
+    /// Drains one part. Takes the lock, which a signal handler must not. A descriptor that was
+    /// listed before is ended here; a thread that lists one later sees the flag and ends it.
+    fn request_part(&self, part: &Part, end: impl Fn(RawFd, Ending)) {
+        part.requested.store(true, Ordering::Relaxed);
         {
-            let mut blocking = self.blocking.lock().unwrap_or_else(PoisonError::into_inner);
-            if index >= blocking.len() {
-                blocking.resize((index + 1).next_power_of_two(), None);
+            let blocking = self.blocking.lock().unwrap_or_else(PoisonError::into_inner);
+            for (number, entry) in blocking.iter().enumerate() {
+                if let Some(entry) = entry.filter(|entry| entry.part == part.number) {
+                    end(number as RawFd, entry.input);
+                }
             }
-            blocking[index] = input;
         }
-        // A request that came while the lock was held could not walk the list: it is walked now. One that
-        // comes later walks it itself. The fences, here and there between what each has done and what it looks at,
-        // see to it that not both miss the other.
+        self.make_up(end);
+    }
+
+    /// Lists a descriptor, whose owner is of that part.
+    fn list(&self, number: RawFd, input: Ending, part: Option<&Part>, end: impl Fn(RawFd, Ending)) {
+        self.set(number, Some(Entry { input, part: part.map_or(0, |part| part.number) }));
+        if part.is_some_and(Part::is_requested) {
+            end(number, input);
+        }
+        self.make_up(end);
+    }
+
+    /// Takes a descriptor off the list.
+    fn strike(&self, number: RawFd, end: impl Fn(RawFd, Ending)) {
+        self.set(number, None);
+        self.make_up(end);
+    }
+
+    fn set(&self, number: RawFd, entry: Option<Entry>) {
+        let index = usize::try_from(number).expect("descriptors are not negative");
+        let mut blocking = self.blocking.lock().unwrap_or_else(PoisonError::into_inner);
+        if index >= blocking.len() {
+            blocking.resize((index + 1).next_power_of_two(), None);
+        }
+        blocking[index] = entry;
+    }
+
+    /// Walks the list for a request of the process that found the lock held. A later request walks
+    /// the list itself. The fences here and in [`request`](Drain::request) ensure that at least one
+    /// of the two sees what the other has done.
+    fn make_up(&self, end: impl Fn(RawFd, Ending)) {
         fence(Ordering::SeqCst);
         if self.requested.load(Ordering::Relaxed) {
             self.release(end);
@@ -158,8 +291,8 @@ impl Drain {
     /// Ends the input of all that is listed, unless the list is being changed, whose author does it then.
     fn release(&self, end: impl Fn(RawFd, Ending)) {
         let Ok(blocking) = self.blocking.try_lock() else { return };
-        for (number, input) in blocking.iter().enumerate() {
-            if let Some(input) = *input {
+        for (number, entry) in blocking.iter().enumerate() {
+            if let Some(Entry { input, .. }) = *entry {
                 end(number as RawFd, input);
             }
         }
@@ -247,7 +380,7 @@ mod loom_tests {
             let ended = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
             let lister = {
                 let (drain, ended) = (drain.clone(), ended.clone());
-                thread::spawn(move || drain.list(0, OPEN, count(&ended)))
+                thread::spawn(move || drain.list(0, OPEN, None, count(&ended)))
             };
             drain.request(count(&ended));
             lister.join().unwrap();
@@ -261,12 +394,12 @@ mod loom_tests {
         model(|| {
             let drain = Arc::new(Drain::default());
             let ended = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
-            drain.list(0, OPEN, count(&ended));
-            drain.list(1, OPEN, count(&ended));
+            drain.list(0, OPEN, None, count(&ended));
+            drain.list(1, OPEN, None, count(&ended));
             let leaver = {
                 let (drain, ended) = (drain.clone(), ended.clone());
                 thread::spawn(move || {
-                    drain.list(0, None, count(&ended));
+                    drain.strike(0, count(&ended));
                     // Its descriptor is closed now, and may be another's.
                     ended[0].swap(0, Ordering::Relaxed)
                 })
@@ -278,6 +411,46 @@ mod loom_tests {
         });
     }
 
+    /// A part drains while a thread of it, and one of another part, list a descriptor each.
+    #[test]
+    fn loom_a_part_drains_alone() {
+        model(|| {
+            let drain = Arc::new(Drain::default());
+            let ended = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
+            let (draining, other) = (part(1), part(2));
+            let lister = {
+                let (drain, draining, ended) = (drain.clone(), draining.clone(), ended.clone());
+                thread::spawn(move || {
+                    drain.list(0, OPEN, Some(&draining), count(&ended));
+                    drain.list(1, OPEN, Some(&other), count(&ended));
+                })
+            };
+            drain.request_part(&draining, count(&ended));
+            lister.join().unwrap();
+            assert!(ended[0].load(Ordering::Relaxed) > 0);
+            assert_eq!(ended[1].load(Ordering::Relaxed), 0, "it is of another part");
+        });
+    }
+
+    /// The process drains while a part does: the one that holds the list ends all for the other.
+    #[test]
+    fn loom_a_part_that_drains_hides_no_other() {
+        model(|| {
+            let drain = Arc::new(Drain::default());
+            let ended = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
+            let draining = part(1);
+            drain.list(0, OPEN, Some(&draining), count(&ended));
+            drain.list(1, OPEN, None, count(&ended));
+            let requester = {
+                let (drain, ended) = (drain.clone(), ended.clone());
+                thread::spawn(move || drain.request_part(&draining, count(&ended)))
+            };
+            drain.request(count(&ended));
+            requester.join().unwrap();
+            assert!(ended.iter().all(|ended| ended.load(Ordering::Relaxed) > 0));
+        });
+    }
+
     /// Threads are interrupted twice at most: all interleavings of one that spins are too many.
     fn model(body: impl Fn() + Sync + Send + 'static) {
         let mut model = loom::model::Builder::new();
@@ -285,7 +458,11 @@ mod loom_tests {
         model.check(body);
     }
 
-    const OPEN: Option<Ending> = Some(Ending::Connection);
+    const OPEN: Ending = Ending::Connection;
+
+    fn part(number: u64) -> Arc<Part> {
+        Arc::new(Part { number, requested: AtomicBool::new(false) })
+    }
 
     fn count(ended: &[AtomicU32; 2]) -> impl Fn(RawFd, Ending) {
         |number, _| {

@@ -23,7 +23,25 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// A directory whose files can be opened, and nothing outside it.
-#[derive(Clone)]
+///
+/// ```
+/// # use duality_runtime as duality;
+/// use duality::{block_on, fs};
+///
+/// # fn main() -> std::io::Result<()> {
+/// # let directory = tempfile::tempdir()?;
+/// # let directory = directory.path();
+/// std::fs::write(directory.join("greeting.txt"), "hello")?;
+/// let root = fs::Root::open(directory)?;
+/// block_on(async {
+///     assert_eq!(root.stat("greeting.txt").await?.length, 5);
+///     let outside = root.open_file("../etc/passwd").await.unwrap_err();
+///     assert_eq!(outside.kind(), std::io::ErrorKind::PermissionDenied);
+///     Ok(())
+/// })
+/// # }
+/// ```
+#[derive(Clone, Debug)]
 pub struct Root {
     directory: Arc<OwnedFd>,
     /// Whether the kernel has `openat2(2)` (Linux 5.6) and lets this process use it.
@@ -143,7 +161,25 @@ fn walk(root: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd, Err
 }
 
 /// An open file.
-#[derive(Clone)]
+///
+/// ```
+/// # use duality_runtime as duality;
+/// use duality::{block_on, fs};
+///
+/// # fn main() -> std::io::Result<()> {
+/// # let directory = tempfile::tempdir()?;
+/// # let directory = directory.path();
+/// std::fs::write(directory.join("greeting.txt"), "hello, world")?;
+/// let root = fs::Root::open(directory)?;
+/// block_on(async {
+///     let file = root.open_file("greeting.txt").await?;
+///     assert_eq!(file.metadata().await?.kind, fs::Kind::File);
+///     assert_eq!(file.read_at(7, 100).await?, b"world");
+///     Ok(())
+/// })
+/// # }
+/// ```
+#[derive(Clone, Debug)]
 pub struct File {
     descriptor: Arc<OwnedFd>,
 }

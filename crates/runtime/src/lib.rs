@@ -16,6 +16,8 @@
 //! Start reading at [`world`], where an operation meets its world; `event_loop` is the machine that
 //! the park and suspend worlds share.
 
+#![warn(missing_debug_implementations)]
+
 pub mod bell;
 pub mod drain;
 pub mod event_loop;

@@ -11,6 +11,7 @@
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::Cell;
+use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
@@ -28,6 +29,12 @@ const KEPT: u32 = if cfg!(feature = "sanitizer") { 0 } else { 256 };
 pub struct Recycled<T: ?Sized> {
     value: NonNull<T>,
     owns: PhantomData<T>,
+}
+
+impl<T: ?Sized> fmt::Debug for Recycled<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Recycled").finish_non_exhaustive()
+    }
 }
 
 // SAFETY: it owns its value, and nothing else; blocks come from an allocator that serves every thread.

@@ -13,12 +13,32 @@ use crate::visibility::Wait;
 use crate::world;
 
 /// Waits for at least `duration` from this call on.
+///
+/// ```
+/// # use duality_runtime as duality;
+/// use duality::block_on;
+/// use duality::time::{Duration, Instant, sleep};
+///
+/// let begin = Instant::now();
+/// block_on(sleep(Duration::from_millis(1)));
+/// assert!(begin.elapsed() >= Duration::from_millis(1));
+/// ```
 pub fn sleep(duration: Duration) -> impl Future<Output = ()> + Send {
     // A duration beyond what the clock can tell is for ever.
     Sleep { deadline: Instant::now().checked_add(duration) }
 }
 
 /// Waits until `deadline`, or not at all if it has passed.
+///
+/// ```
+/// # use duality_runtime as duality;
+/// use duality::block_on;
+/// use duality::time::{Duration, Instant, sleep_until};
+///
+/// let deadline = Instant::now() + Duration::from_millis(1);
+/// block_on(sleep_until(deadline));
+/// assert!(Instant::now() >= deadline);
+/// ```
 pub fn sleep_until(deadline: Instant) -> impl Future<Output = ()> + Send {
     Sleep { deadline: Some(deadline) }
 }
@@ -40,6 +60,18 @@ impl Future for Sleep {
 ///
 /// This holds in every world, for what waits by this crate's operations: a kernel thread that blocks in
 /// a read leaves it too. A task that computes without waiting is not interrupted.
+///
+/// ```
+/// # use duality_runtime as duality;
+/// use duality::block_on;
+/// use duality::time::{Duration, Elapsed, sleep, timeout};
+///
+/// block_on(async {
+///     let long = sleep(Duration::from_secs(3600));
+///     assert_eq!(timeout(Duration::from_millis(1), long).await, Err(Elapsed));
+///     assert_eq!(timeout(Duration::from_secs(3600), async { 7 }).await, Ok(7));
+/// });
+/// ```
 ///
 /// # Errors
 ///

@@ -234,8 +234,7 @@ async fn a_refused_connection_is_an_error() {
 
 async fn a_connect_can_time_out() {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    let listener =
-        TcpListener::bind(any, &ListenOptions { backlog: 0, ..ListenOptions::default() }).unwrap();
+    let listener = TcpListener::bind(any, &ListenOptions::default().backlog(0)).unwrap();
     let address = listener.local_addr().unwrap();
     // Nobody accepts, so that soon the queue is full and the kernel answers no more.
     let mut queued = vec![];
@@ -276,11 +275,7 @@ async fn a_source_that_is_not_local_is_an_error() {
 
 async fn a_narrow_receiver_holds_up_its_peer() {
     let (mut listener, address) = listener();
-    let narrow = ConnectOptions {
-        receive_buffer: Some(4096),
-        largest_segment: Some(536),
-        ..ConnectOptions::default()
-    };
+    let narrow = ConnectOptions::default().receive_buffer(4096).largest_segment(536);
     let mut client = TcpStream::connect_with(address, &narrow).await.unwrap();
     let (mut server, _) = listener.accept().await.unwrap();
     let mut sent = 0;

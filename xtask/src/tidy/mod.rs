@@ -21,16 +21,9 @@ const OLDER: &str = "older than the rule; to be untangled";
 
 /// What may break a rule: the rule's name, the file's path, and why.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
-    ("circles", "crates/duality/src/catalogue.rs", OLDER),
-    ("circles", "crates/fiber/src/fiber.rs", OLDER),
-    ("circles", "crates/load/src/client/chat/member.rs", OLDER),
-    ("circles", "crates/load/src/pattern/mod.rs", OLDER),
     ("circles", "crates/runtime/src/drain.rs", OLDER),
     ("circles", "crates/runtime/src/event_loop/core/mod.rs", OLDER),
     ("circles", "crates/runtime/src/visibility/mod.rs", OLDER),
-    ("circles", "xtask/src/fuzz.rs", OLDER),
-    ("circles", "xtask/src/miri.rs", OLDER),
-    ("circles", "xtask/src/soak.rs", OLDER),
 ];
 
 /// One rule of the house.

@@ -4,6 +4,7 @@
 //! it, locks included. So a process may fork only while all its other threads are [`helper`]s.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::fs;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -48,6 +49,12 @@ pub struct Children {
     living: HashMap<Pid, Child>,
 }
 
+impl fmt::Debug for Children {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Children").field("count", &self.count()).finish_non_exhaustive()
+    }
+}
+
 struct Child {
     /// It has this until it has been reaped.
     _seat: ChildSeat,
@@ -55,6 +62,7 @@ struct Child {
 }
 
 /// A child that has ended.
+#[derive(Clone, Copy, Debug)]
 pub struct Ended {
     /// How, as wait(2) says.
     pub status: WaitStatus,

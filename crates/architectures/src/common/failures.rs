@@ -1,11 +1,12 @@
-//! What the operator is told of connections whose service ended with an error: the first few, a line each.
+//! Connections whose service ended with an error: a hook is called for each, or the first few are
+//! logged, a line each.
 //!
 //! The counters are shared with child processes, so that a server of many processes says no more than another.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use duality_runtime::net::TcpStream;
 use duality_runtime::{log, shared, visibility};
@@ -17,8 +18,19 @@ const TOLD: u64 = 5;
 /// connection that carries one request would feel: later ones are asked once an error has been told, until the last is.
 const ASKED: u64 = 1000;
 
-/// The client of a connection, where it is known. In a box: most connections of a large server have none.
-pub(crate) type Peer = Option<Box<SocketAddr>>;
+/// Is called with the client's address, where it is known, and the error that the service returned.
+pub type Hook = Arc<dyn Fn(Option<SocketAddr>, &io::Error) + Send + Sync>;
+
+/// The client of a connection. In a box, and only where it is to be known: most connections of a
+/// large server have none.
+pub(crate) type Peer = Option<Box<Client>>;
+
+/// What is kept of a client for a connection that may fail.
+pub(crate) struct Client {
+    address: Option<SocketAddr>,
+    /// Is told instead of the operator.
+    hook: Option<Hook>,
+}
 
 /// How many clients were asked for, and how many connections have failed.
 type Counts = [AtomicU64; 2];
@@ -33,8 +45,12 @@ pub(crate) fn prepare() {
     counts();
 }
 
-/// The client of a connection that begins, if it is to be known.
-pub(crate) fn peer(stream: &TcpStream) -> Peer {
+/// The client of a connection that begins, if it is to be known: always with a `hook`.
+pub(crate) fn peer(stream: &TcpStream, hook: Option<&Hook>) -> Peer {
+    if let Some(hook) = hook {
+        let (address, hook) = (stream.peer_addr().ok(), Some(hook.clone()));
+        return Some(Box::new(Client { address, hook }));
+    }
     let [asked, failed] = counts();
     let failures = failed.load(Relaxed);
     let is_wanted = failures < TOLD && (failures > 0 || asked.load(Relaxed) < ASKED);
@@ -42,19 +58,26 @@ pub(crate) fn peer(stream: &TcpStream) -> Peer {
         return None;
     }
     asked.fetch_add(1, Relaxed);
-    stream.peer_addr().ok().map(Box::new)
+    let address = stream.peer_addr().ok();
+    Some(Box::new(Client { address, hook: None }))
 }
 
-/// Tells the operator of an error that the service of a connection has returned, unless it is the client's own affair.
+/// Tells the hook of an error that the service of a connection has returned. Without a hook it
+/// tells the operator, unless the error is the client's own affair.
 #[cold]
 pub(crate) fn tell(peer: &Peer, error: &io::Error) {
+    let address = peer.as_ref().and_then(|client| client.address);
+    if let Some(hook) = peer.as_ref().and_then(|client| client.hook.as_ref()) {
+        hook(address, error);
+        return;
+    }
     if is_the_clients(error) {
         return;
     }
     let [_, failed] = counts();
     let before = failed.fetch_add(1, Relaxed);
     if before < TOLD {
-        log::warn(line(peer.as_deref(), visibility::current_stage().as_deref(), error));
+        log::warn(line(address.as_ref(), visibility::current_stage().as_deref(), error));
     } else if before == TOLD {
         log::warn("further errors of connections are not logged");
     }

@@ -3,7 +3,7 @@
 pub mod accept;
 pub mod admission;
 pub mod children;
-mod failures;
+pub(crate) mod failures;
 pub mod lobby;
 pub mod options;
 pub mod pressure;

@@ -3,6 +3,7 @@
 //! Nothing is refused and nothing crashes: the server says once what it lacks, stops accepting, and
 //! goes on as soon as a connection has ended. Clients wait in the accept queue meanwhile.
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,6 +25,12 @@ const QUIET: Duration = Duration::from_secs(10);
 #[derive(Clone, Default)]
 pub struct Connections {
     shared: Arc<Shared>,
+}
+
+impl fmt::Debug for Connections {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Connections").field("count", &self.count()).finish_non_exhaustive()
+    }
 }
 
 #[derive(Default)]
@@ -68,6 +75,12 @@ pub struct Active {
     shared: Arc<Shared>,
 }
 
+impl fmt::Debug for Active {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Active").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
 impl Active {
     /// How many connections there were when this one began, itself included.
     pub(crate) fn number(&self) -> usize {
@@ -86,6 +99,12 @@ impl Drop for Active {
 pub struct Pressure {
     connections: Connections,
     reported: Option<Instant>,
+}
+
+impl fmt::Debug for Pressure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Pressure").finish_non_exhaustive()
+    }
 }
 
 impl Pressure {

@@ -1,5 +1,6 @@
 //! A service bound to an address, ready for an architecture to serve.
 
+use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -21,6 +22,16 @@ pub struct Server {
     address: SocketAddr,
 }
 
+impl fmt::Debug for Server {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Server")
+            .field("service", &self.service)
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Server {
     /// Listens at `address`, once for each core; port 0 takes a free one.
     ///
@@ -34,7 +45,7 @@ impl Server {
         options: Options,
     ) -> io::Result<Self> {
         let cores = if architecture.replicates() { options.cores } else { 1 };
-        let listen = ListenOptions { backlog: options.backlog, reuse_port: cores > 1 };
+        let listen = ListenOptions::default().backlog(options.backlog).reuse_port(cores > 1);
         let first = patiently(|| {
             if listen.reuse_port {
                 alone(address)?;

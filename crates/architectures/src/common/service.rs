@@ -13,10 +13,13 @@ use duality_runtime::visibility;
 use pin_project_lite::pin_project;
 
 use super::admission::Admission;
-use super::failures;
+use super::failures::{self, Hook};
 use super::pressure::Active;
 
 /// What a service asks of its architecture, or an architecture gives to services.
+///
+/// A service begins with none and adds what it needs, which also holds when there are others:
+/// `Needs::default().with_concurrent_connections()`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     /// Somebody makes a task of its straight-line code: it has no state machine written by hand.
@@ -28,6 +31,20 @@ pub struct Needs {
 }
 
 impl Needs {
+    /// These needs, and that connections can reach the same memory.
+    #[must_use]
+    pub const fn with_shared_memory(mut self) -> Self {
+        self.shared_memory = true;
+        self
+    }
+
+    /// These needs, and that more than one connection is served at a time.
+    #[must_use]
+    pub const fn with_concurrent_connections(mut self) -> Self {
+        self.concurrent_connections = true;
+        self
+    }
+
     /// What these needs ask for beyond what `given` gives, in words.
     pub fn missing_from(self, given: Self) -> Option<&'static str> {
         if self.straight_line && !given.straight_line {
@@ -45,8 +62,8 @@ impl Needs {
 /// A connection's task, from the first byte to the close.
 pub type Task = Machine;
 
-/// How a connection's task is made.
-type Begin = Arc<dyn Fn(TcpStream, Active) -> Task + Send + Sync>;
+/// How a connection's task is made, which tells the hook of an error.
+type Begin = Arc<dyn Fn(TcpStream, Active, Option<&Hook>) -> Task + Send + Sync>;
 
 /// A service's state machines and event loop, written by hand. Called once for each core with the number of
 /// connections that are served at a time, it opens what the loop needs, and returns what runs it until the
@@ -64,6 +81,7 @@ pub struct Service {
     serve: Begin,
     refuse: Begin,
     by_hand: Option<ByHand>,
+    on_error: Option<Hook>,
     /// More connections than this at a time are refused.
     limit: usize,
     /// How many descriptors a connection has, its socket included.
@@ -89,6 +107,7 @@ impl Service {
             serve,
             refuse,
             by_hand: None,
+            on_error: None,
             limit: usize::MAX,
             descriptors: 1,
         }
@@ -110,6 +129,17 @@ impl Service {
     #[must_use]
     pub fn by_hand(mut self, program: ByHand) -> Self {
         self.by_hand = Some(program);
+        self
+    }
+
+    /// The same service, which calls `hook` for each error that it returns, instead of logging the
+    /// first few.
+    ///
+    /// Each connection then costs a getpeername(2) and a small allocation. A state machine written
+    /// by hand returns no errors.
+    #[must_use]
+    pub fn on_error(mut self, hook: Hook) -> Self {
+        self.on_error = Some(hook);
         self
     }
 
@@ -164,7 +194,7 @@ impl Service {
     /// until the task is dropped.
     pub fn begin(&self, stream: TcpStream, active: Active) -> Task {
         let begin = if active.number() > self.limit { &self.refuse } else { &self.serve };
-        let task = begin(stream, active);
+        let task = begin(stream, active, self.on_error.as_ref());
         visibility::connection_began(size_of_val(&*task));
         task
     }
@@ -175,8 +205,8 @@ where
     S: Fn(TcpStream) -> F + Send + Sync + 'static,
     F: Future<Output = io::Result<()>> + Send + 'static,
 {
-    Arc::new(move |stream, active| {
-        let peer = failures::peer(&stream);
+    Arc::new(move |stream, active, hook| {
+        let peer = failures::peer(&stream, hook);
         machine(Serving { future: serve(stream), peer, _connection: Connection(active) })
     })
 }

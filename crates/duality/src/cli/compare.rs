@@ -20,8 +20,8 @@ use duality_lab::{data, report as page, run as lab};
 use duality_runtime::log;
 
 use super::{
-    ClientFlags, ConstraintFlags, Failure, Setup, Tuning, experiment, explain, flag, heading, load,
-    model, plan, print,
+    ClientFlags, ConstraintFlags, Failure, SetupFlags, Tuning, experiment, explain, flag, heading,
+    load, model, plan, print,
 };
 use crate::catalogue::Catalogue;
 
@@ -81,7 +81,7 @@ pub(super) struct Arguments {
     #[arg(long, help_heading = heading::SERVICE)]
     path: Option<String>,
     #[command(flatten)]
-    setup: Setup,
+    setup: SetupFlags,
     /// Where `guestbook` and `phone` keep what they are told: a new one for each cell (sqlite, redis), or one that is there (sqlite:PATH, redis://HOST:PORT) [default: sqlite]
     #[arg(long, value_name = "STORE", help_heading = heading::SERVICE)]
     store: Option<Store>,
@@ -267,6 +267,6 @@ pub(super) fn measure(
 }
 
 fn fresh_directory() -> PathBuf {
-    let now = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
+    let now = lab::now().replace(['-', ':', 'Z'], "").replace('T', "-");
     PathBuf::from(format!("duality-results-{now}"))
 }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use duality_architectures::{ALL, Architecture, Options};
+use duality_architectures::{self as architectures, ALL, Architecture, Options};
 use duality_lab::machine;
 use duality_lab::model::UnitCosts;
 use duality_lab::peers::{Peer, READY_MADE, ReadyMade};
@@ -12,14 +12,16 @@ use duality_lab::plan::settings::{Misfit, Settings};
 use duality_lab::plan::timing::Timing;
 use duality_lab::plan::variant::Choice;
 use duality_lab::plan::{Plan, Site, clients};
-use duality_lab::record::{Design, Variant};
+use duality_lab::record::{Carrier, Design, Variant, World};
 use duality_lab::store::Store;
 use duality_load::Pattern;
+use duality_poller::Kind;
 use duality_services::http;
 use duality_services::store::Location;
 
-use super::{Setup, Tuning, serve};
+use super::{Tuning, serve};
 use crate::catalogue::{Catalogue, Listed};
+use crate::setup::Setup;
 
 /// The numbers of connections that are compared by default, those of ZeroHTTPd's and Kerneis's plots.
 const CONCURRENCY: [usize; 4] = [1, 10, 100, 1000];
@@ -51,8 +53,7 @@ pub(super) fn plan(
     let store = store(&service, settings)?;
     let behaviour = clients::behaviour(settings)?;
     let (server_cpus, client_cpus) = processors(settings)?;
-    let mut server_arguments = tuning.to_arguments();
-    server_arguments.extend(setup.to_arguments());
+    let server_arguments = [tuning.to_arguments(), setup.to_arguments()].concat();
     for variant in chosen.iter_mut().filter_map(|subject| subject.variant.as_mut()) {
         variant.server_arguments.extend(setup.to_arguments());
     }
@@ -61,6 +62,7 @@ pub(super) fn plan(
             service: name.to_owned(),
             architectures: chosen.iter().map(|subject| subject.name.clone()).collect(),
             variants: chosen.iter().filter_map(|subject| subject.variant.clone()).collect(),
+            carriers: chosen.iter().map(carrier).collect(),
             peers,
             // It depends on what can be carried, see below.
             control: None,
@@ -176,6 +178,26 @@ fn architectures(settings: &Settings, tuning: Tuning) -> Result<Vec<Subject>, Mi
         None => Ok(ALL.iter().copied().map(plain).collect()),
         Some(choices) => choices.iter().map(subject).collect(),
     }
+}
+
+/// How a subject carries connections.
+fn carrier(subject: &Subject) -> (String, Carrier) {
+    let Subject { name, architecture, options, .. } = subject;
+    let poller = architecture.poller(options);
+    let world = architecture.world();
+    let carrier = Carrier {
+        world: world.map(|world| match world {
+            architectures::World::Block => World::Block,
+            architectures::World::Park => World::Park,
+            architectures::World::Suspend => World::Suspend,
+        }),
+        poller: poller.map(|poller| poller.to_string()),
+        looks_at_all: poller.is_some_and(Kind::looks_at_all),
+        processes: architecture.forks(),
+        beside_others: world == Some(architectures::World::Block)
+            && architecture.gives().concurrent_connections,
+    };
+    (name.clone(), carrier)
 }
 
 /// The processors of the server and of the load generator.
@@ -369,7 +391,8 @@ fn crowded(
 
 fn seed_of_the_moment() -> u64 {
     // Whole seconds: short enough to be typed again.
-    jiff::Timestamp::now().as_second().unsigned_abs()
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
 }
 
 /// The command line as it may be shown: without a store's password.

@@ -17,23 +17,23 @@ mod setup;
 mod tuning;
 mod visibility;
 
-use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
-use duality_lab::plan::settings::Misfit;
 
 use clients::ClientFlags;
 use constraints::ConstraintFlags;
-pub(crate) use setup::Setup;
+use setup::SetupFlags;
 pub(crate) use tuning::Tuning;
 
 use duality_runtime::log;
 
 use crate::Service;
 use crate::catalogue::Catalogue;
+pub use crate::failure::Failure;
+pub(crate) use crate::failure::flag;
 
 /// Headings of `--help`, below the options that a first try needs.
 mod heading {
@@ -81,32 +81,6 @@ enum Command {
     Services(list::Arguments),
 }
 
-/// Why a command did not do what it was asked.
-#[derive(Debug)]
-pub enum Failure {
-    /// It was asked wrongly: exit code 2.
-    Misuse(String),
-    /// It could not: exit code 1.
-    Failed(String),
-}
-
-impl Failure {
-    pub(crate) fn misuse(message: impl Into<String>) -> Self {
-        Self::Misuse(message.into())
-    }
-
-    pub(crate) fn failed(message: impl Into<String>) -> Self {
-        Self::Failed(message.into())
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Misuse(message) | Self::Failed(message)) = self;
-        formatter.write_str(message)
-    }
-}
-
 /// Runs the command line of this process, for the services that come with Duality or one's own.
 pub fn main(own: Option<Service>) -> ExitCode {
     let arguments = match Arguments::try_parse() {
@@ -144,16 +118,6 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
-}
-
-/// A misfit of what the command line asks for.
-pub(crate) fn flag(misfit: Misfit) -> Failure {
-    let Misfit { key, problem } = misfit;
-    Failure::misuse(match key {
-        // These are no flags: the service is an argument of its own, the whole is all of them.
-        "service" | Misfit::WHOLE => problem,
-        key => format!("--{key}: {problem}"),
-    })
 }
 
 /// Prints help where it was asked for, and otherwise one line that names the mistake.

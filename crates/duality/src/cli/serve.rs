@@ -13,7 +13,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::tuning::Limits;
 use super::visibility::Visibility;
-use super::{Failure, Setup, Tuning, flag, heading};
+use super::{Failure, SetupFlags, Tuning, flag, heading};
 use crate::catalogue::Catalogue;
 use crate::control::Control;
 use crate::watch::{Subject, Watch};
@@ -31,7 +31,7 @@ pub(super) struct Arguments {
     #[arg(short, long, default_value = "127.0.0.1:8080", value_name = "ADDRESS:PORT", value_parser = listen_address)]
     listen: SocketAddr,
     #[command(flatten)]
-    setup: Setup,
+    setup: SetupFlags,
     /// Where `guestbook` and `phone` keep what they are told: sqlite:PATH or redis://HOST:PORT [default: sqlite:SERVICE.sqlite]
     #[arg(long, value_name = "STORE")]
     store: Option<Location>,
@@ -65,9 +65,9 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     }
     let name = arguments.service.as_deref().unwrap_or(catalogue.default_name());
     let stores = arguments.store.is_some();
-    let listed = catalogue.look_up(name, &arguments.setup, stores).map_err(flag)?;
+    let listed = catalogue.look_up(name, &arguments.setup.setup(), stores).map_err(flag)?;
     arguments.tuning.check(&listed).map_err(flag)?;
-    let service = catalogue.open(name, &arguments.setup, arguments.store.as_ref())?;
+    let service = catalogue.open(name, &arguments.setup.setup(), arguments.store.as_ref())?;
     let control = match arguments.control {
         true => Some(Control::on_standard_input().map_err(|error| {
             Failure::misuse(format!("--control: {error}: standard input must be a socket"))

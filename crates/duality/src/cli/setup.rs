@@ -1,18 +1,17 @@
-//! What a service is set up with: files, templates, how to talk to a store. `serve` takes these flags, and
-//! `compare` hands them on to the servers that it starts.
+//! The flags that set a service up. `serve` takes them, and `compare` hands them on to the servers that it starts.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use clap::ValueEnum;
-use duality_lab::plan::settings::{Misfit, Settings};
-use duality_runtime::log;
-use duality_services::store::{Location, Options, RedisCalls, Store};
-use duality_services::{Entry, guestbook, http};
+use clap::builder::PossibleValuesParser;
+use clap::builder::TypedValueParser;
+use duality_lab::plan::settings::Settings;
+use duality_services::store::RedisCalls;
 
-use super::{Failure, heading};
+use super::heading;
+use crate::setup::Setup;
 
 #[derive(Clone, Default, clap::Args)]
-pub(crate) struct Setup {
+pub(crate) struct SetupFlags {
     /// The directory whose files `http` and `guestbook` serve; without it, a few built-in pages
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
@@ -20,36 +19,17 @@ pub(crate) struct Setup {
     #[arg(long, value_name = "DIR", help_heading = heading::SERVICE)]
     templates: Option<PathBuf>,
     /// How `guestbook` talks to Redis [default: pipelined]
-    #[arg(long, value_enum, help_heading = heading::SERVICE)]
-    redis_calls: Option<RedisCallsName>,
+    ///
+    /// pipelined: in one round trip; separate: three calls, one after the other, as ZeroHTTPd makes them
+    #[arg(long, value_parser = redis_calls(), help_heading = heading::SERVICE)]
+    redis_calls: Option<RedisCalls>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum RedisCallsName {
-    /// In one round trip
-    Pipelined,
-    /// Three calls, one after the other, as ZeroHTTPd makes them
-    Separate,
-}
-
-impl Setup {
-    /// What an experiment asks for.
-    ///
-    /// # Errors
-    ///
-    /// A [`Misfit`] when it asks for something that there is not.
-    pub(super) fn of(settings: &Settings) -> Result<Self, Misfit> {
-        let redis_calls = settings.redis_calls.as_deref().map(|name| {
-            RedisCallsName::from_str(name, false).map_err(|_| {
-                let problem = format!("there is no `{name}`: choose pipelined or separate");
-                Misfit::new("redis-calls", problem)
-            })
-        });
-        Ok(Self {
-            root: settings.root.clone(),
-            templates: settings.templates.clone(),
-            redis_calls: redis_calls.transpose()?,
-        })
+impl SetupFlags {
+    /// What they say.
+    pub(super) fn setup(&self) -> Setup {
+        let Self { root, templates, redis_calls } = self.clone();
+        Setup { root, templates, redis_calls }
     }
 
     /// Asks an experiment for what these flags say.
@@ -58,73 +38,11 @@ impl Setup {
         settings.templates.clone_from(&self.templates);
         settings.redis_calls = self.redis_calls.map(|calls| calls.name().to_owned());
     }
-
-    /// Refuses what means nothing to the service called `name`, whose `entry` is `None` for a program's own.
-    pub(crate) fn check(&self, name: &str, entry: Option<&Entry>) -> Result<(), Misfit> {
-        let files = entry.is_some_and(|entry| entry.serves_files);
-        let templates = name == guestbook::ENTRY.name;
-        let senseless = [
-            ("root", self.root.is_some() && !files, "serves no files"),
-            ("templates", self.templates.is_some() && !templates, "has no templates"),
-            ("redis-calls", self.redis_calls.is_some() && !templates, "does not choose its calls"),
-        ];
-        match senseless.into_iter().find(|(_, senseless, _)| *senseless) {
-            None => Ok(()),
-            Some((key, _, why)) => {
-                Err(Misfit::new(key, format!("the service `{name}` {why}: leave it out")))
-            }
-        }
-    }
-
-    /// The arguments that say the same again, to a server that is started as a child.
-    pub(crate) fn to_arguments(&self) -> Vec<String> {
-        let path = |flag: &str, path: &PathBuf| format!("--{flag}={}", path.display());
-        let mut arguments = Vec::new();
-        arguments.extend(self.root.iter().map(|root| path("root", root)));
-        arguments.extend(self.templates.iter().map(|templates| path("templates", templates)));
-        arguments.extend(self.redis_calls.map(|calls| format!("--redis-calls={}", calls.name())));
-        arguments
-    }
-
-    /// What http is set up with.
-    pub(crate) fn http(&self) -> http::Config {
-        http::Config { root: self.root.clone(), ..http::Config::default() }
-    }
-
-    pub(crate) fn templates(&self) -> Option<&Path> {
-        self.templates.as_deref()
-    }
-
-    /// Sets up the store of the service called `name`: at `location`, or in a file of its own.
-    pub(crate) fn open_store(
-        &self,
-        name: &str,
-        location: Option<&Location>,
-    ) -> Result<Store, Failure> {
-        let location = location.cloned().unwrap_or_else(|| {
-            let file = format!("{name}.sqlite");
-            log::warn(format_args!(
-                "keeping what {name} is told in ./{file} (--store says where else)"
-            ));
-            Location::sqlite(file)
-        });
-        let redis_calls = match self.redis_calls {
-            Some(RedisCallsName::Separate) => RedisCalls::Separate,
-            Some(RedisCallsName::Pipelined) | None => RedisCalls::Pipelined,
-        };
-        let store = Store::new(&location, Options { redis_calls, ..Options::default() })
-            .map_err(|error| Failure::failed(error.to_string()))?;
-        // The operator has been told, and may start the store later.
-        let _ = store.reach();
-        Ok(store)
-    }
 }
 
-impl RedisCallsName {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Pipelined => "pipelined",
-            Self::Separate => "separate",
-        }
-    }
+fn redis_calls() -> impl TypedValueParser<Value = RedisCalls> {
+    PossibleValuesParser::new(RedisCalls::ALL.map(RedisCalls::name)).map(|name| {
+        let found = RedisCalls::ALL.into_iter().find(|calls| calls.name() == name);
+        found.expect("only names are possible")
+    })
 }

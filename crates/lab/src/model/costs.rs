@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::record::UnitCosts;
+use crate::record::{self, UnitCosts, World};
 use serde_json::Value;
 
 use super::counts::Operation;
@@ -44,57 +44,27 @@ pub struct Carrier {
     processes: bool,
     /// Whether a kernel thread that waits does so beside others, which may run.
     beside_others: bool,
-    /// Who tells its loops what is ready.
+    /// What tells its loops which connections are ready; empty without loops.
     poller: &'static str,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum World {
-    Block,
-    Park,
-    Suspend,
-}
-
-/// The pollers there are; the empty one is that of architectures without.
+/// The pollers whose rounds have unit costs.
 const POLLERS: [&str; 4] = ["select", "poll", "epoll", "uring"];
 
 impl Carrier {
-    /// How the architecture of that name does it, in a server with these further arguments; none for one that counts
-    /// nothing, or is not known.
-    pub fn of(architecture: &str, server_arguments: &[String]) -> Option<Self> {
-        let block = Self { world: World::Block, processes: false, beside_others: true, poller: "" };
-        let poller = |name: &str| POLLERS.into_iter().find(|poller| *poller == name);
-        match architecture {
-            "iterative" => Some(Self { beside_others: false, ..block }),
-            "threads" | "pool" => Some(block),
-            "fork" | "prefork" => Some(Self { processes: true, ..block }),
-            "uthreads" => {
-                let mut chosen =
-                    server_arguments.iter().filter_map(|it| it.strip_prefix("--poller="));
-                let poller = poller(chosen.next_back().unwrap_or("epoll"))?;
-                Some(Self { world: World::Park, processes: false, beside_others: false, poller })
-            }
-            name => Some(Self {
-                world: World::Suspend,
-                processes: false,
-                beside_others: false,
-                poller: poller(name)?,
-            }),
-        }
+    /// The carrier that results tell of; none where nothing is counted, or its poller has no unit costs.
+    pub fn of(recorded: &record::Carrier) -> Option<Self> {
+        let priced = |name: &str| POLLERS.into_iter().find(|poller| *poller == name);
+        Some(Self {
+            world: recorded.world?,
+            processes: recorded.processes,
+            beside_others: recorded.beside_others,
+            poller: recorded.poller.as_deref().map_or(Some(""), priced)?,
+        })
     }
 
     fn has_ring(self) -> bool {
         self.poller == "uring"
-    }
-}
-
-impl World {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Block => "block",
-            Self::Park => "park",
-            Self::Suspend => "suspend",
-        }
     }
 }
 
@@ -292,8 +262,13 @@ pub(super) mod tests {
         UnitCosts::from(all)
     }
 
+    /// The carrier of an architecture.
+    pub(in crate::model) fn carrier(name: &str, arguments: &[String]) -> Option<Carrier> {
+        Carrier::of(&record::Carrier::in_older_results(name, arguments)?)
+    }
+
     fn price(operation: Operation, architecture: &str, watched: f64) -> f64 {
-        let carrier = Carrier::of(architecture, &[]).unwrap();
+        let carrier = carrier(architecture, &[]).unwrap();
         round_costs().price(operation, carrier, watched).unwrap()
     }
 
@@ -323,16 +298,16 @@ pub(super) mod tests {
     #[test]
     fn architectures_without_counts_have_no_prices() {
         for name in ["handwritten", "nginx", ""] {
-            assert_eq!(Carrier::of(name, &[]), None);
+            assert_eq!(carrier(name, &[]), None);
         }
-        let chosen = Carrier::of("uthreads", &["--poller=poll".into()]).unwrap();
+        let chosen = carrier("uthreads", &["--poller=poll".into()]).unwrap();
         assert_eq!(chosen.poller, "poll");
     }
 
     #[test]
     fn what_is_missing_is_named() {
         let none = UnitCosts::default();
-        let carrier = Carrier::of("threads", &[]).unwrap();
+        let carrier = carrier("threads", &[]).unwrap();
         let missing = none.price(Operation::Thread, carrier, 1.0).unwrap_err().to_string();
         assert!(missing.contains("spawn of block") && missing.lines().count() == 1, "{missing}");
     }

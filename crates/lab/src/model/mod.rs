@@ -154,8 +154,7 @@ pub fn workloads(
                 .iter()
                 .filter(|cell| cell.subject == subject && cell.concurrency == connections)
                 .collect();
-            let (architecture, arguments) = design.server_of(subject);
-            let carrier = Carrier::of(&architecture, arguments);
+            let carrier = design.carrier(subject).and_then(Carrier::of);
             match carrier.ok_or("it counts nothing".to_owned()).and_then(|carrier| {
                 let observed = observe(&own)?;
                 Ok((carrier, observed))

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::costs::tests::round_costs;
+use super::costs::tests::{carrier, round_costs};
 use super::*;
 
 /// Servers that all need 10 µs, and beside them what they count.
@@ -26,7 +26,7 @@ pub(super) fn workload() -> Workload {
 fn of(connections: usize, independent: f64, servers: &[(&str, Counts)]) -> Workload {
     let costs = round_costs();
     let subjects = servers.iter().map(|(name, counts)| {
-        let carrier = Carrier::of(name, &[]).unwrap();
+        let carrier = carrier(name, &[]).unwrap();
         let mut modelled = Modelled::new(name, carrier, 0.0, *counts, &costs).unwrap();
         modelled.total = independent + modelled.dependent();
         modelled

@@ -213,9 +213,10 @@ pub(crate) mod tests {
 
     /// A small design for tests.
     pub(crate) fn design() -> Design {
-        Design {
+        let mut design = Design {
             service: "http".into(),
             architectures: vec!["threads".into(), "epoll".into()],
+            carriers: BTreeMap::new(),
             variants: vec![],
             peers: vec![],
             control: None,
@@ -232,7 +233,9 @@ pub(crate) mod tests {
             server_arguments: vec![],
             path: "/".into(),
             store: None,
-        }
+        };
+        design.add_older_carriers();
+        design
     }
 
     /// A small plan for tests.
@@ -274,6 +277,8 @@ pub(crate) mod tests {
             let mut plan = plan();
             plan.design.architectures =
                 architectures.iter().map(|name| (*name).to_owned()).collect();
+            plan.design.carriers.clear();
+            plan.design.add_older_carriers();
             plan.unavailable = unavailable
                 .iter()
                 .map(|(name, count)| (((*name).to_owned(), *count), "why".to_owned()))

@@ -5,6 +5,7 @@
 //! [`VERSION`] changes when one changes its meaning.
 
 mod block;
+mod carrier;
 pub(crate) mod constraints;
 mod operations;
 
@@ -19,6 +20,7 @@ use crate::listen_queue::ListenQueue;
 use crate::peers::Peer;
 
 pub use block::{Block, Disturbance, Processor, Slice};
+pub use carrier::{Carrier, World};
 pub use constraints::{Constraints, kept_slo};
 pub use operations::{Operations, UnitCosts};
 
@@ -155,6 +157,9 @@ pub struct Design {
     pub client_cpus: Vec<usize>,
     /// Further arguments of the server.
     pub server_arguments: Vec<String>,
+    /// How each architecture carries connections, by subject.
+    #[serde(default)]
+    pub carriers: BTreeMap<String, Carrier>,
     /// The path that an HTTP client asks for.
     pub path: String,
     /// Where the servers keep what they are told; none for a service that keeps nothing.
@@ -195,24 +200,33 @@ impl Design {
         self.subjects().chain(self.control.as_deref())
     }
 
-    /// Whether a subject is handwritten, which nobody can choose: a state machine by hand for two of the built-in
+    /// How a subject carries connections; none for a peer.
+    pub fn carrier(&self, subject: &str) -> Option<&Carrier> {
+        self.carriers.get(self.original(subject))
+    }
+
+    /// Whether a subject runs no straight-line service, and so is no choice: a state machine by hand for two of the built-in
     /// services, beside which the compiler's can be seen.
     pub fn is_yardstick(&self, subject: &str) -> bool {
-        self.server_of(subject).0 == "handwritten"
+        self.carrier(subject).is_some_and(|carrier| carrier.world.is_none())
     }
 
     /// Whether a subject looks at every open connection in each round, as a loop on select or poll does: idle ones cost
     /// it something, too.
     pub fn looks_at_all(&self, subject: &str) -> bool {
-        let (architecture, arguments) = self.server_of(subject);
-        let poller = match architecture.as_str() {
-            // Every server is told a poller; this one takes it.
-            "uthreads" => {
-                arguments.iter().rev().find_map(|argument| argument.strip_prefix("--poller="))
-            }
-            own => Some(own),
+        self.carrier(subject).is_some_and(|carrier| carrier.looks_at_all)
+    }
+
+    /// Adds how subjects carry connections, in a design from results that do not say it.
+    pub fn add_older_carriers(&mut self) {
+        if !self.carriers.is_empty() {
+            return;
+        }
+        let known = |name: &String| {
+            let (architecture, arguments) = self.server_of(name);
+            Some((name.clone(), Carrier::in_older_results(&architecture, arguments)?))
         };
-        matches!(poller, Some("select" | "poll"))
+        self.carriers = self.architectures.iter().filter_map(known).collect();
     }
 
     /// The architecture that is meant by the name of a subject, and the arguments of its server.

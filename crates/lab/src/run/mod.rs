@@ -13,7 +13,7 @@ mod window;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use crate::display::Display;
 use crate::machine;
@@ -126,8 +126,9 @@ fn begin(plan: &Plan) -> Experiment {
     }
 }
 
-fn now() -> String {
-    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+/// The present, in UTC and whole seconds (RFC 3339).
+pub fn now() -> String {
+    humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
 }
 
 /// Measures what is missing, until it `is_over`; whether nothing is missing then.

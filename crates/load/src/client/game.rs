@@ -18,7 +18,7 @@ use duality_runtime::net::TcpStream;
 use super::line::Lines;
 use super::{Client, Reply, decimal, send_all};
 use crate::failure::Failure;
-use crate::pattern::connect;
+use crate::sources::connect;
 
 /// A longer line is neither a ball nor a word of the server's.
 const LONGEST_LINE: usize = 64;

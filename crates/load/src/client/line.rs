@@ -6,7 +6,7 @@ use super::read_more;
 use crate::failure::Failure;
 
 /// Takes lines out of the bytes of a connection.
-pub(super) struct Lines {
+pub(crate) struct Lines {
     buffer: Box<[u8]>,
     /// The bytes that have come and were not taken.
     unread: std::ops::Range<usize>,
@@ -14,23 +14,23 @@ pub(super) struct Lines {
 
 impl Lines {
     /// Lines of at most `longest` bytes, their end included.
-    pub(super) fn new(longest: usize) -> Self {
+    pub(crate) fn new(longest: usize) -> Self {
         // One byte more than a line, so that a byte too many is seen.
         Self { buffer: vec![0; longest + 1].into(), unread: 0..0 }
     }
 
     /// Lines of the same bound, from another connection.
-    pub(super) fn fresh(&self) -> Self {
+    pub(crate) fn fresh(&self) -> Self {
         Self::new(self.buffer.len() - 1)
     }
 
     /// Forgets what has come.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.unread = 0..0;
     }
 
     /// The next line, without its end (LF; a CR before it would be one of the line's bytes).
-    pub(super) async fn next(&mut self, stream: &mut TcpStream) -> Result<&[u8], Failure> {
+    pub(crate) async fn next(&mut self, stream: &mut TcpStream) -> Result<&[u8], Failure> {
         let mut searched = 0;
         loop {
             let unread = &self.buffer[self.unread.clone()];
@@ -52,7 +52,7 @@ impl Lines {
     }
 
     /// The next line, after which nothing more has come.
-    pub(super) async fn only(&mut self, stream: &mut TcpStream) -> Result<&[u8], Failure> {
+    pub(crate) async fn only(&mut self, stream: &mut TcpStream) -> Result<&[u8], Failure> {
         let length = self.next(stream).await?.len();
         if !self.unread.is_empty() {
             return Err(Failure::Malformed("bytes after the end of the reply"));

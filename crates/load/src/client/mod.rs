@@ -2,15 +2,13 @@
 //!
 //! A new client is a file here, a variant of [`Target`](crate::Target), and its line in `engine.rs`.
 //! A client opens no connection and counts nothing: that is the pattern's part. The members of a chat
-//! are no such clients: nobody there gets an answer to a request of one's own, and so they are a pattern
-//! of their own.
+//! are a pattern (`pattern/chat/`): what a member says is answered by what the others hear.
 
-pub(crate) mod chat;
 pub(crate) mod exchange;
 pub(crate) mod game;
 pub(crate) mod guestbook;
 pub(crate) mod http;
-mod line;
+pub(crate) mod line;
 pub(crate) mod phone;
 pub(crate) mod quote;
 pub(crate) mod time;
@@ -96,7 +94,7 @@ async fn expect_end(stream: &mut TcpStream) -> Result<(), Failure> {
 }
 
 /// The value of a string of digits, and of nothing else: `u64::from_str` would take a sign.
-fn decimal(digits: &[u8]) -> Option<u64> {
+pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }

@@ -29,11 +29,7 @@ const SEGMENT: u16 = 536;
 const CHUNK: usize = 4 * 1024;
 
 pub(super) async fn enter(place: &Place) -> Result<TcpStream, Failure> {
-    let narrow = ConnectOptions {
-        receive_buffer: Some(RECEIVE_BUFFER),
-        largest_segment: Some(SEGMENT),
-        ..ConnectOptions::default()
-    };
+    let narrow = ConnectOptions::default().receive_buffer(RECEIVE_BUFFER).largest_segment(SEGMENT);
     place.route.connect_with(place.limit, narrow).await
 }
 

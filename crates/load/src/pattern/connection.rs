@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 use duality_runtime::net::TcpStream;
 use duality_runtime::time;
 
-use super::{Load, connect};
+use super::Load;
 use crate::client::{Client, Reply};
 use crate::failure::Failure;
 use crate::measurement::Start;
+use crate::sources::connect;
 
 /// How long a connection that could not be opened waits before the next attempt: this at first, twice
 /// as long each time it fails again, and no longer than a second.

@@ -3,6 +3,7 @@
 //! A pattern knows nothing of what a request is: it drives any [`Client`](crate::client::Client) on
 //! [`Connection`]s, and tells the [`Recorder`] how each request began; a connection tells how it ended.
 
+pub(crate) mod chat;
 pub(crate) mod closed;
 pub(crate) mod connection;
 pub(crate) mod gate;
@@ -12,12 +13,9 @@ pub(crate) mod serial;
 
 use std::time::Duration;
 
-use duality_runtime::net::TcpStream;
-
 use self::connection::Connection;
 use self::gate::Gate;
 use crate::client::Client;
-use crate::failure::Failure;
 use crate::recorder::Recorder;
 use crate::sources::Route;
 
@@ -137,12 +135,4 @@ pub(crate) async fn row<C: Client>(
         }
     }
     row
-}
-
-/// Opens a connection on which no wait is longer than `limit`.
-pub(crate) async fn connect(
-    address: impl Into<Route>,
-    limit: Duration,
-) -> Result<TcpStream, Failure> {
-    address.into().connect(limit).await
 }

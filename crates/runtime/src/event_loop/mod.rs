@@ -29,6 +29,7 @@ pub(crate) mod tasks;
 pub(crate) mod waker;
 
 use std::cell::RefCell;
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::rc::Rc;
@@ -66,6 +67,15 @@ pub(crate) struct Habits {
 /// An event loop: runs any number of tasks on one kernel thread.
 pub struct EventLoop {
     core: Box<Core>,
+}
+
+impl fmt::Debug for EventLoop {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("EventLoop")
+            .field("waiting", &self.core.waiting())
+            .finish_non_exhaustive()
+    }
 }
 
 impl EventLoop {

@@ -1,6 +1,7 @@
 //! Room for a task that does not exist yet: so that whoever has something to give to a task can know that there will
 //! be one, before it takes the thing.
 
+use std::fmt;
 use std::future::Future;
 
 use duality_fiber::Stack;
@@ -14,6 +15,12 @@ use crate::world;
 /// Room for one task: its stack, where tasks have one.
 pub struct Place {
     pub(super) stack: Option<Stack>,
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Place").finish_non_exhaustive()
+    }
 }
 
 impl Place {

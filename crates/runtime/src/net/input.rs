@@ -20,6 +20,41 @@ use super::spare::{self, Purpose};
 ///
 /// [`TcpStream::fill`](super::TcpStream::fill) fills it. It has memory only while there is something in it,
 /// and grows to its limit only for input that needs it.
+///
+/// ```
+/// # use duality_runtime as duality;
+/// use std::io;
+///
+/// use duality::net::{Input, TcpStream};
+///
+/// /// Reads one line, and leaves what follows it in `input`.
+/// async fn line(stream: &mut TcpStream, input: &mut Input) -> io::Result<Vec<u8>> {
+///     loop {
+///         if let Some(end) = input.unused().iter().position(|&byte| byte == b'\n') {
+///             let line = input.unused()[..end].to_vec();
+///             input.consume(end + 1);
+///             return Ok(line);
+///         }
+///         if input.is_full() || stream.fill(input).await? == 0 {
+///             return Err(io::ErrorKind::InvalidData.into());
+///         }
+///     }
+/// }
+/// # use duality::net::{ListenOptions, TcpListener};
+/// # fn main() -> io::Result<()> {
+/// # duality::block_on(async {
+/// # let any_port = ([127, 0, 0, 1], 0).into();
+/// # let mut listener = TcpListener::bind(any_port, &ListenOptions::default())?;
+/// # let mut client = TcpStream::connect(listener.local_addr()?).await?;
+/// # client.write_all(b"one\ntwo\n").await?;
+/// # let (mut stream, _) = listener.accept().await?;
+/// # let mut input = Input::new(1024);
+/// # assert_eq!(line(&mut stream, &mut input).await?, b"one");
+/// # assert_eq!(line(&mut stream, &mut input).await?, b"two");
+/// # Ok(())
+/// # })
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Input {
     /// Empty where there is no memory.

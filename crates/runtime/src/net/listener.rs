@@ -1,5 +1,6 @@
 //! A listening socket.
 
+use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -13,18 +14,38 @@ use rustix::net::{
 use rustix::process::getpid;
 
 use super::TcpStream;
-use super::socket::{Done, Patience, Socket, nonblocking_here};
+use super::socket::{Access, Done, Patience, Socket, nonblocking_here};
 use crate::drain::{self, Ending};
 use crate::visibility;
 
 /// How a listener is made.
+///
+/// Begin with the default, and change what should differ:
+/// `ListenOptions::default().backlog(128)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ListenOptions {
     /// How many connections may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
     pub backlog: i32,
     /// Several listeners share the address, and the kernel spreads connections over them
     /// (`SO_REUSEPORT`).
     pub reuse_port: bool,
+}
+
+impl ListenOptions {
+    /// Sets how many connections may wait to be accepted.
+    #[must_use]
+    pub const fn backlog(mut self, backlog: i32) -> Self {
+        self.backlog = backlog;
+        self
+    }
+
+    /// Sets whether several listeners share the address.
+    #[must_use]
+    pub const fn reuse_port(mut self, reuse_port: bool) -> Self {
+        self.reuse_port = reuse_port;
+        self
+    }
 }
 
 impl Default for ListenOptions {
@@ -35,8 +56,36 @@ impl Default for ListenOptions {
 
 /// A TCP socket that accepts connections. They start with `TCP_NODELAY` set: services write replies
 /// whole, and Nagle's algorithm would only delay the last segment.
+///
+/// ```
+/// # use duality_runtime as duality;
+/// use duality::block_on;
+/// use duality::net::{ListenOptions, TcpListener, TcpStream};
+///
+/// # fn main() -> std::io::Result<()> {
+/// block_on(async {
+///     let any_port = ([127, 0, 0, 1], 0).into();
+///     let mut listener = TcpListener::bind(any_port, &ListenOptions::default())?;
+///     // The kernel completes the connection before it is accepted.
+///     let client = TcpStream::connect(listener.local_addr()?).await?;
+///     let (stream, peer) = listener.accept().await?;
+///     assert_eq!(peer, client.local_addr()?);
+///     assert_eq!(stream.peer_addr()?, client.local_addr()?);
+///     Ok(())
+/// })
+/// # }
+/// ```
 pub struct TcpListener {
     socket: Socket,
+}
+
+impl fmt::Debug for TcpListener {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("TcpListener")
+            .field("address", &self.local_addr().ok())
+            .finish_non_exhaustive()
+    }
 }
 
 impl TcpListener {
@@ -59,6 +108,7 @@ impl TcpListener {
     /// # Errors
     ///
     /// Those of [`bind`](Self::bind).
+    #[doc(hidden)]
     pub fn try_address(address: SocketAddr) -> io::Result<()> {
         bound(address, false).map(drop)
     }
@@ -68,6 +118,7 @@ impl TcpListener {
     /// So does every listener that is not used on a loop with a ring (io_uring), whose accept takes all that the
     /// queue holds in one go, and each that comes later, whether anybody waits for them or not. There this costs the
     /// system call a connection that the ring saves. What the ring has taken until now is accepted first.
+    #[doc(hidden)]
     pub fn accept_on_demand(&mut self) {
         self.socket.make_system_calls();
     }
@@ -108,8 +159,9 @@ impl TcpListener {
         let mut flags = SocketFlags::CLOEXEC;
         flags.set(SocketFlags::NONBLOCK, nonblocking);
         let mut patience = Patience::new(None);
-        let accepted = poll_fn(|_| {
-            self.socket.poll(Direction::Read, &mut patience, |listener| listener.accept(flags))
+        let accepted = poll_fn(|context| {
+            let accept = |listener: Access<'_>| listener.accept(flags);
+            self.socket.poll(context, Direction::Read, &mut patience, accept)
         })
         .await;
         match accepted {

@@ -8,7 +8,28 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use rustix::net::{bind, sockopt};
 
 /// How a connection is made; what is `None` is left to the kernel.
+///
+/// Begin with the default, and set what should differ:
+/// `ConnectOptions::default().receive_buffer(4096)`.
+///
+/// ```
+/// # use duality_runtime as duality;
+/// use duality::block_on;
+/// use duality::net::{ConnectOptions, ListenOptions, TcpListener, TcpStream};
+///
+/// # fn main() -> std::io::Result<()> {
+/// block_on(async {
+///     let any_port = ([127, 0, 0, 1], 0).into();
+///     let listener = TcpListener::bind(any_port, &ListenOptions::default())?;
+///     let options = ConnectOptions::default().source([127, 0, 0, 2].into());
+///     let stream = TcpStream::connect_with(listener.local_addr()?, &options).await?;
+///     assert_eq!(stream.local_addr()?.ip().to_string(), "127.0.0.2");
+///     Ok(())
+/// })
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ConnectOptions {
     /// The address of this machine that it comes from, with a port that the kernel chooses.
     ///
@@ -25,6 +46,27 @@ pub struct ConnectOptions {
 }
 
 impl ConnectOptions {
+    /// Sets the address of this machine that the connection comes from.
+    #[must_use]
+    pub const fn source(mut self, source: IpAddr) -> Self {
+        self.source = Some(source);
+        self
+    }
+
+    /// Sets how many unread bytes the kernel keeps.
+    #[must_use]
+    pub const fn receive_buffer(mut self, bytes: u32) -> Self {
+        self.receive_buffer = Some(bytes);
+        self
+    }
+
+    /// Sets the most bytes that the peer may put into one segment.
+    #[must_use]
+    pub const fn largest_segment(mut self, bytes: u16) -> Self {
+        self.largest_segment = Some(bytes);
+        self
+    }
+
     /// Prepares a socket that is not connected yet.
     pub(super) fn apply(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
         if let Some(bytes) = self.receive_buffer {

@@ -3,6 +3,21 @@
 use super::spare::{self, Purpose};
 
 /// A buffer that has memory only while there is something in it, as an [`Input`](super::Input) has.
+///
+/// ```
+/// # use duality_runtime as duality;
+/// use std::io::Write;
+///
+/// use duality::net::Output;
+///
+/// let mut output = Output::new();
+/// write!(output.gather(), "{} green bottles", 10)?;
+/// assert_eq!(output.gathered(), b"10 green bottles");
+/// // stream.write_all(output.gathered()).await?;
+/// output.clear();
+/// assert_eq!(output.gathered(), b"");
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct Output {
     bytes: Vec<u8>,

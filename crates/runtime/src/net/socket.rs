@@ -5,7 +5,7 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use duality_poller::{Direction, Ring, Token};
@@ -16,7 +16,7 @@ use crate::drain::{Ending, Listed};
 use crate::event_loop::core::Core;
 use crate::event_loop::remote::{self, LoopId};
 use crate::visibility::{self, Wait, seats};
-use crate::world::{self, Waited, block};
+use crate::world::{self, Waited, block, foreign};
 
 /// A socket, and what the world that last used it keeps for it.
 pub(crate) struct Socket {
@@ -253,6 +253,7 @@ impl Socket {
     #[inline]
     pub(crate) fn poll<T>(
         &mut self,
+        context: &Context<'_>,
         direction: Direction,
         patience: &mut Patience,
         attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
@@ -260,7 +261,7 @@ impl Socket {
         // SAFETY: the reference ends with this call. `enter`, which lends the loop, is on the stack below the task until then.
         match unsafe { world::this_loop() } {
             None => self.poll_blocking(direction, patience, attempt),
-            Some(core) => self.poll_on_loop(core, direction, patience, attempt),
+            Some(core) => self.poll_on_loop(core, context, direction, patience, attempt),
         }
     }
 
@@ -292,6 +293,7 @@ impl Socket {
     fn poll_on_loop<T>(
         &mut self,
         core: &Core,
+        context: &Context<'_>,
         direction: Direction,
         patience: &mut Patience,
         mut attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
@@ -339,6 +341,7 @@ impl Socket {
             }
             let token = self.watch(core);
             core.wake_when(self.as_fd(), token, direction)?;
+            foreign::check(context, core.running_waker());
             match core.wait(deadline) {
                 Waited::Again => {}
                 Waited::Pending => return Poll::Pending,

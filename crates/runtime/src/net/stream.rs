@@ -1,5 +1,6 @@
 //! A TCP connection.
 
+use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, Shutdown, SocketAddr};
@@ -25,10 +26,43 @@ use crate::{fs, visibility, world};
 const SEND_FILE_CHUNK: u64 = 1 << 20;
 
 /// A TCP connection; closed when it is dropped.
+///
+/// ```
+/// # use duality_runtime as duality;
+/// use duality::net::{ListenOptions, TcpListener, TcpStream};
+/// use duality::{block_on, task};
+///
+/// # fn main() -> std::io::Result<()> {
+/// block_on(async {
+///     let any_port = ([127, 0, 0, 1], 0).into();
+///     let mut listener = TcpListener::bind(any_port, &ListenOptions::default())?;
+///     let address = listener.local_addr()?;
+///     let client = task::spawn(async move {
+///         let mut stream = TcpStream::connect(address).await?;
+///         stream.write_all(b"hello").await
+///     })?;
+///     let (mut stream, _peer) = listener.accept().await?;
+///     let mut greeting = [0; 5];
+///     stream.read_exact(&mut greeting).await?;
+///     assert_eq!(&greeting, b"hello");
+///     client.await.expect("the client does not panic")
+/// })
+/// # }
+/// ```
 pub struct TcpStream {
     socket: Socket,
     read_timeout: Option<Duration>,
     write_timeout: Option<Duration>,
+}
+
+impl fmt::Debug for TcpStream {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("TcpStream")
+            .field("local", &self.local_addr().ok())
+            .field("peer", &self.peer_addr().ok())
+            .finish_non_exhaustive()
+    }
 }
 
 impl TcpStream {
@@ -56,7 +90,7 @@ impl TcpStream {
     ///
     /// Those of [`connect_with`](TcpStream::connect_with).
     pub async fn connect_from(source: IpAddr, address: SocketAddr) -> io::Result<Self> {
-        let options = ConnectOptions { source: Some(source), ..ConnectOptions::default() };
+        let options = ConnectOptions::default().source(source);
         Self::connect_with(address, &options).await
     }
 
@@ -403,8 +437,8 @@ impl TcpStream {
             Direction::Write => self.write_timeout,
         });
         let socket = &mut self.socket;
-        poll_fn(move |_| {
-            let done = socket.poll(direction, &mut patience, &mut attempt);
+        poll_fn(move |context| {
+            let done = socket.poll(context, direction, &mut patience, &mut attempt);
             done.map_ok(|done| match done {
                 Done::Moved(value) => value,
                 // For a read: nothing, and no more to come.

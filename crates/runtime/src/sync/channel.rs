@@ -10,6 +10,30 @@ use crate::visibility::Wait;
 /// A channel that holds at most `capacity` values. Senders that wait for room get it in the order in which
 /// they came.
 ///
+/// ```
+/// # use duality_runtime as duality;
+/// use duality::sync::channel::bounded;
+/// use duality::{block_on, task};
+///
+/// # fn main() -> std::io::Result<()> {
+/// block_on(async {
+///     let (sender, mut receiver) = bounded(1);
+///     let task = task::spawn(async move {
+///         for number in 1..=3 {
+///             sender.send(number).await.expect("the receiver is there");
+///         }
+///     })?;
+///     let mut sum = 0;
+///     while let Some(number) = receiver.recv().await {
+///         sum += number;
+///     }
+///     assert_eq!(sum, 6);
+///     task.await.expect("the task does not panic");
+///     Ok(())
+/// })
+/// # }
+/// ```
+///
 /// # Panics
 ///
 /// When `capacity` is zero.
@@ -115,8 +139,26 @@ impl<T> Want<()> for Receiving<'_, T> {
 }
 
 /// The end that values go in at; there can be many.
+///
+/// ```
+/// # use duality_runtime as duality;
+/// use duality::block_on;
+/// use duality::sync::channel::{SendError, bounded};
+///
+/// let (sender, receiver) = bounded(1);
+/// assert_eq!(sender.try_send("first"), Ok(()));
+/// assert_eq!(sender.try_send("second"), Err(SendError("second")), "the channel is full");
+/// drop(receiver);
+/// assert_eq!(block_on(sender.send("third")), Err(SendError("third")));
+/// ```
 pub struct Sender<T> {
     shared: Arc<Shared<T>>,
+}
+
+impl<T> fmt::Debug for Sender<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Sender").finish_non_exhaustive()
+    }
 }
 
 /// The receiver is gone, or (for `try_send`) there is no room; here is the value.
@@ -192,8 +234,26 @@ impl<T> Drop for Sender<T> {
 }
 
 /// The end that values come out of.
+///
+/// ```
+/// # use duality_runtime as duality;
+/// use duality::block_on;
+/// use duality::sync::channel::bounded;
+///
+/// let (sender, mut receiver) = bounded(2);
+/// sender.try_send("last words").unwrap();
+/// drop(sender);
+/// assert_eq!(block_on(receiver.recv()), Some("last words"));
+/// assert_eq!(block_on(receiver.recv()), None);
+/// ```
 pub struct Receiver<T> {
     shared: Arc<Shared<T>>,
+}
+
+impl<T> fmt::Debug for Receiver<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Receiver").finish_non_exhaustive()
+    }
 }
 
 impl<T> Receiver<T> {

@@ -1,6 +1,7 @@
 //! Mutual exclusion that may be held across a wait.
 
 use std::cell::UnsafeCell;
+use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
@@ -9,9 +10,40 @@ use super::semaphore::{Permit, Semaphore};
 /// A value that one task at a time can use, also while it waits for something else.
 ///
 /// It is fair, as a [`Semaphore`] is: tasks get their turns in the order in which they came.
+///
+/// ```
+/// # use duality_runtime as duality;
+/// use std::sync::Arc;
+///
+/// use duality::sync::Mutex;
+/// use duality::{block_on, task};
+///
+/// # fn main() -> std::io::Result<()> {
+/// block_on(async {
+///     let count = Arc::new(Mutex::new(0));
+///     let other = count.clone();
+///     let task = task::spawn(async move { *other.lock().await += 1 })?;
+///     *count.lock().await += 1;
+///     task.await.expect("the task does not panic");
+///     assert_eq!(*count.lock().await, 2);
+///     Ok(())
+/// })
+/// # }
+/// ```
 pub struct Mutex<T> {
     turn: Semaphore,
     value: UnsafeCell<T>,
+}
+
+impl<T: fmt::Debug> fmt::Debug for Mutex<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut mutex = formatter.debug_struct("Mutex");
+        match self.try_lock() {
+            Some(value) => mutex.field("value", &*value),
+            None => mutex.field("value", &format_args!("<locked>")),
+        };
+        mutex.finish()
+    }
 }
 
 // SAFETY: the value is reached only by whoever has the turn, so that it moves between threads (hence
@@ -45,6 +77,12 @@ pub struct MutexGuard<'a, T> {
     _turn: Permit<'a>,
     /// Sharing the guard shares the value, so it needs what `&mut T` needs.
     _value: PhantomData<&'a mut T>,
+}
+
+impl<T: fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(formatter)
+    }
 }
 
 impl<T> Deref for MutexGuard<'_, T> {

@@ -1,5 +1,6 @@
 //! Telling tasks that something has happened.
 
+use std::fmt;
 use std::future::Future;
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,10 +9,36 @@ use super::queue::{Turn, Waiting, Wake, Want};
 use crate::visibility::Wait;
 
 /// Tells waiting tasks that something has happened.
+///
+/// ```
+/// # use duality_runtime as duality;
+/// use std::sync::Arc;
+///
+/// use duality::sync::Notify;
+/// use duality::{block_on, task};
+///
+/// # fn main() -> std::io::Result<()> {
+/// block_on(async {
+///     let ready = Arc::new(Notify::new());
+///     let told = ready.clone();
+///     let task = task::spawn(async move { told.notified().await })?;
+///     // A notification is kept for a task that waits later.
+///     ready.notify_one();
+///     task.await.expect("the task does not panic");
+///     Ok(())
+/// })
+/// # }
+/// ```
 pub struct Notify {
     state: Waiting<State>,
     /// How often all have been notified, to be known without the lock.
     broadcasts: AtomicU64,
+}
+
+impl fmt::Debug for Notify {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Notify").finish_non_exhaustive()
+    }
 }
 
 struct State {

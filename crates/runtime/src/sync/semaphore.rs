@@ -1,5 +1,7 @@
 //! A number of permits.
 
+use std::fmt;
+
 use super::atomic::AtomicUsize;
 use super::permits::Permits;
 use super::queue::{Turn, Waiting, Wake, Want};
@@ -10,9 +12,33 @@ use crate::visibility::{self, Wait};
 /// It is fair: while tasks wait, a permit that is given back is handed to the one that has waited longest,
 /// and nothing that comes later can take it. So a task that gives its permit back and wants one again waits
 /// until all that wait now have had theirs.
+///
+/// ```
+/// # use duality_runtime as duality;
+/// use duality::block_on;
+/// use duality::sync::Semaphore;
+///
+/// block_on(async {
+///     let connections = Semaphore::new(2);
+///     let first = connections.acquire().await;
+///     let _second = connections.acquire().await;
+///     assert!(connections.try_acquire().is_none());
+///     drop(first);
+///     assert_eq!(connections.available(), 1);
+/// });
+/// ```
 pub struct Semaphore {
     permits: Permits,
     waiters: Waiting<()>,
+}
+
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Semaphore")
+            .field("available", &self.available())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Semaphore {
@@ -86,6 +112,12 @@ impl Want<()> for &Permits {
 /// A permit; given back when it is dropped.
 pub struct Permit<'a> {
     semaphore: &'a Semaphore,
+}
+
+impl fmt::Debug for Permit<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Permit").finish_non_exhaustive()
+    }
 }
 
 impl<'a> Permit<'a> {

@@ -2,10 +2,14 @@
 
 mod meeting;
 mod offload;
+// For the architectures. What is hidden here and below may change without notice.
+#[doc(hidden)]
 pub mod thread;
 
+pub use offload::offload;
 pub(crate) use offload::on_disk;
-pub use offload::{HELPERS, limit_helpers, offload, submit};
+#[doc(hidden)]
+pub use offload::{HELPERS, limit_helpers, submit};
 
 use std::fmt;
 use std::future::{Future, ready};
@@ -23,6 +27,7 @@ use crate::event_loop::core::Core;
 use crate::visibility::{self, Wait};
 use crate::world::{self, Waited, block};
 
+#[doc(hidden)]
 pub use crate::recycled::{Machine, machine};
 use meeting::{Awaiting, Ending, meeting};
 
@@ -31,6 +36,20 @@ const THREAD_STACK: thread::Stack = thread::Stack::fixed(256 * 1024, "the thread
 
 /// Starts `future` as a task of its own: a kernel thread in the block world, a user-level thread or a
 /// state machine on this loop in the others.
+///
+/// ```
+/// # use duality_runtime as duality;
+/// use duality::{block_on, task};
+///
+/// # fn main() -> std::io::Result<()> {
+/// block_on(async {
+///     let one = task::spawn(async { 1 })?;
+///     let two = task::spawn(async { 2 })?;
+///     assert_eq!(one.await.unwrap() + two.await.unwrap(), 3);
+///     Ok(())
+/// })
+/// # }
+/// ```
 ///
 /// # Errors
 ///
@@ -66,6 +85,20 @@ where
 ///
 /// As by the waits for sockets and times, it is the running task that has another turn; the waker that this is polled
 /// with is not used, so a future that polls only those of many that were woken must not have it among them.
+///
+/// ```
+/// # use duality_runtime as duality;
+/// use duality::{block_on, task};
+///
+/// block_on(async {
+///     for item in 0..100_u64 {
+///         let _digest = item.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+///         if item % 10 == 9 {
+///             task::yield_now().await;
+///         }
+///     }
+/// });
+/// ```
 #[inline]
 pub fn yield_now() -> impl Future<Output = ()> + Send {
     YieldNow { has_yielded: false }
@@ -156,6 +189,17 @@ impl Future for Woken {
 /// The group of the running task: the tasks of one loop have the same number, and so have all tasks of
 /// a process that are kernel threads. What tasks of a group share, such as a pool of connections, stays
 /// on its loop.
+///
+/// ```
+/// # use duality_runtime as duality;
+/// use duality::{block_on, task};
+///
+/// block_on(async {
+///     let here = task::group();
+///     task::yield_now().await;
+///     assert_eq!(task::group(), here);
+/// });
+/// ```
 #[must_use]
 pub fn group() -> u32 {
     world::with_loop(|core| core.map_or(0, |core| core.lane().into()))
@@ -167,6 +211,18 @@ pub fn group() -> u32 {
 ///
 /// It is noted at the call, so that nothing of it is kept in the state of the task. A program has room for 256 names;
 /// further ones are not shown. Of a name, 127 bytes are shown.
+///
+/// ```
+/// # use duality_runtime as duality;
+/// use duality::{block_on, task};
+///
+/// block_on(async {
+///     task::stage("parse").await;
+///     let number: u32 = "42".parse().unwrap();
+///     task::stage("answer").await;
+///     assert_eq!(number, 42);
+/// });
+/// ```
 #[inline]
 pub fn stage(name: &'static str) -> impl Future<Output = ()> + Send {
     visibility::stage(name);
@@ -179,6 +235,19 @@ pub fn stage(name: &'static str) -> impl Future<Output = ()> + Send {
 /// is small, and, with thousands of them, in no cache when its turn comes: what goes deep (a parser, a template, a
 /// library's code) costs a cache miss there for every line that it touches for the first time, and would overflow it.
 ///
+/// ```
+/// # use duality_runtime as duality;
+/// use duality::{block_on, task};
+///
+/// block_on(async {
+///     let text = String::from("3 1 2");
+///     let mut numbers: Vec<u32> =
+///         task::leaf(|| text.split(' ').map(|word| word.parse().unwrap()).collect());
+///     task::leaf(|| numbers.sort_unstable());
+///     assert_eq!(numbers, [1, 2, 3]);
+/// });
+/// ```
+///
 /// # Panics
 ///
 /// With what `body` panics with. In the park world also when `body` waits, which it could by polling a future.
@@ -188,10 +257,29 @@ pub fn leaf<R>(body: impl FnOnce() -> R + Send) -> R {
 }
 
 /// A task that was spawned; awaiting it gives what the task returned. Dropping it lets the task run on.
+///
+/// ```
+/// # use duality_runtime as duality;
+/// use duality::{block_on, task};
+///
+/// # fn main() -> std::io::Result<()> {
+/// block_on(async {
+///     let task = task::spawn(async { assert_eq!(1 + 1, 3) })?;
+///     assert_eq!(task.await, Err(task::JoinError), "it panicked");
+///     Ok(())
+/// })
+/// # }
+/// ```
 pub struct JoinHandle<T> {
     awaiting: Awaiting<Result<T, JoinError>, Waker>,
     /// Where the loop is that the task is one of; 0 for none.
     home: usize,
+}
+
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("JoinHandle").finish_non_exhaustive()
+    }
 }
 
 /// Where the loop of this kernel thread is; 0 for none.
@@ -269,6 +357,7 @@ impl<T> Drop for Finish<T> {
 }
 
 /// Runs `body`, keeping a panic (which the panic hook has reported) from going any further.
+#[doc(hidden)]
 pub fn contain(body: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(body));
 }

@@ -15,6 +15,7 @@ use std::thread::Result as Caught;
 
 use self::shim::{Condvar, Mutex, MutexGuard};
 use super::thread;
+use crate::drain;
 use crate::visibility::{self, Wait};
 use crate::world;
 
@@ -69,6 +70,14 @@ pub(crate) async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> T + Send +
 
 /// Runs `work` where it holds up no other task, and returns what it returns.
 ///
+/// ```
+/// # use duality_runtime as duality;
+/// use duality::{block_on, task};
+///
+/// let sum = block_on(task::offload(|| (1..=1000).sum::<u32>()));
+/// assert_eq!(sum, 500_500);
+/// ```
+///
 /// # Panics
 ///
 /// With what `work` panics with.
@@ -117,7 +126,8 @@ struct Slot<T> {
 /// the job itself says when it is done: for loops that are not of this crate.
 pub fn submit(job: Box<dyn FnOnce() + Send>) {
     POOL.submit(job, MOST.load(Ordering::Relaxed), || {
-        thread::start(HELPER_STACK, Box::new(help)).is_ok()
+        // A helper outlives the server that needs it first.
+        drain::within(None, || thread::start(HELPER_STACK, Box::new(help)).is_ok())
     });
 }
 

@@ -7,12 +7,14 @@
 //! price of one system call ([`run_watched`]).
 
 use std::ffi::c_void;
+use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
 
 use duality_fiber::overflow::{KernelStack, LARGER, run_watched};
 
+use crate::drain::{self, Scope};
 use crate::visibility::{self, seats};
 
 /// What a kernel thread runs.
@@ -52,6 +54,12 @@ pub struct Refused {
     pub body: Body,
 }
 
+impl fmt::Debug for Refused {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Refused").field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
 /// Starts a detached kernel thread. A panic in `body` is reported and ends the thread; an overflow of its `stack` is
 /// reported and ends the process.
 ///
@@ -59,7 +67,7 @@ pub struct Refused {
 ///
 /// [`Refused`], when no thread can be made.
 pub fn start(stack: Stack, body: Body) -> Result<(), Refused> {
-    let argument = Box::into_raw(Box::new(Start { stack, body }));
+    let argument = Box::into_raw(Box::new(Start { stack, body, scope: Scope::here() }));
     match create(stack.length(), argument.cast()) {
         0 => Ok(()),
         error => {
@@ -74,6 +82,8 @@ pub fn start(stack: Stack, body: Body) -> Result<(), Refused> {
 struct Start {
     stack: Stack,
     body: Body,
+    /// That of the thread that makes it.
+    scope: Option<Scope>,
 }
 
 fn create(stack_size: usize, argument: *mut c_void) -> i32 {
@@ -105,14 +115,14 @@ fn create(stack_size: usize, argument: *mut c_void) -> i32 {
 
 extern "C" fn main(argument: *mut c_void) -> *mut c_void {
     // SAFETY: `start` leaked this box for this thread alone.
-    let Start { stack, body } = *unsafe { Box::from_raw(argument.cast::<Start>()) };
+    let Start { stack, body, scope } = *unsafe { Box::from_raw(argument.cast::<Start>()) };
     let watched = move || {
         let _seat = seats::sit();
         visibility::count(|counters| {
             counters.threads_created.add(1);
             counters.task_stack_allocated_bytes.add(stack.0.size as u64);
         });
-        super::contain(body);
+        drain::within(scope.as_ref(), || super::contain(body));
     };
     // SAFETY: this is the thread's first function, and `create` made a stack of this length. `contain` keeps panics in.
     unsafe { run_watched(stack.0, watched) };

@@ -7,6 +7,7 @@
 
 use std::cell::Cell;
 use std::cmp::Reverse;
+use std::fmt;
 use std::net::SocketAddr;
 use std::ptr;
 use std::sync::OnceLock;
@@ -146,6 +147,12 @@ impl Drop for Sitting {
 /// A seat for a child process, taken by its parent; given back when it is dropped, which is when the
 /// child has been reaped.
 pub struct ChildSeat(Option<&'static Seat>);
+
+impl fmt::Debug for ChildSeat {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("ChildSeat").finish_non_exhaustive()
+    }
+}
 
 impl ChildSeat {
     /// Takes a seat, before fork(2).

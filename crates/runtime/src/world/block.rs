@@ -4,6 +4,7 @@
 //! blocking system call; its time-out is the socket's own (`SO_RCVTIMEO`, `SO_SNDTIMEO`), so that it
 //! costs no call of its own. Only under an ambient deadline is the socket polled first.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -19,13 +20,31 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::{Waited, ambient_deadline, earlier};
 use crate::visibility::{self, seats};
 
+thread_local! {
+    /// Where the data of the waker is that the future of the innermost [`block_on`] is polled with;
+    /// 0 without one.
+    static WAKER: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The address of the data of the running task's waker; 0 where no task runs.
+pub(super) fn waker_here() -> usize {
+    WAKER.get()
+}
+
 /// Runs `future` to its end on this kernel thread; whatever it waits for, the kernel thread waits for.
+///
+/// ```
+/// # use duality_runtime as duality;
+/// let answer = duality::block_on(async { 6 * 7 });
+/// assert_eq!(answer, 42);
+/// ```
 pub fn block_on<F: Future>(future: F) -> F::Output {
     super::enter(None, || {
         let _seen = seats::run_task();
         let outer = super::set_ambient_deadline(None);
         let mut future = pin!(future);
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let _outer = Outer(WAKER.replace(waker.data().addr()));
         let mut context = Context::from_waker(&waker);
         let output = loop {
             match future.as_mut().poll(&mut context) {
@@ -37,6 +56,15 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
         super::set_ambient_deadline(outer);
         output
     })
+}
+
+/// Restores the address of the waker before, even after a panic.
+struct Outer(usize);
+
+impl Drop for Outer {
+    fn drop(&mut self) {
+        WAKER.set(self.0);
+    }
 }
 
 /// Wakes a kernel thread that waits in [`wait`].

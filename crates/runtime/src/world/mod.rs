@@ -25,6 +25,7 @@
 //! [`time::timeout`]: crate::time::timeout
 
 pub mod block;
+pub(crate) mod foreign;
 pub(crate) mod park;
 pub(crate) mod suspend;
 
@@ -133,10 +134,12 @@ pub(crate) fn wait_until<T>(
         // SAFETY: the reference ends with this call. `enter`, which lends the loop, is on the stack below the task until then.
         let waited = match unsafe { this_loop() } {
             None => {
+                foreign::check(context, block::waker_here());
                 let _seen = seats::waiting(wait);
                 block::wait(deadline)
             }
             Some(core) => {
+                foreign::check(context, core.running_waker());
                 core.set_wait(wait);
                 core.wait(deadline)
             }

@@ -89,6 +89,19 @@ pub enum RedisCalls {
     Separate,
 }
 
+impl RedisCalls {
+    /// Every way.
+    pub const ALL: [Self; 2] = [Self::Pipelined, Self::Separate];
+
+    /// The name that flags and plans know it by.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pipelined => "pipelined",
+            Self::Separate => "separate",
+        }
+    }
+}
+
 /// The store cannot be used as it was described.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the store {place}: {why}")]

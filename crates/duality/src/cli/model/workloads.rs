@@ -6,7 +6,6 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use duality_architectures::ALL;
-use duality_lab::model::Carrier;
 use duality_lab::plan::Plan;
 use duality_lab::plan::settings::Settings;
 use duality_lab::plan::variant::Choice;
@@ -122,8 +121,8 @@ fn chosen(names: Option<&[String]>) -> Result<Vec<&'static Workload>, Failure> {
 
 /// The architectures that count what they do.
 fn countable() -> Vec<String> {
-    let names = ALL.iter().map(|architecture| architecture.name());
-    names.filter(|name| Carrier::of(name, &[]).is_some()).map(str::to_owned).collect()
+    let counting = ALL.iter().filter(|architecture| architecture.world().is_some());
+    counting.map(|architecture| architecture.name().to_owned()).collect()
 }
 
 /// Says what is going to be measured.

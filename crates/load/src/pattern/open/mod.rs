@@ -21,7 +21,6 @@
 
 pub(crate) mod arrivals;
 pub(crate) mod pacer;
-pub(crate) mod queue;
 
 use std::io;
 use std::sync::Arc;
@@ -29,10 +28,10 @@ use std::time::Instant;
 
 use duality_runtime::task;
 
-use self::queue::{Place, Queue};
 use super::Load;
 use super::connection::Connection;
 use crate::client::Client;
+use crate::due::{FreeConnection, Queue};
 use crate::measurement::Start;
 
 /// Starts `connections` connections that take their requests from `queue`; all are open, or could not be
@@ -57,7 +56,7 @@ async fn run<C: Client>(mut connection: Connection<C>, queue: Arc<Queue>, load: 
         // request tries again, and tells.
         let _ = connection.open(&load).await;
     }
-    let mut place = Place::new();
+    let mut place = FreeConnection::new();
     let mut free = Instant::now();
     loop {
         let due = queue.next(&mut place).await;

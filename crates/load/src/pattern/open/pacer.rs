@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::arrivals::Schedule;
-use super::queue::Queue;
+use crate::due::Queue;
 use crate::recorder::{Bell, Moment};
 
 /// How soon a full queue is tried again, which is much sooner than it can have emptied.

@@ -310,6 +310,12 @@ impl Core {
         self.tasks.running()
     }
 
+    /// The data of the running task's waker.
+    #[inline]
+    pub(crate) fn running_waker(&self) -> usize {
+        self.running().name().map_or(0, |name| name.bits() as usize)
+    }
+
     // Tasks.
 
     /// Starts a task that need not be `Send`: the loop's own root.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Server CPU time per request: Duality's architectures and peers, in alternating runs under wrk.
 
-    python3 docs/versus.py epoll,uthreads,st,nginx CONNECTIONS keep|close REPEATS SECONDS
+    python3 scripts/versus.py epoll,uthreads,st,nginx CONNECTIONS keep|close REPEATS SECONDS
 
 Peers are nginx, and st, pth and pthreads, which `cargo xtask peers` builds. An architecture may have flags of
 `duality serve` behind it: epoll:--busy-poll=25us. Needs target/release/duality, wrk, and the peers that are named. The server runs on processor 0, wrk on processor 1. Ratios are

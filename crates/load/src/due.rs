@@ -22,13 +22,13 @@ struct State {
     free: VecDeque<Sender<Instant>>,
 }
 
-/// A connection's place at the queue.
-pub(crate) struct Place {
+/// A connection that is free to take a request that is due.
+pub(crate) struct FreeConnection {
     give: Sender<Instant>,
     take: Receiver<Instant>,
 }
 
-impl Place {
+impl FreeConnection {
     pub(crate) fn new() -> Self {
         let (give, take) = bounded(1);
         Self { give, take }
@@ -57,7 +57,7 @@ impl Queue {
     }
 
     /// Waits until there is a request for `place`, and returns when it was due.
-    pub(crate) async fn next(&self, place: &mut Place) -> Instant {
+    pub(crate) async fn next(&self, place: &mut FreeConnection) -> Instant {
         {
             let mut state = self.lock();
             if let Some(due) = state.due.pop_front() {
@@ -102,7 +102,7 @@ mod tests {
         let mut waiting = Vec::new();
         queue.each(|due| waiting.push(due));
         assert_eq!(waiting, times);
-        let mut place = Place::new();
+        let mut place = FreeConnection::new();
         let taken: Vec<_> = times.iter().map(|_| block_on(queue.next(&mut place))).collect();
         assert_eq!(taken, times);
     }
@@ -116,7 +116,7 @@ mod tests {
             .map(|_| {
                 let (queue, done) = (queue.clone(), done.clone());
                 std::thread::spawn(move || {
-                    done.send(block_on(queue.next(&mut Place::new()))).unwrap();
+                    done.send(block_on(queue.next(&mut FreeConnection::new()))).unwrap();
                 })
             })
             .collect();

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """10,000 connections open at once, each served twice, and what each costs in memory.
 
-    python3 docs/ten_thousand.py ARCHITECTURE…
+    python3 scripts/ten_thousand.py ARCHITECTURE…
 
 An architecture may have flags of `duality serve` behind it: uthreads:--poller=epoll. Needs target/release/duality and 20,000 descriptors.
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Server CPU time of an exchange of two bytes on one connection, by how often the connection is renewed.
 
-    python3 docs/connection_age.py PAIRS      # renewed after every 100 exchanges, and never, in turns
+    python3 scripts/connection_age.py PAIRS      # renewed after every 100 exchanges, and never, in turns
 
 The server (echo under iterative) is on processor 0, the client on processor 1; both sleep between two exchanges. Needs
 target/release/duality and two processors.

@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
 
+use super::{Errand, GO_ON};
 use crate::Fiber;
-use crate::fiber::{Errand, GO_ON};
 use crate::sanitizer::{Bounds, Left};
 use crate::switch::{Place, nowhere, switch};
 

@@ -1,14 +1,17 @@
 //! A fiber: made, entered, visited, dropped.
 
+pub(crate) mod here;
+
 use std::any::Any;
 use std::cell::Cell;
+use std::fmt;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::process::abort;
 use std::ptr;
 
-use crate::here::{HERE, run_errands};
+use self::here::{HERE, run_errands};
 use crate::sanitizer::{Left, left_for_good};
 use crate::stack::{Occupied, Stack};
 use crate::switch::{Place, nowhere, prepare, room_for, switch};
@@ -35,6 +38,12 @@ pub struct Fiber {
     pub(crate) left_at: Cell<Place>,
     /// Taken only by `into_stack`, which consumes the fiber, and by the drop.
     pub(crate) stack: ManuallyDrop<Occupied>,
+}
+
+impl fmt::Debug for Fiber {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Fiber").finish_non_exhaustive()
+    }
 }
 
 impl Fiber {

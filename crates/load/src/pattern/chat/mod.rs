@@ -30,11 +30,12 @@ use duality_runtime::{task, time};
 use self::hearing::word_of_server;
 use self::member::Member;
 use self::room::{Numbers, Room};
-use super::decimal;
-use super::line::Lines;
+use super::Load;
+use crate::client::decimal;
+use crate::client::line::Lines;
 use crate::failure::Failure;
-use crate::pattern::{Load, connect};
 use crate::sources::Route;
+use crate::sources::connect;
 
 /// A longer line is no welcome.
 const LONGEST_WELCOME: usize = 128;

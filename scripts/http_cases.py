@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The score of HTTP servers on the cases of crates/services/tests/http_cases.toml, which says what they are.
 
-    python3 docs/http_cases.py TARGET...
+    python3 scripts/http_cases.py TARGET...
 
 A TARGET is HOST:PORT; or the name of a server that is started for the purpose, on a free port: `http` or
 `guestbook` (target/release/duality, on epoll; DUALITY names another binary), or `nginx` (with a configuration

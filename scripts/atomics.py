@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Counts the instructions, system calls and atomic read-modify-writes that a server executes for a request.
 
-    python3 docs/atomics.py target/release/duality [SERVICE [ARCHITECTURE …]]        http, epoll uthreads
+    python3 scripts/atomics.py target/release/duality [SERVICE [ARCHITECTURE …]]        http, epoll uthreads
 
 The server is stepped through, one instruction at a time (ptrace(2)), from one wait of its loop to the next, twenty
 times after a hundred requests on the same connection; shown is the median. Once a second a request looks whether its

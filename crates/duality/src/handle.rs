@@ -1,0 +1,163 @@
+//! A service that is being served by a thread of this program.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::thread::{self, JoinHandle};
+
+use duality_architectures::{ALL, Architecture, Options, Server, find};
+use duality_runtime::drain::Scope;
+use duality_runtime::log;
+
+use crate::Service;
+
+/// A service that is being served; made by [`Service::serve`].
+///
+/// Dropping the handle shuts the service down and waits until it has ended, as
+/// [`shutdown`](Handle::shutdown) and [`join`](Handle::join) do. An error is logged then. Drop a
+/// handle outside the service: a connection that drops the handle of its own server waits for
+/// itself.
+#[must_use = "dropping the handle shuts the service down"]
+pub struct Handle {
+    address: SocketAddr,
+    architecture: &'static str,
+    scope: Scope,
+    /// `None` once it has been joined.
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Handle {
+    /// Starts the thread that serves; [`Service::serve_with`] has the words.
+    pub(crate) fn start(
+        service: &Service,
+        architecture: &str,
+        address: impl ToSocketAddrs,
+        options: &Options,
+    ) -> io::Result<Self> {
+        let architecture = find(architecture).ok_or_else(|| unknown(architecture))?;
+        if let Some(reason) = refusal(service, architecture, options) {
+            let (service, name) = (service.served.name(), architecture.name());
+            let problem = format!("{service} under {name}: {reason}");
+            return Err(io::Error::new(io::ErrorKind::Unsupported, problem));
+        }
+        let server = bind(service, architecture, address, options)?;
+        let (address, scope) = (server.address(), Scope::new());
+        let own = scope.clone();
+        let thread = thread::Builder::new()
+            .name("duality-server".into())
+            .spawn(move || own.enter(|| architecture.serve(server)))?;
+        Ok(Self { address, architecture: architecture.name(), scope, thread: Some(thread) })
+    }
+
+    /// The address that the service listens at, with the port that the kernel chose.
+    pub fn local_address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Asks the service to drain, and returns at once. Other services of this program go on.
+    ///
+    /// The service accepts no more connections. An accepted connection that waits for input sees
+    /// the end of its input, so a service finishes its current request, writes the reply, and
+    /// returns. A second call does nothing.
+    pub fn shutdown(&self) {
+        self.scope.request();
+    }
+
+    /// Waits until the service has ended and all its connections are closed. The service ends after
+    /// [`shutdown`](Handle::shutdown), or when the whole process drains.
+    ///
+    /// Connections are not cut off. A service that waits for something other than input, such as a
+    /// long [`sleep`](crate::time::sleep), delays the end.
+    ///
+    /// # Errors
+    ///
+    /// The architecture could not begin: it lacked descriptors, memory or threads. Or the
+    /// architecture panicked, which is a bug in Duality; a panic of the service closes one
+    /// connection only.
+    pub fn join(mut self) -> io::Result<()> {
+        self.wait()
+    }
+
+    fn wait(&mut self) -> io::Result<()> {
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        let name = self.architecture;
+        match thread.join() {
+            Ok(served) => served.map_err(|error| {
+                io::Error::new(error.kind(), format!("{name}: cannot serve: {error}"))
+            }),
+            Err(_) => {
+                let problem = "the server panicked: its message is on standard error";
+                Err(io::Error::other(format!("{name}: {problem}")))
+            }
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if self.thread.is_none() {
+            return;
+        }
+        self.shutdown();
+        if let Err(error) = self.wait() {
+            log::warn(error);
+        }
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Handle")
+            .field("address", &self.address)
+            .field("architecture", &self.architecture)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why `service` cannot be served under `architecture` by a thread of this program, if so.
+pub(crate) fn refusal(
+    service: &Service,
+    architecture: &dyn Architecture,
+    options: &Options,
+) -> Option<String> {
+    if architecture.forks() {
+        // A child process would be a copy of one thread of this program, with the locks that the
+        // others held.
+        let remedy =
+            "choose an architecture without processes, or run the service by `Service::main`";
+        return Some(format!(
+            "it makes child processes, which a program with threads cannot: {remedy}"
+        ));
+    }
+    let missing = service.served.needs().missing_from(architecture.gives());
+    missing.map(str::to_owned).or_else(|| architecture.unavailable(options))
+}
+
+fn unknown(name: &str) -> io::Error {
+    let names: Vec<&str> = ALL.iter().map(|architecture| architecture.name()).collect();
+    let names = names.join(", ");
+    let problem = format!("there is no architecture `{name}`: choose one of {names}");
+    io::Error::new(io::ErrorKind::InvalidInput, problem)
+}
+
+/// Listens at the first of the addresses that allows it.
+fn bind(
+    service: &Service,
+    architecture: &dyn Architecture,
+    addresses: impl ToSocketAddrs,
+    options: &Options,
+) -> io::Result<Server> {
+    let mut problem = None;
+    for address in addresses.to_socket_addrs()? {
+        match Server::bind(architecture, service.served.clone(), address, options.clone()) {
+            Ok(server) => return Ok(server),
+            Err(error) => {
+                let told = format!("cannot listen at {address}: {error}");
+                problem = Some(io::Error::new(error.kind(), told));
+            }
+        }
+    }
+    Err(problem
+        .unwrap_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no address to listen at")))
+}
