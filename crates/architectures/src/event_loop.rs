@@ -21,13 +21,14 @@ use std::sync::{Arc, Barrier};
 
 use duality_poller::Kind;
 use duality_runtime::event_loop::{EventLoop, Waiting};
+use duality_runtime::handler::Connections;
 use duality_runtime::net::TcpListener;
 use duality_runtime::task::{self, thread};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::common::admission::Admission;
 use crate::common::lobby::{Lobby, room};
-use crate::common::pressure::{Connections, Pressure};
+use crate::common::pressure::Pressure;
 use crate::{Architecture, Disk, Needs, Options, Server, Service, World};
 
 /// The event loop on `select(2)`.
@@ -250,6 +251,7 @@ mod tests {
     use std::task::Poll;
     use std::time::{Duration, Instant};
 
+    use duality_runtime::handler::Handler;
     use duality_runtime::net::ListenOptions;
     use duality_runtime::sync::Notify;
 
@@ -315,18 +317,22 @@ mod tests {
     fn connections_that_wait_for_one_another_are_all_begun() {
         for (prefer, size) in POLICIES {
             let meeting = Arc::new((AtomicUsize::new(0), Notify::new()));
-            let service = Service::new("meeting", Needs::default(), move |mut stream| {
-                let meeting = meeting.clone();
-                async move {
-                    let (arrived, all_are_here) = &*meeting;
-                    if arrived.fetch_add(1, Ordering::Relaxed) + 1 == ALL {
-                        all_are_here.notify_waiters();
-                    } else {
-                        all_are_here.notified().await;
+            let service = Service::new(
+                "meeting",
+                Needs::default(),
+                Handler::new(move |mut stream| {
+                    let meeting = meeting.clone();
+                    async move {
+                        let (arrived, all_are_here) = &*meeting;
+                        if arrived.fetch_add(1, Ordering::Relaxed) + 1 == ALL {
+                            all_are_here.notify_waiters();
+                        } else {
+                            all_are_here.notified().await;
+                        }
+                        stream.write_all(b"!").await
                     }
-                    stream.write_all(b"!").await
-                }
-            });
+                }),
+            );
             let (listener, address) = listener();
             let over = Arc::new(Notify::new());
             let rings = Rings(over.clone());
@@ -361,10 +367,14 @@ mod tests {
         for (prefer, size) in POLICIES {
             let begun = Arc::new(AtomicUsize::new(0));
             let counted = begun.clone();
-            let service = Service::new("busy", Needs::default(), move |_stream| {
-                counted.fetch_add(1, Ordering::Relaxed);
-                std::future::pending()
-            });
+            let service = Service::new(
+                "busy",
+                Needs::default(),
+                Handler::new(move |_stream| {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                    std::future::pending()
+                }),
+            );
             let (listener, address) = listener();
             let clients: Vec<_> = (0..ALL).map(|_| TcpStream::connect(address).unwrap()).collect();
             let lobby = Arc::new(Lobby::new(prefer, size));

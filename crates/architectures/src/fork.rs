@@ -14,11 +14,12 @@
 
 use std::io;
 
+use duality_runtime::handler::Connections;
 use duality_runtime::time::timeout;
 use duality_runtime::{block_on, drain, task};
 
 use crate::common::children::{Children, ROUND};
-use crate::common::pressure::{Connections, Pressure};
+use crate::common::pressure::Pressure;
 use crate::{Architecture, Needs, Server, World};
 
 /// See the [module](self).

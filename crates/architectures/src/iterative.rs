@@ -11,8 +11,9 @@
 
 use std::io;
 
+use duality_runtime::handler::Connections;
+
 use crate::common::accept::accept_and_serve;
-use crate::common::pressure::Connections;
 use crate::{Architecture, Needs, Options, Server, World};
 
 /// See the [module](self).

@@ -32,8 +32,8 @@ pub mod uthreads;
 use std::io;
 
 use duality_poller::Kind;
+pub use duality_runtime::handler::{ErrorHook, Handler};
 
-pub use common::failures::Hook as ErrorHook;
 pub use common::options::{Disk, HandOver, Options, Prefer};
 pub use common::server::Server;
 pub use common::service::{ByHand, Needs, OpenedByHand, Service};

@@ -19,13 +19,14 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use duality_runtime::handler::{Active, Connections};
 use duality_runtime::net::{TcpListener, TcpStream};
 use duality_runtime::task::{self, thread};
 use duality_runtime::{block_on, log};
 
 use crate::common::accept::accept_and_serve;
 use crate::common::admission::Admission;
-use crate::common::pressure::{Active, Connections, Pressure, remedy};
+use crate::common::pressure::{Pressure, remedy};
 use crate::{Architecture, HandOver, Needs, Options, Server, Service, World};
 
 /// See the [module](self).

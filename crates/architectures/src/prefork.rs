@@ -17,13 +17,14 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use duality_runtime::handler::Connections;
 use duality_runtime::visibility::totals;
 use duality_runtime::{block_on, drain, log};
 use rustix::process::WaitStatus;
 
 use crate::common::accept::accept_and_serve;
 use crate::common::children::{Children, Ended, ROUND};
-use crate::common::pressure::{Connections, Pressure};
+use crate::common::pressure::Pressure;
 use crate::{Architecture, Needs, Options, Server, World};
 
 /// See the [module](self).

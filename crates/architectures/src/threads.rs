@@ -15,10 +15,11 @@
 use std::io;
 
 use duality_runtime::block_on;
+use duality_runtime::handler::Connections;
 use duality_runtime::task::{self, thread};
 
 use crate::common::admission::Admission;
-use crate::common::pressure::{Connections, Pressure};
+use crate::common::pressure::Pressure;
 use crate::{Architecture, Needs, Server, World};
 
 /// See the [module](self).

@@ -3,35 +3,11 @@
 use duality_architectures::{Needs, Service as Served};
 use duality_handwritten as handwritten;
 use duality_lab::plan::settings::Misfit;
-use duality_services::store::Location;
-use duality_services::{ALL, Entry, chat, echo, find, game, guestbook, http, phone, quote, time};
+use duality_services::{ALL, Entry, Setting, Setup, SetupError, find, http};
 
 use crate::Service;
 use crate::failure::{Failure, flag};
-use crate::setup::Setup;
-
-/// A service whose connections share a value, each with a clone of it.
-macro_rules! shared {
-    ($name:expr, $needs:expr, $value:expr) => {{
-        let value = $value;
-        Served::new($name, $needs, move |stream| {
-            let value = value.clone();
-            async move { value.serve(stream).await }
-        })
-    }};
-    // What serves a connection has its own clone, and there are words for one that is one too many.
-    ($name:expr, $needs:expr, $value:expr, refuse) => {{
-        let value = $value;
-        let refusing = value.clone();
-        Served::new($name, $needs, move |stream| value.serve(stream)).refusing(move |stream| {
-            let value = refusing.clone();
-            async move { value.refuse(stream).await }
-        })
-    }};
-}
-
-/// The services that are also there as state machines written by hand.
-const BY_HAND: [&str; 2] = [echo::ENTRY.name, http::ENTRY.name];
+use crate::setup;
 
 /// The services of this program.
 pub(crate) enum Catalogue {
@@ -91,9 +67,9 @@ impl Catalogue {
                     needs: needs(entry),
                     is_own: false,
                     persistent: entry.persistent,
-                    store: entry.store,
+                    store: entry.has(Setting::Store),
                     stack: entry.stack,
-                    page: page(entry),
+                    page: entry.page,
                 })
                 .collect(),
             Self::Own(service) => vec![Listed {
@@ -105,7 +81,7 @@ impl Catalogue {
                 store: false,
                 // It knows; we do not.
                 stack: 0,
-                page: (service.served.name() == http::ENTRY.name).then_some("/"),
+                page: find(service.served.name()).and_then(|entry| entry.page),
             }],
         }
     }
@@ -118,13 +94,8 @@ impl Catalogue {
         }
     }
 
-    /// The service of that name, which `setup` must suit, and a store if `stores`; opens nothing.
-    pub(crate) fn look_up(
-        &self,
-        name: &str,
-        setup: &Setup,
-        stores: bool,
-    ) -> Result<Listed, Misfit> {
+    /// The service of that name, which `setup` must suit; opens nothing.
+    pub(crate) fn look_up(&self, name: &str, setup: &Setup) -> Result<Listed, Misfit> {
         let list = self.list();
         let names: Vec<String> = list.iter().map(|listed| listed.name.clone()).collect();
         let Some(listed) = list.into_iter().find(|listed| listed.name == name) else {
@@ -136,77 +107,40 @@ impl Catalogue {
             Self::BuiltIn => find(name),
             Self::Own(_) => None,
         };
-        setup.check(name, entry)?;
-        if stores && !listed.store {
-            let problem = format!("the service `{name}` keeps nothing: leave it out");
-            return Err(Misfit::new("store", problem));
-        }
+        setup::check(setup, name, entry)?;
         Ok(listed)
     }
 
-    /// Sets up the service of that name, which keeps what it is told at `location`.
-    pub(crate) fn open(
-        &self,
-        name: &str,
-        setup: &Setup,
-        location: Option<&Location>,
-    ) -> Result<Served, Failure> {
-        let needs = self.look_up(name, setup, location.is_some()).map_err(flag)?.needs;
+    /// Sets up the service of that name.
+    pub(crate) fn open(&self, name: &str, setup: &Setup) -> Result<Served, Failure> {
+        let needs = self.look_up(name, setup).map_err(flag)?.needs;
         let entry = match self {
             Self::Own(service) => return Ok(service.served.clone()),
             Self::BuiltIn => find(name).expect("it has been looked up"),
         };
-        let served = match *entry {
-            echo::ENTRY => Served::new(name, needs, echo::serve).by_hand(handwritten::echo()),
-            time::ENTRY => Served::new(name, needs, time::serve),
-            quote::ENTRY => Served::new(name, needs, quote::serve),
-            phone::ENTRY => {
-                shared!(name, needs, phone::Phone::new(setup.open_store(name, location)?))
-            }
-            game::ENTRY => shared!(name, needs, game::Game::default()),
-            chat::ENTRY => shared!(name, needs, chat::Chat::new()),
-            http::ENTRY => {
-                let http = open_http(setup)?;
-                let by_hand = handwritten::http(http.clone());
-                shared!(name, needs, http, refuse).by_hand(by_hand)
-            }
-            guestbook::ENTRY => {
-                shared!(name, needs, open_guestbook(name, setup, location)?, refuse)
-            }
-            _ => unreachable!("each service of the registry has its line here"),
-        };
-        Ok(served.with_descriptors(entry.descriptors))
+        let handler = (entry.open)(setup).map_err(failed)?;
+        let served = Served::new(name, needs, handler).with_descriptors(entry.descriptors);
+        Ok(match handwritten::find(name) {
+            Some(open) => served.by_hand(open(setup).map_err(failed)?),
+            None => served,
+        })
+    }
+}
+
+fn failed(error: SetupError) -> Failure {
+    match error {
+        SetupError::Choice { .. } => Failure::misuse(error.to_string()),
+        SetupError::Store(_) => Failure::failed(error.to_string()),
     }
 }
 
 /// What the service asks of an architecture, in the architectures' words.
 fn needs(entry: &Entry) -> Needs {
     Needs {
-        straight_line: !BY_HAND.contains(&entry.name),
+        straight_line: handwritten::find(entry.name).is_none(),
         shared_memory: entry.shared_memory,
         concurrent_connections: entry.concurrent_connections,
     }
-}
-
-/// The page that clients of a service ask for, if it has pages.
-fn page(entry: &Entry) -> Option<&'static str> {
-    let page = if *entry == guestbook::ENTRY { "/guestbook" } else { "/" };
-    entry.serves_files.then_some(page)
-}
-
-fn open_http(setup: &Setup) -> Result<http::Http, Failure> {
-    // The error names the directory and the remedy.
-    http::Http::new(setup.http()).map_err(|error| Failure::misuse(format!("--root: {error}")))
-}
-
-fn open_guestbook(
-    name: &str,
-    setup: &Setup,
-    location: Option<&Location>,
-) -> Result<guestbook::Guestbook, Failure> {
-    let store = setup.open_store(name, location)?;
-    guestbook::Guestbook::new(setup.http(), setup.templates(), store)
-        .map_err(|error| Failure::misuse(format!("--root or --templates: {error}")))
 }
 
 #[cfg(test)]

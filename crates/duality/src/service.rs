@@ -8,7 +8,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use duality_architectures::{ALL, Architecture, Needs, Options, Service as Served};
+use duality_architectures::{ALL, Architecture, Handler, Needs, Options, Service as Served};
 use duality_runtime::net::TcpStream;
 
 #[cfg(feature = "tool")]
@@ -48,7 +48,7 @@ impl Service {
         F: Future<Output = io::Result<()>> + Send + 'static,
     {
         let needs = Needs { straight_line: true, ..needs };
-        Self { served: Served::new(name, needs, serve), exchange: None }
+        Self { served: Served::new(name, needs, Handler::new(serve)), exchange: None }
     }
 
     /// Says that no connection sees what another has changed in memory, so that each may be served in a process of its

@@ -11,10 +11,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use duality_architectures::common::admission::Admission;
-use duality_architectures::common::pressure::{Connections, PAUSE, Pressure};
+use duality_architectures::common::pressure::{PAUSE, Pressure};
 use duality_poller::{Direction, Event, Kind, Poller, Timers, Token};
 use duality_runtime::bell::Bell;
 use duality_runtime::drain;
+use duality_runtime::handler::Connections;
 use duality_runtime::net::TcpListener;
 use duality_runtime::task::submit;
 use rustix::io::ioctl_fionbio;

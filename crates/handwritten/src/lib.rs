@@ -35,10 +35,25 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use duality_architectures::{ByHand, OpenedByHand};
-use duality_services::http::Http;
+use duality_services::{self as services, Setup, SetupError, http::Http};
 
 use event_loop::EventLoop;
 use turn::Turn;
+
+/// How a state machine is set up.
+pub type Open = fn(&Setup) -> Result<ByHand, SetupError>;
+
+/// Every service that is written by hand, too: its name, and how its state machine is set up.
+pub const ALL: &[(&str, Open)] = &[
+    (services::echo::ENTRY.name, |_| Ok(echo())),
+    (services::http::ENTRY.name, |setup| Ok(http(Http::set_up(setup)?))),
+];
+
+/// How the state machine of `service` is set up, if there is one.
+#[must_use]
+pub fn find(service: &str) -> Option<Open> {
+    ALL.iter().find(|(name, _)| *name == service).map(|(_, open)| *open)
+}
 
 /// The echo service.
 #[must_use]

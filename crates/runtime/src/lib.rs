@@ -22,6 +22,8 @@ pub mod bell;
 pub mod drain;
 pub mod event_loop;
 pub mod fs;
+#[doc(hidden)]
+pub mod handler;
 pub mod log;
 pub mod memory;
 pub mod net;

@@ -4,6 +4,7 @@
 use std::io;
 
 use duality_runtime::{
+    handler::Handler,
     net::{Input, TcpStream},
     task,
 };
@@ -15,13 +16,8 @@ pub const ENTRY: Entry = Entry {
     name: "echo",
     summary: "sends back every byte it receives",
     protocol: "RFC 862",
-    serves_files: false,
-    persistent: true,
-    shared_memory: false,
-    concurrent_connections: false,
-    store: false,
-    descriptors: 1,
-    stack: 16 * 1024,
+    open: |_| Ok(Handler::new(serve)),
+    ..Entry::PLAIN
 };
 
 /// Sends back every byte that arrives until the client closes its side.

@@ -37,6 +37,7 @@ use duality_runtime::{net::TcpStream, sync};
 use crate::{
     Entry,
     line::{FULL, Line, Lines, PATIENCE, bound_patience, linger},
+    shared,
 };
 
 /// The game service, as the registry lists it.
@@ -44,13 +45,11 @@ pub const ENTRY: Entry = Entry {
     name: "game",
     summary: "pairs its clients and passes each one's lines to the other",
     protocol: "lines of text, see docs/protocols.md",
-    serves_files: false,
-    persistent: true,
+    open: |_| Ok(shared(Game::new(), |game, stream| async move { game.serve(stream).await })),
     shared_memory: true,
     concurrent_connections: true,
-    store: false,
     descriptors: 2,
-    stack: 16 * 1024,
+    ..Entry::PLAIN
 };
 
 /// Bytes in the longest line that is passed on.

@@ -12,8 +12,8 @@
 //!   order, be it with an error reply; `Err` means that the connection broke or ran out of time;
 //! * a bound on everything a client decides: lengths, counts, and the time it may take;
 //! * a constant `ENTRY: Entry`, which says what the service asks of an architecture and of its
-//!   user. It goes into [`ALL`] as one line, and is read from there by the command line, the
-//!   comparison and the tests.
+//!   user, and how it is opened. It goes into [`ALL`] as one line, and is read from there by the
+//!   command line, the comparison and the tests.
 //!
 //! A protocol made of lines is also in `docs/protocols.md`, with a session to type.
 //!
@@ -33,11 +33,18 @@ pub mod http;
 mod line;
 pub mod phone;
 pub mod quote;
+mod setup;
 pub mod store;
 pub mod time;
 
+use std::{future::Future, io};
+
+use duality_runtime::{handler::Handler, net::TcpStream};
+
+pub use setup::{Setting, Setup, SetupError};
+
 /// What the rest of the house knows about a service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Entry {
     /// The name on the command line, and the scheme of its address in `duality load
     /// NAME://HOST:PORT`.
@@ -46,21 +53,57 @@ pub struct Entry {
     pub summary: &'static str,
     /// The document that specifies the protocol, or what is said in it.
     pub protocol: &'static str,
-    /// Whether `--root DIR` means something to it.
-    pub serves_files: bool,
+    /// Sets it up, and returns what is done with each connection. Called once in a server, before
+    /// there are tasks and child processes, which share what it opens.
+    pub open: fn(&Setup) -> Result<Handler, SetupError>,
+    /// What it can be set up with.
+    pub settings: &'static [Setting],
+    /// The page that its clients ask for, if it has pages.
+    pub page: Option<&'static str>,
     /// Whether one connection can carry more than one request.
     pub persistent: bool,
     /// Whether its connections must be able to reach the same memory, and so the same process.
     pub shared_memory: bool,
     /// Whether more than one of its connections must be served at a time.
     pub concurrent_connections: bool,
-    /// Whether it keeps what it is told in a store, so that `--store` means something to it.
-    pub store: bool,
     /// How many descriptors a connection keeps, its own socket included: so many fewer are accepted.
     pub descriptors: usize,
     /// The least stack that its connections can be served on, in bytes: with room to spare in a build of the dev
     /// profile, whose frames are larger.
     pub stack: usize,
+}
+
+impl Entry {
+    /// What most services are: persistent, without pages, settings, and needs; one descriptor and 16 KiB of stack.
+    const PLAIN: Self = Self {
+        name: "",
+        summary: "",
+        protocol: "",
+        open: |_| Ok(Handler::new(|_| std::future::ready(Ok(())))),
+        settings: &[],
+        page: None,
+        persistent: true,
+        shared_memory: false,
+        concurrent_connections: false,
+        descriptors: 1,
+        stack: 16 * 1024,
+    };
+
+    /// Whether `setting` means something to it.
+    #[must_use]
+    pub fn has(&self, setting: Setting) -> bool {
+        self.settings.contains(&setting)
+    }
+}
+
+/// A handler for connections that share a value, each with a clone of it.
+fn shared<T, S, F>(value: T, serve: S) -> Handler
+where
+    T: Clone + Send + Sync + 'static,
+    S: Fn(T, TcpStream) -> F + Send + Sync + 'static,
+    F: Future<Output = io::Result<()>> + Send + 'static,
+{
+    Handler::new(move |stream| serve(value.clone(), stream))
 }
 
 /// Every service, in the order of help and reports.
@@ -88,7 +131,7 @@ mod tests {
     #[test]
     fn every_entry_is_found_by_its_own_name_only() {
         for entry in ALL {
-            assert_eq!(find(entry.name), Some(entry));
+            assert_eq!(find(entry.name).map(|found| found.summary), Some(entry.summary));
             assert_eq!(ALL.iter().filter(|other| other.name == entry.name).count(), 1);
             assert!(
                 entry.name.bytes().all(|byte| byte.is_ascii_lowercase()),
@@ -99,6 +142,6 @@ mod tests {
             // Connections that need one another meet in the memory that they share.
             assert!(!entry.concurrent_connections || entry.shared_memory, "{}", entry.name);
         }
-        assert_eq!(find("gopher"), None);
+        assert!(find("gopher").is_none());
     }
 }

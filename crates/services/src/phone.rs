@@ -25,8 +25,9 @@ use std::{io, time::Duration};
 use duality_runtime::net::TcpStream;
 
 use crate::{
-    Entry,
+    Entry, Setting,
     line::{Line, Lines, PATIENCE, bound_patience, linger},
+    shared,
     store::{Store, Unavailable},
 };
 
@@ -35,13 +36,14 @@ pub const ENTRY: Entry = Entry {
     name: "phone",
     summary: "keeps telephone numbers and finds them again",
     protocol: "lines of text, see docs/protocols.md",
-    serves_files: false,
-    persistent: true,
-    shared_memory: false,
-    concurrent_connections: false,
-    store: true,
-    descriptors: 1,
+    open: |setup| {
+        Ok(shared(Phone::new(setup.open_store(ENTRY.name)?), |phone, stream| async move {
+            phone.serve(stream).await
+        }))
+    },
+    settings: &[Setting::Store],
     stack: 64 * 1024,
+    ..Entry::PLAIN
 };
 
 /// Bytes in the longest line that is looked at.

@@ -23,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-use duality_runtime::net::TcpStream;
+use duality_runtime::{handler::Handler, net::TcpStream};
 
 use crate::{
     Entry,
@@ -35,13 +35,8 @@ pub const ENTRY: Entry = Entry {
     name: "quote",
     summary: "tells the price of a stock",
     protocol: "lines of text, see docs/protocols.md",
-    serves_files: false,
-    persistent: true,
-    shared_memory: false,
-    concurrent_connections: false,
-    store: false,
-    descriptors: 1,
-    stack: 16 * 1024,
+    open: |_| Ok(Handler::new(serve)),
+    ..Entry::PLAIN
 };
 
 /// Bytes in the longest line that is looked at.

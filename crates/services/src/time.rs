@@ -7,7 +7,7 @@
 
 use std::io;
 
-use duality_runtime::net::TcpStream;
+use duality_runtime::{handler::Handler, net::TcpStream};
 
 use crate::{Entry, clock};
 
@@ -16,13 +16,9 @@ pub const ENTRY: Entry = Entry {
     name: "time",
     summary: "says what time it is and closes",
     protocol: "RFC 867, the line as in RFC 3339",
-    serves_files: false,
+    open: |_| Ok(Handler::new(serve)),
     persistent: false,
-    shared_memory: false,
-    concurrent_connections: false,
-    store: false,
-    descriptors: 1,
-    stack: 16 * 1024,
+    ..Entry::PLAIN
 };
 
 /// Bytes in the reply, its CR and LF included.

@@ -1,9 +1,10 @@
 //! One connection at a time: all that an iterative server does, and what each member of a pool does.
 
+use duality_runtime::handler::Connections;
 use duality_runtime::net::TcpListener;
 use duality_runtime::{block_on, task};
 
-use super::pressure::{Connections, Pressure};
+use super::pressure::Pressure;
 use super::service::Service;
 
 /// Accepts a connection, serves it to its end, and accepts the next; returns when the process drains.

@@ -19,13 +19,14 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use duality_runtime::event_loop::{self, Place};
+use duality_runtime::handler::Connections;
 use duality_runtime::net::TcpStream;
 use duality_runtime::sync::Notify;
 use duality_runtime::task;
 use duality_runtime::time::{self, Duration, Instant};
 
 use super::options::Prefer;
-use super::pressure::{Connections, Pressure};
+use super::pressure::Pressure;
 use super::service::Service;
 
 /// How many connections are under way on a loop that is full.

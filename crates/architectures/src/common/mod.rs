@@ -3,7 +3,6 @@
 pub mod accept;
 pub mod admission;
 pub mod children;
-pub(crate) mod failures;
 pub mod lobby;
 pub mod options;
 pub mod pressure;

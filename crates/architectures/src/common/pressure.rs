@@ -5,11 +5,9 @@
 
 use std::fmt;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use duality_runtime::sync::Notify;
-use duality_runtime::time::{Duration, Instant, timeout};
+use duality_runtime::handler::Connections;
+use duality_runtime::time::{Duration, Instant};
 use duality_runtime::{drain, log};
 
 use super::admission::Admission;
@@ -20,80 +18,6 @@ pub const PAUSE: Duration = Duration::from_millis(100);
 
 /// How long a report stands: what is lacking on and off is one lack.
 const QUIET: Duration = Duration::from_secs(10);
-
-/// Counts the connections that a server, or one core of it, has.
-#[derive(Clone, Default)]
-pub struct Connections {
-    shared: Arc<Shared>,
-}
-
-impl fmt::Debug for Connections {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Connections").field("count", &self.count()).finish_non_exhaustive()
-    }
-}
-
-#[derive(Default)]
-struct Shared {
-    active: AtomicUsize,
-    ended: Notify,
-}
-
-impl Connections {
-    /// Counts one more, until the result is dropped.
-    pub fn enter(&self) -> Active {
-        self.enter_beside(0)
-    }
-
-    /// The same where there are `others` that are counted elsewhere.
-    pub fn enter_beside(&self, others: usize) -> Active {
-        let before = self.shared.active.fetch_add(1, Ordering::Relaxed);
-        Active { number: others + before + 1, shared: self.shared.clone() }
-    }
-
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        self.shared.active.load(Ordering::Relaxed)
-    }
-
-    /// Waits until none is left.
-    pub async fn all_ended(&self) {
-        while self.shared.active.load(Ordering::Acquire) > 0 {
-            self.shared.ended.notified().await;
-        }
-    }
-
-    /// Waits until one ends, or a short while.
-    async fn one_ended(&self) {
-        let _ = timeout(PAUSE, self.shared.ended.notified()).await;
-    }
-}
-
-/// One connection that is being served.
-pub struct Active {
-    number: usize,
-    shared: Arc<Shared>,
-}
-
-impl fmt::Debug for Active {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Active").field("number", &self.number).finish_non_exhaustive()
-    }
-}
-
-impl Active {
-    /// How many connections there were when this one began, itself included.
-    pub(crate) fn number(&self) -> usize {
-        self.number
-    }
-}
-
-impl Drop for Active {
-    fn drop(&mut self) {
-        self.shared.active.fetch_sub(1, Ordering::Release);
-        self.shared.ended.notify_one();
-    }
-}
 
 /// Reports a lack once for as long as it lasts, and waits it out.
 pub struct Pressure {
@@ -116,7 +40,7 @@ impl Pressure {
     /// `what` failed with `error`: says so, and waits until it is worth trying again.
     pub async fn wait_out(&mut self, what: &str, error: &io::Error) {
         if self.is_lack(what, error) {
-            self.connections.one_ended().await;
+            self.connections.one_ended(PAUSE).await;
         }
     }
 

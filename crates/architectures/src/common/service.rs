@@ -1,20 +1,14 @@
-//! A service as the architectures see it: a connection in, a task out.
+//! A service as the architectures see it: what is done with a connection, and what it needs.
 
 use std::fmt;
-use std::future::Future;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
+use duality_runtime::handler::{Active, ErrorHook, Handler};
 use duality_runtime::net::{TcpListener, TcpStream};
-use duality_runtime::task::{Machine, machine};
-use duality_runtime::visibility;
-use pin_project_lite::pin_project;
+use duality_runtime::task::Machine;
 
 use super::admission::Admission;
-use super::failures::{self, Hook};
-use super::pressure::Active;
 
 /// What a service asks of its architecture, or an architecture gives to services.
 ///
@@ -62,9 +56,6 @@ impl Needs {
 /// A connection's task, from the first byte to the close.
 pub type Task = Machine;
 
-/// How a connection's task is made, which tells the hook of an error.
-type Begin = Arc<dyn Fn(TcpStream, Active, Option<&Hook>) -> Task + Send + Sync>;
-
 /// A service's state machines and event loop, written by hand. Called once for each core with the number of
 /// connections that are served at a time, it opens what the loop needs, and returns what runs it until the
 /// process drains.
@@ -78,10 +69,9 @@ pub type OpenedByHand = Box<dyn FnOnce(TcpListener, Admission)>;
 pub struct Service {
     name: Arc<str>,
     needs: Needs,
-    serve: Begin,
-    refuse: Begin,
+    handler: Handler,
     by_hand: Option<ByHand>,
-    on_error: Option<Hook>,
+    on_error: Option<ErrorHook>,
     /// More connections than this at a time are refused.
     limit: usize,
     /// How many descriptors a connection has, its socket included.
@@ -89,40 +79,17 @@ pub struct Service {
 }
 
 impl Service {
-    /// A service that does with each connection what `serve` does.
-    pub fn new<S, F>(name: &str, needs: Needs, serve: S) -> Self
-    where
-        S: Fn(TcpStream) -> F + Send + Sync + 'static,
-        F: Future<Output = io::Result<()>> + Send + 'static,
-    {
-        failures::prepare();
-        let close = |stream| {
-            drop(stream);
-            std::future::ready(Ok(()))
-        };
-        let (serve, refuse) = (beginning(serve), beginning(close));
+    /// A service that does with each connection what `handler` does.
+    pub fn new(name: &str, needs: Needs, handler: Handler) -> Self {
         Self {
             name: name.into(),
             needs,
-            serve,
-            refuse,
+            handler,
             by_hand: None,
             on_error: None,
             limit: usize::MAX,
             descriptors: 1,
         }
-    }
-
-    /// The same service, which does `refuse` with a connection that is one too many. Without it, such a
-    /// connection is closed without a word.
-    #[must_use]
-    pub fn refusing<R, F>(mut self, refuse: R) -> Self
-    where
-        R: Fn(TcpStream) -> F + Send + Sync + 'static,
-        F: Future<Output = io::Result<()>> + Send + 'static,
-    {
-        self.refuse = beginning(refuse);
-        self
     }
 
     /// The same service, which is also there as a state machine written by hand. That answers the same.
@@ -138,7 +105,7 @@ impl Service {
     /// Each connection then costs a getpeername(2) and a small allocation. A state machine written
     /// by hand returns no errors.
     #[must_use]
-    pub fn on_error(mut self, hook: Hook) -> Self {
+    pub fn on_error(mut self, hook: ErrorHook) -> Self {
         self.on_error = Some(hook);
         self
     }
@@ -193,52 +160,7 @@ impl Service {
     /// The task that serves a connection, or refuses it where there are too many. It counts as active
     /// until the task is dropped.
     pub fn begin(&self, stream: TcpStream, active: Active) -> Task {
-        let begin = if active.number() > self.limit { &self.refuse } else { &self.serve };
-        let task = begin(stream, active, self.on_error.as_ref());
-        visibility::connection_began(size_of_val(&*task));
-        task
-    }
-}
-
-fn beginning<S, F>(serve: S) -> Begin
-where
-    S: Fn(TcpStream) -> F + Send + Sync + 'static,
-    F: Future<Output = io::Result<()>> + Send + 'static,
-{
-    Arc::new(move |stream, active, hook| {
-        let peer = failures::peer(&stream, hook);
-        machine(Serving { future: serve(stream), peer, _connection: Connection(active) })
-    })
-}
-
-pin_project! {
-    /// By hand, since an `async` block would have room for the stream, or for the future, twice.
-    struct Serving<F> {
-        #[pin]
-        future: F,
-        peer: failures::Peer,
-        _connection: Connection,
-    }
-}
-
-impl<F: Future<Output = io::Result<()>>> Future for Serving<F> {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let serving = self.project();
-        if let Err(error) = ready!(serving.future.poll(context)) {
-            failures::tell(serving.peer, &error);
-        }
-        Poll::Ready(())
-    }
-}
-
-/// Counts for as long as its task lives.
-struct Connection(#[expect(dead_code, reason = "it counts until it is dropped")] Active);
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        visibility::connection_ended();
+        self.handler.begin(stream, active, self.limit, self.on_error.as_ref())
     }
 }
 

@@ -16,12 +16,12 @@ use duality_lab::record::{Carrier, Design, Variant, World};
 use duality_lab::store::Store;
 use duality_load::Pattern;
 use duality_poller::Kind;
-use duality_services::http;
 use duality_services::store::Location;
+use duality_services::{Setting, http};
 
 use super::{Tuning, serve};
 use crate::catalogue::{Catalogue, Listed};
-use crate::setup::Setup;
+use crate::setup;
 
 /// The numbers of connections that are compared by default, those of ZeroHTTPd's and Kerneis's plots.
 const CONCURRENCY: [usize; 4] = [1, 10, 100, 1000];
@@ -44,18 +44,22 @@ pub(super) fn plan(
 ) -> Result<Plan, Misfit> {
     settings.check()?;
     let tuning = tuned(settings, tuning)?;
-    let setup = Setup::of(settings)?;
+    let setup = setup::of(settings)?;
     let name = settings.service.as_deref().unwrap_or(catalogue.default_name());
-    let service = catalogue.look_up(name, &setup, settings.store.is_some())?;
+    let service = catalogue.look_up(name, &setup)?;
+    if settings.store.is_some() && !service.store {
+        let problem = format!("the service `{name}` {}: leave it out", Setting::Store.absence());
+        return Err(Misfit::new(Setting::Store.name(), problem));
+    };
     tuning.check(&service)?;
     let mut chosen = architectures(settings, tuning)?;
     let peers = peers(settings, defined, &chosen)?;
     let store = store(&service, settings)?;
     let behaviour = clients::behaviour(settings)?;
     let (server_cpus, client_cpus) = processors(settings)?;
-    let server_arguments = [tuning.to_arguments(), setup.to_arguments()].concat();
+    let server_arguments = [tuning.to_arguments(), setup::to_arguments(&setup)].concat();
     for variant in chosen.iter_mut().filter_map(|subject| subject.variant.as_mut()) {
-        variant.server_arguments.extend(setup.to_arguments());
+        variant.server_arguments.extend(setup::to_arguments(&setup));
     }
     let mut plan = Plan {
         design: Design {

@@ -7,6 +7,7 @@ use duality_architectures::common::children;
 use duality_architectures::common::pressure::remedy;
 use duality_architectures::{ALL, Architecture, Server, find, signals};
 use duality_runtime::{log, memory};
+use duality_services::Setup;
 use duality_services::store::Location;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -64,10 +65,10 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
             .map_err(|error| Failure::failed(format!("{}: {error}", architecture.name())))?;
     }
     let name = arguments.service.as_deref().unwrap_or(catalogue.default_name());
-    let stores = arguments.store.is_some();
-    let listed = catalogue.look_up(name, &arguments.setup.setup(), stores).map_err(flag)?;
+    let setup = Setup { store: arguments.store.clone(), ..arguments.setup.setup() };
+    let listed = catalogue.look_up(name, &setup).map_err(flag)?;
     arguments.tuning.check(&listed).map_err(flag)?;
-    let service = catalogue.open(name, &arguments.setup.setup(), arguments.store.as_ref())?;
+    let service = catalogue.open(name, &setup)?;
     let control = match arguments.control {
         true => Some(Control::on_standard_input().map_err(|error| {
             Failure::misuse(format!("--control: {error}: standard input must be a socket"))

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::builder::TypedValueParser;
 use duality_lab::plan::settings::Settings;
+use duality_services::Setup;
 use duality_services::store::RedisCalls;
 
 use super::heading;
-use crate::setup::Setup;
 
 #[derive(Clone, Default, clap::Args)]
 pub(crate) struct SetupFlags {
@@ -26,10 +26,10 @@ pub(crate) struct SetupFlags {
 }
 
 impl SetupFlags {
-    /// What they say.
+    /// What they say; of the store they say nothing.
     pub(super) fn setup(&self) -> Setup {
         let Self { root, templates, redis_calls } = self.clone();
-        Setup { root, templates, redis_calls }
+        Setup { root, templates, redis_calls, store: None }
     }
 
     /// Asks an experiment for what these flags say.

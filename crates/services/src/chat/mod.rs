@@ -37,6 +37,7 @@ use duality_runtime::{
 use crate::{
     Entry,
     line::{FULL, Line, Lines, PATIENCE, bound_patience, linger},
+    shared,
 };
 use log::STRETCH;
 use room::{Member, Next, Room};
@@ -46,13 +47,11 @@ pub const ENTRY: Entry = Entry {
     name: "chat",
     summary: "passes what each client says to all the others",
     protocol: "lines of text, see docs/protocols.md",
-    serves_files: false,
-    persistent: true,
+    open: |_| Ok(shared(Chat::new(), |chat, stream| async move { chat.serve(stream).await })),
     shared_memory: true,
     concurrent_connections: true,
-    store: false,
     descriptors: 2,
-    stack: 16 * 1024,
+    ..Entry::PLAIN
 };
 
 /// Bytes in the longest line that can be said.

@@ -35,7 +35,7 @@ use duality_runtime::{log, net::TcpStream, task};
 use minijinja::{Value, context};
 
 use crate::{
-    Entry, clock,
+    Entry, Setting, Setup, SetupError, clock,
     http::{self, Answer, Asked, Http, Offer, Pages, Reply, status},
     store::{Store, Visit},
 };
@@ -46,13 +46,11 @@ pub const ENTRY: Entry = Entry {
     name: "guestbook",
     summary: "http with a page that visitors sign",
     protocol: "as http; form fields guest-name and guest-remarks",
-    serves_files: true,
-    persistent: true,
-    shared_memory: false,
-    concurrent_connections: false,
-    store: true,
-    descriptors: 1,
+    open: |setup| Ok(Guestbook::open(setup)?.http.handler()),
+    page: Some("/guestbook"),
+    settings: &[Setting::Root, Setting::Templates, Setting::RedisCalls, Setting::Store],
     stack: 64 * 1024,
+    ..Entry::PLAIN
 };
 
 /// The guestbook's page, and the name of its template.
@@ -82,6 +80,13 @@ impl Guestbook {
         let templates = Templates::open(templates)?;
         let http = Http::with_pages(config, Guestpages { templates, store })?;
         Ok(Guestbook { http })
+    }
+
+    /// The guestbook that `setup` asks for.
+    fn open(setup: &Setup) -> Result<Self, SetupError> {
+        let store = setup.open_store(ENTRY.name)?;
+        Self::new(setup.http(), setup.templates.as_deref(), store)
+            .map_err(|error| SetupError::Choice { flags: "--root or --templates", error })
     }
 
     /// Answers the requests on one connection until either side ends it.

@@ -45,6 +45,7 @@ mod wire;
 use std::{io, pin::Pin, sync::Arc, time::Duration};
 
 use duality_runtime::{
+    handler::Handler,
     net::{Input, TcpStream},
     task,
 };
@@ -54,7 +55,7 @@ pub use limits::{Config, HEADER_FIELDS, Limits};
 pub use pages::{Answer, Asked, Offer, Pages};
 pub use reply::Reply;
 
-use crate::{Entry, clock};
+use crate::{Entry, Setting, Setup, SetupError, clock};
 use body::{Body, Progress};
 use limits::REFUSAL_ROOM;
 use memo::Memo;
@@ -70,13 +71,10 @@ pub const ENTRY: Entry = Entry {
     name: "http",
     summary: "serves the files of a directory, or built-in pages",
     protocol: "RFC 9110 and RFC 9112 (HTTP/1.0 and HTTP/1.1)",
-    serves_files: true,
-    persistent: true,
-    shared_memory: false,
-    concurrent_connections: false,
-    store: false,
-    descriptors: 1,
-    stack: 16 * 1024,
+    open: |setup| Ok(Http::set_up(setup)?.handler()),
+    page: Some("/"),
+    settings: &[Setting::Root],
+    ..Entry::PLAIN
 };
 
 /// How long a connection that is refused by [`Http::refuse`] is listened to at most, so that its
@@ -131,6 +129,25 @@ impl Http {
     pub fn demo() -> Self {
         let (pages, site) = (Some(Box::new(demo::Echo) as _), Site::Demo(demo::Demo::new()));
         Http { shared: Arc::new(Shared { pages, site, limits: Limits::default() }) }
+    }
+
+    /// What `setup` asks for.
+    ///
+    /// # Errors
+    ///
+    /// The root is not a directory that can be opened.
+    pub fn set_up(setup: &Setup) -> Result<Self, SetupError> {
+        // The error names the directory and the remedy.
+        Http::new(setup.http()).map_err(|error| SetupError::Choice { flags: "--root", error })
+    }
+
+    /// What is done with each connection: it is served, or refused in words.
+    pub(crate) fn handler(&self) -> Handler {
+        let (http, refusing) = (self.clone(), self.clone());
+        Handler::new(move |stream| http.serve(stream)).refusing(move |stream| {
+            let http = refusing.clone();
+            async move { http.refuse(stream).await }
+        })
     }
 
     /// Answers the requests on one connection until either side ends it.

@@ -8,8 +8,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-use duality_runtime::net::TcpStream;
-use duality_runtime::{log, shared, visibility};
+use crate::net::TcpStream;
+use crate::{log, shared, visibility};
 
 /// So many errors are told; one more line says that the others are not.
 const TOLD: u64 = 5;
@@ -19,17 +19,17 @@ const TOLD: u64 = 5;
 const ASKED: u64 = 1000;
 
 /// Is called with the client's address, where it is known, and the error that the service returned.
-pub type Hook = Arc<dyn Fn(Option<SocketAddr>, &io::Error) + Send + Sync>;
+pub type ErrorHook = Arc<dyn Fn(Option<SocketAddr>, &io::Error) + Send + Sync>;
 
 /// The client of a connection. In a box, and only where it is to be known: most connections of a
 /// large server have none.
-pub(crate) type Peer = Option<Box<Client>>;
+pub(super) type Peer = Option<Box<Client>>;
 
 /// What is kept of a client for a connection that may fail.
-pub(crate) struct Client {
+pub(super) struct Client {
     address: Option<SocketAddr>,
     /// Is told instead of the operator.
-    hook: Option<Hook>,
+    hook: Option<ErrorHook>,
 }
 
 /// How many clients were asked for, and how many connections have failed.
@@ -41,12 +41,12 @@ fn counts() -> &'static Counts {
 }
 
 /// To be called before processes are forked that are to share the counters.
-pub(crate) fn prepare() {
+pub(super) fn prepare() {
     counts();
 }
 
 /// The client of a connection that begins, if it is to be known: always with a `hook`.
-pub(crate) fn peer(stream: &TcpStream, hook: Option<&Hook>) -> Peer {
+pub(super) fn peer(stream: &TcpStream, hook: Option<&ErrorHook>) -> Peer {
     if let Some(hook) = hook {
         let (address, hook) = (stream.peer_addr().ok(), Some(hook.clone()));
         return Some(Box::new(Client { address, hook }));
@@ -65,7 +65,7 @@ pub(crate) fn peer(stream: &TcpStream, hook: Option<&Hook>) -> Peer {
 /// Tells the hook of an error that the service of a connection has returned. Without a hook it
 /// tells the operator, unless the error is the client's own affair.
 #[cold]
-pub(crate) fn tell(peer: &Peer, error: &io::Error) {
+pub(super) fn tell(peer: &Peer, error: &io::Error) {
     let address = peer.as_ref().and_then(|client| client.address);
     if let Some(hook) = peer.as_ref().and_then(|client| client.hook.as_ref()) {
         hook(address, error);

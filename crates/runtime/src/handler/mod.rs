@@ -1,0 +1,136 @@
+//! What is done with each connection: a stream in, a task out.
+//!
+//! ```text
+//!   service:       async fn(TcpStream) -> io::Result<()>      one type for each service
+//!        │ Handler::new
+//!        ▼
+//!   Handler        one type for all services
+//!        │ Handler::begin, once for each connection
+//!        ▼
+//!   Machine        the connection's task: the service, what counts it, who is told of its error
+//! ```
+//!
+//! A registry of services holds handlers, and an architecture runs what a handler makes. Neither
+//! knows the type of a service's future, and a wait is still one call: the machine is compiled where
+//! [`Handler::new`] is called, as a whole.
+
+mod connections;
+mod failures;
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use pin_project_lite::pin_project;
+
+use crate::net::TcpStream;
+use crate::task::{Machine, machine};
+use crate::visibility;
+
+pub use connections::{Active, Connections};
+pub use failures::ErrorHook;
+
+/// How a connection's task is made, which tells the hook of an error.
+type Begin = Arc<dyn Fn(TcpStream, Active, Option<&ErrorHook>) -> Machine + Send + Sync>;
+
+/// What is done with each connection of a service, and with one that is one too many.
+#[derive(Clone)]
+pub struct Handler {
+    serve: Begin,
+    refuse: Begin,
+}
+
+impl Handler {
+    /// A handler that does with each connection what `serve` does.
+    pub fn new<S, F>(serve: S) -> Self
+    where
+        S: Fn(TcpStream) -> F + Send + Sync + 'static,
+        F: Future<Output = io::Result<()>> + Send + 'static,
+    {
+        failures::prepare();
+        let close = |stream| {
+            drop(stream);
+            std::future::ready(Ok(()))
+        };
+        Self { serve: beginning(serve), refuse: beginning(close) }
+    }
+
+    /// The same handler, which does `refuse` with a connection that is one too many. Without it, such a
+    /// connection is closed without a word.
+    #[must_use]
+    pub fn refusing<R, F>(mut self, refuse: R) -> Self
+    where
+        R: Fn(TcpStream) -> F + Send + Sync + 'static,
+        F: Future<Output = io::Result<()>> + Send + 'static,
+    {
+        self.refuse = beginning(refuse);
+        self
+    }
+
+    /// The task that serves a connection, or refuses it where there are more than `limit`. It counts as
+    /// active until the task is dropped. `hook` is called for an error; without one, the first few are
+    /// logged.
+    pub fn begin(
+        &self,
+        stream: TcpStream,
+        active: Active,
+        limit: usize,
+        hook: Option<&ErrorHook>,
+    ) -> Machine {
+        let begin = if active.number() > limit { &self.refuse } else { &self.serve };
+        let task = begin(stream, active, hook);
+        visibility::connection_began(size_of_val(&*task));
+        task
+    }
+}
+
+impl fmt::Debug for Handler {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Handler").finish_non_exhaustive()
+    }
+}
+
+fn beginning<S, F>(serve: S) -> Begin
+where
+    S: Fn(TcpStream) -> F + Send + Sync + 'static,
+    F: Future<Output = io::Result<()>> + Send + 'static,
+{
+    Arc::new(move |stream, active, hook| {
+        let peer = failures::peer(&stream, hook);
+        machine(Serving { future: serve(stream), peer, _connection: Connection(active) })
+    })
+}
+
+pin_project! {
+    /// By hand, since an `async` block would have room for the stream, or for the future, twice.
+    struct Serving<F> {
+        #[pin]
+        future: F,
+        peer: failures::Peer,
+        _connection: Connection,
+    }
+}
+
+impl<F: Future<Output = io::Result<()>>> Future for Serving<F> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let serving = self.project();
+        if let Err(error) = ready!(serving.future.poll(context)) {
+            failures::tell(serving.peer, &error);
+        }
+        Poll::Ready(())
+    }
+}
+
+/// Counts for as long as its task lives.
+struct Connection(#[expect(dead_code, reason = "it counts until it is dropped")] Active);
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        visibility::connection_ended();
+    }
+}

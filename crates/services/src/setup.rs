@@ -1,0 +1,113 @@
+//! What a service is set up with: files, templates, and where and how it keeps what it is told.
+
+use std::{io, path::PathBuf};
+
+use duality_runtime::log;
+
+use crate::{
+    http,
+    store::{Location, OpenError, Options, RedisCalls, Store},
+};
+
+/// What an operator has chosen; [`Default`] is what there is without a choice.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
+    /// The directory whose files are served; none serves a few built-in pages.
+    pub root: Option<PathBuf>,
+    /// The directory of templates; none takes the built-in one.
+    pub templates: Option<PathBuf>,
+    /// How to talk to Redis, where that was said.
+    pub redis_calls: Option<RedisCalls>,
+    /// Where the store is; none is a file of SQLite named after the service, in the working directory.
+    pub store: Option<Location>,
+}
+
+/// One of the things that can be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// [`Setup::root`].
+    Root,
+    /// [`Setup::templates`].
+    Templates,
+    /// [`Setup::redis_calls`].
+    RedisCalls,
+    /// [`Setup::store`].
+    Store,
+}
+
+impl Setting {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Root, Self::Templates, Self::RedisCalls, Self::Store];
+
+    /// Its name in flags and plans.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Root => "root",
+            Self::Templates => "templates",
+            Self::RedisCalls => "redis-calls",
+            Self::Store => "store",
+        }
+    }
+
+    /// What can be said of a service that it means nothing to.
+    #[must_use]
+    pub const fn absence(self) -> &'static str {
+        match self {
+            Self::Root => "serves no files",
+            Self::Templates => "has no templates",
+            Self::RedisCalls => "does not choose its calls",
+            Self::Store => "keeps nothing",
+        }
+    }
+}
+
+impl Setup {
+    /// Whether there is a choice for `setting`.
+    #[must_use]
+    pub fn has(&self, setting: Setting) -> bool {
+        match setting {
+            Setting::Root => self.root.is_some(),
+            Setting::Templates => self.templates.is_some(),
+            Setting::RedisCalls => self.redis_calls.is_some(),
+            Setting::Store => self.store.is_some(),
+        }
+    }
+
+    /// What http is set up with.
+    pub(crate) fn http(&self) -> http::Config {
+        http::Config { root: self.root.clone(), ..http::Config::default() }
+    }
+
+    /// Sets up the store of the service called `name`, and says where it is if nobody chose that.
+    pub(crate) fn open_store(&self, name: &str) -> Result<Store, SetupError> {
+        let location = self.store.clone().unwrap_or_else(|| {
+            let file = format!("{name}.sqlite");
+            log::warn(format_args!(
+                "keeping what {name} is told in ./{file} (--store says where else)"
+            ));
+            Location::sqlite(file)
+        });
+        let redis_calls = self.redis_calls.unwrap_or_default();
+        let store = Store::new(&location, Options { redis_calls, ..Options::default() })?;
+        // The operator has been told, and may start the store later.
+        let _ = store.reach();
+        Ok(store)
+    }
+}
+
+/// Why a service cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// What was chosen is not there, or is something else. The error names it, and the remedy.
+    #[error("{flags}: {error}")]
+    Choice {
+        /// The flags that chose it.
+        flags: &'static str,
+        /// What is wrong with it.
+        error: io::Error,
+    },
+    /// The store cannot be set up.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+}
