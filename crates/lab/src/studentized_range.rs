@@ -4,7 +4,13 @@
 //! of their variance with ν degrees of freedom: R's `ptukey`, here by the trapezoidal rule, which is all but exact for integrands
 //! that die away like these (Trefethen & Weideman 2014). Of two values it is √2 times the size of Student's t.
 
+use std::collections::BTreeMap;
 use std::f64::consts::{PI, SQRT_2};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+/// Quantiles that have been found, by the bits of alpha, the count and the degrees of freedom. One takes up to half a second, and a
+/// report asks for the same few again and again.
+static FOUND: Mutex<BTreeMap<(u64, usize, usize), f64>> = Mutex::new(BTreeMap::new());
 
 /// The quantile that the range of `count` values exceeds with probability `alpha`, with `freedom` degrees of freedom.
 ///
@@ -13,6 +19,12 @@ use std::f64::consts::{PI, SQRT_2};
 /// With fewer than two values, without a degree of freedom, or with an `alpha` that is not within 0 and 1.
 pub fn critical(alpha: f64, count: usize, freedom: usize) -> f64 {
     assert!(count >= 2 && freedom >= 1 && alpha > 0.0 && alpha < 1.0, "no such quantile");
+    let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    *found.entry((alpha.to_bits(), count, freedom)).or_insert_with(|| search(alpha, count, freedom))
+}
+
+/// The quantile, by halving an interval that holds it.
+fn search(alpha: f64, count: usize, freedom: usize) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     while exceeds(high, count, freedom) > alpha {
         (low, high) = (high, 2.0 * high);
@@ -64,21 +76,36 @@ fn exceeds(quantile: f64, count: usize, freedom: usize) -> f64 {
     sum * step
 }
 
+/// Where standard normal values are: the places of a sum over them, each with its density times the step, and its probability of
+/// not being exceeded.
+static PLACES: LazyLock<Vec<(f64, f64, f64)>> = LazyLock::new(|| {
+    let place = |place: i32| {
+        let z = STEP * f64::from(place);
+        (z, STEP * (-0.5 * z * z).exp() / (2.0 * PI).sqrt(), normal(z))
+    };
+    (-REACH..=REACH).map(place).collect()
+});
+
+/// How far apart the places are, and how many there are on each side of zero.
+const STEP: f64 = 0.1;
+const REACH: i32 = 60;
+
+fn normal(z: f64) -> f64 {
+    0.5 * libm::erfc(-z / SQRT_2)
+}
+
 /// With which probability the range of `count` standard normal values exceeds `width`.
 fn range_exceeds(width: f64, count: usize) -> f64 {
-    const STEP: f64 = 0.1;
-    const REACH: i32 = 60;
     if width > 2.0 * STEP * f64::from(REACH) {
         return 0.0;
     }
-    let normal = |z: f64| 0.5 * libm::erfc(-z / SQRT_2);
     let others = i32::try_from(count - 1).unwrap_or(i32::MAX);
+    let mut sum = 0.0;
     // The largest lies at z, and all others within the width beneath it.
-    let within = |z: f64| {
-        (-0.5 * z * z).exp() / (2.0 * PI).sqrt() * (normal(z) - normal(z - width)).powi(others)
-    };
-    let sum: f64 = (-REACH..=REACH).map(|place| within(STEP * f64::from(place))).sum();
-    (1.0 - count as f64 * STEP * sum).clamp(0.0, 1.0)
+    for &(z, density, below) in PLACES.iter() {
+        sum += density * (below - normal(z - width)).powi(others);
+    }
+    (1.0 - count as f64 * sum).clamp(0.0, 1.0)
 }
 
 #[cfg(test)]
