@@ -52,8 +52,6 @@ pub(crate) struct Listed {
     pub(crate) store: bool,
     /// The least bytes of stack that it can be served on.
     pub(crate) stack: usize,
-    /// The page that its clients ask for, if it has pages.
-    pub(crate) page: Option<&'static str>,
 }
 
 impl Listed {
@@ -93,7 +91,6 @@ impl Catalogue {
                     persistent: entry.persistent,
                     store: entry.store,
                     stack: entry.stack,
-                    page: page(entry),
                 })
                 .collect(),
             Self::Own(service) => vec![Listed {
@@ -105,7 +102,6 @@ impl Catalogue {
                 store: false,
                 // It knows; we do not.
                 stack: 0,
-                page: (service.served.name() == http::ENTRY.name).then_some("/"),
             }],
         }
     }
@@ -186,12 +182,6 @@ fn needs(entry: &Entry) -> Needs {
         shared_memory: entry.shared_memory,
         concurrent_connections: entry.concurrent_connections,
     }
-}
-
-/// The page that clients of a service ask for, if it has pages.
-fn page(entry: &Entry) -> Option<&'static str> {
-    let page = if *entry == guestbook::ENTRY { "/guestbook" } else { "/" };
-    entry.serves_files.then_some(page)
 }
 
 fn open_http(setup: &Setup) -> Result<http::Http, Failure> {

@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,14 +14,6 @@ use duality_runtime::event_loop::{EventLoop, Waiting};
 use duality_runtime::{task, time};
 
 use crate::announce::{Announcer, EdgeAnnouncer};
-use crate::client::Client;
-use crate::client::exchange::Exchange;
-use crate::client::game::Game;
-use crate::client::guestbook::Guestbook;
-use crate::client::http::Http;
-use crate::client::phone::Phone;
-use crate::client::quote::Quote;
-use crate::client::time::Time;
 use crate::crowd::{self, Fate, Gathered, NotGathered};
 use crate::due::Queue;
 use crate::failure::Failure;
@@ -32,8 +24,9 @@ use crate::pattern::gate::Gate;
 use crate::pattern::open::pacer::{Clock, Pacer, StoppedClock};
 use crate::pattern::{self, Arrivals, Load, Pattern, closed, limited, open, serial};
 use crate::recorder::{Bell, Edges, Recorder};
+use crate::request::Client;
 use crate::sources::connect;
-use crate::{Error, Options, Stop, Target};
+use crate::{Error, Options, Stop};
 
 /// How often progress is told and an interruption is looked for.
 const TICK: Duration = Duration::from_millis(100);
@@ -72,9 +65,12 @@ fn not_started(error: io::Error) -> Error {
     Error::System { doing: "starting the connections", error }
 }
 
+/// A load under way. What its client is, is only known in here, so that whoever starts it has one type for all.
+pub(crate) type Loading<'a> = Pin<Box<dyn Future<Output = Result<Outcome, Error>> + 'a>>;
+
 /// A load and what it has come to.
 pub(crate) struct Engine {
-    options: Options,
+    pub(crate) options: Options,
     announcer: Announcer,
     start: Instant,
     crowd: OnceCell<Gathered>,
@@ -93,22 +89,7 @@ impl Engine {
 
     /// The load, from the first connection to the end of the window.
     pub(crate) async fn run(&self, edges: EdgeAnnouncer) -> Result<Outcome, Error> {
-        let Options { keep_alive, reply_timeout, .. } = self.options;
-        match &self.options.target {
-            Target::Http(target) => self.load(Http::new(target, keep_alive), edges).await,
-            Target::Echo { message, .. } => self.load(Exchange::new(message, message), edges).await,
-            Target::Exchange { request, reply, .. } => {
-                self.load(Exchange::new(request, reply), edges).await
-            }
-            Target::Time { .. } => self.load(Time, edges).await,
-            Target::Quote { .. } => self.load(Quote::new(), edges).await,
-            Target::Game { .. } => self.load(Game::new(reply_timeout), edges).await,
-            Target::Chat { lines, .. } => self.chat(*lines, edges).await,
-            Target::Guestbook { page, post_every } => {
-                self.load(Guestbook::new(page, *post_every, keep_alive), edges).await
-            }
-            Target::Phone { .. } => self.load(Phone::new(keep_alive), edges).await,
-        }
+        self.options.target.load(self, edges).await
     }
 
     /// What its connections share; none before they are started.
@@ -121,7 +102,12 @@ impl Engine {
         self.announcer.progress(0, self.start.elapsed());
     }
 
-    async fn load<C: Client>(&self, mut client: C, edges: EdgeAnnouncer) -> Result<Outcome, Error> {
+    /// The load of a service whose connections have such clients.
+    pub(crate) async fn load<C: Client>(
+        &self,
+        mut client: C,
+        edges: EdgeAnnouncer,
+    ) -> Result<Outcome, Error> {
         self.probe(&mut client).await?;
         self.gather().await?;
         match self.options.pattern {
@@ -188,7 +174,7 @@ impl Engine {
     }
 
     /// A load whose connections all have to do with each other.
-    async fn chat(&self, lines: u32, bell: EdgeAnnouncer) -> Result<Outcome, Error> {
+    pub(crate) async fn chat(&self, lines: u32, bell: EdgeAnnouncer) -> Result<Outcome, Error> {
         let Options { connections, reply_timeout, .. } = self.options;
         let joined =
             self.attend(chat::join(self.options.route(), connections, reply_timeout)).await?;

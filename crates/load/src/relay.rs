@@ -21,7 +21,7 @@ use crate::announce::{self, Announcer, EdgeAnnouncer, moment};
 use crate::counters::ListenCounters;
 use crate::engine::{Engine, Outcome, event_loop};
 use crate::pattern::{Load, Pattern};
-use crate::{Error, Observer, Options, Report, Stop, Target, limits};
+use crate::{Error, Observer, Options, Report, Stop, limits};
 
 /// What of a turn is not part of its rate: the time in which caches get warm.
 const LEAD_IN: Duration = Duration::from_millis(5);
@@ -96,7 +96,7 @@ impl Relay {
     pub fn can_carry(options: &Options) -> bool {
         options.pattern == Pattern::Closed
             && matches!(options.stop, Stop::After(_))
-            && !matches!(options.target, Target::Chat { .. } | Target::Game { .. })
+            && options.target.has_independent_connections()
             && options.crowd.slow_readers == 0
             && options.crowd.slow_senders == 0
     }

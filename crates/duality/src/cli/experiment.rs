@@ -63,7 +63,6 @@ impl Program {
             persistent: listed.persistent,
             concurrent_connections: listed.needs.concurrent_connections,
             store: listed.store,
-            page: listed.page,
             exchange: catalogue.exchange(),
             demo_files: http::demo_files(),
             server_arguments: [tuning.to_arguments(), setup.to_arguments()].concat(),

@@ -136,13 +136,10 @@ impl Plan {
     /// What is asked of the service at `address`.
     fn target(&self, address: SocketAddr) -> Result<Target, String> {
         if let Some((request, reply)) = self.exchange.clone() {
-            return Ok(Target::Exchange { address, request, reply });
+            return Ok(Target::exchange(address, request, reply));
         }
         let service = self.design.service.as_str();
-        let path = match service {
-            "http" | "guestbook" => &self.design.path,
-            _ => "",
-        };
+        let path = Target::default_page(service).map_or("", |_| &self.design.path);
         let target = format!("{service}://{address}{path}");
         target.parse().map_err(|error: TargetError| error.to_string())
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use duality_load::Pattern;
+use duality_load::{Pattern, Target};
 
 use super::settings::{Misfit, Settings};
 use super::timing::Timing;
@@ -53,8 +53,6 @@ pub struct Service {
     pub concurrent_connections: bool,
     /// Whether it keeps things in a store.
     pub store: bool,
-    /// The page that its clients ask for, if it has pages.
-    pub page: Option<&'static str>,
     /// What to send to a service of the user's own, and the reply to expect.
     pub exchange: Option<(Vec<u8>, Vec<u8>)>,
     /// The built-in pages, which peers serve too where no directory is named.
@@ -280,8 +278,9 @@ fn unavailable_peers(design: &Design, is_demo: bool) -> BTreeMap<(String, usize)
 }
 
 fn path(service: &Service, settings: &Settings) -> Result<String, Misfit> {
+    let page = Target::default_page(&service.name);
     match &settings.path {
-        Some(_) if service.page.is_none() => {
+        Some(_) if page.is_none() => {
             let problem = format!("the service `{}` has no pages: leave it out", service.name);
             Err(Misfit::new("path", problem))
         }
@@ -289,7 +288,7 @@ fn path(service: &Service, settings: &Settings) -> Result<String, Misfit> {
             Err(Misfit::new("path", format!("a path begins with a slash: write /{path}")))
         }
         Some(path) => Ok(path.clone()),
-        None => Ok(service.page.unwrap_or("/").to_owned()),
+        None => Ok(page.unwrap_or("/").to_owned()),
     }
 }
 
@@ -435,7 +434,6 @@ mod tests {
             persistent: true,
             concurrent_connections: false,
             store: false,
-            page: None,
             exchange: None,
             demo_files: vec![],
             server_arguments: vec!["--workers=10".to_owned()],

@@ -34,7 +34,7 @@ use duality_runtime::{task, time};
 
 pub use self::fate::{Fate, Spans};
 use self::fate::{Gone, Ledger};
-use self::question::Question;
+pub(crate) use self::question::Question;
 use crate::failure::Failure;
 use crate::sources::Route;
 use crate::{Options, Target};
@@ -77,7 +77,7 @@ impl Crowd {
             None
         } else if self.rest.is_zero() {
             Some("slow clients that rest for 0 s are not slow: give a longer rest")
-        } else if Question::of(target).is_none() {
+        } else if target.question().is_none() {
             Some(
                 "no crowd can be added to chat and game, where everyone is in company, or to time, which ends \
                  each connection itself: leave out --idle, --slow-readers and --slow-senders",
@@ -172,7 +172,7 @@ pub(crate) struct NotGathered {
 /// Has the crowd of `options` come in; of the slow ones, who are there to be refused, not all need be let in.
 pub(crate) async fn gather(options: &Options) -> Result<Gathered, NotGathered> {
     let mut gathered = Gathered::default();
-    let Some(question) = Question::of(&options.target) else { return Ok(gathered) };
+    let Some(question) = options.target.question() else { return Ok(gathered) };
     if options.crowd.total() == 0 {
         return Ok(gathered);
     }

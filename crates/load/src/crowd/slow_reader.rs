@@ -9,8 +9,8 @@ use rustix::net::sockopt;
 use super::Place;
 use super::fate::Gone;
 use super::question::says_full;
-use crate::client::read_more;
 use crate::failure::Failure;
+use crate::request::read_more;
 
 /// How much is read at a time.
 const PIECE: usize = 100;

@@ -20,8 +20,8 @@ use duality_runtime::task;
 
 use super::Load;
 use super::connection::Connection;
-use crate::client::Client;
 use crate::measurement::Start;
+use crate::request::Client;
 
 /// Starts `connections` connections at once, each with a copy of `client`.
 pub(crate) fn start<C: Client>(client: &C, connections: usize, load: &Arc<Load>) -> io::Result<()> {

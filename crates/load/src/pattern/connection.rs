@@ -6,9 +6,9 @@ use duality_runtime::net::TcpStream;
 use duality_runtime::time;
 
 use super::Load;
-use crate::client::{Client, Reply};
 use crate::failure::Failure;
 use crate::measurement::Start;
+use crate::request::{Client, Reply};
 use crate::sources::connect;
 
 /// How long a connection that could not be opened waits before the next attempt: this at first, twice

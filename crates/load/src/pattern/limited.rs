@@ -18,8 +18,8 @@ use std::time::Instant;
 
 use super::Load;
 use super::connection::Connection;
-use crate::client::Client;
 use crate::measurement::Start;
+use crate::request::Client;
 
 /// Goes round `row` for as long as the recorder grants requests, and until the last is answered.
 pub(crate) async fn run<C: Client>(mut row: Vec<Connection<C>>, load: Arc<Load>) {

@@ -1,6 +1,6 @@
 //! Load patterns, one file each: how many requests are under way at a time, and when the next begins.
 //!
-//! A pattern knows nothing of what a request is: it drives any [`Client`](crate::client::Client) on
+//! A pattern knows nothing of what a request is: it drives any [`Client`](crate::request::Client) on
 //! [`Connection`]s, and tells the [`Recorder`] how each request began; a connection tells how it ended.
 
 pub(crate) mod chat;
@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use self::connection::Connection;
 use self::gate::Gate;
-use crate::client::Client;
 use crate::recorder::Recorder;
+use crate::request::Client;
 use crate::sources::Route;
 
 pub use open::arrivals::Arrivals;

@@ -17,8 +17,8 @@ use std::time::Instant;
 
 use super::Load;
 use super::connection::Connection;
-use crate::client::Client;
 use crate::measurement::Start;
+use crate::request::Client;
 
 /// Uses the connections of `row` in turn for as long as the recorder grants requests.
 pub(crate) async fn run<C: Client>(mut row: Vec<Connection<C>>, load: Arc<Load>) {

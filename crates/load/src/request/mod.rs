@@ -1,17 +1,8 @@
-//! Clients, one for each service: how one request is sent on a connection, and its reply checked.
+//! One request on a connection: what a client of any service provides, and how all of them read and write.
 //!
-//! A new client is a file here, a variant of [`Target`](crate::Target), and its line in `engine.rs`.
-//! A client opens no connection and counts nothing: that is the pattern's part. The members of a chat
-//! are a pattern (`pattern/chat/`): what a member says is answered by what the others hear.
+//! A client opens no connection and counts nothing: that is the pattern's part. The clients themselves are in `client/`.
 
-pub(crate) mod exchange;
-pub(crate) mod game;
-pub(crate) mod guestbook;
-pub(crate) mod http;
 pub(crate) mod line;
-pub(crate) mod phone;
-pub(crate) mod quote;
-pub(crate) mod time;
 
 use std::future::Future;
 
@@ -61,7 +52,7 @@ pub(crate) struct Reply {
 
 /// Writes all of a request.
 #[inline]
-async fn send_all(stream: &mut TcpStream, request: &[u8]) -> Result<(), Failure> {
+pub(crate) async fn send_all(stream: &mut TcpStream, request: &[u8]) -> Result<(), Failure> {
     stream.write_all(request).await.map_err(|error| Failure::from_transfer(error, 0))
 }
 
@@ -80,7 +71,7 @@ pub(crate) async fn read_more(
 }
 
 /// Waits for the server to close the connection.
-async fn expect_end(stream: &mut TcpStream) -> Result<(), Failure> {
+pub(crate) async fn expect_end(stream: &mut TcpStream) -> Result<(), Failure> {
     let mut excess = [0; 16];
     match stream.read(&mut excess).await {
         Ok(0) => Ok(()),

@@ -31,9 +31,9 @@ use self::hearing::word_of_server;
 use self::member::Member;
 use self::room::{Numbers, Room};
 use super::Load;
-use crate::client::decimal;
-use crate::client::line::Lines;
 use crate::failure::Failure;
+use crate::request::decimal;
+use crate::request::line::Lines;
 use crate::sources::Route;
 use crate::sources::connect;
 

@@ -30,9 +30,9 @@ use duality_runtime::task;
 
 use super::Load;
 use super::connection::Connection;
-use crate::client::Client;
 use crate::due::{FreeConnection, Queue};
 use crate::measurement::Start;
+use crate::request::Client;
 
 /// Starts `connections` connections that take their requests from `queue`; all are open, or could not be
 /// opened, when as many are [free](Queue::free).

@@ -1,0 +1,102 @@
+//! Clients, one for each service: how one request is sent on a connection, and its reply checked.
+//!
+//! A new client is a file here, and its line in [`ALL`]. It has two parts: a [`Client`] deals with the requests of one
+//! connection, and a [`Protocol`] says what a target of the service asks and makes the first `Client` of a load. The
+//! members of a chat are a pattern instead (`pattern/chat/`): what a member says is answered by what the others hear.
+//!
+//! [`Client`]: crate::request::Client
+
+pub(crate) mod chat;
+pub(crate) mod echo;
+pub(crate) mod exchange;
+pub(crate) mod game;
+pub(crate) mod guestbook;
+pub(crate) mod http;
+pub(crate) mod phone;
+pub(crate) mod quote;
+pub(crate) mod time;
+
+use std::fmt;
+use std::sync::Arc;
+
+use self::http::Page;
+use crate::Options;
+use crate::announce::EdgeAnnouncer;
+use crate::crowd::Question;
+use crate::engine::{Engine, Loading};
+
+/// Every service that has a client, in the order in which they are listed.
+pub(crate) static ALL: &[&Entry] = &[
+    &http::ENTRY,
+    &echo::ENTRY,
+    &time::ENTRY,
+    &quote::ENTRY,
+    &game::ENTRY,
+    &chat::ENTRY,
+    &phone::ENTRY,
+    &guestbook::ENTRY,
+];
+
+/// How a target names a service.
+pub(crate) struct Entry {
+    /// The name of the service: `echo` in `echo://127.0.0.1:7`.
+    pub(crate) name: &'static str,
+    /// The page that is asked for where a target names none; none where the service has no pages.
+    pub(crate) page: Option<&'static str>,
+    /// The port where a target names none; none where it must.
+    pub(crate) port: Option<u16>,
+    /// What is asked, of this page if the service has pages.
+    pub(crate) read: fn(Page) -> Arc<dyn Protocol>,
+}
+
+impl Entry {
+    /// A service without pages and without a port of its own.
+    const fn plain(name: &'static str, read: fn(Page) -> Arc<dyn Protocol>) -> Self {
+        Self { name, page: None, port: None, read }
+    }
+}
+
+/// What a load asks of a service: all of a target but the address.
+pub(crate) trait Protocol: fmt::Debug + Send + Sync {
+    /// The name of the service.
+    fn service(&self) -> &'static str;
+
+    /// The page that is asked for, if the service has pages.
+    fn page(&self) -> Option<&Page> {
+        None
+    }
+
+    /// Why this cannot be asked at all, if so.
+    fn problem(&self) -> Option<String> {
+        None
+    }
+
+    /// What of `options` the service cannot be asked with, if anything.
+    fn misfit(&self, options: &Options) -> Option<&'static str> {
+        let _ = options;
+        None
+    }
+
+    /// Whether a connection can carry more than one request.
+    fn is_persistent(&self) -> bool {
+        true
+    }
+
+    /// Whether connections have nothing to do with each other, so that any of them may rest.
+    fn has_independent_connections(&self) -> bool {
+        true
+    }
+
+    /// Whether a connection has one request under way at a time.
+    fn asks_one_by_one(&self) -> bool {
+        true
+    }
+
+    /// What the crowd asks; none where a connection cannot ask alone, or is not asked to stay.
+    fn question(&self) -> Option<Question> {
+        None
+    }
+
+    /// Runs a load: has `engine` drive the clients of this service.
+    fn load<'a>(&'a self, engine: &'a Engine, edges: EdgeAnnouncer) -> Loading<'a>;
+}
