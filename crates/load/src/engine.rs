@@ -16,6 +16,7 @@ use duality_runtime::{task, time};
 use crate::announce::{Announcer, EdgeAnnouncer};
 use crate::crowd::{self, Fate, Gathered, NotGathered};
 use crate::due::Queue;
+use crate::edges::{EdgeHook, Edges};
 use crate::failure::Failure;
 use crate::measurement::Measurement;
 use crate::pattern::chat::{self, NotLetIn};
@@ -23,7 +24,7 @@ use crate::pattern::connection::Connection;
 use crate::pattern::gate::Gate;
 use crate::pattern::open::pacer::{Clock, Pacer, StoppedClock};
 use crate::pattern::{self, Arrivals, Load, Pattern, closed, limited, open, serial};
-use crate::recorder::{Bell, Edges, Recorder};
+use crate::recorder::Recorder;
 use crate::request::Client;
 use crate::sources::connect;
 use crate::{Error, Options, Stop};
@@ -150,8 +151,8 @@ impl Engine {
         edges: EdgeAnnouncer,
     ) -> Result<Outcome, Error> {
         let (clock, queue) = (Clock::new(), Arc::new(Queue::new()));
-        let bell = StoppedClock { clock: clock.clone(), bell: edges };
-        let load = self.shared(self.edges(), Some(queue.clone()), Box::new(bell));
+        let hook = StoppedClock { clock: clock.clone(), hook: edges };
+        let load = self.shared(self.edges(), Some(queue.clone()), Box::new(hook));
         let connections = self.options.connections;
         open::start(client, connections, &queue, &load).map_err(not_started)?;
         // A request that is due before there are connections would be late for no fault of the server's.
@@ -174,11 +175,11 @@ impl Engine {
     }
 
     /// A load whose connections all have to do with each other.
-    pub(crate) async fn chat(&self, lines: u32, bell: EdgeAnnouncer) -> Result<Outcome, Error> {
+    pub(crate) async fn chat(&self, lines: u32, hook: EdgeAnnouncer) -> Result<Outcome, Error> {
         let Options { connections, reply_timeout, .. } = self.options;
         let joined =
             self.attend(chat::join(self.options.route(), connections, reply_timeout)).await?;
-        let company = joined.map_err(|refused| self.not_let_in(&refused))?;
+        let members = joined.map_err(|refused| self.not_let_in(&refused))?;
         let (edges, deliveries) = match self.options.stop {
             Stop::After(_) => (Edges::ByTime, None),
             // That none is missing is the point of it, so no margin is left out.
@@ -186,9 +187,9 @@ impl Engine {
                 (Edges::ByCount { open_after: 0, close_after: total, total }, Some(total))
             }
         };
-        let load = self.shared(edges, None, Box::new(bell));
+        let load = self.shared(edges, None, Box::new(hook));
         load.recorder.ready();
-        let talking = chat::run(company, chat::Plan { lines, deliveries }, load.clone());
+        let talking = chat::run(members, chat::Plan { lines, deliveries }, load.clone());
         task::spawn(talking).map_err(not_started)?;
         Ok(self.finish(&load.recorder).await)
     }
@@ -200,13 +201,18 @@ impl Engine {
         }
     }
 
-    fn shared(&self, edges: Edges, queue: Option<Arc<Queue>>, bell: Box<dyn Bell>) -> Arc<Load> {
+    fn shared(
+        &self,
+        edges: Edges,
+        queue: Option<Arc<Queue>>,
+        hook: Box<dyn EdgeHook>,
+    ) -> Arc<Load> {
         let load = self.load.get_or_init(|| {
             Arc::new(Load {
                 address: self.options.route(),
                 keep_alive: self.options.keeps_connections(),
                 reply_timeout: self.options.reply_timeout,
-                recorder: Recorder::new(self.options.connections, edges, queue, bell),
+                recorder: Recorder::new(self.options.connections, edges, queue, hook),
                 gate: Gate::default(),
             })
         });

@@ -35,6 +35,7 @@ mod client;
 mod counters;
 mod crowd;
 mod due;
+mod edges;
 mod engine;
 mod failure;
 #[cfg(fuzzing)]
@@ -63,7 +64,7 @@ pub use client::http::Page;
 pub use crowd::{Crowd, Fate, Spans};
 pub use goodput::{Goodput, Percentile, Probe, Slo, peak_goodput};
 pub use pattern::{Arrivals, Named, Pattern};
-pub use relay::{Relay, Turn};
+pub use relay::{Relay, Slice};
 pub use report::{Latency, OpenLoop, Report, Warning, WarningKind};
 pub use sources::Sources;
 pub use target::{Target, TargetError};

@@ -115,7 +115,7 @@ fn a_server_that_does_not_pair_is_told_before_the_load() {
 
 #[test]
 fn an_odd_number_cannot_play() {
-    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let address = SocketAddr::from(([127, 0, 0, 1], 1));
     for (connections, requests) in [(3, 100), (2, 99)] {
         let options = options(target("game", address), connections, requests);
         let error = run(&options, &mut (), &AtomicBool::new(false)).unwrap_err();

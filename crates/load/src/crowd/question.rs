@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn who_needs_company_is_asked_nothing() {
+    fn services_that_cannot_be_asked_alone_have_no_question() {
         for (target, asked) in [
             ("http://127.0.0.1:80/", true),
             ("guestbook://127.0.0.1:80", true),

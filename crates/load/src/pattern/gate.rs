@@ -1,5 +1,5 @@
-//! A gate before each request of a closed loop: open in a load of its own; in a [relay](crate::relay), open while it is
-//! the load's turn.
+//! A gate before each request of a closed loop: open in a load of its own; in a [relay](crate::relay), open during
+//! the load's slices.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

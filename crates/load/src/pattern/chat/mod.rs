@@ -42,7 +42,7 @@ const LONGEST_WELCOME: usize = 128;
 
 /// How many members join at a time. The server speaks first; so a connection that overflows its accept
 /// queue, and of which it therefore knows nothing (`tcp_syncookies`), would be silent for ever.
-const DOOR: usize = 64;
+const JOINING: usize = 64;
 
 /// How long the members wait before they join once more: this at first, twice as long each time that
 /// they are not let in, and no longer than a second.
@@ -59,7 +59,7 @@ pub(crate) struct Plan {
 }
 
 /// The members who have joined.
-pub(crate) struct Company {
+pub(crate) struct Members {
     streams: Vec<TcpStream>,
     numbers: Numbers,
 }
@@ -77,9 +77,9 @@ pub(crate) async fn join(
     address: Route,
     members: usize,
     limit: Duration,
-) -> Result<Company, NotLetIn> {
-    let door = Arc::new(Semaphore::new(DOOR));
-    let enter = |_| task::spawn(enter(address, limit, door.clone()));
+) -> Result<Members, NotLetIn> {
+    let joining = Arc::new(Semaphore::new(JOINING));
+    let enter = |_| task::spawn(enter(address, limit, joining.clone()));
     let entering: Vec<_> = (0..members).map(enter).collect();
     let (mut streams, mut numbers, mut refused) = (Vec::new(), Vec::new(), None);
     for entered in entering {
@@ -102,24 +102,24 @@ pub(crate) async fn join(
         Some(failure) => Err(failure),
     };
     match numbers {
-        Ok(numbers) => Ok(Company { streams, numbers }),
+        Ok(numbers) => Ok(Members { streams, numbers }),
         Err(failure) => Err(NotLetIn { joined: streams.len(), failure }),
     }
 }
 
-/// Has `company` talk for as long as `plan` says, or for ever.
-pub(crate) async fn run(mut company: Company, plan: Plan, load: Arc<Load>) {
-    let members = company.streams.len();
+/// Has `members` talk for as long as `plan` says, or for ever.
+pub(crate) async fn run(mut members: Members, plan: Plan, load: Arc<Load>) {
+    let count = members.streams.len();
     loop {
-        let whole = talk(company, plan, &load).await;
+        let whole = talk(members, plan, &load).await;
         if whole || plan.deliveries.is_some() {
             return;
         }
         let mut pause = FIRST_PAUSE;
-        company = loop {
+        members = loop {
             time::sleep(pause).await;
-            match join(load.address, members, load.reply_timeout).await {
-                Ok(company) => break company,
+            match join(load.address, count, load.reply_timeout).await {
+                Ok(members) => break members,
                 Err(NotLetIn { failure, .. }) => load.recorder.break_off(&failure),
             }
             pause = (2 * pause).min(LONGEST_PAUSE);
@@ -127,9 +127,9 @@ pub(crate) async fn run(mut company: Company, plan: Plan, load: Arc<Load>) {
     }
 }
 
-/// Has one company talk until the room is lost or all is said; whether it was the latter.
-async fn talk(company: Company, plan: Plan, load: &Arc<Load>) -> bool {
-    let Company { streams, numbers } = company;
+/// Has members talk until the room is lost or all is said; whether it was the latter.
+async fn talk(members: Members, plan: Plan, load: &Arc<Load>) -> bool {
+    let Members { streams, numbers } = members;
     let room = Arc::new(Room::new(numbers, plan));
     let mut talking = Vec::with_capacity(streams.len());
     for (index, stream) in streams.into_iter().enumerate() {
@@ -153,10 +153,10 @@ async fn talk(company: Company, plan: Plan, load: &Arc<Load>) -> bool {
 async fn enter(
     address: Route,
     limit: Duration,
-    door: Arc<Semaphore>,
+    joining: Arc<Semaphore>,
 ) -> Result<(TcpStream, u64), Failure> {
     let entering = async {
-        let _inside = door.acquire().await;
+        let _permit = joining.acquire().await;
         let mut stream = connect(address, limit).await?;
         let mut lines = Lines::new(LONGEST_WELCOME);
         let line = lines.only(&mut stream).await?;
