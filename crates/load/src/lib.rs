@@ -6,11 +6,12 @@
 //! at one rate after the other, to find the highest that the server is equal to.
 //!
 //! ```text
-//!   run ── probe: ask once, learn the correct reply
-//!    │
-//!    └─ engine ── pattern/{closed, serial, limited, open}: when ── client/{http, echo, …}: one request
+//!   run ── target ── client/{http, echo, …}: what a request is
 //!                      │
-//!                      └── recorder: the window, latencies, failures ──▶ report
+//!                      └─ pattern/{closed, serial, limited, open}: when one is made
+//!                           │
+//!                           ├─ engine: probes the server, minds the clock
+//!                           └─ recorder: the window, latencies, failures ──▶ report
 //! ```
 //!
 //! Beside them there may be a `crowd` of connections that hardly do a thing; `sources` says from which
@@ -32,6 +33,7 @@
 
 mod announce;
 mod client;
+mod connection;
 mod counters;
 mod crowd;
 mod due;

@@ -18,9 +18,10 @@ use std::time::{Duration, Instant};
 use duality_runtime::time;
 
 use crate::announce::{self, Announcer, EdgeAnnouncer, moment};
+use crate::connection::Load;
 use crate::counters::ListenCounters;
 use crate::engine::{Engine, Outcome, event_loop};
-use crate::pattern::{Load, Pattern};
+use crate::pattern::Pattern;
 use crate::{Error, Observer, Options, Report, Stop, limits};
 
 /// What of a slice is not part of its rate: the time in which caches get warm.

@@ -4,7 +4,7 @@ mod common;
 
 use duality_load::{Error, Options, Target, run};
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -115,7 +115,7 @@ fn a_server_that_does_not_pair_is_told_before_the_load() {
 
 #[test]
 fn an_odd_number_cannot_play() {
-    let address = SocketAddr::from(([127, 0, 0, 1], 1));
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for (connections, requests) in [(3, 100), (2, 99)] {
         let options = options(target("game", address), connections, requests);
         let error = run(&options, &mut (), &AtomicBool::new(false)).unwrap_err();

@@ -4,7 +4,7 @@ mod common;
 
 use duality_load::{Error, Options, Stop, Target, run};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -309,7 +309,7 @@ fn a_missing_page_is_told_before_the_load() {
 
 #[test]
 fn options_without_sense_are_refused() {
-    let target = http(SocketAddr::from(([127, 0, 0, 1], 0)));
+    let target = http(TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
     for wrong in [
         options(target.clone(), 0, 1),
         options(target.clone(), 1, 0),

@@ -176,7 +176,7 @@ fn a_load_for_a_time_ends_in_every_pattern() {
 
 #[test]
 fn services_whose_clients_depend_on_each_other_are_refused() {
-    let address = SocketAddr::from(([127, 0, 0, 1], 1));
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let constant = Pattern::Open(Arrivals::Constant { rate: 10.0 });
     for target in [target("game", address), Target::chat(address, 1)] {
         for pattern in [Pattern::Serial, Pattern::Limited, constant] {

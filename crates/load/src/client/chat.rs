@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{Entry, Protocol};
 use crate::announce::EdgeAnnouncer;
 use crate::engine::{Engine, Loading};
+use crate::pattern::chat;
 use crate::{Options, Pattern};
 
 /// How many lines each member says at a time, if there is room for so many.
@@ -53,6 +54,6 @@ impl Protocol for Chat {
     }
 
     fn load<'a>(&'a self, engine: &'a Engine, edges: EdgeAnnouncer) -> Loading<'a> {
-        Box::pin(engine.chat(self.lines, edges))
+        Box::pin(chat::load(engine, self.lines, edges))
     }
 }

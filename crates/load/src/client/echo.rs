@@ -7,6 +7,7 @@ use super::{Entry, Protocol};
 use crate::announce::EdgeAnnouncer;
 use crate::crowd::Question;
 use crate::engine::{Engine, Loading};
+use crate::pattern;
 
 /// What `echo://` sends: 64 bytes, no two halves alike, so that a shifted reply is a wrong one.
 const MESSAGE: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.\n";
@@ -43,6 +44,6 @@ impl Protocol for Echo {
     }
 
     fn load<'a>(&'a self, engine: &'a Engine, edges: EdgeAnnouncer) -> Loading<'a> {
-        Box::pin(engine.load(Exchange::new(&self.message, &self.message), edges))
+        Box::pin(pattern::load(engine, Exchange::new(&self.message, &self.message), edges))
     }
 }

@@ -9,6 +9,7 @@ use crate::announce::EdgeAnnouncer;
 use crate::crowd::Question;
 use crate::engine::{Engine, Loading};
 use crate::failure::Failure;
+use crate::pattern;
 use crate::request::{Client, Reply, read_more, send_all};
 
 /// A longer reply is compared in pieces of this size.
@@ -38,7 +39,7 @@ impl Protocol for FixedBytes {
     }
 
     fn load<'a>(&'a self, engine: &'a Engine, edges: EdgeAnnouncer) -> Loading<'a> {
-        Box::pin(engine.load(Exchange::new(&self.request, &self.reply), edges))
+        Box::pin(pattern::load(engine, Exchange::new(&self.request, &self.reply), edges))
     }
 }
 

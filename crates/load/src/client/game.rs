@@ -19,6 +19,7 @@ use super::{Entry, Protocol};
 use crate::announce::EdgeAnnouncer;
 use crate::engine::{Engine, Loading};
 use crate::failure::Failure;
+use crate::pattern;
 use crate::request::line::Lines;
 use crate::request::{Client, Reply, decimal, send_all};
 use crate::sources::connect;
@@ -60,7 +61,7 @@ impl Protocol for Matches {
     }
 
     fn load<'a>(&'a self, engine: &'a Engine, edges: EdgeAnnouncer) -> Loading<'a> {
-        Box::pin(engine.load(Game::new(engine.options.reply_timeout), edges))
+        Box::pin(pattern::load(engine, Game::new(engine.options.reply_timeout), edges))
     }
 }
 

@@ -16,6 +16,7 @@ use crate::announce::EdgeAnnouncer;
 use crate::crowd::Question;
 use crate::engine::{Engine, Loading};
 use crate::failure::Failure;
+use crate::pattern;
 use crate::request::{Client, Reply, decimal, send_all};
 
 /// The head of a reply must fit into this, a page need not.
@@ -60,7 +61,11 @@ impl Protocol for Visits {
 
     fn load<'a>(&'a self, engine: &'a Engine, edges: EdgeAnnouncer) -> Loading<'a> {
         let keep_alive = engine.options.keep_alive;
-        Box::pin(engine.load(Guestbook::new(&self.page, self.post_every, keep_alive), edges))
+        Box::pin(pattern::load(
+            engine,
+            Guestbook::new(&self.page, self.post_every, keep_alive),
+            edges,
+        ))
     }
 }
 

@@ -15,6 +15,7 @@ use crate::announce::EdgeAnnouncer;
 use crate::crowd::Question;
 use crate::engine::{Engine, Loading};
 use crate::failure::Failure;
+use crate::pattern;
 use crate::request::line::Lines;
 use crate::request::{Client, Reply, send_all};
 
@@ -40,7 +41,7 @@ impl Protocol for Entries {
     }
 
     fn load<'a>(&'a self, engine: &'a Engine, edges: EdgeAnnouncer) -> Loading<'a> {
-        Box::pin(engine.load(Phone::new(engine.options.keep_alive), edges))
+        Box::pin(pattern::load(engine, Phone::new(engine.options.keep_alive), edges))
     }
 }
 

@@ -12,6 +12,7 @@ use crate::announce::EdgeAnnouncer;
 use crate::crowd;
 use crate::engine::{Engine, Loading};
 use crate::failure::Failure;
+use crate::pattern;
 use crate::request::{Client, Reply, send_all};
 
 /// What is asked for, in turn; from one letter to eight, so that replies differ in length.
@@ -39,7 +40,7 @@ impl Protocol for Prices {
     }
 
     fn load<'a>(&'a self, engine: &'a Engine, edges: EdgeAnnouncer) -> Loading<'a> {
-        Box::pin(engine.load(Quote::new(), edges))
+        Box::pin(pattern::load(engine, Quote::new(), edges))
     }
 }
 

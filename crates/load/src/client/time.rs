@@ -8,6 +8,7 @@ use super::{Entry, Protocol};
 use crate::announce::EdgeAnnouncer;
 use crate::engine::{Engine, Loading};
 use crate::failure::Failure;
+use crate::pattern;
 use crate::request::{Client, Reply, read_more};
 
 /// A longer line is not a time.
@@ -29,7 +30,7 @@ impl Protocol for Time {
     }
 
     fn load<'a>(&'a self, engine: &'a Engine, edges: EdgeAnnouncer) -> Loading<'a> {
-        Box::pin(engine.load(Self, edges))
+        Box::pin(pattern::load(engine, Self, edges))
     }
 }
 

@@ -29,6 +29,7 @@ use crate::announce::EdgeAnnouncer;
 use crate::crowd::Question;
 use crate::engine::{Engine, Loading};
 use crate::failure::Failure;
+use crate::pattern;
 use crate::request::{Client, Reply, expect_end, read_more, send_all};
 
 /// Bounds of the read buffer of a connection: a head must fit into it, a body need not.
@@ -63,7 +64,7 @@ impl Protocol for Page {
     }
 
     fn load<'a>(&'a self, engine: &'a Engine, edges: EdgeAnnouncer) -> Loading<'a> {
-        Box::pin(engine.load(Http::new(self, engine.options.keep_alive), edges))
+        Box::pin(pattern::load(engine, Http::new(self, engine.options.keep_alive), edges))
     }
 }
 

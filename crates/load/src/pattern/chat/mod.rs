@@ -30,12 +30,16 @@ use duality_runtime::{task, time};
 use self::hearing::word_of_server;
 use self::member::Member;
 use self::room::{Numbers, Room};
-use super::Load;
+use crate::announce::EdgeAnnouncer;
+use crate::connection::Load;
+use crate::edges::Edges;
+use crate::engine::{Engine, Outcome, not_started};
 use crate::failure::Failure;
 use crate::request::decimal;
 use crate::request::line::Lines;
 use crate::sources::Route;
 use crate::sources::connect;
+use crate::{Error, Options, Stop};
 
 /// A longer line is no welcome.
 const LONGEST_WELCOME: usize = 128;
@@ -59,25 +63,61 @@ pub(crate) struct Plan {
 }
 
 /// The members who have joined.
-pub(crate) struct Members {
+struct Members {
     streams: Vec<TcpStream>,
     numbers: Numbers,
 }
 
 /// Not all members could join.
-pub(crate) struct NotLetIn {
+struct NotLetIn {
     /// How many could.
-    pub(crate) joined: usize,
+    joined: usize,
     /// What befell the first of the others.
-    pub(crate) failure: Failure,
+    failure: Failure,
+}
+
+/// Runs a load whose connections all are members of one chat, each of which says at most `lines` lines in a round.
+pub(crate) async fn load(
+    engine: &Engine,
+    lines: u32,
+    hook: EdgeAnnouncer,
+) -> Result<Outcome, Error> {
+    let Options { connections, reply_timeout, .. } = engine.options;
+    let joined = engine.attend(join(engine.options.route(), connections, reply_timeout)).await?;
+    let members = joined.map_err(|refused| not_let_in(engine, &refused))?;
+    let (edges, deliveries) = match engine.options.stop {
+        Stop::After(_) => (Edges::ByTime, None),
+        // That none is missing is the point of it, so no margin is left out.
+        Stop::Requests(total) => {
+            (Edges::ByCount { open_after: 0, close_after: total, total }, Some(total))
+        }
+    };
+    let load = engine.shared(edges, None, Box::new(hook));
+    load.recorder.ready();
+    let talking = run(members, Plan { lines, deliveries }, load.clone());
+    task::spawn(talking).map_err(not_started)?;
+    Ok(engine.finish(&load.recorder).await)
+}
+
+fn not_let_in(engine: &Engine, refused: &NotLetIn) -> Error {
+    let NotLetIn { joined, failure } = refused;
+    let members = engine.options.connections;
+    let mut error = engine.unanswered(failure);
+    if let Error::Unanswered { problem, remedy, .. } = &mut error
+        && (1..members).contains(joined)
+    {
+        *problem = format!("only {joined} of {members} members were let in: {failure}");
+        if matches!(failure, Failure::TimedOut | Failure::ConnectTimeout | Failure::ServerFull) {
+            "a chat serves all of its members at once; give the server more workers, or use fewer \
+             connections"
+                .clone_into(remedy);
+        }
+    }
+    error
 }
 
 /// Has `members` members join the chat at `address`, for which they have `limit`.
-pub(crate) async fn join(
-    address: Route,
-    members: usize,
-    limit: Duration,
-) -> Result<Members, NotLetIn> {
+async fn join(address: Route, members: usize, limit: Duration) -> Result<Members, NotLetIn> {
     let joining = Arc::new(Semaphore::new(JOINING));
     let enter = |_| task::spawn(enter(address, limit, joining.clone()));
     let entering: Vec<_> = (0..members).map(enter).collect();
@@ -108,7 +148,7 @@ pub(crate) async fn join(
 }
 
 /// Has `members` talk for as long as `plan` says, or for ever.
-pub(crate) async fn run(mut members: Members, plan: Plan, load: Arc<Load>) {
+async fn run(mut members: Members, plan: Plan, load: Arc<Load>) {
     let count = members.streams.len();
     loop {
         let whole = talk(members, plan, &load).await;
