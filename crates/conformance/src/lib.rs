@@ -240,8 +240,8 @@ pub fn runs_here(architecture: &[&str]) -> bool {
     false
 }
 
-/// The names of the architectures that are such, in the order of their registry, but for those that this machine cannot
-/// run ([`runs_here`]).
+/// The names of the architectures for which `are_such` holds, in the order of their registry. Those
+/// that this machine cannot run ([`runs_here`]) are left out.
 pub fn architectures_that(are_such: impl Fn(&dyn Architecture) -> bool) -> Vec<&'static str> {
     let such = duality_architectures::ALL.iter().filter(|architecture| are_such(**architecture));
     such.map(|architecture| architecture.name()).filter(|name| runs_here(&[name])).collect()

@@ -12,7 +12,7 @@ fn output(arguments: &[&str]) -> Output {
     Command::new(KEY_VALUE).args(arguments).output().unwrap()
 }
 
-/// The architectures under which the connections of such a service share memory, and of which two are served at a time.
+/// The architectures that serve two connections at a time, in the same memory.
 fn sharing() -> Vec<&'static str> {
     architectures_that(|architecture| {
         let gives = architecture.gives();
@@ -20,7 +20,7 @@ fn sharing() -> Vec<&'static str> {
     })
 }
 
-/// Those that run such a service, each connection in a process of its own.
+/// The architectures that serve each connection in a process of its own.
 fn separate() -> Vec<&'static str> {
     architectures_that(|architecture| {
         let gives = architecture.gives();

@@ -61,7 +61,7 @@ pub(crate) fn not_started(error: io::Error) -> Error {
     Error::System { doing: "starting the connections", error }
 }
 
-/// A load under way. What its client is, is only known in here, so that whoever starts it has one type for all.
+/// A load under way. The type of its client is erased, so that all loads have one type.
 pub(crate) type Loading<'a> = Pin<Box<dyn Future<Output = Result<Outcome, Error>> + 'a>>;
 
 /// A load and what it has come to.
@@ -104,7 +104,7 @@ impl Engine {
         self.announcer.progress(0, self.start.elapsed());
     }
 
-    /// When the window opens and closes, but for patterns of their own.
+    /// When the window opens and closes.
     pub(crate) fn edges(&self) -> Edges {
         match self.options.stop {
             Stop::After(_) => Edges::ByTime,

@@ -18,8 +18,8 @@ use crate::client::{ALL, Protocol};
 use crate::crowd::Question;
 use crate::engine::{Engine, Loading};
 
-/// A service at an address, and what to ask of it. Read from text, or made by a function of its own where there is more
-/// to choose.
+/// A service at an address, and what to ask of it. It is read from text; functions make those that
+/// text cannot say all of.
 #[derive(Clone, Debug)]
 pub struct Target {
     address: SocketAddr,
@@ -27,16 +27,16 @@ pub struct Target {
 }
 
 impl Target {
-    /// The most that one echo request may hold. A client that sends more before it reads could fill
-    /// both directions of the connection, and then it and the server would wait for each other.
+    /// The most bytes of one echo request; more could fill the buffers of both directions.
     pub const LONGEST_ECHO: usize = echo::LONGEST;
 
-    /// Sends `message` to an echo server, and gets the same bytes back; see [`Target::check`] for its length.
+    /// Sends `message` to an echo server, which returns the same bytes. [`Target::check`] bounds its
+    /// length.
     pub fn echo(address: SocketAddr, message: Vec<u8>) -> Self {
         Self { address, protocol: Arc::new(Echo { message }) }
     }
 
-    /// Sends a service of the user's own the bytes of `request`, and takes nothing but those of `reply` for an answer.
+    /// Sends `request` to a service of the user's own; the only correct answer is `reply`.
     pub fn exchange(address: SocketAddr, request: Vec<u8>, reply: Vec<u8>) -> Self {
         Self { address, protocol: Arc::new(FixedBytes { request, reply }) }
     }
@@ -46,13 +46,13 @@ impl Target {
         Self { address, protocol: Arc::new(Chat { lines }) }
     }
 
-    /// Reads a guestbook's page; every `post_every`-th request of a connection is a POST, of 0 none.
+    /// Reads a page of a guestbook. Every `post_every`-th request of a connection is a POST; 0 is never.
     pub fn guestbook(address: SocketAddr, page: Page, post_every: u32) -> Self {
         Self { address, protocol: Arc::new(Visits { page, post_every }) }
     }
 
-    /// The page that is asked for where a target of `service` names none; none where there are no pages, or there is no
-    /// client.
+    /// The page that a target of `service` means when it names none. None: the service has no pages, or
+    /// no client.
     pub fn default_page(service: &str) -> Option<&'static str> {
         ALL.iter().find(|entry| entry.name == service)?.page
     }

@@ -1,4 +1,4 @@
-//! What the lab must know of this program to plan an experiment: the services of its catalogue, and the architectures.
+//! Tells the lab what it needs to plan an experiment: the service, and the architectures.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ use super::{Tuning, serve};
 use crate::catalogue::{Catalogue, Listed};
 use crate::setup::Setup;
 
-/// What `settings` and `tuning` ask for; see [`resolve::plan`]. The tuning goes before the settings' own arguments of
-/// servers.
+/// Makes a plan; see [`resolve::plan`]. A flag in `tuning` overrides the same flag in the
+/// `server-arguments` of `settings`.
 ///
 /// # Errors
 ///
-/// What makes no sense, or what there is not.
+/// A [`Misfit`]: the first setting that makes no sense, or that names something unknown.
 pub(super) fn plan(
     catalogue: &Catalogue,
     settings: &Settings,

@@ -15,8 +15,11 @@ use duality_poller::Kind;
 use super::heading;
 use crate::catalogue::Listed;
 
-/// Makes [`Tuning`] of a list of flags: `options` set the field of their name in [`Options`], `limits` are set by `serve`
-/// itself. Behind an option is what a child is told where nothing was said; none where that is nothing.
+/// Makes [`Tuning`] of a list of flags.
+///
+/// An entry of `options` sets the field of the same name in [`Options`]. The expression behind it is
+/// the value that a child process gets when the flag is absent; `None` passes nothing. `serve` itself
+/// applies the entries of `limits`.
 macro_rules! flags {
     (
         $default:ident;
@@ -32,7 +35,7 @@ macro_rules! flags {
         }
 
         impl Tuning {
-            /// These choices, and those of `other` where there is none.
+            /// These flags, and those of `other` that are absent here.
             pub(super) fn or(self, other: Self) -> Self {
                 Self {
                     $($option: self.$option.or(other.$option),)*
@@ -48,8 +51,8 @@ macro_rules! flags {
                 options
             }
 
-            /// The arguments that say all this, defaults included, to a server that is started as a child: all
-            /// servers of an experiment are to have the same, and its record is to tell which.
+            /// The arguments for a server that is started as a child process, defaults included: all servers
+            /// of an experiment get the same values, and its record shows which.
             pub(super) fn to_arguments(self) -> Vec<String> {
                 let $default = Options::default();
                 let (mut always, mut where_said) = (Vec::new(), Vec::new());
@@ -138,7 +141,7 @@ flags! {
     }
 }
 
-/// A flag's value, as an argument has it.
+/// The value of a flag, as text in an argument.
 trait Value {
     fn text(self) -> String;
 }
@@ -161,9 +164,9 @@ impl Value for Duration {
     }
 }
 
-/// A choice of two, which have names.
+/// A choice of two values, each of which has a name on the command line.
 trait ByName: Copy + PartialEq + Send + Sync + 'static {
-    /// Each with its name, and what it does.
+    /// The values, with their names and their help.
     const NAMES: [(Self, &str, &str); 2];
 }
 

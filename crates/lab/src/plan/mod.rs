@@ -1,5 +1,5 @@
 //! A plan: which cells to measure, in which order, for how long. [`file`](mod@file) reads plans from TOML,
-//! [`settings`] is what a plan file and the command line can ask for, and [`resolve`] makes a plan of it.
+//! [`settings`] is what a plan file and the command line can ask for; [`resolve`] makes a plan of it.
 
 pub mod budget;
 pub mod clients;
@@ -67,9 +67,11 @@ impl Plan {
         self.cells() - self.unavailable.len() * self.design.repeats
     }
 
-    /// Has an architecture measured once more, as a control: state machines on epoll, which carry most, or the first
-    /// that can be had at more numbers of connections than any before it, and can be chosen. Where there is none,
-    /// there is no control.
+    /// Adds the control: one architecture that is measured twice.
+    ///
+    /// It is the one that is available at the most numbers of connections. Of several, state machines
+    /// on epoll come first, then the order of the plan. A yardstick is never the control. Where no
+    /// architecture is available, there is no control.
     pub fn add_control(&mut self) {
         let design = &self.design;
         let missing = |name: &str| {

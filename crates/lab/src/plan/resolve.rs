@@ -1,7 +1,7 @@
-//! From what an experiment asks for, by flags or in a plan file, to what is measured.
+//! Makes a [`Plan`] of the [`Settings`] that flags and plan files ask for.
 //!
-//! What this needs of the program that serves, the program tells by the trait [`Program`]. So the lab knows no
-//! architecture and no service, and a plan can be tested without either.
+//! The program that serves implements the trait [`Program`], which says what a plan depends on. So
+//! the lab knows no architecture and no service, and its tests need neither.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ const CONCURRENCY: [usize; 4] = [1, 10, 100, 1000];
 /// How often each cell is measured by default.
 const REPEATS: usize = 3;
 
-/// The program whose servers are measured, set up as the [`Settings`] of an experiment say.
+/// The program whose servers are measured, set up for one experiment.
 pub trait Program {
     /// The service that is measured.
     fn service(&self) -> &Service;
@@ -68,9 +68,9 @@ pub struct Architecture {
     pub carrier: Carrier,
     /// Why it cannot serve the service here, if so.
     pub unavailable: Option<String>,
-    /// What it runs with here, in place of what it would run with elsewhere, and why, if so.
+    /// What replaces a facility that this machine lacks, and why; none where nothing is lacking.
     pub degraded: Option<String>,
-    /// How many connections its workers hold at a time; none where there is a worker for each connection.
+    /// How many connections its workers hold at a time. None: each connection has its own worker.
     pub workers: Option<usize>,
     /// How many connections it admits at a time.
     pub max_connections: usize,
@@ -78,12 +78,15 @@ pub struct Architecture {
     pub server_arguments: Vec<String>,
 }
 
-/// What `settings` ask for; what they do not say has its default. `defined` are the peers that can be had beside the
-/// ready-made ones; `whole` is how long it is to take where nothing says how long a cell is measured.
+/// Makes a plan of `settings`, which [`Settings::check`] has accepted. Settings that are absent have
+/// their defaults.
+///
+/// `defined` lists the peers that a plan file defines, beside the ready-made ones. `whole` is the
+/// length of the experiment where the settings name no length of a cell.
 ///
 /// # Errors
 ///
-/// What makes no sense, or what there is not.
+/// A [`Misfit`]: the first setting that makes no sense, or that names something unknown.
 pub fn plan(
     settings: &Settings,
     program: &dyn Program,
@@ -95,7 +98,7 @@ pub fn plan(
     let peers = peers(settings, defined, &chosen, program)?;
     let behaviour = clients::behaviour(settings)?;
     let (server_cpus, client_cpus) = processors(settings)?;
-    // A new file for each cell, unless there is another wish.
+    // The default is a new file for each cell.
     let store = service.store.then(|| settings.store.clone().unwrap_or(Store::Sqlite));
     let mut plan = Plan {
         design: Design {

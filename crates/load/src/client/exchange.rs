@@ -1,4 +1,4 @@
-//! The client of any service that answers fixed bytes with fixed bytes, such as one of the user's own.
+//! The client of any service that answers fixed bytes with fixed bytes: echo, or the user's own.
 
 use std::sync::Arc;
 

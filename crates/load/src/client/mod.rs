@@ -1,8 +1,9 @@
 //! Clients, one for each service: how one request is sent on a connection, and its reply checked.
 //!
-//! A new client is a file here, and its line in [`ALL`]. It has two parts: a [`Client`] deals with the requests of one
-//! connection, and a [`Protocol`] says what a target of the service asks and makes the first `Client` of a load. The
-//! members of a chat are a pattern instead (`pattern/chat/`): what a member says is answered by what the others hear.
+//! A new client is a file here, and its line in [`ALL`]. The file has two parts. A [`Client`] sends the
+//! requests of one connection and checks the replies. A [`Protocol`] describes the service, and makes
+//! the first `Client` of a load. Only chat has no `Client`: its members answer each other, so they are
+//! a pattern (`pattern/chat/`).
 //!
 //! [`Client`]: crate::request::Client
 
@@ -45,7 +46,7 @@ pub(crate) struct Entry {
     pub(crate) page: Option<&'static str>,
     /// The port where a target names none; none where it must.
     pub(crate) port: Option<u16>,
-    /// What is asked, of this page if the service has pages.
+    /// Makes the protocol of a target. Services without pages ignore the page.
     pub(crate) read: fn(Page) -> Arc<dyn Protocol>,
 }
 
@@ -82,7 +83,7 @@ pub(crate) trait Protocol: fmt::Debug + Send + Sync {
         true
     }
 
-    /// Whether connections have nothing to do with each other, so that any of them may rest.
+    /// Whether each connection goes on whatever the others do, so that a relay may pause the load.
     fn has_independent_connections(&self) -> bool {
         true
     }
@@ -92,11 +93,11 @@ pub(crate) trait Protocol: fmt::Debug + Send + Sync {
         true
     }
 
-    /// What the crowd asks; none where a connection cannot ask alone, or is not asked to stay.
+    /// What the crowd asks. None: a connection cannot ask alone, or the server closes it.
     fn question(&self) -> Option<Question> {
         None
     }
 
-    /// Runs a load: has `engine` drive the clients of this service.
+    /// Runs a load with the clients of this service.
     fn load<'a>(&'a self, engine: &'a Engine, edges: EdgeAnnouncer) -> Loading<'a>;
 }

@@ -1,10 +1,10 @@
 //! Load patterns, one file each: how many requests are under way at a time, and when the next begins.
 //!
-//! A new pattern is a file here with its [`Named`] entry and its `load`, a variant of [`Pattern`], and its line in each of
-//! [`Pattern::NAMED`], [`Pattern::name`] and [`load`].
+//! A new pattern is a file here, with its [`Named`] entry and its function `load`, and a variant of
+//! [`Pattern`], with a line in each of [`Pattern::NAMED`], [`Pattern::name`] and [`load`].
 //!
-//! A pattern knows nothing of what a request is: it drives any [`Client`](crate::request::Client) on
-//! [`Connection`]s, and tells the [`Recorder`](crate::recorder::Recorder) how each request began; a connection tells how it ended.
+//! A pattern knows nothing of what a request is: it drives any [`Client`] on [`Connection`]s. It tells
+//! the [`Recorder`](crate::recorder::Recorder) how each request began; a connection tells how it ended.
 
 pub(crate) mod chat;
 pub(crate) mod closed;

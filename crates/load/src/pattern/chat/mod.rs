@@ -76,7 +76,8 @@ struct NotLetIn {
     failure: Failure,
 }
 
-/// Runs a load whose connections all are members of one chat, each of which says at most `lines` lines in a round.
+/// Runs a load whose connections are the members of one chat. Each says at most `lines` lines in a
+/// round.
 pub(crate) async fn load(
     engine: &Engine,
     lines: u32,
