@@ -41,7 +41,7 @@ const LONGEST_BODY: usize = 1 << 30;
 pub(crate) static ENTRY: Entry =
     Entry { name: "http", page: Some("/"), port: Some(80), read: |page| Arc::new(page) };
 
-/// A resource of an HTTP/1.1 server. As a [`Protocol`]: GET it, again and again.
+/// A resource of an HTTP/1.1 server. A load of `http` GETs it, again and again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
     /// What the `Host` header says: the authority of the URL as it was written.
