@@ -43,6 +43,6 @@ fuzz_target!(|bytes: &[u8]| {
 fn check_problem(problem: &Problem, text: &str) {
     let message = problem.to_string();
     assert!(!message.contains('\n'), "{message:?}");
-    let line = text.split('\n').nth(problem.place.line - 1).expect("the line is there");
-    assert!((1..=line.chars().count() + 1).contains(&problem.place.column), "{message:?}");
+    let line = text.split('\n').nth(problem.position.line - 1).expect("the line is there");
+    assert!((1..=line.chars().count() + 1).contains(&problem.position.column), "{message:?}");
 }

@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use duality_architectures::Options;
+use duality_architectures::{Architecture, Options};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Longer than anything takes that works.
@@ -240,6 +240,13 @@ pub fn runs_here(architecture: &[&str]) -> bool {
     false
 }
 
+/// The names of the architectures for which `are_such` holds, in the order of their registry. Those
+/// that this machine cannot run ([`runs_here`]) are left out.
+pub fn architectures_that(are_such: impl Fn(&dyn Architecture) -> bool) -> Vec<&'static str> {
+    let such = duality_architectures::ALL.iter().filter(|architecture| are_such(**architecture));
+    such.map(|architecture| architecture.name()).filter(|name| runs_here(&[name])).collect()
+}
+
 /// Why this machine cannot run a server of these arguments, if so.
 ///
 /// # Panics
@@ -251,7 +258,16 @@ pub fn lack(architecture: &[&str]) -> Option<String> {
     if let Some(poller) = flags.iter().find_map(|flag| flag.strip_prefix("--poller=")) {
         options.poller = Some(poller.parse().expect("it is a poller"));
     }
-    duality_architectures::find(name).expect("it is an architecture").unavailable(&options)
+    architecture_called(name).unavailable(&options)
+}
+
+/// The architecture of this name.
+///
+/// # Panics
+///
+/// When there is none.
+pub fn architecture_called(name: &str) -> &'static dyn Architecture {
+    duality_architectures::find(name).expect("it is an architecture")
 }
 
 /// Calls a macro with the name of a module and the arguments of `serve` for each architecture there is,

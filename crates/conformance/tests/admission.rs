@@ -4,6 +4,7 @@
 use std::io::{Read, Write};
 use std::process::Command;
 
+use duality_architectures::Options;
 use duality_conformance::{Served, eventually, runs_here};
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n";
@@ -11,10 +12,12 @@ const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n";
 // Not iterative and prefork, whose processes have one connection at a time and know of no other, and not
 // two cores, which divide the limit, while the kernel chooses the core.
 macro_rules! admission {
-    ($($name:ident [$($argument:literal),*])*) => {
+    ($($name:ident [$architecture:literal $(, $argument:literal)*])*) => {
+        const LISTED: &[&str] = &[$($architecture),*];
+
         $(#[test]
         fn $name() {
-            let architecture = &[$($argument),*];
+            let architecture = &[$architecture $(, $argument)*];
             if runs_here(architecture) {
                 one_too_many_is_refused(architecture);
             }
@@ -37,6 +40,19 @@ admission! {
     epoll_without_lobby ["epoll", "--accept-queue=0"]
     uring_without_lobby ["uring", "--accept-queue=0"]
     epoll_prefers_accept ["epoll", "--prefer=accept"]
+}
+
+#[test]
+fn every_architecture_that_counts_its_connections_is_listed() {
+    for architecture in duality_architectures::ALL {
+        let workers = architecture.places(&Options::default());
+        let is_listed = LISTED.contains(&architecture.name());
+        let counts = match workers {
+            None => true,
+            Some(workers) => workers > 1 && !architecture.forks(),
+        };
+        assert_eq!(is_listed, counts, "{}", architecture.name());
+    }
 }
 
 /// A pool of one thread, which one client keeps: the list takes as many as it is told, and the others are left

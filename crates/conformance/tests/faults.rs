@@ -4,8 +4,9 @@ use std::io::{Read, Write};
 use std::process::Command;
 use std::thread;
 
+use duality_architectures::{Architecture, Options};
 use duality_conformance::{
-    Served, eventually, for_every_architecture_of_straight_line_code, runs_here,
+    Served, architectures_that, eventually, for_every_architecture_of_straight_line_code, runs_here,
 };
 use rustix::process::Signal;
 
@@ -170,10 +171,13 @@ fn a_killed_parent_leaves_no_children() {
 
 #[test]
 fn a_thousand_connections_are_held_and_served() {
-    for architecture in ["threads", "uthreads", "select", "poll", "epoll", "uring"] {
-        if !runs_here(&[architecture]) {
-            continue;
-        }
+    // Neither a process for each connection, nor a bound of workers.
+    let able = |architecture: &dyn Architecture| {
+        architecture.gives().straight_line
+            && !architecture.forks()
+            && architecture.places(&Options::default()).is_none()
+    };
+    for architecture in architectures_that(able) {
         // Standard descriptor limits are 1,024: this test needs both ends of 1,000 connections.
         let server = panicky(&[architecture], "ulimit -n 4096 || true;");
         let _ = rustix::process::setrlimit(

@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::process::{Command, Output};
 
-use duality_conformance::Served;
+use duality_conformance::{Served, architectures_that};
 
 const KEY_VALUE: &str = env!("CARGO_BIN_EXE_key_value");
 
@@ -12,16 +12,28 @@ fn output(arguments: &[&str]) -> Output {
     Command::new(KEY_VALUE).args(arguments).output().unwrap()
 }
 
-macro_rules! every_architecture_that_shares {
-    ($($name:ident),*) => {
-        $(#[test]
-        fn $name() {
-            what_one_sets_another_gets(stringify!($name));
-        })*
-    };
+/// The architectures that serve two connections at a time, in the same memory.
+fn sharing() -> Vec<&'static str> {
+    architectures_that(|architecture| {
+        let gives = architecture.gives();
+        gives.straight_line && gives.shared_memory && gives.concurrent_connections
+    })
 }
 
-every_architecture_that_shares! { threads, pool, uthreads, select, poll, epoll }
+/// The architectures that serve each connection in a process of its own.
+fn separate() -> Vec<&'static str> {
+    architectures_that(|architecture| {
+        let gives = architecture.gives();
+        gives.straight_line && !gives.shared_memory
+    })
+}
+
+#[test]
+fn connections_share_memory() {
+    for architecture in sharing() {
+        what_one_sets_another_gets(architecture);
+    }
+}
 
 fn what_one_sets_another_gets(architecture: &str) {
     let arguments = ["serve", "--architecture", architecture, "--listen", "127.0.0.1:0"];
@@ -60,14 +72,14 @@ fn errors_are_logged(architecture: &str) {
 
 #[test]
 fn the_first_errors_of_connections_are_logged() {
-    for architecture in ["threads", "pool", "uthreads", "epoll"] {
+    for architecture in sharing() {
         errors_are_logged(architecture);
     }
 }
 
 #[test]
 fn separate_processes_are_refused() {
-    for architecture in ["fork", "prefork"] {
+    for architecture in separate() {
         let refused = output(&["serve", "--architecture", architecture, "--listen", "127.0.0.1:0"]);
         let said = String::from_utf8(refused.stderr).unwrap();
         assert_eq!(refused.status.code(), Some(1), "{said}");
@@ -83,7 +95,7 @@ fn a_comparison_leaves_them_out_and_says_why() {
     let explained = output(&["compare", "--check", "--concurrency=10"]);
     let text = String::from_utf8(explained.stdout).unwrap();
     assert!(explained.status.success(), "{text}");
-    for architecture in ["fork", "prefork"] {
+    for architecture in separate() {
         let line = text.lines().find(|line| line.contains(&format!("{architecture} ")));
         let line = line.unwrap_or_else(|| panic!("{architecture}: {text}"));
         assert!(line.contains("needs shared memory"), "{line}");

@@ -7,8 +7,10 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 
+use duality_architectures::{Options, World};
 use duality_conformance::{
-    Served, eventually, for_every_architecture_of_straight_line_code, runs_here,
+    Served, architecture_called, eventually, for_every_architecture_of_straight_line_code,
+    runs_here,
 };
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -148,11 +150,12 @@ fn a_dump_names_a_connection_that_waits(architecture: &[&str]) {
     let (line, dump) = found;
     assert!(line.contains(" descriptor "), "{dump}");
     // Another process's sockets may be out of sight.
-    let forks = ["fork", "prefork"].contains(&architecture[0]);
+    let kind = architecture_called(architecture[0]);
+    let forks = kind.forks();
     assert!(forks || line.contains(&format!("({client})")), "{client}: {dump}");
     assert_eq!(line.contains("process "), forks, "{dump}");
-    assert_eq!(line.contains("; stack "), architecture[0] == "uthreads", "{dump}");
-    if architecture[0] == "uthreads" {
+    assert_eq!(line.contains("; stack "), kind.world() == Some(World::Park), "{dump}");
+    if kind.world() == Some(World::Park) {
         assert!(dump.contains("services/src/http/wire.rs:"), "{dump}");
     }
     get(&mut stream);
@@ -165,7 +168,7 @@ fn a_dump_names_a_connection_that_waits(architecture: &[&str]) {
 }
 
 fn has_loop(architecture: &[&str]) -> bool {
-    ["uthreads", "select", "poll", "epoll", "uring"].contains(&architecture[0])
+    architecture_called(architecture[0]).poller(&Options::default()).is_some()
 }
 
 /// Asks for a dump and returns it.

@@ -28,8 +28,6 @@ pub(crate) struct Listed {
     pub(crate) store: bool,
     /// The least bytes of stack that it can be served on.
     pub(crate) stack: usize,
-    /// The page that its clients ask for, if it has pages.
-    pub(crate) page: Option<&'static str>,
 }
 
 impl Listed {
@@ -69,7 +67,6 @@ impl Catalogue {
                     persistent: entry.persistent,
                     store: entry.has(Setting::Store),
                     stack: entry.stack,
-                    page: entry.page,
                 })
                 .collect(),
             Self::Own(service) => vec![Listed {
@@ -81,7 +78,6 @@ impl Catalogue {
                 store: false,
                 // It knows; we do not.
                 stack: 0,
-                page: find(service.served.name()).and_then(|entry| entry.page),
             }],
         }
     }

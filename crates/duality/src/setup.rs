@@ -34,11 +34,13 @@ pub(crate) fn check(setup: &Setup, name: &str, entry: Option<&Entry>) -> Result<
         |setting: &Setting| setup.has(*setting) && !entry.is_some_and(|entry| entry.has(*setting));
     match Setting::ALL.into_iter().find(is_senseless) {
         None => Ok(()),
-        Some(setting) => {
-            let problem = format!("the service `{name}` {}: leave it out", setting.absence());
-            Err(Misfit::new(setting.name(), problem))
-        }
+        Some(setting) => Err(misfit(name, setting)),
     }
+}
+
+/// Says that `setting` means nothing to the service called `name`.
+pub(crate) fn misfit(name: &str, setting: Setting) -> Misfit {
+    Misfit::new(setting.name(), format!("the service `{name}` {}: leave it out", setting.absence()))
 }
 
 /// The arguments that say the same again, but for the store, to a server that is started as a child.

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::Observer;
-use crate::recorder::{Bell, Moment};
+use crate::edges::{EdgeHook, Moment};
 
 /// How soon an interruption is passed on.
 const ATTENTION: Duration = Duration::from_millis(50);
@@ -82,7 +82,7 @@ impl EdgeAnnouncer {
     }
 }
 
-impl Bell for EdgeAnnouncer {
+impl EdgeHook for EdgeAnnouncer {
     fn opened(&mut self) -> Moment {
         self.announce(Announcement::Opened);
         moment()

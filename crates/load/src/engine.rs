@@ -5,44 +5,32 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use duality_poller::Kind;
 use duality_runtime::event_loop::{EventLoop, Waiting};
-use duality_runtime::{task, time};
+use duality_runtime::time;
 
 use crate::announce::{Announcer, EdgeAnnouncer};
-use crate::client::Client;
-use crate::client::exchange::Exchange;
-use crate::client::game::Game;
-use crate::client::guestbook::Guestbook;
-use crate::client::http::Http;
-use crate::client::phone::Phone;
-use crate::client::quote::Quote;
-use crate::client::time::Time;
+use crate::connection::Load;
+use crate::connection::gate::Gate;
 use crate::crowd::{self, Fate, Gathered, NotGathered};
 use crate::due::Queue;
+use crate::edges::{EdgeHook, Edges};
 use crate::failure::Failure;
 use crate::measurement::Measurement;
-use crate::pattern::chat::{self, NotLetIn};
-use crate::pattern::connection::Connection;
-use crate::pattern::gate::Gate;
-use crate::pattern::open::pacer::{Clock, Pacer, StoppedClock};
-use crate::pattern::{self, Arrivals, Load, Pattern, closed, limited, open, serial};
-use crate::recorder::{Bell, Edges, Recorder};
+use crate::recorder::Recorder;
+use crate::request::Client;
 use crate::sources::connect;
-use crate::{Error, Options, Stop, Target};
+use crate::{Error, Options, Stop};
 
 /// How often progress is told and an interruption is looked for.
 const TICK: Duration = Duration::from_millis(100);
 
 /// In how many parts of a window replies are counted, to see whether it was a steady state.
 const PARTS: u32 = 20;
-
-/// How often it is looked whether all connections are open.
-const GLANCE: Duration = Duration::from_millis(1);
 
 /// What a load came to.
 pub(crate) struct Outcome {
@@ -68,13 +56,17 @@ pub(crate) fn event_loop() -> Result<EventLoop, Error> {
     opened.map_err(|error| Error::System { doing: "starting the load", error })
 }
 
-fn not_started(error: io::Error) -> Error {
+/// The connections could not be started.
+pub(crate) fn not_started(error: io::Error) -> Error {
     Error::System { doing: "starting the connections", error }
 }
 
+/// A load under way. The type of its client is erased, so that all loads have one type.
+pub(crate) type Loading<'a> = Pin<Box<dyn Future<Output = Result<Outcome, Error>> + 'a>>;
+
 /// A load and what it has come to.
 pub(crate) struct Engine {
-    options: Options,
+    pub(crate) options: Options,
     announcer: Announcer,
     start: Instant,
     crowd: OnceCell<Gathered>,
@@ -83,7 +75,7 @@ pub(crate) struct Engine {
 }
 
 /// The caller asked for an end.
-struct Interrupted;
+pub(crate) struct Interrupted;
 
 impl Engine {
     pub(crate) fn new(options: Options, announcer: Announcer) -> Self {
@@ -93,22 +85,13 @@ impl Engine {
 
     /// The load, from the first connection to the end of the window.
     pub(crate) async fn run(&self, edges: EdgeAnnouncer) -> Result<Outcome, Error> {
-        let Options { keep_alive, reply_timeout, .. } = self.options;
-        match &self.options.target {
-            Target::Http(target) => self.load(Http::new(target, keep_alive), edges).await,
-            Target::Echo { message, .. } => self.load(Exchange::new(message, message), edges).await,
-            Target::Exchange { request, reply, .. } => {
-                self.load(Exchange::new(request, reply), edges).await
-            }
-            Target::Time { .. } => self.load(Time, edges).await,
-            Target::Quote { .. } => self.load(Quote::new(), edges).await,
-            Target::Game { .. } => self.load(Game::new(reply_timeout), edges).await,
-            Target::Chat { lines, .. } => self.chat(*lines, edges).await,
-            Target::Guestbook { page, post_every } => {
-                self.load(Guestbook::new(page, *post_every, keep_alive), edges).await
-            }
-            Target::Phone { .. } => self.load(Phone::new(keep_alive), edges).await,
-        }
+        self.options.target.load(self, edges).await
+    }
+
+    /// Finds out whether there is a server, and has the crowd come in.
+    pub(crate) async fn prepare<C: Client>(&self, client: &mut C) -> Result<(), Error> {
+        self.probe(client).await?;
+        self.gather().await
     }
 
     /// What its connections share; none before they are started.
@@ -121,106 +104,27 @@ impl Engine {
         self.announcer.progress(0, self.start.elapsed());
     }
 
-    async fn load<C: Client>(&self, mut client: C, edges: EdgeAnnouncer) -> Result<Outcome, Error> {
-        self.probe(&mut client).await?;
-        self.gather().await?;
-        match self.options.pattern {
-            Pattern::Closed => {
-                let load = self.shared(self.edges(), None, Box::new(edges));
-                load.recorder.ready();
-                closed::start(&client, self.options.connections, &load).map_err(not_started)?;
-                Ok(self.finish(&load.recorder).await)
-            }
-            Pattern::Serial => {
-                let (row, load) = self.row(&client, edges).await?;
-                task::spawn(serial::run(row, load.clone())).map_err(not_started)?;
-                Ok(self.finish(&load.recorder).await)
-            }
-            Pattern::Limited => {
-                let (row, load) = self.row(&client, edges).await?;
-                task::spawn(limited::run(row, load.clone())).map_err(not_started)?;
-                Ok(self.finish(&load.recorder).await)
-            }
-            Pattern::Open(arrivals) => self.open_loop(&client, arrivals, edges).await,
-        }
-    }
-
-    /// The connections of a pattern that uses them in order, once they are open.
-    async fn row<C: Client>(
-        &self,
-        client: &C,
-        edges: EdgeAnnouncer,
-    ) -> Result<(Vec<Connection<C>>, Arc<Load>), Error> {
-        let load = self.shared(self.edges(), None, Box::new(edges));
-        let row = self.attend(pattern::row(client, self.options.connections, &load)).await?;
-        load.recorder.ready();
-        Ok((row, load))
-    }
-
-    async fn open_loop<C: Client>(
-        &self,
-        client: &C,
-        arrivals: Arrivals,
-        edges: EdgeAnnouncer,
-    ) -> Result<Outcome, Error> {
-        let (clock, queue) = (Clock::new(), Arc::new(Queue::new()));
-        let bell = StoppedClock { clock: clock.clone(), bell: edges };
-        let load = self.shared(self.edges(), Some(queue.clone()), Box::new(bell));
-        let connections = self.options.connections;
-        open::start(client, connections, &queue, &load).map_err(not_started)?;
-        // A request that is due before there are connections would be late for no fault of the server's.
-        while queue.free() < connections {
-            let waited = self.wait(GLANCE, &load.recorder).await;
-            waited.map_err(|Interrupted| Error::Interrupted)?;
-        }
-        load.recorder.ready();
-        clock.restart();
-        let count = match self.options.stop {
-            Stop::After(_) => u64::MAX,
-            Stop::Requests(total) => total,
-        };
-        let schedule = arrivals.schedule(self.options.seed);
-        let pacer = Pacer::start(schedule, count, clock, queue)
-            .map_err(|error| Error::System { doing: "starting the pacer's thread", error })?;
-        let outcome = self.finish(&load.recorder).await;
-        drop(pacer);
-        Ok(outcome)
-    }
-
-    /// A load whose connections all have to do with each other.
-    async fn chat(&self, lines: u32, bell: EdgeAnnouncer) -> Result<Outcome, Error> {
-        let Options { connections, reply_timeout, .. } = self.options;
-        let joined =
-            self.attend(chat::join(self.options.route(), connections, reply_timeout)).await?;
-        let company = joined.map_err(|refused| self.not_let_in(&refused))?;
-        let (edges, deliveries) = match self.options.stop {
-            Stop::After(_) => (Edges::ByTime, None),
-            // That none is missing is the point of it, so no margin is left out.
-            Stop::Requests(total) => {
-                (Edges::ByCount { open_after: 0, close_after: total, total }, Some(total))
-            }
-        };
-        let load = self.shared(edges, None, Box::new(bell));
-        load.recorder.ready();
-        let talking = chat::run(company, chat::Plan { lines, deliveries }, load.clone());
-        task::spawn(talking).map_err(not_started)?;
-        Ok(self.finish(&load.recorder).await)
-    }
-
-    fn edges(&self) -> Edges {
+    /// When the window opens and closes.
+    pub(crate) fn edges(&self) -> Edges {
         match self.options.stop {
             Stop::After(_) => Edges::ByTime,
             Stop::Requests(total) => Edges::for_requests(total),
         }
     }
 
-    fn shared(&self, edges: Edges, queue: Option<Arc<Queue>>, bell: Box<dyn Bell>) -> Arc<Load> {
+    /// What the connections share from now on.
+    pub(crate) fn shared(
+        &self,
+        edges: Edges,
+        queue: Option<Arc<Queue>>,
+        hook: Box<dyn EdgeHook>,
+    ) -> Arc<Load> {
         let load = self.load.get_or_init(|| {
             Arc::new(Load {
                 address: self.options.route(),
                 keep_alive: self.options.keeps_connections(),
                 reply_timeout: self.options.reply_timeout,
-                recorder: Recorder::new(self.options.connections, edges, queue, bell),
+                recorder: Recorder::new(self.options.connections, edges, queue, hook),
                 gate: Gate::default(),
             })
         });
@@ -228,7 +132,7 @@ impl Engine {
     }
 
     /// Lets a load that has been started run to its end.
-    async fn finish(&self, recorder: &Recorder) -> Outcome {
+    pub(crate) async fn finish(&self, recorder: &Recorder) -> Outcome {
         let interrupted = self.measure(recorder).await.is_err();
         recorder.close();
         let crowd = self.crowd.get().map(Gathered::fates).unwrap_or_default();
@@ -246,7 +150,7 @@ impl Engine {
     }
 
     /// Waits for what comes before the load.
-    async fn attend<T>(&self, preparation: impl Future<Output = T>) -> Result<T, Error> {
+    pub(crate) async fn attend<T>(&self, preparation: impl Future<Output = T>) -> Result<T, Error> {
         let mut preparation = pin!(preparation);
         loop {
             match time::timeout(TICK, preparation.as_mut()).await {
@@ -279,25 +183,8 @@ impl Engine {
         }
     }
 
-    fn not_let_in(&self, refused: &NotLetIn) -> Error {
-        let NotLetIn { joined, failure } = refused;
-        let members = self.options.connections;
-        let mut error = self.unanswered(failure);
-        if let Error::Unanswered { problem, remedy, .. } = &mut error
-            && (1..members).contains(joined)
-        {
-            *problem = format!("only {joined} of {members} members were let in: {failure}");
-            if matches!(failure, Failure::TimedOut | Failure::ConnectTimeout | Failure::ServerFull)
-            {
-                "a chat serves all of its members at once; give the server more workers, or use fewer \
-                 connections"
-                    .clone_into(remedy);
-            }
-        }
-        error
-    }
-
-    fn unanswered(&self, failure: &Failure) -> Error {
+    /// No correct answer came before the load.
+    pub(crate) fn unanswered(&self, failure: &Failure) -> Error {
         let service = self.options.target.service();
         let remedy = match failure {
             Failure::ConnectRefused => match service {
@@ -361,7 +248,11 @@ impl Engine {
     }
 
     /// Waits for `duration`, and tells the progress meanwhile.
-    async fn wait(&self, duration: Duration, recorder: &Recorder) -> Result<(), Interrupted> {
+    pub(crate) async fn wait(
+        &self,
+        duration: Duration,
+        recorder: &Recorder,
+    ) -> Result<(), Interrupted> {
         let start = Instant::now();
         loop {
             let left = duration.saturating_sub(start.elapsed());

@@ -6,11 +6,12 @@
 //! at one rate after the other, to find the highest that the server is equal to.
 //!
 //! ```text
-//!   run ── probe: ask once, learn the correct reply
-//!    │
-//!    └─ engine ── pattern/{closed, serial, limited, open}: when ── client/{http, echo, …}: one request
+//!   run ── target ── client/{http, echo, …}: what a request is
 //!                      │
-//!                      └── recorder: the window, latencies, failures ──▶ report
+//!                      └─ pattern/{closed, serial, limited, open}: when one is made
+//!                           │
+//!                           ├─ engine: probes the server, minds the clock
+//!                           └─ recorder: the window, latencies, failures ──▶ report
 //! ```
 //!
 //! Beside them there may be a `crowd` of connections that hardly do a thing; `sources` says from which
@@ -32,9 +33,11 @@
 
 mod announce;
 mod client;
+mod connection;
 mod counters;
 mod crowd;
 mod due;
+mod edges;
 mod engine;
 mod failure;
 #[cfg(fuzzing)]
@@ -49,6 +52,7 @@ mod random;
 mod recorder;
 mod relay;
 mod report;
+mod request;
 mod sources;
 mod target;
 mod unanswered;
@@ -58,13 +62,14 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
+pub use client::http::Page;
 pub use crowd::{Crowd, Fate, Spans};
 pub use goodput::{Goodput, Percentile, Probe, Slo, peak_goodput};
 pub use pattern::{Arrivals, Named, Pattern};
-pub use relay::{Relay, Turn};
+pub use relay::{Relay, Slice};
 pub use report::{Latency, OpenLoop, Report, Warning, WarningKind};
 pub use sources::Sources;
-pub use target::{HttpTarget, Target, TargetError};
+pub use target::{Target, TargetError};
 
 use counters::ListenCounters;
 use engine::Outcome;
@@ -133,7 +138,7 @@ impl Options {
 
     /// Whether a connection carries more than one request.
     fn keeps_connections(&self) -> bool {
-        self.keep_alive && !matches!(self.target, Target::Time { .. })
+        self.keep_alive && self.target.is_persistent()
     }
 
     /// Finds what makes no sense, as [`run`] does before it starts.
@@ -156,7 +161,7 @@ impl Options {
             problem
         } else if let Some(problem) = self.crowd.problem(&self.target) {
             problem
-        } else if let Some(problem) = self.misfit() {
+        } else if let Some(problem) = self.target.misfit(self) {
             problem
         } else {
             return Ok(self.target.check()?);
@@ -182,32 +187,6 @@ impl Options {
     /// The measured connections, and the crowd.
     fn connections_in_all(&self) -> usize {
         self.connections.saturating_add(self.crowd.total())
-    }
-
-    /// What of these options the service cannot be asked with.
-    fn misfit(&self) -> Option<&'static str> {
-        let requests_odd = matches!(self.stop, Stop::Requests(number) if number % 2 == 1);
-        match self.target {
-            Target::Game { .. } if self.pattern != Pattern::Closed => Some(
-                "in a game a request waits for the other player's: only --pattern closed can load it",
-            ),
-            Target::Chat { .. } if self.pattern != Pattern::Closed => Some(
-                "the members of a chat talk in rounds of their own: only --pattern closed can load it",
-            ),
-            Target::Game { .. } if self.connections % 2 == 1 => {
-                Some("game needs an even number of connections, for they play in pairs")
-            }
-            Target::Game { .. } if requests_odd => {
-                Some("game needs an even number of requests, for both players make one")
-            }
-            Target::Chat { .. } if self.connections < 2 => {
-                Some("chat needs at least 2 connections, for nobody hears what he says himself")
-            }
-            Target::Chat { .. } if !self.keep_alive => {
-                Some("chat needs connections that stay: leave out --close")
-            }
-            _ => None,
-        }
     }
 }
 

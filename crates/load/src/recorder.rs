@@ -25,43 +25,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::due::Queue;
+use crate::edges::{EdgeHook, Edges, Moment};
 use crate::failure::Failure;
 use crate::histogram::record;
 use crate::measurement::{FailureCount, Measurement, OpenCounts, Start};
-
-/// When the window opens and closes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Edges {
-    /// When [`Recorder::open`] and [`Recorder::close`] are called.
-    ByTime,
-    /// When so many requests have ended, with or without a correct reply, of `total`.
-    ByCount { open_after: u64, close_after: u64, total: u64 },
-}
-
-impl Edges {
-    /// The first and the last 1,000 of `total` requests are left out, as Kerneis and Chroboczek do
-    /// (*Are events fast?*, 2009), when at least 10,000 are made.
-    pub(crate) fn for_requests(total: u64) -> Self {
-        let margin = if total >= 10_000 { 1_000 } else { 0 };
-        Edges::ByCount { open_after: margin, close_after: total - margin, total }
-    }
-}
-
-/// Tells the outside of the window's edges.
-pub(crate) trait Bell: Send {
-    /// The window is about to open; it does at the moment returned.
-    fn opened(&mut self) -> Moment;
-    /// The window closes; it did at the moment returned.
-    fn closed(&mut self) -> Moment;
-}
-
-/// A point in time, the CPU time that the load had used by then, and how long it had waited for its CPU.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
-    pub(crate) instant: Instant,
-    pub(crate) cpu: Duration,
-    pub(crate) waited: Duration,
-}
 
 /// The counters of one load.
 pub(crate) struct Recorder {
@@ -69,7 +36,7 @@ pub(crate) struct Recorder {
 }
 
 struct State {
-    bell: Box<dyn Bell>,
+    hook: Box<dyn EdgeHook>,
     edges: Edges,
     window: Window,
     tally: Tally,
@@ -122,10 +89,10 @@ impl Recorder {
         connections: usize,
         edges: Edges,
         queue: Option<Arc<Queue>>,
-        bell: Box<dyn Bell>,
+        hook: Box<dyn EdgeHook>,
     ) -> Self {
         let state = State {
-            bell,
+            hook,
             edges,
             window: Window::Before,
             tally: Tally::default(),
@@ -344,13 +311,13 @@ impl State {
 
     fn open(&mut self) {
         if matches!(self.window, Window::Before) {
-            self.window = Window::Open(self.bell.opened());
+            self.window = Window::Open(self.hook.opened());
         }
     }
 
     fn close(&mut self) {
         let Window::Open(opened) = self.window else { return };
-        let closed = self.bell.closed();
+        let closed = self.hook.closed();
         self.window = Window::After;
         self.counts.window = closed.instant.saturating_duration_since(opened.instant);
         self.counts.cpu = closed.cpu.saturating_sub(opened.cpu);
@@ -441,7 +408,7 @@ mod tests {
         }
     }
 
-    impl Bell for Clock {
+    impl EdgeHook for Clock {
         fn opened(&mut self) -> Moment {
             self.moment()
         }
@@ -616,8 +583,8 @@ mod tests {
     #[test]
     fn in_an_open_loop_a_request_begins_when_it_is_due() {
         let (clock, queue) = (Clock::new(), Arc::new(Queue::new()));
-        let bell = Box::new(clock.clone());
-        let recorder = Recorder::new(3, Edges::ByTime, Some(queue.clone()), bell);
+        let hook = Box::new(clock.clone());
+        let recorder = Recorder::new(3, Edges::ByTime, Some(queue.clone()), hook);
         let start = |due, free, sent| Start {
             due: clock.at(due),
             free: clock.at(free),

@@ -2,9 +2,9 @@
 //! time, for a few hundredths of a second each.
 //!
 //! ```text
-//!   load 0   join: warm-up, window │ rests ····· │ turn │ rests ············· │ turn │
-//!   load 1        (not there yet)  │ join: …     │ rest │ turn │ rests ············· │
-//!                                                       └─ the next turn begins when nothing is under way
+//!   load 0   join: warm-up, window │ rests ······ │ slice │ rests ············· │ slice │
+//!   load 1        (not there yet)  │ join: … │ rests ·····  │ slice │ rests ·················
+//!                                                           └─ the next slice begins when nothing is under way
 //! ```
 //!
 //! Noise on a shared machine has a flat spectrum: what is compared must alternate faster than the noise changes
@@ -18,12 +18,13 @@ use std::time::{Duration, Instant};
 use duality_runtime::time;
 
 use crate::announce::{self, Announcer, EdgeAnnouncer, moment};
+use crate::connection::Load;
 use crate::counters::ListenCounters;
 use crate::engine::{Engine, Outcome, event_loop};
-use crate::pattern::{Load, Pattern};
-use crate::{Error, Observer, Options, Report, Stop, Target, limits};
+use crate::pattern::Pattern;
+use crate::{Error, Observer, Options, Report, Stop, limits};
 
-/// What of a turn is not part of its rate: the time in which caches get warm.
+/// What of a slice is not part of its rate: the time in which caches get warm.
 const LEAD_IN: Duration = Duration::from_millis(5);
 
 /// How often it is looked whether a load has come to rest.
@@ -41,10 +42,10 @@ pub struct Relay {
     connections: usize,
 }
 
-/// What a load did in a turn.
+/// What a load did in a slice: the time in which it alone made requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Turn {
-    /// Correct replies, from the turn's beginning until the load was at rest.
+pub struct Slice {
+    /// Correct replies, from the slice's beginning until the load was at rest.
     pub requests: u64,
     /// Requests that failed meanwhile.
     pub failures: u64,
@@ -69,10 +70,10 @@ enum Command {
         edges: EdgeAnnouncer,
         joined: SyncSender<Result<Outcome, Error>>,
     },
-    Turn {
+    Slice {
         load: usize,
         length: Duration,
-        over: SyncSender<Turn>,
+        over: SyncSender<Slice>,
     },
 }
 
@@ -96,7 +97,7 @@ impl Relay {
     pub fn can_carry(options: &Options) -> bool {
         options.pattern == Pattern::Closed
             && matches!(options.stop, Stop::After(_))
-            && !matches!(options.target, Target::Chat { .. } | Target::Game { .. })
+            && options.target.has_independent_connections()
             && options.crowd.slow_readers == 0
             && options.crowd.slow_senders == 0
     }
@@ -154,9 +155,9 @@ impl Relay {
     /// # Panics
     ///
     /// If there is no such load.
-    pub fn turn(&mut self, load: usize, length: Duration) -> Result<Turn, Error> {
+    pub fn slice(&mut self, load: usize, length: Duration) -> Result<Slice, Error> {
         let (over, answer) = sync_channel(1);
-        self.command(Command::Turn { load, length, over })?;
+        self.command(Command::Slice { load, length, over })?;
         answer.recv().map_err(|_| gone())
     }
 
@@ -213,16 +214,16 @@ fn serve(orders: Receiver<Command>) {
                         engines.push(engine);
                     }
                 }
-                Command::Turn { load, length, over } => {
+                Command::Slice { load, length, over } => {
                     let load = engines[load].shared_load().expect("it has joined");
-                    let _ = over.send(turn(load, length).await);
+                    let _ = over.send(slice(load, length).await);
                 }
             }
         }
     });
 }
 
-async fn turn(load: &Load, length: Duration) -> Turn {
+async fn slice(load: &Load, length: Duration) -> Slice {
     let before = load.recorder.tally();
     let begun = moment();
     load.gate.open();
@@ -233,7 +234,7 @@ async fn turn(load: &Load, length: Duration) -> Turn {
     load.gate.shut();
     rest(load).await;
     let (ended, after) = (moment(), load.recorder.tally());
-    Turn {
+    Slice {
         requests: after.replies - before.replies,
         failures: after.failures - before.failures,
         unanswered: after.under_way(),

@@ -5,123 +5,71 @@ use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
+use std::sync::Arc;
 
-/// What `echo://` sends: 64 bytes, no two halves alike, so that a shifted reply is a wrong one.
-const ECHO_MESSAGE: &[u8; 64] =
-    b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.\n";
+use crate::Options;
+use crate::announce::EdgeAnnouncer;
+use crate::client::chat::Chat;
+use crate::client::echo::{self, Echo};
+use crate::client::exchange::FixedBytes;
+use crate::client::guestbook::Visits;
+use crate::client::http::Page;
+use crate::client::{ALL, Protocol};
+use crate::crowd::Question;
+use crate::engine::{Engine, Loading};
 
-/// How many requests of a connection to a `guestbook://` there are for each POST, itself included.
-const POST_EVERY: u32 = 10;
-
-/// How many lines each member of a `chat://` says at a time, if there is room for so many.
-const CHAT_LINES: u32 = 100;
-
-/// Those that have a client here.
-const SERVICES: &[&str] = &["http", "echo", "time", "quote", "game", "chat", "phone", "guestbook"];
-
-/// A service at an address, and what to ask of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// GET one path, again and again.
-    Http(HttpTarget),
-    /// Send a message, get the same bytes back (RFC 862).
-    Echo {
-        /// Where the server listens.
-        address: SocketAddr,
-        /// The bytes of one request; see [`Target::check`] for their bound.
-        message: Vec<u8>,
-    },
-    /// Connect, get one line with the time, and the end (as in RFC 867).
-    Time {
-        /// Where the server listens.
-        address: SocketAddr,
-    },
-    /// Ask the prices of stocks, one after the other.
-    Quote {
-        /// Where the server listens.
-        address: SocketAddr,
-    },
-    /// Play ball with another of the load's connections.
-    Game {
-        /// Where the server listens.
-        address: SocketAddr,
-    },
-    /// Talk in one room with all the other connections of the load; a request is one delivery, of a line
-    /// to one member. Without end, or for so many deliveries; `l (l - 1) m` of them are m lines of each of l
-    /// members.
-    Chat {
-        /// Where the server listens.
-        address: SocketAddr,
-        /// At most so many lines of each member are under way at a time; they are fewer where so many
-        /// would be more than 64 KiB for one that has not heard any.
-        lines: u32,
-    },
-    /// Add an entry and look it up again, in turn; without keep-alive, only add.
-    Phone {
-        /// Where the server listens.
-        address: SocketAddr,
-    },
-    /// GET a page that counts its visitors, and POST remarks in between.
-    Guestbook {
-        /// The page.
-        page: HttpTarget,
-        /// Every so many requests of a connection, one is a POST; 0 is never.
-        post_every: u32,
-    },
-    /// A service of the user's own: fixed bytes out, fixed bytes expected.
-    Exchange {
-        /// Where the server listens.
-        address: SocketAddr,
-        /// The bytes of one request.
-        request: Vec<u8>,
-        /// The bytes of the only correct reply; not empty.
-        reply: Vec<u8>,
-    },
-}
-
-/// A resource of an HTTP/1.1 server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HttpTarget {
-    /// Where the server listens.
-    pub address: SocketAddr,
-    /// What the `Host` header says: the authority of the URL as it was written.
-    pub host: String,
-    /// The request target: an absolute path, with a query if there is one.
-    pub path: String,
+/// A service at an address, and what to ask of it. It is read from text; functions make those that
+/// text cannot say all of.
+#[derive(Clone, Debug)]
+pub struct Target {
+    address: SocketAddr,
+    protocol: Arc<dyn Protocol>,
 }
 
 impl Target {
-    /// The most that one echo request may hold. A client that sends more before it reads could fill
-    /// both directions of the connection, and then it and the server would wait for each other.
-    pub const LONGEST_ECHO: usize = 32 * 1024;
+    /// The most bytes of one echo request; more could fill the buffers of both directions.
+    pub const LONGEST_ECHO: usize = echo::LONGEST;
+
+    /// Sends `message` to an echo server, which returns the same bytes. [`Target::check`] bounds its
+    /// length.
+    pub fn echo(address: SocketAddr, message: Vec<u8>) -> Self {
+        Self { address, protocol: Arc::new(Echo { message }) }
+    }
+
+    /// Sends `request` to a service of the user's own; the only correct answer is `reply`.
+    pub fn exchange(address: SocketAddr, request: Vec<u8>, reply: Vec<u8>) -> Self {
+        Self { address, protocol: Arc::new(FixedBytes { request, reply }) }
+    }
+
+    /// Talks in a chat; at most `lines` lines of each member are under way at a time.
+    pub fn chat(address: SocketAddr, lines: u32) -> Self {
+        Self { address, protocol: Arc::new(Chat { lines }) }
+    }
+
+    /// Reads a page of a guestbook. Every `post_every`-th request of a connection is a POST; 0 is never.
+    pub fn guestbook(address: SocketAddr, page: Page, post_every: u32) -> Self {
+        Self { address, protocol: Arc::new(Visits { page, post_every }) }
+    }
+
+    /// The page that a target of `service` means when it names none. None: the service has no pages, or
+    /// no client.
+    pub fn default_page(service: &str) -> Option<&'static str> {
+        ALL.iter().find(|entry| entry.name == service)?.page
+    }
 
     /// Where the server listens.
     pub fn address(&self) -> SocketAddr {
-        match self {
-            Target::Http(page) | Target::Guestbook { page, .. } => page.address,
-            Target::Echo { address, .. }
-            | Target::Time { address }
-            | Target::Quote { address }
-            | Target::Game { address }
-            | Target::Chat { address, .. }
-            | Target::Phone { address }
-            | Target::Exchange { address, .. } => *address,
-        }
+        self.address
     }
 
     /// The name of the service, as in `SERVICE://HOST:PORT`; `exchange` for one of the user's own.
-    pub fn service(&self) -> &str {
-        match self {
-            Target::Http(_) => "http",
-            Target::Echo { .. } => "echo",
-            Target::Time { .. } => "time",
-            Target::Quote { .. } => "quote",
-            Target::Game { .. } => "game",
-            Target::Chat { .. } => "chat",
-            Target::Phone { .. } => "phone",
-            Target::Guestbook { .. } => "guestbook",
-            Target::Exchange { .. } => "exchange",
-        }
+    pub fn service(&self) -> &'static str {
+        self.protocol.service()
+    }
+
+    /// The page that is asked for, if the service has pages.
+    pub fn page(&self) -> Option<&Page> {
+        self.protocol.page()
     }
 
     /// Whether this can be asked at all: an echo message is 1 to [`LONGEST_ECHO`](Target::LONGEST_ECHO)
@@ -131,32 +79,45 @@ impl Target {
     ///
     /// [`TargetError`], which says what to change.
     pub fn check(&self) -> Result<(), TargetError> {
-        let problem = match self {
-            Target::Echo { message, .. } if message.is_empty() => "the message is empty".to_owned(),
-            Target::Echo { message, .. } if message.len() > Self::LONGEST_ECHO => {
-                format!(
-                    "a message of {} bytes; at most {} are sent",
-                    message.len(),
-                    Self::LONGEST_ECHO
-                )
-            }
-            Target::Exchange { reply, .. } if reply.is_empty() => {
-                "the expected reply is empty, so there is nothing to wait for".to_owned()
-            }
-            Target::Chat { lines: 0, .. } => "no lines: nothing would be said".to_owned(),
-            _ => return Ok(()),
-        };
-        Err(TargetError { target: self.to_string(), problem })
+        match self.protocol.problem() {
+            Some(problem) => Err(TargetError { target: self.to_string(), problem }),
+            None => Ok(()),
+        }
+    }
+
+    /// See [`Protocol::misfit`], as of the others.
+    pub(crate) fn misfit(&self, options: &Options) -> Option<&'static str> {
+        self.protocol.misfit(options)
+    }
+
+    pub(crate) fn is_persistent(&self) -> bool {
+        self.protocol.is_persistent()
+    }
+
+    pub(crate) fn has_independent_connections(&self) -> bool {
+        self.protocol.has_independent_connections()
+    }
+
+    pub(crate) fn asks_one_by_one(&self) -> bool {
+        self.protocol.asks_one_by_one()
+    }
+
+    pub(crate) fn question(&self) -> Option<Question> {
+        self.protocol.question()
+    }
+
+    pub(crate) fn load<'a>(&'a self, engine: &'a Engine, edges: EdgeAnnouncer) -> Loading<'a> {
+        self.protocol.load(engine, edges)
     }
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Target::Http(page) | Target::Guestbook { page, .. } => {
-                write!(formatter, "{}://{}{}", self.service(), page.host, page.path)
+        match self.page() {
+            Some(Page { host, path }) => {
+                write!(formatter, "{}://{host}{path}", self.service())
             }
-            other => write!(formatter, "{}://{}", other.service(), other.address()),
+            None => write!(formatter, "{}://{}", self.service(), self.address),
         }
     }
 }
@@ -201,32 +162,24 @@ pub(crate) fn parse(text: &str, look_up: LookUp) -> Result<Target, String> {
         None => (rest, ""),
     };
     let authority = &*complete(authority);
-    match scheme {
-        "http" => Ok(Target::Http(page(authority, path, look_up)?)),
-        "guestbook" => {
-            let path = if matches!(path, "" | "/") { "/guestbook" } else { path };
-            Ok(Target::Guestbook { page: page(authority, path, look_up)?, post_every: POST_EVERY })
-        }
-        _ if SERVICES.contains(&scheme) && !matches!(path, "" | "/") => {
-            Err(format!("{scheme} has no path; write {scheme}://{authority}"))
-        }
-        "echo" => Ok(Target::Echo {
-            address: resolve(authority, None, look_up)?,
-            message: ECHO_MESSAGE.to_vec(),
-        }),
-        "time" => Ok(Target::Time { address: resolve(authority, None, look_up)? }),
-        "quote" => Ok(Target::Quote { address: resolve(authority, None, look_up)? }),
-        "game" => Ok(Target::Game { address: resolve(authority, None, look_up)? }),
-        "chat" => {
-            Ok(Target::Chat { address: resolve(authority, None, look_up)?, lines: CHAT_LINES })
-        }
-        "phone" => Ok(Target::Phone { address: resolve(authority, None, look_up)? }),
-        "https" => Err("TLS is not spoken here; load the server's http:// address".to_owned()),
-        other => Err(format!(
-            "no client for {other:?}; there is one for each of {}",
-            SERVICES.join(", ")
-        )),
+    let Some(entry) = ALL.iter().find(|entry| entry.name == scheme) else {
+        return Err(no_client(scheme));
+    };
+    let path = if matches!(path, "" | "/") { entry.page.unwrap_or_default() } else { path };
+    if entry.page.is_none() && !path.is_empty() {
+        return Err(format!("{scheme} has no path; write {scheme}://{authority}"));
     }
+    let address = resolve(authority, entry.port, look_up)?;
+    let page = Page { host: authority.to_owned(), path: http_path(path)? };
+    Ok(Target { address, protocol: (entry.read)(page) })
+}
+
+fn no_client(scheme: &str) -> String {
+    if scheme == "https" {
+        return "TLS is not spoken here; load the server's http:// address".to_owned();
+    }
+    let names: Vec<&str> = ALL.iter().map(|entry| entry.name).collect();
+    format!("no client for {scheme:?}; there is one for each of {}", names.join(", "))
 }
 
 /// `HOST:PORT`, `:PORT` and `PORT` are an http server's, as in `duality serve --listen`.
@@ -246,11 +199,6 @@ fn complete(authority: &str) -> String {
         true => format!("127.0.0.1:{port}"),
         false => authority.to_owned(),
     }
-}
-
-fn page(authority: &str, path: &str, look_up: LookUp) -> Result<HttpTarget, String> {
-    let address = resolve(authority, Some(80), look_up)?;
-    Ok(HttpTarget { address, host: authority.to_owned(), path: http_path(path)? })
 }
 
 /// The address of `HOST:PORT`, `HOST` or `[IPv6]:PORT`.
@@ -294,12 +242,16 @@ fn http_path(path: &str) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    fn http(address: &str, host: &str, path: &str) -> Target {
-        Target::Http(HttpTarget {
-            address: address.parse().unwrap(),
-            host: host.to_owned(),
-            path: path.to_owned(),
-        })
+    /// The address, the host and the path of a target, which is one of http.
+    fn read(text: &str) -> (String, String, String) {
+        let target: Target = text.parse().unwrap();
+        assert_eq!(target.service(), "http", "{text}");
+        let page = target.page().unwrap().clone();
+        (target.address().to_string(), page.host, page.path)
+    }
+
+    fn http(address: &str, host: &str, path: &str) -> (String, String, String) {
+        (address.to_owned(), host.to_owned(), path.to_owned())
     }
 
     #[test]
@@ -313,7 +265,7 @@ mod tests {
             ("http://[::1]:8080/x", http("[::1]:8080", "[::1]:8080", "/x")),
             ("http://[::1]/x", http("[::1]:80", "[::1]", "/x")),
         ] {
-            assert_eq!(text.parse(), Ok(expected), "{text}");
+            assert_eq!(read(text), expected, "{text}");
         }
     }
 
@@ -321,11 +273,11 @@ mod tests {
     fn a_port_alone_is_one_of_this_machine_and_without_a_service_it_is_http() {
         let root = http("127.0.0.1:8080", "127.0.0.1:8080", "/");
         for text in ["8080", ":8080", "127.0.0.1:8080", "http://:8080", "8080/", "http://8080/"] {
-            assert_eq!(text.parse(), Ok(root.clone()), "{text}");
+            assert_eq!(read(text), root, "{text}");
         }
         let page = http("127.0.0.1:8080", "localhost:8080", "/page?a:1");
-        assert_eq!("localhost:8080/page?a:1".parse(), Ok(page));
-        assert_eq!("echo://:7".parse::<Target>(), "echo://127.0.0.1:7".parse());
+        assert_eq!(read("localhost:8080/page?a:1"), page);
+        assert_eq!("echo://:7".parse::<Target>().unwrap().to_string(), "echo://127.0.0.1:7");
     }
 
     #[test]
@@ -389,10 +341,10 @@ mod tests {
     fn what_cannot_be_asked_is_refused() {
         let address = "127.0.0.1:7".parse().unwrap();
         for target in [
-            Target::Echo { address, message: Vec::new() },
-            Target::Echo { address, message: vec![0; Target::LONGEST_ECHO + 1] },
-            Target::Exchange { address, request: b"x".to_vec(), reply: Vec::new() },
-            Target::Chat { address, lines: 0 },
+            Target::echo(address, Vec::new()),
+            Target::echo(address, vec![0; Target::LONGEST_ECHO + 1]),
+            Target::exchange(address, b"x".to_vec(), Vec::new()),
+            Target::chat(address, 0),
         ] {
             assert!(target.check().is_err(), "{target}");
         }

@@ -50,7 +50,7 @@ fn chat(spoil: impl FnMut(Delivery, String) -> String + Send + 'static) -> Targe
         }
         room.lock().unwrap().members.retain(|(member, _)| *member != number);
     });
-    Target::Chat { address, lines: 5 }
+    Target::chat(address, 5)
 }
 
 #[test]
@@ -153,8 +153,8 @@ fn members_must_hear_lines_in_one_order() {
         },
         _ => line,
     });
-    let Target::Chat { address, .. } = target else { unreachable!("a chat") };
-    let report = load(&options(Target::Chat { address, lines: 1 }, 4, 12 * 10));
+    let address = target.address();
+    let report = load(&options(Target::chat(address, 1), 4, 12 * 10));
     let (kind, failed) = only_error(&report);
     assert_eq!((kind, report.requests + failed), ("wrong-bytes", 120));
     assert!(report.warnings.iter().any(|warning| warning.text.contains("different orders")));
@@ -217,7 +217,7 @@ fn a_server_that_does_not_let_all_members_in_is_told_before_the_load() {
     });
     let options = Options {
         reply_timeout: Duration::from_millis(300),
-        ..options(Target::Chat { address, lines: 5 }, 7, 42)
+        ..options(Target::chat(address, 5), 7, 42)
     };
     let error = run(&options, &mut (), &AtomicBool::new(false)).unwrap_err().to_string();
     assert!(error.contains("only 3 of 7 members were let in: "), "{error}");
@@ -233,7 +233,7 @@ fn what_is_no_welcome_is_told_before_the_load() {
         ("", "closed the connection after 0 bytes"),
     ] {
         let address = server(move |mut stream, _| stream.write_all(welcome.as_bytes()).unwrap());
-        let options = options(Target::Chat { address, lines: 5 }, 2, 2);
+        let options = options(Target::chat(address, 5), 2, 2);
         let error = run(&options, &mut (), &AtomicBool::new(false)).unwrap_err().to_string();
         assert!(error.contains(problem), "{error}");
     }
@@ -241,7 +241,7 @@ fn what_is_no_welcome_is_told_before_the_load() {
 
 #[test]
 fn a_chat_of_one_and_one_without_stay_are_refused() {
-    let target = Target::Chat { address: SocketAddr::from(([127, 0, 0, 1], 0)), lines: 5 };
+    let target = Target::chat(SocketAddr::from(([127, 0, 0, 1], 0)), 5);
     for options in
         [options(target.clone(), 1, 10), Options { keep_alive: false, ..options(target, 2, 10) }]
     {

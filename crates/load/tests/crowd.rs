@@ -29,7 +29,7 @@ const REST: Duration = Duration::from_millis(1);
 type Seen = Arc<AtomicBool>;
 
 fn ping(address: SocketAddr, reply: &[u8]) -> Target {
-    Target::Exchange { address, request: b"ping".to_vec(), reply: reply.to_vec() }
+    Target::exchange(address, b"ping".to_vec(), reply.to_vec())
 }
 
 /// Answers pings until the client goes.
@@ -260,7 +260,7 @@ fn a_slow_sender_takes_an_echo_as_it_comes() {
             sees.fetch_or(number == FIRST && echoed > 8, Ordering::Relaxed);
         }
     });
-    let target = Target::Echo { address, message: b"an echo\n".to_vec() };
+    let target = Target::echo(address, b"an echo\n".to_vec());
     let report = load_until(&seen, target, Crowd { slow_senders: 1, ..Crowd::default() });
     let (_, fate) = only_fate(&report);
     assert_eq!((fate.open, fate.cut, fate.opened), (1, 0, 1), "{fate:?}");

@@ -4,12 +4,12 @@ mod common;
 
 use duality_load::{Error, Options, Target, run};
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::{load, only_error, options, server};
+use common::{load, only_error, options, server, target};
 
 /// A server that pairs its clients; `pass` may put something else in the place of a line, which it gets
 /// with the number of the line over all pairs.
@@ -45,7 +45,7 @@ fn game(pass: impl Fn(u64, String) -> String + Send + Sync + 'static) -> Target 
             }
         }
     });
-    Target::Game { address }
+    target("game", address)
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_server_that_does_not_pair_is_told_before_the_load() {
             let _ = stream.peek(&mut [0; 1]);
         });
         let reply_timeout = Duration::from_millis(300);
-        let options = Options { reply_timeout, ..options(Target::Game { address }, 2, 2) };
+        let options = Options { reply_timeout, ..options(target("game", address), 2, 2) };
         let error = run(&options, &mut (), &AtomicBool::new(false)).unwrap_err().to_string();
         assert!(error.contains(problem), "{error}");
     }
@@ -115,9 +115,9 @@ fn a_server_that_does_not_pair_is_told_before_the_load() {
 
 #[test]
 fn an_odd_number_cannot_play() {
-    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for (connections, requests) in [(3, 100), (2, 99)] {
-        let options = options(Target::Game { address }, connections, requests);
+        let options = options(target("game", address), connections, requests);
         let error = run(&options, &mut (), &AtomicBool::new(false)).unwrap_err();
         assert!(matches!(error, Error::Options(_)), "{error}");
         assert!(error.to_string().starts_with("game needs an even number of "), "{error}");

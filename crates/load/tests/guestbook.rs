@@ -2,7 +2,7 @@
 
 mod common;
 
-use duality_load::{HttpTarget, Options, Target, run};
+use duality_load::{Options, Page, Target, run};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -72,8 +72,8 @@ fn ok(body: &str) -> String {
 }
 
 fn target(address: SocketAddr, post_every: u32) -> Target {
-    let page = HttpTarget { address, host: address.to_string(), path: "/guestbook".to_owned() };
-    Target::Guestbook { page, post_every }
+    let page = Page { host: address.to_string(), path: "/guestbook".to_owned() };
+    Target::guestbook(address, page, post_every)
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use common::{load, only_error, options, server};
+use common::{load, only_error, options, server, target};
 
 /// A server that answers each line with what `answer` makes of it and of its number over all
 /// connections; the connection ends after an answer without a line end.
@@ -27,11 +27,11 @@ fn line_server(answer: impl Fn(&str, u64) -> String + Send + Sync + 'static) -> 
 }
 
 fn quote(address: SocketAddr) -> Target {
-    Target::Quote { address }
+    target("quote", address)
 }
 
 fn phone(address: SocketAddr) -> Target {
-    Target::Phone { address }
+    target("phone", address)
 }
 
 /// The price by the protocol, in another way than the client reckons it.

@@ -4,12 +4,12 @@ mod common;
 
 use duality_load::{Error, Options, Stop, Target, run};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::{http, http_server, load, only_error, options, read_request, reply, server};
+use common::{http, http_server, load, only_error, options, read_request, reply, server, target};
 
 #[test]
 fn keep_alive_makes_exactly_n_requests_on_exactly_l_connections() {
@@ -237,7 +237,7 @@ fn echo_is_checked() {
         })
     };
     for keep_alive in [true, false] {
-        let target = Target::Echo { address: echo(false), message: b"hello, echo".to_vec() };
+        let target = Target::echo(echo(false), b"hello, echo".to_vec());
         let report = load(&Options { keep_alive, ..options(target, 5, 200) });
         assert_eq!((report.requests, report.errors.len()), (200, 0));
         assert_eq!(report.connections_opened, if keep_alive { 5 } else { 200 });
@@ -257,7 +257,7 @@ fn an_echo_as_long_as_allowed_comes_back() {
         }
     });
     let message: Vec<u8> = (0..Target::LONGEST_ECHO).map(|index| index as u8).collect();
-    let report = load(&options(Target::Echo { address, message }, 2, 50));
+    let report = load(&options(Target::echo(address, message), 2, 50));
     assert_eq!((report.requests, report.errors.len()), (50, 0));
 }
 
@@ -267,7 +267,7 @@ fn time_is_one_line_to_the_end() {
         let line = if connection == 3 { "later\r\n" } else { "2026-11-21T02:00:00Z\r\n" };
         let _ = stream.write_all(line.as_bytes());
     });
-    let report = load(&options(Target::Time { address }, 2, 20));
+    let report = load(&options(target("time", address), 2, 20));
     assert_eq!((report.requests, only_error(&report)), (19, ("malformed", 1)));
     assert_eq!(report.connections_opened, 20);
     assert!(!report.keep_alive);
@@ -282,11 +282,7 @@ fn a_service_of_ones_own_is_checked() {
             stream.write_all(b"po").and_then(|()| stream.write_all(b"ng!")).unwrap();
         }
     });
-    let target = |reply: &[u8]| Target::Exchange {
-        address,
-        request: b"ping".to_vec(),
-        reply: reply.to_vec(),
-    };
+    let target = |reply: &[u8]| Target::exchange(address, b"ping".to_vec(), reply.to_vec());
     let report = load(&options(target(b"pong!"), 3, 30));
     assert_eq!((report.requests, report.errors.len()), (30, 0));
     let error =
@@ -313,7 +309,7 @@ fn a_missing_page_is_told_before_the_load() {
 
 #[test]
 fn options_without_sense_are_refused() {
-    let target = http(SocketAddr::from(([127, 0, 0, 1], 0)));
+    let target = http(TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
     for wrong in [
         options(target.clone(), 0, 1),
         options(target.clone(), 1, 0),

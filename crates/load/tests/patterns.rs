@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use duality_load::{Arrivals, Error, Options, Pattern, Target, run};
 
-use common::{http, http_server, load, options, reply, server};
+use common::{http, http_server, load, options, reply, server, target};
 
 /// Patterns that use connections in order.
 const IN_ORDER: [Pattern; 2] = [Pattern::Serial, Pattern::Limited];
 
 fn echo(address: SocketAddr) -> Target {
-    Target::Echo { address, message: b"ping".to_vec() }
+    Target::echo(address, b"ping".to_vec())
 }
 
 /// The next request; `false` when the client has gone.
@@ -126,7 +126,7 @@ fn without_keep_alive_each_request_has_its_connection() {
         let address = server(|mut stream, _| {
             let _ = stream.write_all(b"2026-11-21T02:00:00Z\r\n");
         });
-        let time = Options { pattern, ..options(Target::Time { address }, 3, 31) };
+        let time = Options { pattern, ..options(target("time", address), 3, 31) };
         assert_eq!(load(&time).requests, 31);
     }
 }
@@ -176,9 +176,9 @@ fn a_load_for_a_time_ends_in_every_pattern() {
 
 #[test]
 fn services_whose_clients_depend_on_each_other_are_refused() {
-    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let constant = Pattern::Open(Arrivals::Constant { rate: 10.0 });
-    for target in [Target::Game { address }, Target::Chat { address, lines: 1 }] {
+    for target in [target("game", address), Target::chat(address, 1)] {
         for pattern in [Pattern::Serial, Pattern::Limited, constant] {
             let options = Options { pattern, ..options(target.clone(), 2, 2) };
             let error = run(&options, &mut (), &AtomicBool::new(false)).unwrap_err();

@@ -49,7 +49,7 @@ fn loads_make_requests_in_their_turns_and_at_no_other_time() {
     let answered = || servers.each_ref().map(|(_, count)| count.load(Ordering::SeqCst));
     for turn in [2, 0, 1, 1, 0, 2] {
         let before = answered();
-        let done = relay.turn(turn, SLICE).unwrap();
+        let done = relay.slice(turn, SLICE).unwrap();
         let after = answered();
         for number in 0..servers.len() {
             // What the server has answered is what the load has counted: nothing is under way at either end.
@@ -71,7 +71,7 @@ fn a_load_without_keep_alive_takes_turns_too() {
     let (address, _) = counting();
     let mut relay = Relay::new(&[]).unwrap();
     join(&mut relay, &Options { keep_alive: false, ..load(address, 4) });
-    let done = relay.turn(0, SLICE).unwrap();
+    let done = relay.slice(0, SLICE).unwrap();
     assert!(done.requests > 0 && done.failures == 0, "{done:?}");
 }
 
@@ -89,7 +89,7 @@ fn a_server_that_leaves_connections_unserved_is_not_waited_for() {
     });
     let mut relay = Relay::new(&[]).unwrap();
     assert_eq!(join(&mut relay, &load(address, 3)).connections_served, 1);
-    let done = relay.turn(0, SLICE).unwrap();
+    let done = relay.slice(0, SLICE).unwrap();
     assert_eq!((done.unanswered, done.connections_served), (2, 1));
     assert!(done.requests > 0);
 }
@@ -104,8 +104,8 @@ fn a_server_that_closes_every_connection_is_connected_to_again() {
     join(&mut relay, &load(address, 2));
     join(&mut relay, &load(other, 2));
     gone.store(true, Ordering::SeqCst);
-    relay.turn(0, SLICE).unwrap();
-    assert_eq!(relay.turn(1, SLICE).unwrap().failures, 0);
+    relay.slice(0, SLICE).unwrap();
+    assert_eq!(relay.slice(1, SLICE).unwrap().failures, 0);
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn who_is_not_there_does_not_join_and_the_others_go_on() {
     let refused = relay.join(&load(nobody, 2), &mut (), &AtomicBool::new(false));
     assert!(matches!(refused, Err(Error::Unanswered { .. })));
     join(&mut relay, &load(there, 2));
-    assert!(relay.turn(0, SLICE).unwrap().requests > 0);
+    assert!(relay.slice(0, SLICE).unwrap().requests > 0);
     assert!(matches!(
         relay.join(&load(there, 2), &mut (), &AtomicBool::new(true)),
         Err(Error::Interrupted)

@@ -58,8 +58,6 @@ pub struct Entry {
     pub open: fn(&Setup) -> Result<Handler, SetupError>,
     /// What it can be set up with.
     pub settings: &'static [Setting],
-    /// The page that its clients ask for, if it has pages.
-    pub page: Option<&'static str>,
     /// Whether one connection can carry more than one request.
     pub persistent: bool,
     /// Whether its connections must be able to reach the same memory, and so the same process.
@@ -74,14 +72,13 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// What most services are: persistent, without pages, settings, and needs; one descriptor and 16 KiB of stack.
+    /// What most services are: persistent, without settings and needs; one descriptor and 16 KiB of stack.
     const PLAIN: Self = Self {
         name: "",
         summary: "",
         protocol: "",
         open: |_| Ok(Handler::new(|_| std::future::ready(Ok(())))),
         settings: &[],
-        page: None,
         persistent: true,
         shared_memory: false,
         concurrent_connections: false,

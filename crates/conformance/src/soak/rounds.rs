@@ -1,6 +1,8 @@
 //! What is soaked: architectures in their variants, each with the services that it carries.
 
-use crate::lack;
+use duality_architectures::{Architecture, Needs};
+
+use crate::{architecture_called, lack};
 
 /// A service that the clients can speak to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,21 +54,31 @@ impl Service {
             Self::Chat => "chat",
         }
     }
+
+    /// What it asks of an architecture.
+    fn needs(self) -> Needs {
+        let is_chat = self == Self::Chat;
+        Needs {
+            straight_line: matches!(self, Self::Guestbook | Self::Chat),
+            shared_memory: is_chat,
+            concurrent_connections: is_chat,
+        }
+    }
 }
 
 impl Round {
     /// Whether the architecture has tasks that can be asked for by SIGUSR1.
     pub(super) fn tells_of_tasks(self) -> bool {
-        self.variant[0] != "handwritten"
+        self.architecture().gives().straight_line
     }
 
     /// Whether the architecture carries the service.
     fn is_possible(self) -> bool {
-        match self.variant[0] {
-            "fork" | "prefork" => self.service != Service::Chat,
-            "handwritten" => matches!(self.service, Service::Http | Service::Echo),
-            _ => true,
-        }
+        self.service.needs().missing_from(self.architecture().gives()).is_none()
+    }
+
+    fn architecture(self) -> &'static dyn Architecture {
+        architecture_called(self.variant[0])
     }
 }
 
@@ -150,9 +162,14 @@ mod tests {
     }
 
     #[test]
-    fn every_architecture_is_known_to_the_server() {
+    fn every_architecture_that_serves_several_connections_at_a_time_is_soaked() {
         for variant in VARIANTS {
             assert!(duality_architectures::find(variant[0]).is_some(), "{variant:?}");
+        }
+        for architecture in duality_architectures::ALL {
+            let name = architecture.name();
+            let is_soaked = VARIANTS.iter().any(|variant| variant[0] == name);
+            assert_eq!(is_soaked, architecture.gives().concurrent_connections, "{name}");
         }
     }
 }

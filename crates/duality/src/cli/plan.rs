@@ -174,8 +174,8 @@ fn read(
     }
     if let Some(limit) = limit {
         budget::fit(&mut plans, limit).map_err(|problem| match (flags.budget, file.budget) {
-            (None, Some((_, place))) => {
-                Failure::misuse(format!("{}:{place}: budget: {problem}", path.display()))
+            (None, Some((_, position))) => {
+                Failure::misuse(format!("{}:{position}: budget: {problem}", path.display()))
             }
             _ => flag(Misfit::new("budget", problem)),
         })?;

@@ -12,7 +12,6 @@ use duality_services::store::Location;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use super::tuning::Limits;
 use super::visibility::Visibility;
 use super::{Failure, SetupFlags, Tuning, flag, heading};
 use crate::catalogue::Catalogue;
@@ -88,7 +87,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         log::tell(format_args!("{} {how}", architecture.name()));
     }
     // Before there is a thread, whose arena would count.
-    limit(arguments.tuning.limits())?;
+    limit(arguments.tuning)?;
     memory::share_arenas();
     let subject = Subject { service: name.to_owned(), architecture: architecture.name() };
     let watch = Watch::start(&arguments.visibility.settings(), subject).map_err(Failure::failed)?;
@@ -163,10 +162,10 @@ fn prepare(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// As many connections as the system lets us have, unless there are to be fewer.
-fn limit(limits: Limits) -> Result<(), Failure> {
+fn limit(tuning: Tuning) -> Result<(), Failure> {
     let both = |limit| Rlimit { current: limit, maximum: limit };
     let most = getrlimit(Resource::Nofile).maximum;
-    match limits.descriptors {
+    match tuning.descriptors {
         // If the system refuses, there are fewer.
         None => drop(setrlimit(Resource::Nofile, both(most))),
         Some(limit) => setrlimit(Resource::Nofile, both(Some(limit))).map_err(|error| {
@@ -174,7 +173,7 @@ fn limit(limits: Limits) -> Result<(), Failure> {
             Failure::misuse(format!("--descriptors: {error}: the hard limit is {most}"))
         })?,
     }
-    let Some(limit) = limits.address_space else { return Ok(()) };
+    let Some(limit) = tuning.address_space else { return Ok(()) };
     setrlimit(Resource::As, both(Some(limit)))
         .map_err(|error| Failure::misuse(format!("--address-space: {error}: give more")))
 }

@@ -1,10 +1,13 @@
 //! What can be chosen about an architecture. `serve` takes these flags, and `compare` hands them on to the
 //! servers that it starts; so does the key `server-arguments` of a plan.
+//!
+//! A new flag is an entry of the list below, and the field of its name in [`Options`].
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use clap::{Args, Command, FromArgMatches, ValueEnum};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, Command, FromArgMatches};
 use duality_architectures::{Disk, HandOver, Options, Prefer};
 use duality_lab::plan::settings::{Misfit, parse_bytes, parse_duration};
 use duality_poller::Kind;
@@ -12,107 +15,206 @@ use duality_poller::Kind;
 use super::heading;
 use crate::catalogue::Listed;
 
-/// What was chosen; what was not has its default.
-#[derive(Clone, Copy, Default, Args)]
-#[command(next_help_heading = heading::SERVER)]
-pub(crate) struct Tuning {
-    /// Processes of prefork, threads of pool [default: 100]
-    #[arg(long, value_parser = at_least_one)]
-    workers: Option<usize>,
-    /// Kernel threads of uthreads, select, poll, epoll, uring and handwritten, each with a listener and loop of its own [default: 1]
-    #[arg(long, value_parser = at_least_one)]
-    cores: Option<usize>,
-    /// Connections that may wait to be accepted; the kernel caps it at net.core.somaxconn [default: 4096]
-    #[arg(long, value_parser = clap::value_parser!(i32).range(1..))]
-    backlog: Option<i32>,
-    /// Connections served at a time; further ones are refused, http ones by 503 [default: no limit]
-    #[arg(long, value_parser = at_least_one, value_name = "N", help_heading = heading::LIMITS)]
-    max_connections: Option<usize>,
-    /// Stack of each thread, kernel or user-level, such as 64K or 1M; a service may need more than 16K [default: 128K]
-    #[arg(long, value_parser = parse_size, value_name = "BYTES")]
-    stack_size: Option<usize>,
-    /// How the threads of pool come by connections [default: list]
-    #[arg(long, value_enum)]
-    hand_over: Option<HandOverName>,
-    /// How the loop beneath uthreads learns what is ready: select, poll, epoll or uring [default: uring, or else epoll]
-    ///
-    /// On the poller of an event loop, uthreads differ from it in the stacks alone: compare them with epoll on
-    /// `--poller epoll`. The default is the one that costs least where many connections are busy; where the kernel
-    /// refuses io_uring, that is epoll.
-    #[arg(long)]
-    poller: Option<Kind>,
-    /// What a loop that is busy with many connections does first [default: serve]
-    ///
-    /// serve: while 1,024 connections are under way (not waiting for their clients) and the loop is busy, others wait.
-    /// It keeps the rate under overload. accept: each connection begins as soon as it is accepted. It is the fairer
-    /// one when few are slow to be served. In both, the acceptor's turn in a round is 64 connections long. For the
-    /// architectures on loops: uthreads, select, poll, epoll, uring.
-    #[arg(long, value_enum)]
-    prefer: Option<PreferName>,
-    /// Accepted connections that may wait for their turn in the server; the next wait in the kernel [default: no limit]
-    ///
-    /// They wait in the lobbies of loops that serve first, or in the list of pool. Without a limit no client meets a full
-    /// accept queue of the kernel, which drops what it has no room for, so that the client tries again after a second.
-    /// With one, the server holds fewer descriptors, and a load balancer sees sooner that it is late. 0 accepts no
-    /// connection before its turn. With a limit, uring makes a system call for each connection that it accepts.
-    #[arg(long, value_name = "N")]
-    accept_queue: Option<usize>,
-    /// How long a loop with nothing to do goes on looking before it sleeps, such as 50us [default: 0ms]
-    ///
-    /// Whatever comes in that time is answered without waking a processor, which shortens latencies at low load. It costs
-    /// the time of a processor that is otherwise idle: give each loop one of its own (--cpus), or the loop takes it from
-    /// the very clients and helpers that it waits for.
-    #[arg(long, value_parser = parse_duration, value_name = "TIME")]
-    busy_poll: Option<Duration>,
-    /// Who reads files for the services on a loop [default: helpers]
-    ///
-    /// helpers: threads, while the loop serves others. inline: the loop itself, while all its connections wait; quicker
-    /// where all files are in the page cache. What is sent straight from a file (sendfile) is read by the loop in both.
-    /// Work on SQLite goes to helpers always.
-    #[arg(long, value_enum)]
-    disk: Option<DiskName>,
-    /// The most helper threads, for the disk and other work that would hold up a loop [default: 4]
-    #[arg(long, value_name = "N")]
-    disk_helpers: Option<NonZeroUsize>,
-    /// Descriptors that the server may have open; no more than the hard limit [default: the hard limit]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(16..), help_heading = heading::LIMITS)]
-    descriptors: Option<u64>,
-    /// Address space that the server may have, such as 2G: what is only reserved, such as stacks, counts [default: no limit]
-    #[arg(long, value_name = "BYTES", value_parser = parse_address_space, help_heading = heading::LIMITS)]
-    address_space: Option<u64>,
+/// Makes [`Tuning`] of a list of flags.
+///
+/// An entry of `options` sets the field of the same name in [`Options`]. The expression behind it is
+/// the value that a child process gets when the flag is absent; `None` passes nothing. `serve` itself
+/// applies the entries of `limits`.
+macro_rules! flags {
+    (
+        $default:ident;
+        options { $($(#[$about:meta])* $option:ident: $type:ty = $told:expr;)* }
+        limits { $($(#[$about_limit:meta])* $limit:ident: $limit_type:ty;)* }
+    ) => {
+        /// What was chosen; what was not has its default.
+        #[derive(Clone, Copy, Default, Args)]
+        #[command(next_help_heading = heading::SERVER)]
+        pub(crate) struct Tuning {
+            $($(#[$about])* $option: Option<$type>,)*
+            $($(#[$about_limit])* pub(super) $limit: Option<$limit_type>,)*
+        }
+
+        impl Tuning {
+            /// These flags, and those of `other` that are absent here.
+            pub(super) fn or(self, other: Self) -> Self {
+                Self {
+                    $($option: self.$option.or(other.$option),)*
+                    $($limit: self.$limit.or(other.$limit),)*
+                }
+            }
+
+            pub(super) fn options(self) -> Options {
+                let mut options = Options::default();
+                $(if let Some(value) = self.$option {
+                    options.$option = value.into();
+                })*
+                options
+            }
+
+            /// The arguments for a server that is started as a child process, defaults included: all servers
+            /// of an experiment get the same values, and its record shows which.
+            pub(super) fn to_arguments(self) -> Vec<String> {
+                let $default = Options::default();
+                let (mut always, mut where_said) = (Vec::new(), Vec::new());
+                $(
+                    let told: Option<$type> = $told;
+                    let arguments = if told.is_some() { &mut always } else { &mut where_said };
+                    let value = self.$option.or(told);
+                    arguments.extend(value.map(|value| argument(stringify!($option), value)));
+                )*
+                $(where_said.extend(self.$limit.map(|value| argument(stringify!($limit), value)));)*
+                [always, where_said].concat()
+            }
+        }
+    };
 }
 
-/// What the kernel is to refuse to a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Limits {
-    /// Open descriptors (RLIMIT_NOFILE).
-    pub(super) descriptors: Option<u64>,
-    /// Bytes of address space (RLIMIT_AS).
-    pub(super) address_space: Option<u64>,
+flags! {
+    default;
+    options {
+        /// Processes of prefork, threads of pool [default: 100]
+        #[arg(long, value_parser = at_least_one)]
+        workers: usize = Some(default.workers);
+        /// Kernel threads of uthreads, select, poll, epoll, uring and handwritten, each with a listener and loop of its own [default: 1]
+        #[arg(long, value_parser = at_least_one)]
+        cores: usize = Some(default.cores);
+        /// Connections that may wait to be accepted; the kernel caps it at net.core.somaxconn [default: 4096]
+        #[arg(long, value_parser = clap::value_parser!(i32).range(1..))]
+        backlog: i32 = Some(default.backlog);
+        /// Connections served at a time; further ones are refused, http ones by 503 [default: no limit]
+        #[arg(long, value_parser = at_least_one, value_name = "N", help_heading = heading::LIMITS)]
+        max_connections: usize = None;
+        /// Stack of each thread, kernel or user-level, such as 64K or 1M; a service may need more than 16K [default: 128K]
+        #[arg(long, value_parser = parse_size, value_name = "BYTES")]
+        stack_size: usize = Some(default.stack_size);
+        /// How the threads of pool come by connections [default: list]
+        #[arg(long, value_parser = by_name::<HandOver>())]
+        hand_over: HandOver = Some(default.hand_over);
+        /// How the loop beneath uthreads learns what is ready: select, poll, epoll or uring [default: uring, or else epoll]
+        ///
+        /// On the poller of an event loop, uthreads differ from it in the stacks alone: compare them with epoll on
+        /// `--poller epoll`. The default is the one that costs least where many connections are busy; where the kernel
+        /// refuses io_uring, that is epoll.
+        #[arg(long)]
+        poller: Kind = Some(Kind::best());
+        /// What a loop that is busy with many connections does first [default: serve]
+        ///
+        /// serve: while 1,024 connections are under way (not waiting for their clients) and the loop is busy, others wait.
+        /// It keeps the rate under overload. accept: each connection begins as soon as it is accepted. It is the fairer
+        /// one when few are slow to be served. In both, the acceptor's turn in a round is 64 connections long. For the
+        /// architectures on loops: uthreads, select, poll, epoll, uring.
+        #[arg(long, value_parser = by_name::<Prefer>())]
+        prefer: Prefer = Some(default.prefer);
+        /// Accepted connections that may wait for their turn in the server; the next wait in the kernel [default: no limit]
+        ///
+        /// They wait in the lobbies of loops that serve first, or in the list of pool. Without a limit no client meets a full
+        /// accept queue of the kernel, which drops what it has no room for, so that the client tries again after a second.
+        /// With one, the server holds fewer descriptors, and a load balancer sees sooner that it is late. 0 accepts no
+        /// connection before its turn. With a limit, uring makes a system call for each connection that it accepts.
+        #[arg(long, value_name = "N")]
+        accept_queue: usize = None;
+        /// How long a loop with nothing to do goes on looking before it sleeps, such as 50us [default: 0ms]
+        ///
+        /// Whatever comes in that time is answered without waking a processor, which shortens latencies at low load. It costs
+        /// the time of a processor that is otherwise idle: give each loop one of its own (--cpus), or the loop takes it from
+        /// the very clients and helpers that it waits for.
+        #[arg(long, value_parser = parse_duration, value_name = "TIME")]
+        busy_poll: Duration = Some(default.busy_poll);
+        /// Who reads files for the services on a loop [default: helpers]
+        ///
+        /// helpers: threads, while the loop serves others. inline: the loop itself, while all its connections wait; quicker
+        /// where all files are in the page cache. What is sent straight from a file (sendfile) is read by the loop in both.
+        /// Work on SQLite goes to helpers always.
+        #[arg(long, value_parser = by_name::<Disk>())]
+        disk: Disk = Some(default.disk);
+        /// The most helper threads, for the disk and other work that would hold up a loop [default: 4]
+        #[arg(long, value_name = "N")]
+        disk_helpers: NonZeroUsize = Some(default.disk_helpers);
+    }
+    limits {
+        /// Descriptors that the server may have open; no more than the hard limit [default: the hard limit]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(16..), help_heading = heading::LIMITS)]
+        descriptors: u64;
+        /// Address space that the server may have, such as 2G: what is only reserved, such as stacks, counts [default: no limit]
+        #[arg(long, value_name = "BYTES", value_parser = parse_address_space, help_heading = heading::LIMITS)]
+        address_space: u64;
+    }
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum PreferName {
-    /// To answer those that it has; others wait
-    Serve,
-    /// To begin with all that come
-    Accept,
+/// The value of a flag, as text in an argument.
+trait Value {
+    fn text(self) -> String;
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum DiskName {
-    /// Helper threads
-    Helpers,
-    /// The loop
-    Inline,
+macro_rules! shown_as_they_are {
+    ($($type:ty),*) => {
+        $(impl Value for $type {
+            fn text(self) -> String {
+                self.to_string()
+            }
+        })*
+    };
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum HandOverName {
-    /// One thread accepts and hands over by a list
-    List,
-    /// Each thread accepts for itself
-    Accept,
+shown_as_they_are! { usize, i32, u64, NonZeroUsize, Kind }
+
+impl Value for Duration {
+    fn text(self) -> String {
+        format!("{}us", self.as_micros())
+    }
+}
+
+/// A choice of two values, each of which has a name on the command line.
+trait ByName: Copy + PartialEq + Send + Sync + 'static {
+    /// The values, with their names and their help.
+    const NAMES: [(Self, &str, &str); 2];
+}
+
+impl ByName for Prefer {
+    const NAMES: [(Self, &str, &str); 2] = [
+        (Self::Serve, "serve", "To answer those that it has; others wait"),
+        (Self::Accept, "accept", "To begin with all that come"),
+    ];
+}
+
+impl ByName for Disk {
+    const NAMES: [(Self, &str, &str); 2] =
+        [(Self::Helpers, "helpers", "Helper threads"), (Self::Inline, "inline", "The loop")];
+}
+
+impl ByName for HandOver {
+    const NAMES: [(Self, &str, &str); 2] = [
+        (Self::List, "list", "One thread accepts and hands over by a list"),
+        (Self::Accept, "accept", "Each thread accepts for itself"),
+    ];
+}
+
+macro_rules! shown_by_name {
+    ($($type:ty),*) => {
+        $(impl Value for $type {
+            fn text(self) -> String {
+                let mut names = Self::NAMES.into_iter();
+                let found = names.find(|(choice, ..)| *choice == self);
+                found.expect("every choice has a name").1.to_owned()
+            }
+        })*
+    };
+}
+
+shown_by_name! { Prefer, Disk, HandOver }
+
+/// Reads a choice by its name.
+fn by_name<T: ByName>() -> impl TypedValueParser<Value = T> {
+    let names = T::NAMES.map(|(_, name, about)| PossibleValue::new(name).help(about));
+    PossibleValuesParser::new(names).map(|text| {
+        let found = T::NAMES.into_iter().find(|(_, name, _)| *name == text);
+        found.expect("only names are possible").0
+    })
+}
+
+/// `--stack-size=65536`.
+fn argument(field: &str, value: impl Value) -> String {
+    format!("--{}={}", field.replace('_', "-"), value.text())
 }
 
 impl Tuning {
@@ -131,26 +233,6 @@ impl Tuning {
         Self::from_arg_matches(&matches).map_err(|error| super::in_one_line(&error))
     }
 
-    /// These choices, and those of `other` where there is none.
-    pub(super) fn or(self, other: Self) -> Self {
-        Self {
-            workers: self.workers.or(other.workers),
-            cores: self.cores.or(other.cores),
-            backlog: self.backlog.or(other.backlog),
-            max_connections: self.max_connections.or(other.max_connections),
-            stack_size: self.stack_size.or(other.stack_size),
-            hand_over: self.hand_over.or(other.hand_over),
-            poller: self.poller.or(other.poller),
-            prefer: self.prefer.or(other.prefer),
-            accept_queue: self.accept_queue.or(other.accept_queue),
-            busy_poll: self.busy_poll.or(other.busy_poll),
-            disk: self.disk.or(other.disk),
-            disk_helpers: self.disk_helpers.or(other.disk_helpers),
-            descriptors: self.descriptors.or(other.descriptors),
-            address_space: self.address_space.or(other.address_space),
-        }
-    }
-
     /// Whether `service` can be served like this.
     ///
     /// # Errors
@@ -164,75 +246,6 @@ impl Tuning {
         let (name, least) = (&service.name, least / 1024);
         let problem = format!("{name} overflows stacks of {given} bytes: give {least}K at least");
         Err(Misfit::new("stack-size", problem))
-    }
-
-    pub(super) fn limits(self) -> Limits {
-        Limits { descriptors: self.descriptors, address_space: self.address_space }
-    }
-
-    pub(super) fn options(self) -> Options {
-        let default = Options::default();
-        Options {
-            workers: self.workers.unwrap_or(default.workers),
-            cores: self.cores.unwrap_or(default.cores),
-            backlog: self.backlog.unwrap_or(default.backlog),
-            max_connections: self.max_connections.unwrap_or(default.max_connections),
-            stack_size: self.stack_size.unwrap_or(default.stack_size),
-            hand_over: match self.hand_over {
-                None => default.hand_over,
-                Some(HandOverName::Accept) => HandOver::Accept,
-                Some(HandOverName::List) => HandOver::List,
-            },
-            poller: self.poller,
-            prefer: match self.prefer {
-                None => default.prefer,
-                Some(PreferName::Serve) => Prefer::Serve,
-                Some(PreferName::Accept) => Prefer::Accept,
-            },
-            accept_queue: self.accept_queue,
-            busy_poll: self.busy_poll.unwrap_or(default.busy_poll),
-            disk: match self.disk {
-                None => default.disk,
-                Some(DiskName::Helpers) => Disk::Helpers,
-                Some(DiskName::Inline) => Disk::Inline,
-            },
-            disk_helpers: self.disk_helpers.unwrap_or(default.disk_helpers),
-        }
-    }
-
-    /// The arguments that say all this, defaults included, to a server that is started as a child: all servers of an
-    /// experiment are to have the same, and its record is to tell which.
-    pub(super) fn to_arguments(self) -> Vec<String> {
-        let options = self.options();
-        let hand_over = match options.hand_over {
-            HandOver::Accept => "accept",
-            HandOver::List => "list",
-        };
-        let prefer = match options.prefer {
-            Prefer::Serve => "serve",
-            Prefer::Accept => "accept",
-        };
-        let disk = match options.disk {
-            Disk::Helpers => "helpers",
-            Disk::Inline => "inline",
-        };
-        let mut arguments = vec![
-            format!("--workers={}", options.workers),
-            format!("--cores={}", options.cores),
-            format!("--backlog={}", options.backlog),
-            format!("--stack-size={}", options.stack_size),
-            format!("--hand-over={hand_over}"),
-            format!("--poller={}", options.poller.unwrap_or_else(Kind::best)),
-            format!("--prefer={prefer}"),
-            format!("--busy-poll={}us", options.busy_poll.as_micros()),
-            format!("--disk={disk}"),
-            format!("--disk-helpers={}", options.disk_helpers),
-        ];
-        arguments.extend(self.max_connections.map(|limit| format!("--max-connections={limit}")));
-        arguments.extend(self.accept_queue.map(|limit| format!("--accept-queue={limit}")));
-        arguments.extend(self.descriptors.map(|limit| format!("--descriptors={limit}")));
-        arguments.extend(self.address_space.map(|limit| format!("--address-space={limit}")));
-        arguments
     }
 }
 
@@ -313,9 +326,9 @@ mod tests {
     fn limits_reach_a_child() {
         let tuning = parse(&["--descriptors=100", "--address-space=2G"]).unwrap();
         let again = Tuning::parse(&tuning.to_arguments()).unwrap();
-        let expected = Limits { descriptors: Some(100), address_space: Some(2 << 30) };
         let told = Options { poller: Some(Kind::best()), ..Options::default() };
-        assert_eq!((again.limits(), again.options()), (expected, told));
+        assert_eq!((again.descriptors, again.address_space), (Some(100), Some(2 << 30)));
+        assert_eq!(again.options(), told);
         for wrong in ["--descriptors=3", "--address-space=1M"] {
             assert!(parse(&[wrong]).is_err(), "{wrong}");
         }

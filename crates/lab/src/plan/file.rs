@@ -18,7 +18,7 @@
 //!
 //! [`parse`] is a pure function of the text, which it takes for hostile: everything is bounded, and what is
 //! wrong is told with its line and column. What only they can tell who know the services and
-//! architectures is a [`Misfit`], for which [`Experiment::problem`] finds the place.
+//! architectures is a [`Misfit`], for which [`Experiment::problem`] finds the position.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -57,7 +57,7 @@ pub struct PlanFile {
     /// The peers that it defines, each with a name of its own.
     pub peers: Vec<Peer>,
     /// How long all of it may take, and where that stands.
-    pub budget: Option<(Duration, Place)>,
+    pub budget: Option<(Duration, Position)>,
 }
 
 /// An experiment of a plan.
@@ -68,14 +68,14 @@ pub struct Experiment {
     /// What it asks for, defaults included.
     pub settings: Settings,
     /// Where the table begins.
-    place: Place,
+    position: Position,
     /// Where the value of each key stands.
-    places: BTreeMap<String, Place>,
+    positions: BTreeMap<String, Position>,
 }
 
-/// A place in a text.
+/// A position in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Position {
     /// From 1.
     pub line: usize,
     /// In characters, from 1.
@@ -84,10 +84,10 @@ pub struct Place {
 
 /// What is wrong with a plan, where, and the remedy; in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {message}")]
+#[error("{position}: {message}")]
 pub struct Problem {
     /// Where.
-    pub place: Place,
+    pub position: Position,
     /// What, and the remedy.
     pub message: String,
 }
@@ -95,12 +95,12 @@ pub struct Problem {
 impl Experiment {
     /// The problem that is a misfit of this experiment.
     pub fn problem(&self, misfit: &Misfit) -> Problem {
-        let place = self.places.get(misfit.key).copied().unwrap_or(self.place);
+        let position = self.positions.get(misfit.key).copied().unwrap_or(self.position);
         let message = match misfit.key {
             Misfit::WHOLE => misfit.problem.clone(),
             key => format!("{key}: {}", misfit.problem),
         };
-        Problem { place, message }
+        Problem { position, message }
     }
 }
 
@@ -160,7 +160,7 @@ pub fn parse(text: &str) -> Result<PlanFile, Problem> {
     };
     let budget = document.budget.map(|budget| {
         let at = table.get("budget").map_or(0, |value| value.span().start);
-        (budget, source.place(at))
+        (budget, source.position(at))
     });
     let Document { title, source, .. } = document;
     Ok(PlanFile { title, source, experiments, peers, budget })
@@ -186,7 +186,7 @@ struct Document {
     _peers: Vec<BTreeMap<String, IgnoredAny>>,
 }
 
-/// The text of a plan, in which places are found.
+/// The text of a plan, in which positions are found.
 struct Source<'a>(&'a str);
 
 impl Source<'_> {
@@ -220,7 +220,7 @@ impl Source<'_> {
         defaults: &DeTable<'_>,
     ) -> Result<Experiment, Problem> {
         let span = written.span();
-        let place = self.place(span.start);
+        let position = self.position(span.start);
         let mut table = match written.get_ref() {
             DeValue::Table(table) => table.clone(),
             _ => {
@@ -243,8 +243,8 @@ impl Source<'_> {
         let settings = Settings::deserialize(Deserializer::from(Spanned::new(span, table)))
             .map_err(|error| self.refused(&error))?;
         // Now the keys are known ones, and so there are not many.
-        let places = starts.into_iter().map(|(key, at)| (key, self.place(at))).collect();
-        let experiment = Experiment { name, settings, place, places };
+        let positions = starts.into_iter().map(|(key, at)| (key, self.position(at))).collect();
+        let experiment = Experiment { name, settings, position, positions };
         experiment.settings.check().map_err(|misfit| experiment.problem(&misfit))?;
         Ok(experiment)
     }
@@ -306,14 +306,14 @@ impl Source<'_> {
     }
 
     fn problem(&self, at: usize, message: impl Into<String>) -> Problem {
-        Problem { place: self.place(at), message: message.into() }
+        Problem { position: self.position(at), message: message.into() }
     }
 
-    fn place(&self, at: usize) -> Place {
+    fn position(&self, at: usize) -> Position {
         let before = &self.0.as_bytes()[..at.min(self.0.len())];
         let line_start =
             before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
-        Place {
+        Position {
             line: before.iter().filter(|byte| **byte == b'\n').count() + 1,
             // Characters, of which all but the first byte look like 0b10xx_xxxx.
             column: before[line_start..].iter().filter(|byte| **byte & 0xc0 != 0x80).count() + 1,
@@ -321,7 +321,7 @@ impl Source<'_> {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Position {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}:{}", self.line, self.column)
     }
@@ -388,7 +388,7 @@ repeats = 1
              [[experiment]]\nname = 'own'\nconstraints = { memory = '1G' }",
         );
         let plan = plan.unwrap();
-        assert_eq!(plan.budget, Some((Duration::from_secs(600), Place { line: 2, column: 10 })));
+        assert_eq!(plan.budget, Some((Duration::from_secs(600), Position { line: 2, column: 10 })));
         let [all, own] = plan.experiments.as_slice() else { panic!("{plan:?}") };
         let [epoll, ring] = all.settings.architectures.as_deref().unwrap() else { panic!() };
         assert!(!epoll.is_variant() && ring.is_variant());
@@ -478,9 +478,9 @@ repeats = 1
         let [peer] = plan.peers.as_slice() else { panic!("{plan:?}") };
         assert_eq!((peer.name.as_str(), peer.start_seconds), ("m", 2.0));
         assert_eq!((peer.stop, peer.ready.as_deref()), (Stop::Int, Some("up")));
-        for (lines, place, says) in WRONG_PEERS {
+        for (lines, position, says) in WRONG_PEERS {
             let text = format!("title = 'é'\n[[experiment]]\nname = 'a'\n[[peer]]\n{lines}");
-            refused(&text, place, says);
+            refused(&text, position, says);
         }
     }
 
@@ -510,12 +510,12 @@ repeats = 1
     ];
 
     #[test]
-    fn each_mistake_is_told_with_its_place_and_remedy() {
-        for (lines, place, says) in MISTAKES {
-            refused(&format!("title = 'é'\n[[experiment]]\nname = 'a'\n{lines}"), place, says);
+    fn each_mistake_is_told_with_its_position_and_remedy() {
+        for (lines, position, says) in MISTAKES {
+            refused(&format!("title = 'é'\n[[experiment]]\nname = 'a'\n{lines}"), position, says);
         }
-        for (text, place, says) in WRONG_PLANS {
-            refused(text, place, says);
+        for (text, position, says) in WRONG_PLANS {
+            refused(text, position, says);
         }
         refused("title = 'é' also", "1:13", "");
     }
@@ -534,10 +534,10 @@ repeats = 1
         );
     }
 
-    fn refused(text: &str, place: &str, says: &str) {
+    fn refused(text: &str, position: &str, says: &str) {
         let error = parse(text).unwrap_err().to_string();
         let shown: String = text.chars().take(100).collect();
-        assert!(error.starts_with(&format!("{place}: ")), "{shown}: {error}");
+        assert!(error.starts_with(&format!("{position}: ")), "{shown}: {error}");
         assert!(error.contains(says), "{shown}: {error}");
         assert!(!error.contains('\n'), "{shown}: {error}");
     }

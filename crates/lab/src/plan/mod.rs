@@ -1,10 +1,11 @@
 //! A plan: which cells to measure, in which order, for how long. [`file`](mod@file) reads plans from TOML,
-//! [`settings`] is what a plan file and the command line can ask for.
+//! [`settings`] is what a plan file and the command line can ask for; [`resolve`] makes a plan of it.
 
 pub mod budget;
 pub mod clients;
 pub mod file;
 mod peer;
+pub mod resolve;
 pub mod settings;
 pub mod timing;
 pub mod variant;
@@ -19,7 +20,7 @@ use duality_load::{Options, Relay, Stop, Target, TargetError};
 use clients::Behaviour;
 
 use crate::random::SplitMix64;
-use crate::record::{Constraints, Design, Origin, UnitCosts};
+use crate::record::{Constraints, Design, Origin, UnitCosts, World};
 use crate::store::Store;
 
 /// An experiment that can be run.
@@ -66,17 +67,25 @@ impl Plan {
         self.cells() - self.unavailable.len() * self.design.repeats
     }
 
-    /// Has an architecture measured once more, as a control: epoll, which carries most, or the first that can be had
-    /// at more numbers of connections than any before it, and can be chosen. Where there is none, there is no control.
+    /// Adds the control: one architecture that is measured twice.
+    ///
+    /// It is the one that is available at the most numbers of connections. Of several, state machines
+    /// on epoll come first, then the order of the plan. A yardstick is never the control. Where no
+    /// architecture is available, there is no control.
     pub fn add_control(&mut self) {
         let design = &self.design;
         let missing = |name: &str| {
             let at = |count: &&usize| self.unavailable.contains_key(&(name.to_owned(), **count));
             design.concurrency.iter().filter(at).count()
         };
+        let is_preferred = |name: &str| {
+            design.carriers.get(name).is_some_and(|carrier| {
+                carrier.world == Some(World::Suspend) && carrier.poller.as_deref() == Some("epoll")
+            })
+        };
         let candidates = design.architectures.iter().filter(|name| !design.is_yardstick(name));
         let usable = candidates.filter(|name| missing(name) < design.concurrency.len());
-        let Some(chosen) = usable.min_by_key(|name| (missing(name), *name != "epoll")).cloned()
+        let Some(chosen) = usable.min_by_key(|name| (missing(name), !is_preferred(name))).cloned()
         else {
             return;
         };
@@ -129,13 +138,10 @@ impl Plan {
     /// What is asked of the service at `address`.
     fn target(&self, address: SocketAddr) -> Result<Target, String> {
         if let Some((request, reply)) = self.exchange.clone() {
-            return Ok(Target::Exchange { address, request, reply });
+            return Ok(Target::exchange(address, request, reply));
         }
         let service = self.design.service.as_str();
-        let path = match service {
-            "http" | "guestbook" => &self.design.path,
-            _ => "",
-        };
+        let path = Target::default_page(service).map_or("", |_| &self.design.path);
         let target = format!("{service}://{address}{path}");
         target.parse().map_err(|error: TargetError| error.to_string())
     }

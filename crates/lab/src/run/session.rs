@@ -202,8 +202,8 @@ impl<'a> Session<'a> {
                     journal.block(block)?;
                     number += 1;
                 }
-                Err(Lost { place, problem }) => {
-                    let mut lost = self.alive.remove(place);
+                Err(Lost { index, problem }) => {
+                    let mut lost = self.alive.remove(index);
                     let reason = lost.store.as_mut().and_then(OpenStore::problem);
                     let reason = reason.unwrap_or_else(|| lost.server.last_words(&problem));
                     journal.cell(cell_of(lost.key, now(), Outcome::Failed { reason }))?;
@@ -232,8 +232,8 @@ impl<'a> Session<'a> {
         let used = self.used()?;
         self.watch.look(used);
         let mut slices = Vec::with_capacity(2 * order.len());
-        for &place in order.iter().chain(order.iter().rev()) {
-            slices.push(self.slice(place).map_err(|problem| Lost { place, problem })?);
+        for &index in order.iter().chain(order.iter().rev()) {
+            slices.push(self.slice(index).map_err(|problem| Lost { index, problem })?);
         }
         let used = self.used()?;
         Ok(Block {
@@ -250,35 +250,35 @@ impl<'a> Session<'a> {
     /// What all servers have used until now, and this process.
     fn used(&mut self) -> Result<Used, Lost> {
         let mut servers = Duration::ZERO;
-        for (place, alive) in self.alive.iter_mut().enumerate() {
-            servers += alive.server.cpu().map_err(|problem| Lost { place, problem })?;
+        for (index, alive) in self.alive.iter_mut().enumerate() {
+            servers += alive.server.cpu().map_err(|problem| Lost { index, problem })?;
         }
         Ok(Used { servers, client: own_cpu() })
     }
 
-    fn slice(&mut self, place: usize) -> std::io::Result<Slice> {
-        let alive = &mut self.alive[place];
+    fn slice(&mut self, index: usize) -> std::io::Result<Slice> {
+        let alive = &mut self.alive[index];
         let relay = self.relay.as_mut().expect("who is alive has joined it");
         let before = settled(&mut *alive.server)?;
-        let turn = relay.turn(alive.load, slice_length(self.concurrency));
-        let turn = turn.map_err(|error| std::io::Error::other(error.to_string()))?;
+        let driven = relay.slice(alive.load, slice_length(self.concurrency));
+        let driven = driven.map_err(|error| std::io::Error::other(error.to_string()))?;
         let used = settled(&mut *alive.server)?.saturating_sub(before);
-        if turn.requests == 0 && turn.failures > 0 {
+        if driven.requests == 0 && driven.failures > 0 {
             return Err(std::io::Error::other("it no longer answers"));
         }
-        let elapsed = turn.elapsed.as_secs_f64();
+        let elapsed = driven.elapsed.as_secs_f64();
         let microseconds = |time: Duration| 1e6 * time.as_secs_f64();
         Ok(Slice {
             subject: alive.key.subject.clone(),
-            requests: turn.requests,
+            requests: driven.requests,
             server_cpu_us: microseconds(used),
-            client_cpu_us: microseconds(turn.cpu),
-            requests_per_second: turn.requests_per_second,
+            client_cpu_us: microseconds(driven.cpu),
+            requests_per_second: driven.requests_per_second,
             server_cpu_share: used.as_secs_f64() / elapsed,
-            client_cpu_share: turn.cpu.as_secs_f64() / elapsed,
-            client_wait_share: turn.waited.as_secs_f64() / elapsed,
-            connections_served: turn.connections_served,
-            failures: turn.failures,
+            client_cpu_share: driven.cpu.as_secs_f64() / elapsed,
+            client_wait_share: driven.waited.as_secs_f64() / elapsed,
+            connections_served: driven.connections_served,
+            failures: driven.failures,
         })
     }
 }
@@ -292,7 +292,7 @@ impl Drop for Session<'_> {
 
 /// A server that is no longer there.
 struct Lost {
-    place: usize,
+    index: usize,
     problem: std::io::Error,
 }
 

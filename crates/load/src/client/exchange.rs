@@ -1,14 +1,47 @@
-//! The client of `echo`, and of any service that answers fixed bytes with fixed bytes.
+//! The client of any service that answers fixed bytes with fixed bytes: echo, or the user's own.
 
 use std::sync::Arc;
 
 use duality_runtime::net::TcpStream;
 
-use super::{Client, Reply, read_more, send_all};
+use super::Protocol;
+use crate::announce::EdgeAnnouncer;
+use crate::crowd::Question;
+use crate::engine::{Engine, Loading};
 use crate::failure::Failure;
+use crate::pattern;
+use crate::request::{Client, Reply, read_more, send_all};
 
 /// A longer reply is compared in pieces of this size.
 const LONGEST_PIECE: usize = 64 * 1024;
+
+/// Fixed bytes out, fixed bytes expected.
+#[derive(Debug)]
+pub(crate) struct FixedBytes {
+    /// The bytes of one request.
+    pub(crate) request: Vec<u8>,
+    /// The bytes of the only correct reply; not empty.
+    pub(crate) reply: Vec<u8>,
+}
+
+impl Protocol for FixedBytes {
+    fn service(&self) -> &'static str {
+        "exchange"
+    }
+
+    fn problem(&self) -> Option<String> {
+        let problem = "the expected reply is empty, so there is nothing to wait for";
+        self.reply.is_empty().then(|| problem.to_owned())
+    }
+
+    fn question(&self) -> Option<Question> {
+        Some(Question::exchange(&self.request, &self.reply))
+    }
+
+    fn load<'a>(&'a self, engine: &'a Engine, edges: EdgeAnnouncer) -> Loading<'a> {
+        Box::pin(pattern::load(engine, Exchange::new(&self.request, &self.reply), edges))
+    }
+}
 
 /// The client on one connection.
 pub(crate) struct Exchange {

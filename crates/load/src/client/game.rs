@@ -15,10 +15,15 @@ use std::time::Duration;
 
 use duality_runtime::net::TcpStream;
 
-use super::line::Lines;
-use super::{Client, Reply, decimal, send_all};
+use super::{Entry, Protocol};
+use crate::announce::EdgeAnnouncer;
+use crate::engine::{Engine, Loading};
 use crate::failure::Failure;
+use crate::pattern;
+use crate::request::line::Lines;
+use crate::request::{Client, Reply, decimal, send_all};
 use crate::sources::connect;
+use crate::{Options, Pattern, Stop};
 
 /// A longer line is neither a ball nor a word of the server's.
 const LONGEST_LINE: usize = 64;
@@ -26,8 +31,42 @@ const LONGEST_LINE: usize = 64;
 /// How far the balls of two pairs are apart, so that one cannot be taken for the other.
 const BALLS_OF_A_PAIR: u64 = 1_000_000_000;
 
+pub(crate) static ENTRY: Entry = Entry::plain("game", |_| Arc::new(Matches));
+
+/// Play ball with another of the load's connections.
+#[derive(Debug)]
+struct Matches;
+
+impl Protocol for Matches {
+    fn service(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn misfit(&self, options: &Options) -> Option<&'static str> {
+        if options.pattern != Pattern::Closed {
+            Some(
+                "in a game a request waits for the other player's: only --pattern closed can load it",
+            )
+        } else if options.connections % 2 == 1 {
+            Some("game needs an even number of connections, for they play in pairs")
+        } else if matches!(options.stop, Stop::Requests(number) if number % 2 == 1) {
+            Some("game needs an even number of requests, for both players make one")
+        } else {
+            None
+        }
+    }
+
+    fn has_independent_connections(&self) -> bool {
+        false
+    }
+
+    fn load<'a>(&'a self, engine: &'a Engine, edges: EdgeAnnouncer) -> Loading<'a> {
+        Box::pin(pattern::load(engine, Game::new(engine.options.reply_timeout), edges))
+    }
+}
+
 /// The client on one connection.
-pub(crate) struct Game {
+struct Game {
     reply_timeout: Duration,
     /// How many pairs have begun to play in the whole load.
     pairs: Arc<AtomicU64>,
@@ -46,7 +85,7 @@ enum State {
 }
 
 impl Game {
-    pub(crate) fn new(reply_timeout: Duration) -> Self {
+    fn new(reply_timeout: Duration) -> Self {
         Self {
             reply_timeout,
             pairs: Arc::default(),

@@ -10,10 +10,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use duality_runtime::net::TcpStream;
 
-use super::http::{self, Head, header, read_reply};
-use super::{Client, Reply, decimal, send_all};
+use super::http::{self, Head, Page, header, read_reply};
+use super::{Entry, Protocol};
+use crate::announce::EdgeAnnouncer;
+use crate::crowd::Question;
+use crate::engine::{Engine, Loading};
 use crate::failure::Failure;
-use crate::target::HttpTarget;
+use crate::pattern;
+use crate::request::{Client, Reply, decimal, send_all};
 
 /// The head of a reply must fit into this, a page need not.
 const BUFFER_SIZE: usize = 16 * 1024;
@@ -24,9 +28,50 @@ const LONGEST_PAGE: usize = 1 << 20;
 /// What stands before the number of visitors.
 const COUNTER: &str = "id=\"visitors\">";
 
+/// How many requests of a connection there are for each POST, itself included.
+const POST_EVERY: u32 = 10;
+
+pub(crate) static ENTRY: Entry = Entry {
+    name: "guestbook",
+    page: Some("/guestbook"),
+    port: Some(80),
+    read: |page| Arc::new(Visits { page, post_every: POST_EVERY }),
+};
+
+/// GET a page that counts its visitors, and POST remarks in between.
+#[derive(Debug)]
+pub(crate) struct Visits {
+    pub(crate) page: Page,
+    /// Every so many requests of a connection, one is a POST; 0 is never.
+    pub(crate) post_every: u32,
+}
+
+impl Protocol for Visits {
+    fn service(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn page(&self) -> Option<&Page> {
+        Some(&self.page)
+    }
+
+    fn question(&self) -> Option<Question> {
+        Some(http::question(&self.page))
+    }
+
+    fn load<'a>(&'a self, engine: &'a Engine, edges: EdgeAnnouncer) -> Loading<'a> {
+        let keep_alive = engine.options.keep_alive;
+        Box::pin(pattern::load(
+            engine,
+            Guestbook::new(&self.page, self.post_every, keep_alive),
+            edges,
+        ))
+    }
+}
+
 /// The client on one connection.
-pub(crate) struct Guestbook {
-    page: Arc<Page>,
+struct Guestbook {
+    common: Arc<Common>,
     /// Which of the load's connections this is for.
     number: u64,
     connections: Arc<AtomicU64>,
@@ -39,8 +84,8 @@ pub(crate) struct Guestbook {
 }
 
 /// What all connections have in common.
-struct Page {
-    target: HttpTarget,
+struct Common {
+    page: Page,
     post_every: u64,
     keep_alive: bool,
     get: Arc<[u8]>,
@@ -48,11 +93,11 @@ struct Page {
 
 impl Guestbook {
     /// A client of which every `post_every`-th request on a connection is a POST; of 0, none.
-    pub(crate) fn new(target: &HttpTarget, post_every: u32, keep_alive: bool) -> Self {
-        let get = http::request(target, keep_alive);
+    fn new(page: &Page, post_every: u32, keep_alive: bool) -> Self {
+        let get = http::request(page, keep_alive);
         let post_every = u64::from(post_every);
         Self {
-            page: Arc::new(Page { target: target.clone(), post_every, keep_alive, get }),
+            common: Arc::new(Common { page: page.clone(), post_every, keep_alive, get }),
             number: 0,
             connections: Arc::new(AtomicU64::new(1)),
             turn: 0,
@@ -83,7 +128,7 @@ impl Guestbook {
     }
 
     async fn posted(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
-        let page = self.page.clone();
+        let page = self.common.clone();
         let check = |head: &Head, bytes: &[u8]| {
             check_status(head, 303)?;
             let location = header(bytes, "location");
@@ -98,7 +143,7 @@ impl Guestbook {
     /// Whether the request of this turn is a POST.
     fn posts(&self) -> bool {
         // There is no remainder by 0, and so never a POST.
-        self.turn.checked_rem(self.page.post_every) == Some(0)
+        self.turn.checked_rem(self.common.post_every) == Some(0)
     }
 
     /// A remark that nobody else makes, form-encoded.
@@ -112,16 +157,16 @@ impl Guestbook {
 
 impl Client for Guestbook {
     async fn learn(&mut self, stream: &mut TcpStream) -> Result<(), Failure> {
-        send_all(stream, &self.page.get).await?;
+        send_all(stream, &self.common.get).await?;
         self.visited(stream).await.map(|_| ())
     }
 
     async fn send(&mut self, stream: &mut TcpStream) -> Result<(), Failure> {
         self.turn += 1;
         if self.posts() {
-            send_all(stream, self.page.post(&self.remark()).as_bytes()).await
+            send_all(stream, self.common.post(&self.remark()).as_bytes()).await
         } else {
-            send_all(stream, &self.page.get).await
+            send_all(stream, &self.common.get).await
         }
     }
 
@@ -134,7 +179,7 @@ impl Clone for Guestbook {
     fn clone(&self) -> Self {
         let number = self.connections.fetch_add(1, Ordering::Relaxed);
         Self {
-            page: self.page.clone(),
+            common: self.common.clone(),
             number,
             connections: self.connections.clone(),
             turn: number,
@@ -145,9 +190,9 @@ impl Clone for Guestbook {
     }
 }
 
-impl Page {
+impl Common {
     fn post(&self, form: &str) -> String {
-        let HttpTarget { host, path, .. } = &self.target;
+        let Page { host, path } = &self.page;
         let connection = if self.keep_alive { "" } else { "Connection: close\r\n" };
         format!(
             "POST {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: duality-load\r\n{connection}\
@@ -158,7 +203,7 @@ impl Page {
 
     /// Whether a `Location` is this page, as a path or as a whole URL.
     fn is_at(&self, location: &[u8]) -> bool {
-        let HttpTarget { host, path, .. } = &self.target;
+        let Page { host, path } = &self.page;
         let path = path.split('?').next().unwrap_or_default();
         location == path.as_bytes() || location == format!("http://{host}{path}").as_bytes()
     }
@@ -241,27 +286,21 @@ mod tests {
     fn a_remark_as_it_was_written_would_be_a_second_counter() {
         let page = "<html><b id=\"visitors\">1</b>1 + 1 < 3 <b id=\"visitors\">0</b></html>";
         assert!(visitors(page.as_bytes()).is_err());
-        let target = HttpTarget {
-            address: "127.0.0.1:80".parse().unwrap(),
-            host: "example.org".to_owned(),
-            path: "/guestbook".to_owned(),
-        };
-        let remark = Guestbook::new(&target, 1, true).remark();
+        let page = Page { host: "example.org".to_owned(), path: "/guestbook".to_owned() };
+        let remark = Guestbook::new(&page, 1, true).remark();
         assert!(remark.contains("id%3D%22visitors%22%3E0%3C"), "{remark}");
         assert!(!remark.contains(' ') && remark.is_ascii(), "{remark}");
     }
 
     #[test]
     fn a_location_may_be_a_path_or_a_whole_url() {
-        let target = HttpTarget {
-            address: "127.0.0.1:81".parse().unwrap(),
-            host: "example.org:81".to_owned(),
-            path: "/guestbook?x".to_owned(),
-        };
-        let page = Guestbook::new(&target, 1, true).page;
-        assert!(page.is_at(b"/guestbook") && page.is_at(b"http://example.org:81/guestbook"));
+        let page = Page { host: "example.org:81".to_owned(), path: "/guestbook?x".to_owned() };
+        let common = Guestbook::new(&page, 1, true).common;
+        assert!(common.is_at(b"/guestbook") && common.is_at(b"http://example.org:81/guestbook"));
         assert!(
-            !page.is_at(b"/") && !page.is_at(b"") && !page.is_at(b"http://example.org/guestbook")
+            !common.is_at(b"/")
+                && !common.is_at(b"")
+                && !common.is_at(b"http://example.org/guestbook")
         );
     }
 }

@@ -1,102 +1,103 @@
 //! Clients, one for each service: how one request is sent on a connection, and its reply checked.
 //!
-//! A new client is a file here, a variant of [`Target`](crate::Target), and its line in `engine.rs`.
-//! A client opens no connection and counts nothing: that is the pattern's part. The members of a chat
-//! are a pattern (`pattern/chat/`): what a member says is answered by what the others hear.
+//! A new client is a file here, and its line in [`ALL`]. The file has two parts. A [`Client`] sends the
+//! requests of one connection and checks the replies. A [`Protocol`] describes the service, and makes
+//! the first `Client` of a load. Only chat has no `Client`: its members answer each other, so they are
+//! a pattern (`pattern/chat/`).
+//!
+//! [`Client`]: crate::request::Client
 
+pub(crate) mod chat;
+pub(crate) mod echo;
 pub(crate) mod exchange;
 pub(crate) mod game;
 pub(crate) mod guestbook;
 pub(crate) mod http;
-pub(crate) mod line;
 pub(crate) mod phone;
 pub(crate) mod quote;
 pub(crate) mod time;
 
-use std::future::Future;
+use std::fmt;
+use std::sync::Arc;
 
-use duality_runtime::net::TcpStream;
+use self::http::Page;
+use crate::Options;
+use crate::announce::EdgeAnnouncer;
+use crate::crowd::Question;
+use crate::engine::{Engine, Loading};
 
-use crate::failure::Failure;
+/// Every service that has a client, in the order in which they are listed.
+pub(crate) static ALL: &[&Entry] = &[
+    &http::ENTRY,
+    &echo::ENTRY,
+    &time::ENTRY,
+    &quote::ENTRY,
+    &game::ENTRY,
+    &chat::ENTRY,
+    &phone::ENTRY,
+    &guestbook::ENTRY,
+];
 
-/// The client of one service on one connection. A clone is for another connection; a client is kept
-/// when its connection is replaced.
-pub(crate) trait Client: Clone + Send + 'static {
-    /// Makes the first request of a load: it shows whether there is a server, and a client may learn
-    /// from the reply what the others must be.
-    fn learn(
-        &mut self,
-        stream: &mut TcpStream,
-    ) -> impl Future<Output = Result<(), Failure>> + Send {
-        async {
-            self.send(stream).await?;
-            self.receive(stream).await.map(|_| ())
-        }
-    }
-
-    /// Hears that a new connection takes the place of the last one, or is the first: what the client knew
-    /// of the last is void.
-    fn connected(&mut self) {}
-
-    /// Sends one request on `stream`; it is short enough to be sent while nobody reads it.
-    fn send(&mut self, stream: &mut TcpStream) -> impl Future<Output = Result<(), Failure>> + Send;
-
-    /// Reads the reply to the request that was sent last, to its last byte, and checks it.
-    ///
-    /// Where the end of the connection is part of the reply, it is waited for.
-    fn receive(
-        &mut self,
-        stream: &mut TcpStream,
-    ) -> impl Future<Output = Result<Reply, Failure>> + Send;
+/// How a target names a service.
+pub(crate) struct Entry {
+    /// The name of the service: `echo` in `echo://127.0.0.1:7`.
+    pub(crate) name: &'static str,
+    /// The page that is asked for where a target names none; none where the service has no pages.
+    pub(crate) page: Option<&'static str>,
+    /// The port where a target names none; none where it must.
+    pub(crate) port: Option<u16>,
+    /// Makes the protocol of a target. Services without pages ignore the page.
+    pub(crate) read: fn(Page) -> Arc<dyn Protocol>,
 }
 
-/// A correct reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reply {
-    /// How long it was, with its head.
-    pub(crate) bytes: u64,
-    /// Whether the connection can carry another request.
-    pub(crate) open: bool,
-}
-
-/// Writes all of a request.
-#[inline]
-async fn send_all(stream: &mut TcpStream, request: &[u8]) -> Result<(), Failure> {
-    stream.write_all(request).await.map_err(|error| Failure::from_transfer(error, 0))
-}
-
-/// Reads more of a reply of which `received` bytes have come; that nothing comes any more is a failure.
-#[inline]
-pub(crate) async fn read_more(
-    stream: &mut TcpStream,
-    buffer: &mut [u8],
-    received: u64,
-) -> Result<usize, Failure> {
-    match stream.read(buffer).await {
-        Ok(0) => Err(Failure::ClosedEarly { received }),
-        Ok(count) => Ok(count),
-        Err(error) => Err(Failure::from_transfer(error, received)),
+impl Entry {
+    /// A service without pages and without a port of its own.
+    const fn plain(name: &'static str, read: fn(Page) -> Arc<dyn Protocol>) -> Self {
+        Self { name, page: None, port: None, read }
     }
 }
 
-/// Waits for the server to close the connection.
-async fn expect_end(stream: &mut TcpStream) -> Result<(), Failure> {
-    let mut excess = [0; 16];
-    match stream.read(&mut excess).await {
-        Ok(0) => Ok(()),
-        Ok(_) => Err(Failure::Malformed("bytes after the end of the reply")),
-        Err(error) => match Failure::from_transfer(error, 1) {
-            // Everything has arrived; how rudely the server hangs up is its own affair.
-            Failure::Reset { .. } => Ok(()),
-            failure => Err(failure),
-        },
-    }
-}
+/// What a load asks of a service: all of a target but the address.
+pub(crate) trait Protocol: fmt::Debug + Send + Sync {
+    /// The name of the service.
+    fn service(&self) -> &'static str;
 
-/// The value of a string of digits, and of nothing else: `u64::from_str` would take a sign.
-pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-        return None;
+    /// The page that is asked for, if the service has pages.
+    fn page(&self) -> Option<&Page> {
+        None
     }
-    str::from_utf8(digits).ok()?.parse().ok()
+
+    /// Why this cannot be asked at all, if so.
+    fn problem(&self) -> Option<String> {
+        None
+    }
+
+    /// What of `options` the service cannot be asked with, if anything.
+    fn misfit(&self, options: &Options) -> Option<&'static str> {
+        let _ = options;
+        None
+    }
+
+    /// Whether a connection can carry more than one request.
+    fn is_persistent(&self) -> bool {
+        true
+    }
+
+    /// Whether each connection goes on whatever the others do, so that a relay may pause the load.
+    fn has_independent_connections(&self) -> bool {
+        true
+    }
+
+    /// Whether a connection has one request under way at a time.
+    fn asks_one_by_one(&self) -> bool {
+        true
+    }
+
+    /// What the crowd asks. None: a connection cannot ask alone, or the server closes it.
+    fn question(&self) -> Option<Question> {
+        None
+    }
+
+    /// Runs a load with the clients of this service.
+    fn load<'a>(&'a self, engine: &'a Engine, edges: EdgeAnnouncer) -> Loading<'a>;
 }

@@ -10,9 +10,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use duality_runtime::net::TcpStream;
 
-use super::line::Lines;
-use super::{Client, Reply, send_all};
+use super::{Entry, Protocol};
+use crate::announce::EdgeAnnouncer;
+use crate::crowd::Question;
+use crate::engine::{Engine, Loading};
 use crate::failure::Failure;
+use crate::pattern;
+use crate::request::line::Lines;
+use crate::request::{Client, Reply, send_all};
 
 /// A longer line is no reply; the protocol's longest is some 110 bytes.
 const LONGEST_LINE: usize = 256;
@@ -20,8 +25,28 @@ const LONGEST_LINE: usize = 256;
 /// What a server answers that has lost its store; the connection goes on.
 const STORE_UNAVAILABLE: &[u8] = b"ERROR the store is unavailable";
 
+pub(crate) static ENTRY: Entry = Entry::plain("phone", |_| Arc::new(Entries));
+
+/// Add an entry and look it up again, in turn; without keep-alive, only add.
+#[derive(Debug)]
+struct Entries;
+
+impl Protocol for Entries {
+    fn service(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn question(&self) -> Option<Question> {
+        Some(Question::line(b"FIND Nobody\n"))
+    }
+
+    fn load<'a>(&'a self, engine: &'a Engine, edges: EdgeAnnouncer) -> Loading<'a> {
+        Box::pin(pattern::load(engine, Phone::new(engine.options.keep_alive), edges))
+    }
+}
+
 /// The client on one connection.
-pub(crate) struct Phone {
+struct Phone {
     keep_alive: bool,
     /// Which of the load's connections this is for.
     number: u64,
@@ -36,7 +61,7 @@ pub(crate) struct Phone {
 }
 
 impl Phone {
-    pub(crate) fn new(keep_alive: bool) -> Self {
+    fn new(keep_alive: bool) -> Self {
         Self {
             keep_alive,
             number: 0,

@@ -7,8 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use duality_runtime::net::TcpStream;
 
 use super::exchange::expect;
-use super::{Client, Reply, send_all};
+use super::{Entry, Protocol};
+use crate::announce::EdgeAnnouncer;
+use crate::crowd;
+use crate::engine::{Engine, Loading};
 use crate::failure::Failure;
+use crate::pattern;
+use crate::request::{Client, Reply, send_all};
 
 /// What is asked for, in turn; from one letter to eight, so that replies differ in length.
 const SYMBOLS: [&str; 20] = [
@@ -19,8 +24,28 @@ const SYMBOLS: [&str; 20] = [
 /// Longer than any reply.
 const BUFFER_SIZE: usize = 64;
 
+pub(crate) static ENTRY: Entry = Entry::plain("quote", |_| Arc::new(Prices));
+
+/// Ask the prices of stocks, one after the other.
+#[derive(Debug)]
+struct Prices;
+
+impl Protocol for Prices {
+    fn service(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn question(&self) -> Option<crowd::Question> {
+        Some(crowd::Question::line(b"DUALITY\n"))
+    }
+
+    fn load<'a>(&'a self, engine: &'a Engine, edges: EdgeAnnouncer) -> Loading<'a> {
+        Box::pin(pattern::load(engine, Quote::new(), edges))
+    }
+}
+
 /// The client on one connection.
-pub(crate) struct Quote {
+struct Quote {
     questions: Arc<[Question]>,
     /// The index of the question that was asked last.
     asked: usize,
@@ -35,7 +60,7 @@ struct Question {
 }
 
 impl Quote {
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         let question = |symbol: &str| Question {
             request: format!("{symbol}\n"),
             reply: format!("{symbol} {}\n", price(symbol)),

@@ -1,16 +1,38 @@
 //! The client of `time`: connect, and read one line to the end of the connection (RFC 867).
 
+use std::sync::Arc;
+
 use duality_runtime::net::TcpStream;
 
-use super::{Client, Reply, read_more};
+use super::{Entry, Protocol};
+use crate::announce::EdgeAnnouncer;
+use crate::engine::{Engine, Loading};
 use crate::failure::Failure;
+use crate::pattern;
+use crate::request::{Client, Reply, read_more};
 
 /// A longer line is not a time.
 const LONGEST_LINE: usize = 128;
 
+pub(crate) static ENTRY: Entry = Entry::plain("time", |_| Arc::new(Time));
+
 /// The client on one connection; it keeps nothing, for the time is another one at each request.
-#[derive(Clone)]
-pub(crate) struct Time;
+#[derive(Clone, Debug)]
+struct Time;
+
+impl Protocol for Time {
+    fn service(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn is_persistent(&self) -> bool {
+        false
+    }
+
+    fn load<'a>(&'a self, engine: &'a Engine, edges: EdgeAnnouncer) -> Loading<'a> {
+        Box::pin(pattern::load(engine, Self, edges))
+    }
+}
 
 impl Client for Time {
     /// To connect is to ask.

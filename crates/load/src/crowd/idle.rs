@@ -4,14 +4,14 @@ use std::time::Instant;
 
 use duality_runtime::net::TcpStream;
 
-use super::Place;
+use super::Shared;
 use super::fate::Gone;
 use crate::failure::Failure;
 
-pub(super) async fn enter(place: &Place) -> Result<TcpStream, Failure> {
-    let mut stream = place.route.connect(place.limit).await?;
+pub(super) async fn enter(shared: &Shared) -> Result<TcpStream, Failure> {
+    let mut stream = shared.route.connect(shared.limit).await?;
     // In a box of its own, so that the task that rests does not keep its room.
-    let reply = Box::pin(place.question.ask(&mut stream)).await?;
+    let reply = Box::pin(shared.question.ask(&mut stream)).await?;
     if !reply.open {
         return Err(Failure::ClosedEarly { received: reply.bytes });
     }

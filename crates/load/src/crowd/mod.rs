@@ -34,13 +34,13 @@ use duality_runtime::{task, time};
 
 pub use self::fate::{Fate, Spans};
 use self::fate::{Gone, Ledger};
-use self::question::Question;
+pub(crate) use self::question::Question;
 use crate::failure::Failure;
 use crate::sources::Route;
 use crate::{Options, Target};
 
 /// How many come in at a time, lest they overflow the server's accept queue.
-const DOOR: usize = 64;
+const ENTERING: usize = 64;
 
 /// Connections beside the measured ones, how many of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl Crowd {
             None
         } else if self.rest.is_zero() {
             Some("slow clients that rest for 0 s are not slow: give a longer rest")
-        } else if Question::of(target).is_none() {
+        } else if target.question().is_none() {
             Some(
                 "no crowd can be added to chat and game, where everyone is in company, or to time, which ends \
                  each connection itself: leave out --idle, --slow-readers and --slow-senders",
@@ -116,26 +116,26 @@ impl Kind {
     }
 
     /// Opens a connection, as far as it must be for the load to begin.
-    async fn enter(self, place: &Place) -> Result<TcpStream, Failure> {
+    async fn enter(self, shared: &Shared) -> Result<TcpStream, Failure> {
         match self {
-            Kind::Idle => idle::enter(place).await,
-            Kind::SlowReader => slow_reader::enter(place).await,
-            Kind::SlowSender => slow_sender::enter(place).await,
+            Kind::Idle => idle::enter(shared).await,
+            Kind::SlowReader => slow_reader::enter(shared).await,
+            Kind::SlowSender => slow_sender::enter(shared).await,
         }
     }
 
     /// Behaves in its way until the connection has come to an end.
-    async fn stay(self, stream: TcpStream, place: &Place) -> Gone {
+    async fn stay(self, stream: TcpStream, shared: &Shared) -> Gone {
         match self {
             Kind::Idle => idle::stay(stream).await,
-            Kind::SlowReader => slow_reader::stay(stream, place).await,
-            Kind::SlowSender => slow_sender::stay(stream, place).await,
+            Kind::SlowReader => slow_reader::stay(stream, shared).await,
+            Kind::SlowSender => slow_sender::stay(stream, shared).await,
         }
     }
 }
 
 /// What the members of one kind share.
-struct Place {
+struct Shared {
     route: Route,
     question: Question,
     /// The bytes of a reply.
@@ -143,22 +143,23 @@ struct Place {
     /// The longest wait for a reply.
     limit: Duration,
     rest: Duration,
-    door: Arc<Semaphore>,
+    /// As many permits as may come in at a time.
+    entering: Arc<Semaphore>,
     ledger: Ledger,
 }
 
 /// A crowd that has come in.
 #[derive(Default)]
 pub(crate) struct Gathered {
-    places: Vec<(Kind, Arc<Place>)>,
+    kinds: Vec<(Kind, Arc<Shared>)>,
 }
 
 impl Gathered {
     /// What has become of it so far, by the names of the kinds; those without members are left out.
     pub(crate) fn fates(&self) -> BTreeMap<String, Fate> {
-        self.places
+        self.kinds
             .iter()
-            .map(|(kind, place)| (kind.name().to_owned(), place.ledger.fate()))
+            .map(|(kind, shared)| (kind.name().to_owned(), shared.ledger.fate()))
             .collect()
     }
 }
@@ -172,7 +173,7 @@ pub(crate) struct NotGathered {
 /// Has the crowd of `options` come in; of the slow ones, who are there to be refused, not all need be let in.
 pub(crate) async fn gather(options: &Options) -> Result<Gathered, NotGathered> {
     let mut gathered = Gathered::default();
-    let Some(question) = Question::of(&options.target) else { return Ok(gathered) };
+    let Some(question) = options.target.question() else { return Ok(gathered) };
     if options.crowd.total() == 0 {
         return Ok(gathered);
     }
@@ -180,23 +181,23 @@ pub(crate) async fn gather(options: &Options) -> Result<Gathered, NotGathered> {
     let reply_length = probe(&question, &route, limit)
         .await
         .map_err(|failure| NotGathered { entered: 0, failure })?;
-    let door = Arc::new(Semaphore::new(DOOR));
+    let entering = Arc::new(Semaphore::new(ENTERING));
     for kind in Kind::ALL {
         let members = kind.members(&options.crowd);
         if members == 0 {
             continue;
         }
-        let place = Arc::new(Place {
+        let shared = Arc::new(Shared {
             route,
             question: question.clone(),
             reply_length,
             limit,
             rest: options.crowd.rest,
-            door: door.clone(),
+            entering: entering.clone(),
             ledger: Ledger::new(members),
         });
-        come_in(kind, members, &place).await?;
-        gathered.places.push((kind, place));
+        come_in(kind, members, &shared).await?;
+        gathered.kinds.push((kind, shared));
     }
     Ok(gathered)
 }
@@ -209,10 +210,10 @@ async fn probe(question: &Question, route: &Route, limit: Duration) -> Result<u6
 }
 
 /// Has the members of one kind come in.
-async fn come_in(kind: Kind, members: usize, place: &Arc<Place>) -> Result<(), NotGathered> {
-    let (tell, mut told) = channel::bounded(DOOR);
+async fn come_in(kind: Kind, members: usize, shared: &Arc<Shared>) -> Result<(), NotGathered> {
+    let (tell, mut told) = channel::bounded(ENTERING);
     for _ in 0..members {
-        let started = task::spawn(member(kind, place.clone(), tell.clone()));
+        let started = task::spawn(member(kind, shared.clone(), tell.clone()));
         started.map_err(|error| NotGathered { entered: 0, failure: Failure::Io(error) })?;
     }
     drop(tell);
@@ -230,10 +231,10 @@ async fn come_in(kind: Kind, members: usize, place: &Arc<Place>) -> Result<(), N
 /// One member, to the end of the load.
 async fn member(
     kind: Kind,
-    place: Arc<Place>,
+    shared: Arc<Shared>,
     tell: channel::Sender<Result<(), Failure>>,
 ) -> io::Result<()> {
-    let entered = enter(kind, &place).await;
+    let entered = enter(kind, &shared).await;
     let (mut stream, told) = match entered {
         Ok(stream) => (Some(stream), Ok(())),
         Err(failure) => (None, Err(failure)),
@@ -243,21 +244,21 @@ async fn member(
     drop(tell);
     loop {
         if let Some(stream) = stream.take() {
-            let gone = kind.stay(stream, &place).await;
-            place.ledger.ended(gone);
+            let gone = kind.stay(stream, &shared).await;
+            shared.ledger.ended(gone);
         }
-        time::sleep(place.rest).await;
-        stream = enter(kind, &place).await.ok();
+        time::sleep(shared.rest).await;
+        stream = enter(kind, &shared).await.ok();
     }
 }
 
-/// One member comes in by the door.
-async fn enter(kind: Kind, place: &Place) -> Result<TcpStream, Failure> {
-    let _inside = place.door.acquire().await;
-    let entered = kind.enter(place).await;
+/// One member comes in.
+async fn enter(kind: Kind, shared: &Shared) -> Result<TcpStream, Failure> {
+    let _permit = shared.entering.acquire().await;
+    let entered = kind.enter(shared).await;
     match &entered {
-        Ok(_) => place.ledger.opened(),
-        Err(_) => place.ledger.refused(),
+        Ok(_) => shared.ledger.opened(),
+        Err(_) => shared.ledger.refused(),
     }
     entered
 }

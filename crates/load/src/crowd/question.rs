@@ -1,19 +1,19 @@
 //! What the crowd asks a service: one request, always the same, of which the server keeps nothing.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use duality_runtime::net::TcpStream;
 
-use crate::Target;
-use crate::client::{Reply, http, read_more};
 use crate::failure::Failure;
+use crate::request::{Reply, read_more};
 
 /// A line that is no shorter is no reply.
 const LONGEST_LINE: usize = 512;
 
 /// A request, and how the end of its reply is known.
 #[derive(Clone)]
-pub(super) struct Question {
+pub(crate) struct Question {
     pub(super) request: Arc<[u8]>,
     end: End,
 }
@@ -24,28 +24,28 @@ enum End {
     Line,
     /// It is known.
     Bytes(Arc<[u8]>),
-    /// It is a page.
-    Page,
+    /// The client finds it.
+    Client(Take),
 }
 
+/// Takes a reply from a connection.
+type Take = for<'a> fn(&'a mut TcpStream) -> Taking<'a>;
+type Taking<'a> = Pin<Box<dyn Future<Output = Result<Reply, Failure>> + Send + 'a>>;
+
 impl Question {
-    /// The question to a service; `None` where nobody can ask one by himself, and be asked to stay.
-    pub(super) fn of(target: &Target) -> Option<Self> {
-        let (request, end) = match target {
-            Target::Http(page) | Target::Guestbook { page, .. } => {
-                (http::request(page, true), End::Page)
-            }
-            Target::Echo { message, .. } => {
-                (message.as_slice().into(), End::Bytes(message.as_slice().into()))
-            }
-            Target::Exchange { request, reply, .. } => {
-                (request.as_slice().into(), End::Bytes(reply.as_slice().into()))
-            }
-            Target::Quote { .. } => (b"DUALITY\n".as_slice().into(), End::Line),
-            Target::Phone { .. } => (b"FIND Nobody\n".as_slice().into(), End::Line),
-            Target::Time { .. } | Target::Game { .. } | Target::Chat { .. } => return None,
-        };
-        Some(Self { request, end })
+    /// A question whose reply is taken by the client's own `take`.
+    pub(crate) fn new(request: Arc<[u8]>, take: Take) -> Self {
+        Self { request, end: End::Client(take) }
+    }
+
+    /// A question that is answered by a line.
+    pub(crate) fn line(request: &[u8]) -> Self {
+        Self { request: request.into(), end: End::Line }
+    }
+
+    /// A question that is answered by these bytes.
+    pub(crate) fn exchange(request: &[u8], reply: &[u8]) -> Self {
+        Self { request: request.into(), end: End::Bytes(reply.into()) }
     }
 
     /// Makes the request and takes the reply, without delay.
@@ -71,7 +71,7 @@ impl Question {
         heard: Vec<u8>,
     ) -> Result<Reply, Failure> {
         match &self.end {
-            End::Page => http::take_page(stream).await,
+            End::Client(take) => take(stream).await,
             End::Bytes(expected) => {
                 let all = |reply: &[u8]| reply.len() == expected.len();
                 let reply = take(stream, heard, expected.len(), all).await?;
@@ -128,6 +128,7 @@ async fn take(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Target;
 
     #[test]
     fn a_server_that_is_full_says_so() {
@@ -142,7 +143,7 @@ mod tests {
     #[test]
     fn only_an_echo_may_come_early() {
         let early = |target: &str, words: &[u8]| {
-            Question::of(&target.parse().unwrap()).unwrap().hear_early(words)
+            target.parse::<Target>().unwrap().question().unwrap().hear_early(words)
         };
         assert!(early("echo://127.0.0.1:80", b"0123").is_ok());
         for words in [&b""[..], b"0124"] {
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn who_needs_company_is_asked_nothing() {
+    fn services_that_cannot_be_asked_alone_have_no_question() {
         for (target, asked) in [
             ("http://127.0.0.1:80/", true),
             ("guestbook://127.0.0.1:80", true),
@@ -163,7 +164,8 @@ mod tests {
             ("game://127.0.0.1:80", false),
             ("time://127.0.0.1:80", false),
         ] {
-            assert_eq!(Question::of(&target.parse().unwrap()).is_some(), asked, "{target}");
+            let parsed: Target = target.parse().unwrap();
+            assert_eq!(parsed.question().is_some(), asked, "{target}");
         }
     }
 }

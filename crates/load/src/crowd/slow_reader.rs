@@ -6,11 +6,11 @@ use duality_runtime::net::{ConnectOptions, TcpStream};
 use duality_runtime::time;
 use rustix::net::sockopt;
 
-use super::Place;
+use super::Shared;
 use super::fate::Gone;
 use super::question::says_full;
-use crate::client::read_more;
 use crate::failure::Failure;
+use crate::request::read_more;
 
 /// How much is read at a time.
 const PIECE: usize = 100;
@@ -28,19 +28,19 @@ const SEGMENT: u16 = 536;
 /// How much of the requests is written at a time.
 const CHUNK: usize = 4 * 1024;
 
-pub(super) async fn enter(place: &Place) -> Result<TcpStream, Failure> {
+pub(super) async fn enter(shared: &Shared) -> Result<TcpStream, Failure> {
     let narrow = ConnectOptions::default().receive_buffer(RECEIVE_BUFFER).largest_segment(SEGMENT);
-    place.route.connect_with(place.limit, narrow).await
+    shared.route.connect_with(shared.limit, narrow).await
 }
 
-pub(super) async fn stay(stream: TcpStream, place: &Place) -> Gone {
+pub(super) async fn stay(stream: TcpStream, shared: &Shared) -> Gone {
     let since = Instant::now();
-    let request = &place.question.request;
+    let request = &shared.question.request;
     let repeated = request.repeat(CHUNK.div_ceil(request.len().max(1)));
     let mut reader = SlowReader { stream, chunk: repeated, written: 0, received: 0 };
     loop {
-        let next = Instant::now() + place.rest;
-        if let Err(failure) = reader.take_turn(place).await {
+        let next = Instant::now() + shared.rest;
+        if let Err(failure) = reader.take_some(shared).await {
             return Gone::by(&failure, since);
         }
         time::sleep_until(next).await;
@@ -58,9 +58,9 @@ struct SlowReader {
 
 impl SlowReader {
     /// Asks for more, and takes one piece of what has come.
-    async fn take_turn(&mut self, place: &Place) -> Result<(), Failure> {
+    async fn take_some(&mut self, shared: &Shared) -> Result<(), Failure> {
         // While the server's output is blocked it takes no requests either.
-        match time::timeout(place.rest, self.ask(place)).await {
+        match time::timeout(shared.rest, self.ask(shared)).await {
             Err(time::Elapsed) => {}
             Ok(asked) => asked?,
         }
@@ -69,9 +69,9 @@ impl SlowReader {
         if self.received == 0 && says_full(&piece[..count]) {
             return Err(Failure::ServerFull);
         }
-        let before = self.received / place.reply_length;
+        let before = self.received / shared.reply_length;
         self.received += count as u64;
-        place.ledger.answered(self.received / place.reply_length - before);
+        shared.ledger.answered(self.received / shared.reply_length - before);
         // A reset is there at once, what came before it must first be read.
         match sockopt::socket_error(&self.stream) {
             Ok(Err(error)) => Err(Failure::from_transfer(error.into(), self.received)),
@@ -80,9 +80,9 @@ impl SlowReader {
     }
 
     /// Makes requests until enough of their replies are due. It may be dropped where it waits.
-    async fn ask(&mut self, place: &Place) -> Result<(), Failure> {
-        let requests = (self.received + PILE).div_ceil(place.reply_length);
-        let wanted = requests.saturating_mul(place.question.request.len() as u64);
+    async fn ask(&mut self, shared: &Shared) -> Result<(), Failure> {
+        let requests = (self.received + PILE).div_ceil(shared.reply_length);
+        let wanted = requests.saturating_mul(shared.question.request.len() as u64);
         while self.written < wanted {
             let from = (self.written % self.chunk.len() as u64) as usize;
             let rest = &self.chunk[from..];

@@ -6,24 +6,24 @@ use std::time::Instant;
 use duality_runtime::net::TcpStream;
 use duality_runtime::time;
 
-use super::Place;
+use super::Shared;
 use super::fate::Gone;
 use crate::failure::Failure;
 
-pub(super) async fn enter(place: &Place) -> Result<TcpStream, Failure> {
-    place.route.connect(place.limit).await
+pub(super) async fn enter(shared: &Shared) -> Result<TcpStream, Failure> {
+    shared.route.connect(shared.limit).await
 }
 
-pub(super) async fn stay(mut stream: TcpStream, place: &Place) -> Gone {
+pub(super) async fn stay(mut stream: TcpStream, shared: &Shared) -> Gone {
     loop {
         let since = Instant::now();
         let answered = async {
-            let heard = send(&mut stream, place).await?;
-            Box::pin(place.question.hear(&mut stream, heard)).await
+            let heard = send(&mut stream, shared).await?;
+            Box::pin(shared.question.hear(&mut stream, heard)).await
         };
         match answered.await {
             Ok(reply) => {
-                place.ledger.answered(1);
+                shared.ledger.answered(1);
                 if !reply.open {
                     return Gone::Cut(since.elapsed());
                 }
@@ -34,11 +34,11 @@ pub(super) async fn stay(mut stream: TcpStream, place: &Place) -> Gone {
 }
 
 /// Sends one request slowly, and listens meanwhile; what was heard of the reply.
-async fn send(stream: &mut TcpStream, place: &Place) -> Result<Vec<u8>, Failure> {
+async fn send(stream: &mut TcpStream, shared: &Shared) -> Result<Vec<u8>, Failure> {
     let mut heard = Vec::new();
-    for (index, byte) in place.question.request.iter().enumerate() {
+    for (index, byte) in shared.question.request.iter().enumerate() {
         if index > 0 {
-            match time::timeout(place.rest, listen(stream, place, &mut heard)).await {
+            match time::timeout(shared.rest, listen(stream, shared, &mut heard)).await {
                 Err(time::Elapsed) => {}
                 Ok(failure) => return Err(failure),
             }
@@ -50,7 +50,7 @@ async fn send(stream: &mut TcpStream, place: &Place) -> Result<Vec<u8>, Failure>
 }
 
 /// Listens until the server has broken off.
-async fn listen(stream: &mut TcpStream, place: &Place, heard: &mut Vec<u8>) -> Failure {
+async fn listen(stream: &mut TcpStream, shared: &Shared, heard: &mut Vec<u8>) -> Failure {
     let mut words = [0; 64];
     loop {
         match stream.read(&mut words).await {
@@ -60,7 +60,7 @@ async fn listen(stream: &mut TcpStream, place: &Place, heard: &mut Vec<u8>) -> F
             Ok(count) => {
                 heard.extend_from_slice(&words[..count]);
                 let heard = if count == 0 { &[] } else { heard.as_slice() };
-                if let Err(failure) = place.question.hear_early(heard) {
+                if let Err(failure) = shared.question.hear_early(heard) {
                     return failure;
                 }
             }

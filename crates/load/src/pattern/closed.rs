@@ -18,13 +18,49 @@ use std::time::Instant;
 
 use duality_runtime::task;
 
-use super::Load;
-use super::connection::Connection;
-use crate::client::Client;
+use super::{Named, Pattern};
+use crate::Error;
+use crate::announce::EdgeAnnouncer;
+use crate::connection::{Connection, Load};
+use crate::engine::{Engine, Outcome, not_started};
 use crate::measurement::Start;
+use crate::request::Client;
+
+pub(super) const NAMED: Named = Named {
+    name: "closed",
+    about: "every connection asks again as soon as it is answered",
+    pattern: Some(Pattern::Closed),
+    keep_alive: None,
+};
+
+pub(super) const LONG: Named = Named {
+    name: "long",
+    about: "closed, on connections that stay",
+    pattern: Some(Pattern::Closed),
+    keep_alive: Some(true),
+};
+
+pub(super) const SHORT: Named = Named {
+    name: "short",
+    about: "closed, with a new connection for each request (--close)",
+    pattern: Some(Pattern::Closed),
+    keep_alive: Some(false),
+};
+
+/// Runs a load in this pattern.
+pub(super) async fn load<C: Client>(
+    engine: &Engine,
+    client: &C,
+    hook: EdgeAnnouncer,
+) -> Result<Outcome, Error> {
+    let load = engine.shared(engine.edges(), None, Box::new(hook));
+    load.recorder.ready();
+    start(client, engine.options.connections, &load).map_err(not_started)?;
+    Ok(engine.finish(&load.recorder).await)
+}
 
 /// Starts `connections` connections at once, each with a copy of `client`.
-pub(crate) fn start<C: Client>(client: &C, connections: usize, load: &Arc<Load>) -> io::Result<()> {
+fn start<C: Client>(client: &C, connections: usize, load: &Arc<Load>) -> io::Result<()> {
     for number in 0..connections {
         task::spawn(run(Connection::new(number, client.clone()), load.clone()))?;
     }

@@ -1,23 +1,24 @@
 //! Load patterns, one file each: how many requests are under way at a time, and when the next begins.
 //!
-//! A pattern knows nothing of what a request is: it drives any [`Client`](crate::client::Client) on
-//! [`Connection`]s, and tells the [`Recorder`] how each request began; a connection tells how it ended.
+//! A new pattern is a file here, with its [`Named`] entry and its function `load`, and a variant of
+//! [`Pattern`], with a line in each of [`Pattern::NAMED`], [`Pattern::name`] and [`load`].
+//!
+//! A pattern knows nothing of what a request is: it drives any [`Client`] on [`Connection`]s. It tells
+//! the [`Recorder`](crate::recorder::Recorder) how each request began; a connection tells how it ended.
 
 pub(crate) mod chat;
 pub(crate) mod closed;
-pub(crate) mod connection;
-pub(crate) mod gate;
 pub(crate) mod limited;
 pub(crate) mod open;
 pub(crate) mod serial;
 
-use std::time::Duration;
+use std::sync::Arc;
 
-use self::connection::Connection;
-use self::gate::Gate;
-use crate::client::Client;
-use crate::recorder::Recorder;
-use crate::sources::Route;
+use crate::Error;
+use crate::announce::EdgeAnnouncer;
+use crate::connection::{Connection, Load};
+use crate::engine::{Engine, Outcome};
+use crate::request::Client;
 
 pub use open::arrivals::Arrivals;
 
@@ -50,44 +51,8 @@ pub struct Named {
 
 impl Pattern {
     /// All names; the four of Demsky's echo clients (MIT 2001) are serial, limited, long and short.
-    pub const NAMED: [Named; 6] = [
-        Named {
-            name: "closed",
-            about: "every connection asks again as soon as it is answered",
-            pattern: Some(Pattern::Closed),
-            keep_alive: None,
-        },
-        Named {
-            name: "serial",
-            about: "many connections are open, and one of them at a time is in use, in turn",
-            pattern: Some(Pattern::Serial),
-            keep_alive: None,
-        },
-        Named {
-            name: "limited",
-            about: "all have asked; replies are read in order, each followed by the next request",
-            pattern: Some(Pattern::Limited),
-            keep_alive: None,
-        },
-        Named {
-            name: "long",
-            about: "closed, on connections that stay",
-            pattern: Some(Pattern::Closed),
-            keep_alive: Some(true),
-        },
-        Named {
-            name: "short",
-            about: "closed, with a new connection for each request (--close)",
-            pattern: Some(Pattern::Closed),
-            keep_alive: Some(false),
-        },
-        Named {
-            name: "open",
-            about: "requests come at a rate (-R), whatever became of those before",
-            pattern: None,
-            keep_alive: None,
-        },
-    ];
+    pub const NAMED: [Named; 6] =
+        [closed::NAMED, serial::NAMED, limited::NAMED, closed::LONG, closed::SHORT, open::NAMED];
 
     /// The pattern of this name.
     pub fn named(name: &str) -> Option<&'static Named> {
@@ -98,32 +63,44 @@ impl Pattern {
     /// The name on the command line.
     pub fn name(&self) -> &'static str {
         match self {
-            Pattern::Closed => "closed",
-            Pattern::Serial => "serial",
-            Pattern::Limited => "limited",
-            Pattern::Open(_) => "open",
+            Pattern::Closed => closed::NAMED.name,
+            Pattern::Serial => serial::NAMED.name,
+            Pattern::Limited => limited::NAMED.name,
+            Pattern::Open(_) => open::NAMED.name,
         }
     }
 }
 
-/// What the connections of a load share.
-pub(crate) struct Load {
-    pub(crate) address: Route,
-    /// Whether a connection carries more than one request.
-    pub(crate) keep_alive: bool,
-    pub(crate) reply_timeout: Duration,
-    pub(crate) recorder: Recorder,
-    /// Whether its connections may make requests now.
-    pub(crate) gate: Gate,
+/// Runs a load whose connections have clients like this one.
+pub(crate) async fn load<C: Client>(
+    engine: &Engine,
+    mut client: C,
+    hook: EdgeAnnouncer,
+) -> Result<Outcome, Error> {
+    engine.prepare(&mut client).await?;
+    match engine.options.pattern {
+        Pattern::Closed => closed::load(engine, &client, hook).await,
+        Pattern::Serial => serial::load(engine, &client, hook).await,
+        Pattern::Limited => limited::load(engine, &client, hook).await,
+        Pattern::Open(arrivals) => open::load(engine, &client, arrivals, hook).await,
+    }
 }
 
-/// The connections of a pattern that uses them in order, open if they are to stay. What cannot be opened
-/// is left for the load to try again, and tell.
-pub(crate) async fn row<C: Client>(
+/// The connections of a pattern that uses them in order, once they are open.
+async fn row<C: Client>(
+    engine: &Engine,
     client: &C,
-    connections: usize,
-    load: &Load,
-) -> Vec<Connection<C>> {
+    hook: EdgeAnnouncer,
+) -> Result<(Vec<Connection<C>>, Arc<Load>), Error> {
+    let load = engine.shared(engine.edges(), None, Box::new(hook));
+    let row = engine.attend(opened(client, engine.options.connections, &load)).await?;
+    load.recorder.ready();
+    Ok((row, load))
+}
+
+/// That many connections, open if they are to stay. What cannot be opened
+/// is left for the load to try again, and tell.
+async fn opened<C: Client>(client: &C, connections: usize, load: &Load) -> Vec<Connection<C>> {
     let mut row: Vec<_> =
         (0..connections).map(|number| Connection::new(number, client.clone())).collect();
     if load.keep_alive {

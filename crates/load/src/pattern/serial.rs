@@ -15,13 +15,36 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::Load;
-use super::connection::Connection;
-use crate::client::Client;
+use duality_runtime::task;
+
+use super::{Named, Pattern, row};
+use crate::Error;
+use crate::announce::EdgeAnnouncer;
+use crate::connection::{Connection, Load};
+use crate::engine::{Engine, Outcome, not_started};
 use crate::measurement::Start;
+use crate::request::Client;
+
+pub(super) const NAMED: Named = Named {
+    name: "serial",
+    about: "many connections are open, and one of them at a time is in use, in turn",
+    pattern: Some(Pattern::Serial),
+    keep_alive: None,
+};
+
+/// Runs a load in this pattern.
+pub(super) async fn load<C: Client>(
+    engine: &Engine,
+    client: &C,
+    hook: EdgeAnnouncer,
+) -> Result<Outcome, Error> {
+    let (row, load) = row(engine, client, hook).await?;
+    task::spawn(run(row, load.clone())).map_err(not_started)?;
+    Ok(engine.finish(&load.recorder).await)
+}
 
 /// Uses the connections of `row` in turn for as long as the recorder grants requests.
-pub(crate) async fn run<C: Client>(mut row: Vec<Connection<C>>, load: Arc<Load>) {
+async fn run<C: Client>(mut row: Vec<Connection<C>>, load: Arc<Load>) {
     let mut start = Start::at(Instant::now());
     for index in (0..row.len()).cycle() {
         let connection = &mut row[index];

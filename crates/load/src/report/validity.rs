@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Report, duration};
 use crate::measurement::Measurement;
-use crate::{Options, Pattern, Stop, Target};
+use crate::{Options, Pattern, Stop};
 
 /// A generator that stands ready and still for a larger share of the window: it makes up to a tenth fewer requests, twice of
 /// what counts as noise.
@@ -81,7 +81,7 @@ fn late(report: &Report) -> Option<String> {
 fn unaccounted(report: &Report, options: &Options, measurement: &Measurement) -> Option<String> {
     let is_closed = !matches!(options.pattern, Pattern::Open(_));
     // The members of a chat do not make requests one by one.
-    let asks = !matches!(options.target, Target::Chat { .. });
+    let asks = options.target.asks_one_by_one();
     let by_time = matches!(options.stop, Stop::After(_));
     if !(is_closed && asks && by_time) || measurement.window.is_zero() {
         return None;

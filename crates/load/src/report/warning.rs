@@ -1,8 +1,15 @@
 //! What a reader of figures must know, by kind: whoever goes on with it looks at the kind, and never at the wording.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize};
+
+use super::Report;
+use crate::engine::Outcome;
+use crate::measurement::Measurement;
+use crate::unanswered::Overdue;
+use crate::{Options, Pattern, Stop};
 
 /// Something that a reader of figures must know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -84,9 +91,131 @@ impl<'de> Deserialize<'de> for Warning {
     }
 }
 
+impl Report {
+    /// What a reader of the figures should know.
+    pub(super) fn warnings(&self, options: &Options, outcome: &Outcome) -> Vec<Warning> {
+        let measurement = &outcome.measurement;
+        let mut warnings = Vec::new();
+        let mut warn = |kind, text: String| warnings.push(Warning { kind, text });
+        if outcome.interrupted {
+            warn(
+                WarningKind::Interrupted,
+                format!("Interrupted: the window was only {:.2} s long.", self.window_seconds),
+            );
+        }
+        if let Some(told) = self.departure() {
+            warn(WarningKind::ServerGone, told);
+        }
+        if let Some(told) = self.standstill(measurement) {
+            warn(WarningKind::Standstill, told);
+        }
+        if measurement.latencies.is_empty() {
+            warn(WarningKind::NoLatencies,
+                "No request both began and ended in the window, so there are no latencies; measure for longer."
+                    .to_owned(),
+            );
+        }
+        let starved = self.connections as u64 - self.connections_served;
+        // Of very few requests, some connections get none without being starved; so they do where
+        // requests come one by one, or at a rate.
+        let all_ask = matches!(options.pattern, Pattern::Closed | Pattern::Limited);
+        if starved > 0 && all_ask && matches!(options.stop, Stop::After(_)) {
+            warn(
+                WarningKind::Unserved,
+                format!("{starved} of {} connections were never served.", self.connections),
+            );
+        }
+        if let Some(told) = overdue_warning(measurement) {
+            warn(WarningKind::Overdue, told);
+        }
+        if let Some(open) = &self.open_loop
+            && let Some(told) = open.warning(self)
+        {
+            warn(WarningKind::OpenLoop, told);
+        }
+        for (kind, failures) in &measurement.failures {
+            let times = if failures.count == 1 { "once" } else { "times, at first" };
+            let count =
+                if failures.count == 1 { String::new() } else { format!("{} ", failures.count) };
+            warn(
+                WarningKind::Failed((*kind).to_owned()),
+                format!("{kind} {count}{times}: {}{}.", failures.example, remedy(kind)),
+            );
+        }
+        if measurement.failures_outside > 0 {
+            warn(
+                WarningKind::FailedOutside,
+                format!("{} requests failed outside the window.", measurement.failures_outside),
+            );
+        }
+        if self.listen_overflows > 0 {
+            warn(
+                WarningKind::AcceptQueues,
+                format!(
+                    "Accept queues of this machine overflowed {} times during the run: a larger backlog of the server (`duality \
+                 serve --backlog`, and net.core.somaxconn) avoids the one-second pauses that follow.",
+                    self.listen_overflows
+                ),
+            );
+        }
+        warnings
+    }
+}
+
+/// What was still unanswered at the end, if the percentiles would be other ones with it: when it is one
+/// in a thousand or more, or had waited for much longer than anything that was counted.
+fn overdue_warning(measurement: &Measurement) -> Option<String> {
+    let Overdue { count, longest } = measurement.overdue;
+    let many = count.saturating_mul(1000) >= measurement.latencies.len();
+    let stuck = longest >= 2 * Duration::from_nanos(measurement.latencies.max());
+    (count > 0 && (many || stuck)).then(|| {
+        let were = if count == 1 { "request was" } else { "requests were" };
+        format!(
+            "{count} {were} unanswered at the end after waiting for longer than any counted latency, up to \
+             {:.2} s: they are in no percentile, and the true ones are higher.",
+            longest.as_secs_f64()
+        )
+    })
+}
+
+/// What the user can do about failures of a kind, as the end of a sentence.
+fn remedy(kind: &str) -> &'static str {
+    match kind {
+        "no-ports" => {
+            "; give more --sources, keep connections alive, or widen the range with \
+             `sysctl -w net.ipv4.ip_local_port_range='1024 65535'`"
+        }
+        "no-descriptors" => "; raise the limit with `ulimit -n`",
+        "connect-timeout" => {
+            "; the server's accept queue may be too short (`duality serve --backlog`, net.core.somaxconn)"
+        }
+        _ => "",
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::tests::histogram;
     use super::*;
+
+    #[test]
+    fn what_is_overdue_is_told_when_it_matters() {
+        let measurement = |count, milliseconds| Measurement {
+            latencies: histogram((1..=1000).cycle().take(10_000)),
+            overdue: Overdue { count, longest: Duration::from_millis(milliseconds) },
+            ..Measurement::default()
+        };
+        assert_eq!(overdue_warning(&measurement(0, 0)), None);
+        assert_eq!(overdue_warning(&measurement(9, 1)), None);
+        assert!(
+            overdue_warning(&measurement(10, 1))
+                .unwrap()
+                .starts_with("10 requests were unanswered")
+        );
+        assert!(
+            overdue_warning(&measurement(1, 5)).unwrap().starts_with("1 request was unanswered")
+        );
+    }
 
     #[test]
     fn what_earlier_versions_wrote_is_read() {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use duality_load::{HttpTarget, Options, Report, Stop, Target, run};
+use duality_load::{Options, Report, Stop, Target, run};
 
 /// Starts a server that calls `handler` on a thread for each connection, with the number of the
 /// connection, from 0; the probe is number 0.
@@ -70,8 +70,13 @@ pub(crate) fn options(target: Target, connections: usize, requests: u64) -> Opti
     }
 }
 
+/// What is asked of a service where nothing but its name is said.
+pub(crate) fn target(service: &str, address: SocketAddr) -> Target {
+    format!("{service}://{address}").parse().unwrap()
+}
+
 pub(crate) fn http(address: SocketAddr) -> Target {
-    Target::Http(HttpTarget { address, host: address.to_string(), path: "/".to_owned() })
+    target("http", address)
 }
 
 pub(crate) fn load(options: &Options) -> Report {

@@ -47,7 +47,6 @@ pub const ENTRY: Entry = Entry {
     summary: "http with a page that visitors sign",
     protocol: "as http; form fields guest-name and guest-remarks",
     open: |setup| Ok(Guestbook::open(setup)?.http.handler()),
-    page: Some("/guestbook"),
     settings: &[Setting::Root, Setting::Templates, Setting::RedisCalls, Setting::Store],
     stack: 64 * 1024,
     ..Entry::PLAIN

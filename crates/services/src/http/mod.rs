@@ -72,7 +72,6 @@ pub const ENTRY: Entry = Entry {
     summary: "serves the files of a directory, or built-in pages",
     protocol: "RFC 9110 and RFC 9112 (HTTP/1.0 and HTTP/1.1)",
     open: |setup| Ok(Http::set_up(setup)?.handler()),
-    page: Some("/"),
     settings: &[Setting::Root],
     ..Entry::PLAIN
 };

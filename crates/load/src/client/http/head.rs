@@ -1,7 +1,7 @@
 //! The head of an HTTP reply: its status, how its body is delimited, and what becomes of the connection.
 
-use crate::client::decimal;
 use crate::failure::Failure;
+use crate::request::decimal;
 
 /// More headers than this are a malformed reply.
 const MOST_HEADERS: usize = 64;

@@ -24,9 +24,13 @@ use duality_runtime::net::TcpStream;
 use self::body::Body;
 use self::head::Framing;
 pub(super) use self::head::{Head, header};
-use super::{Client, Reply, expect_end, read_more, send_all};
+use super::{Entry, Protocol};
+use crate::announce::EdgeAnnouncer;
+use crate::crowd::Question;
+use crate::engine::{Engine, Loading};
 use crate::failure::Failure;
-use crate::target::HttpTarget;
+use crate::pattern;
+use crate::request::{Client, Reply, expect_end, read_more, send_all};
 
 /// Bounds of the read buffer of a connection: a head must fit into it, a body need not.
 const BUFFER_SIZES: std::ops::RangeInclusive<usize> = 4 * 1024..=64 * 1024;
@@ -34,8 +38,38 @@ const BUFFER_SIZES: std::ops::RangeInclusive<usize> = 4 * 1024..=64 * 1024;
 /// A longer body is not learnt from a probe.
 const LONGEST_BODY: usize = 1 << 30;
 
+pub(crate) static ENTRY: Entry =
+    Entry { name: "http", page: Some("/"), port: Some(80), read: |page| Arc::new(page) };
+
+/// A resource of an HTTP/1.1 server. A load of `http` GETs it, again and again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// What the `Host` header says: the authority of the URL as it was written.
+    pub host: String,
+    /// The request target: an absolute path, with a query if there is one.
+    pub path: String,
+}
+
+impl Protocol for Page {
+    fn service(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn page(&self) -> Option<&Page> {
+        Some(self)
+    }
+
+    fn question(&self) -> Option<Question> {
+        Some(question(self))
+    }
+
+    fn load<'a>(&'a self, engine: &'a Engine, edges: EdgeAnnouncer) -> Loading<'a> {
+        Box::pin(pattern::load(engine, Http::new(self, engine.options.keep_alive), edges))
+    }
+}
+
 /// The client of `http` on one connection.
-pub(crate) struct Http {
+struct Http {
     request: Arc<[u8]>,
     /// The only correct body: that of the reply from which it was learnt.
     reference: Arc<[u8]>,
@@ -54,9 +88,9 @@ struct KnownReply {
 
 impl Http {
     /// A client that does not know the correct body yet; see [`learn`](Client::learn).
-    pub(crate) fn new(target: &HttpTarget, keep_alive: bool) -> Self {
+    fn new(page: &Page, keep_alive: bool) -> Self {
         Self {
-            request: request(target, keep_alive),
+            request: request(page, keep_alive),
             reference: Arc::default(),
             buffer: vec![0; *BUFFER_SIZES.end()].into(),
             known: KnownReply::default(),
@@ -199,8 +233,13 @@ pub(super) async fn read_reply(
     finish(stream, head.closing, received).await
 }
 
+/// What the crowd asks of a page.
+pub(super) fn question(page: &Page) -> Question {
+    Question::new(request(page, true), |stream| Box::pin(take_page(stream)))
+}
+
 /// Reads a reply of status 200, and looks no closer.
-pub(crate) async fn take_page(stream: &mut TcpStream) -> Result<Reply, Failure> {
+async fn take_page(stream: &mut TcpStream) -> Result<Reply, Failure> {
     let mut buffer = vec![0; *BUFFER_SIZES.end()];
     let check = |head: &Head, _: &[u8]| match head.status {
         200 => Ok(()),
@@ -227,8 +266,8 @@ fn check_head(head: &Head, bytes: &[u8], known: &mut KnownReply) -> Result<(), F
 }
 
 /// The request for a page.
-pub(crate) fn request(target: &HttpTarget, keep_alive: bool) -> Arc<[u8]> {
-    let HttpTarget { host, path, .. } = target;
+pub(super) fn request(page: &Page, keep_alive: bool) -> Arc<[u8]> {
+    let Page { host, path } = page;
     let connection = if keep_alive { "" } else { "Connection: close\r\n" };
     let text = format!(
         "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: duality-load\r\n{connection}\r\n"
@@ -276,12 +315,8 @@ mod tests {
 
     #[test]
     fn the_request_says_when_it_is_the_last() {
-        let target = HttpTarget {
-            address: "127.0.0.1:80".parse().unwrap(),
-            host: "127.0.0.1".to_owned(),
-            path: "/x?y".to_owned(),
-        };
-        let text = |keep_alive| String::from_utf8(request(&target, keep_alive).to_vec()).unwrap();
+        let page = Page { host: "127.0.0.1".to_owned(), path: "/x?y".to_owned() };
+        let text = |keep_alive| String::from_utf8(request(&page, keep_alive).to_vec()).unwrap();
         assert!(text(true).starts_with("GET /x?y HTTP/1.1\r\nHost: 127.0.0.1\r\n"));
         assert!(text(true).ends_with("\r\n\r\n") && !text(true).contains("Connection"));
         assert!(text(false).ends_with("Connection: close\r\n\r\n"));

@@ -10,8 +10,8 @@ use duality_runtime::time;
 
 use super::hearing::Hearing;
 use super::room::{Broken, Room, Round};
+use crate::connection::Load;
 use crate::failure::Failure;
-use crate::pattern::Load;
 
 /// What is read at once: many hundred lines.
 const BUFFER_SIZE: usize = 16 * 1024;

@@ -30,19 +30,23 @@ use duality_runtime::{task, time};
 use self::hearing::word_of_server;
 use self::member::Member;
 use self::room::{Numbers, Room};
-use super::Load;
-use crate::client::decimal;
-use crate::client::line::Lines;
+use crate::announce::EdgeAnnouncer;
+use crate::connection::Load;
+use crate::edges::Edges;
+use crate::engine::{Engine, Outcome, not_started};
 use crate::failure::Failure;
+use crate::request::decimal;
+use crate::request::line::Lines;
 use crate::sources::Route;
 use crate::sources::connect;
+use crate::{Error, Options, Stop};
 
 /// A longer line is no welcome.
 const LONGEST_WELCOME: usize = 128;
 
 /// How many members join at a time. The server speaks first; so a connection that overflows its accept
 /// queue, and of which it therefore knows nothing (`tcp_syncookies`), would be silent for ever.
-const DOOR: usize = 64;
+const JOINING: usize = 64;
 
 /// How long the members wait before they join once more: this at first, twice as long each time that
 /// they are not let in, and no longer than a second.
@@ -59,27 +63,64 @@ pub(crate) struct Plan {
 }
 
 /// The members who have joined.
-pub(crate) struct Company {
+struct Members {
     streams: Vec<TcpStream>,
     numbers: Numbers,
 }
 
 /// Not all members could join.
-pub(crate) struct NotLetIn {
+struct NotLetIn {
     /// How many could.
-    pub(crate) joined: usize,
+    joined: usize,
     /// What befell the first of the others.
-    pub(crate) failure: Failure,
+    failure: Failure,
+}
+
+/// Runs a load whose connections are the members of one chat. Each says at most `lines` lines in a
+/// round.
+pub(crate) async fn load(
+    engine: &Engine,
+    lines: u32,
+    hook: EdgeAnnouncer,
+) -> Result<Outcome, Error> {
+    let Options { connections, reply_timeout, .. } = engine.options;
+    let joined = engine.attend(join(engine.options.route(), connections, reply_timeout)).await?;
+    let members = joined.map_err(|refused| not_let_in(engine, &refused))?;
+    let (edges, deliveries) = match engine.options.stop {
+        Stop::After(_) => (Edges::ByTime, None),
+        // That none is missing is the point of it, so no margin is left out.
+        Stop::Requests(total) => {
+            (Edges::ByCount { open_after: 0, close_after: total, total }, Some(total))
+        }
+    };
+    let load = engine.shared(edges, None, Box::new(hook));
+    load.recorder.ready();
+    let talking = run(members, Plan { lines, deliveries }, load.clone());
+    task::spawn(talking).map_err(not_started)?;
+    Ok(engine.finish(&load.recorder).await)
+}
+
+fn not_let_in(engine: &Engine, refused: &NotLetIn) -> Error {
+    let NotLetIn { joined, failure } = refused;
+    let members = engine.options.connections;
+    let mut error = engine.unanswered(failure);
+    if let Error::Unanswered { problem, remedy, .. } = &mut error
+        && (1..members).contains(joined)
+    {
+        *problem = format!("only {joined} of {members} members were let in: {failure}");
+        if matches!(failure, Failure::TimedOut | Failure::ConnectTimeout | Failure::ServerFull) {
+            "a chat serves all of its members at once; give the server more workers, or use fewer \
+             connections"
+                .clone_into(remedy);
+        }
+    }
+    error
 }
 
 /// Has `members` members join the chat at `address`, for which they have `limit`.
-pub(crate) async fn join(
-    address: Route,
-    members: usize,
-    limit: Duration,
-) -> Result<Company, NotLetIn> {
-    let door = Arc::new(Semaphore::new(DOOR));
-    let enter = |_| task::spawn(enter(address, limit, door.clone()));
+async fn join(address: Route, members: usize, limit: Duration) -> Result<Members, NotLetIn> {
+    let joining = Arc::new(Semaphore::new(JOINING));
+    let enter = |_| task::spawn(enter(address, limit, joining.clone()));
     let entering: Vec<_> = (0..members).map(enter).collect();
     let (mut streams, mut numbers, mut refused) = (Vec::new(), Vec::new(), None);
     for entered in entering {
@@ -102,24 +143,24 @@ pub(crate) async fn join(
         Some(failure) => Err(failure),
     };
     match numbers {
-        Ok(numbers) => Ok(Company { streams, numbers }),
+        Ok(numbers) => Ok(Members { streams, numbers }),
         Err(failure) => Err(NotLetIn { joined: streams.len(), failure }),
     }
 }
 
-/// Has `company` talk for as long as `plan` says, or for ever.
-pub(crate) async fn run(mut company: Company, plan: Plan, load: Arc<Load>) {
-    let members = company.streams.len();
+/// Has `members` talk for as long as `plan` says, or for ever.
+async fn run(mut members: Members, plan: Plan, load: Arc<Load>) {
+    let count = members.streams.len();
     loop {
-        let whole = talk(company, plan, &load).await;
+        let whole = talk(members, plan, &load).await;
         if whole || plan.deliveries.is_some() {
             return;
         }
         let mut pause = FIRST_PAUSE;
-        company = loop {
+        members = loop {
             time::sleep(pause).await;
-            match join(load.address, members, load.reply_timeout).await {
-                Ok(company) => break company,
+            match join(load.address, count, load.reply_timeout).await {
+                Ok(members) => break members,
                 Err(NotLetIn { failure, .. }) => load.recorder.break_off(&failure),
             }
             pause = (2 * pause).min(LONGEST_PAUSE);
@@ -127,9 +168,9 @@ pub(crate) async fn run(mut company: Company, plan: Plan, load: Arc<Load>) {
     }
 }
 
-/// Has one company talk until the room is lost or all is said; whether it was the latter.
-async fn talk(company: Company, plan: Plan, load: &Arc<Load>) -> bool {
-    let Company { streams, numbers } = company;
+/// Has members talk until the room is lost or all is said; whether it was the latter.
+async fn talk(members: Members, plan: Plan, load: &Arc<Load>) -> bool {
+    let Members { streams, numbers } = members;
     let room = Arc::new(Room::new(numbers, plan));
     let mut talking = Vec::with_capacity(streams.len());
     for (index, stream) in streams.into_iter().enumerate() {
@@ -153,10 +194,10 @@ async fn talk(company: Company, plan: Plan, load: &Arc<Load>) -> bool {
 async fn enter(
     address: Route,
     limit: Duration,
-    door: Arc<Semaphore>,
+    joining: Arc<Semaphore>,
 ) -> Result<(TcpStream, u64), Failure> {
     let entering = async {
-        let _inside = door.acquire().await;
+        let _permit = joining.acquire().await;
         let mut stream = connect(address, limit).await?;
         let mut lines = Lines::new(LONGEST_WELCOME);
         let line = lines.only(&mut stream).await?;

@@ -24,19 +24,65 @@ pub(crate) mod pacer;
 
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use duality_runtime::task;
 
-use super::Load;
-use super::connection::Connection;
-use crate::client::Client;
+use self::arrivals::Arrivals;
+use self::pacer::{Clock, Pacer, StoppedClock};
+use super::Named;
+use crate::announce::EdgeAnnouncer;
+use crate::connection::{Connection, Load};
 use crate::due::{FreeConnection, Queue};
+use crate::engine::{Engine, Interrupted, Outcome, not_started};
 use crate::measurement::Start;
+use crate::request::Client;
+use crate::{Error, Stop};
+
+/// How often it is looked whether all connections are open.
+const GLANCE: Duration = Duration::from_millis(1);
+
+pub(super) const NAMED: Named = Named {
+    name: "open",
+    about: "requests come at a rate (-R), whatever became of those before",
+    pattern: None,
+    keep_alive: None,
+};
+
+/// Runs a load in this pattern.
+pub(super) async fn load<C: Client>(
+    engine: &Engine,
+    client: &C,
+    arrivals: Arrivals,
+    hook: EdgeAnnouncer,
+) -> Result<Outcome, Error> {
+    let (clock, queue) = (Clock::new(), Arc::new(Queue::new()));
+    let hook = StoppedClock { clock: clock.clone(), hook };
+    let load = engine.shared(engine.edges(), Some(queue.clone()), Box::new(hook));
+    let connections = engine.options.connections;
+    start(client, connections, &queue, &load).map_err(not_started)?;
+    // A request that is due before there are connections would be late for no fault of the server's.
+    while queue.free() < connections {
+        let waited = engine.wait(GLANCE, &load.recorder).await;
+        waited.map_err(|Interrupted| Error::Interrupted)?;
+    }
+    load.recorder.ready();
+    clock.restart();
+    let count = match engine.options.stop {
+        Stop::After(_) => u64::MAX,
+        Stop::Requests(total) => total,
+    };
+    let schedule = arrivals.schedule(engine.options.seed);
+    let pacer = Pacer::start(schedule, count, clock, queue)
+        .map_err(|error| Error::System { doing: "starting the pacer's thread", error })?;
+    let outcome = engine.finish(&load.recorder).await;
+    drop(pacer);
+    Ok(outcome)
+}
 
 /// Starts `connections` connections that take their requests from `queue`; all are open, or could not be
 /// opened, when as many are [free](Queue::free).
-pub(crate) fn start<C: Client>(
+fn start<C: Client>(
     client: &C,
     connections: usize,
     queue: &Arc<Queue>,

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::arrivals::Schedule;
 use crate::due::Queue;
-use crate::recorder::{Bell, Moment};
+use crate::edges::{EdgeHook, Moment};
 
 /// How soon a full queue is tried again, which is much sooner than it can have emptied.
 const FULL: Duration = Duration::from_millis(1);
@@ -51,19 +51,19 @@ impl Clock {
     }
 }
 
-/// Rings a bell with the clock stopped: what the observer does at the window's edges delays no request.
+/// Calls a hook with the clock stopped: what the observer does at the window's edges delays no request.
 pub(crate) struct StoppedClock<B> {
     pub(crate) clock: Clock,
-    pub(crate) bell: B,
+    pub(crate) hook: B,
 }
 
-impl<B: Bell> Bell for StoppedClock<B> {
+impl<B: EdgeHook> EdgeHook for StoppedClock<B> {
     fn opened(&mut self) -> Moment {
-        self.clock.stopped(|| self.bell.opened())
+        self.clock.stopped(|| self.hook.opened())
     }
 
     fn closed(&mut self) -> Moment {
-        self.clock.stopped(|| self.bell.closed())
+        self.clock.stopped(|| self.hook.closed())
     }
 }
 

@@ -1,20 +1,34 @@
-//! One connection of a load: what all patterns do with it.
+//! The connections of a load: what they share, and what all patterns do with each.
+
+pub(crate) mod gate;
 
 use std::time::{Duration, Instant};
 
 use duality_runtime::net::TcpStream;
 use duality_runtime::time;
 
-use super::Load;
-use crate::client::{Client, Reply};
+use self::gate::Gate;
 use crate::failure::Failure;
 use crate::measurement::Start;
-use crate::sources::connect;
+use crate::recorder::Recorder;
+use crate::request::{Client, Reply};
+use crate::sources::{Route, connect};
 
 /// How long a connection that could not be opened waits before the next attempt: this at first, twice
 /// as long each time it fails again, and no longer than a second.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// What the connections of a load share.
+pub(crate) struct Load {
+    pub(crate) address: Route,
+    /// Whether a connection carries more than one request.
+    pub(crate) keep_alive: bool,
+    pub(crate) reply_timeout: Duration,
+    pub(crate) recorder: Recorder,
+    /// Whether its connections may make requests now.
+    pub(crate) gate: Gate,
+}
 
 /// A connection, open or not, and its client.
 pub(crate) struct Connection<C> {

@@ -1,5 +1,5 @@
-//! A gate before each request of a closed loop: open in a load of its own; in a [relay](crate::relay), open while it is
-//! the load's turn.
+//! A gate before each request of a closed loop. It is open in a load of its own; in a
+//! [relay](crate::relay), it is open during the slices of the load.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,0 +1,60 @@
+//! The service `chat`, whose clients are a pattern: `pattern/chat/`.
+
+use std::sync::Arc;
+
+use super::{Entry, Protocol};
+use crate::announce::EdgeAnnouncer;
+use crate::engine::{Engine, Loading};
+use crate::pattern::chat;
+use crate::{Options, Pattern};
+
+/// How many lines each member says at a time, if there is room for so many.
+const LINES: u32 = 100;
+
+pub(crate) static ENTRY: Entry = Entry::plain("chat", |_| Arc::new(Chat { lines: LINES }));
+
+/// Talk in one room with all the other connections of the load. A request is one delivery: of a line,
+/// to one member. The load has no end, or ends after a number of deliveries: `l (l - 1) m` of them are
+/// m lines of each of l members.
+#[derive(Debug)]
+pub(crate) struct Chat {
+    /// The most lines of each member that are under way at a time. There are fewer where so many would
+    /// be more than 64 KiB for a member that has read none.
+    pub(crate) lines: u32,
+}
+
+impl Protocol for Chat {
+    fn service(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn problem(&self) -> Option<String> {
+        (self.lines == 0).then(|| "no lines: nothing would be said".to_owned())
+    }
+
+    fn misfit(&self, options: &Options) -> Option<&'static str> {
+        if options.pattern != Pattern::Closed {
+            Some(
+                "the members of a chat talk in rounds of their own: only --pattern closed can load it",
+            )
+        } else if options.connections < 2 {
+            Some("chat needs at least 2 connections, for nobody hears what he says himself")
+        } else if !options.keep_alive {
+            Some("chat needs connections that stay: leave out --close")
+        } else {
+            None
+        }
+    }
+
+    fn has_independent_connections(&self) -> bool {
+        false
+    }
+
+    fn asks_one_by_one(&self) -> bool {
+        false
+    }
+
+    fn load<'a>(&'a self, engine: &'a Engine, edges: EdgeAnnouncer) -> Loading<'a> {
+        Box::pin(chat::load(engine, self.lines, edges))
+    }
+}

@@ -1,0 +1,37 @@
+//! The edges of the measured window: when it opens and closes, and who is called then.
+
+use std::time::{Duration, Instant};
+
+/// When the window opens and closes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Edges {
+    /// When the recorder is told so.
+    ByTime,
+    /// When so many requests have ended, with or without a correct reply, of `total`.
+    ByCount { open_after: u64, close_after: u64, total: u64 },
+}
+
+impl Edges {
+    /// The first and the last 1,000 of `total` requests are left out, as Kerneis and Chroboczek do
+    /// (*Are events fast?*, 2009), when at least 10,000 are made.
+    pub(crate) fn for_requests(total: u64) -> Self {
+        let margin = if total >= 10_000 { 1_000 } else { 0 };
+        Edges::ByCount { open_after: margin, close_after: total - margin, total }
+    }
+}
+
+/// What is called at the window's edges.
+pub(crate) trait EdgeHook: Send {
+    /// The window is about to open; it does at the moment returned.
+    fn opened(&mut self) -> Moment;
+    /// The window closes; it did at the moment returned.
+    fn closed(&mut self) -> Moment;
+}
+
+/// A point in time, the CPU time that the load had used by then, and how long it had waited for its CPU.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    pub(crate) instant: Instant,
+    pub(crate) cpu: Duration,
+    pub(crate) waited: Duration,
+}

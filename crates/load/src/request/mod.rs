@@ -1,0 +1,93 @@
+//! One request on a connection: what a client of any service provides, and how all of them read and write.
+//!
+//! A client opens no connection and counts nothing: that is the pattern's part. The clients themselves are in `client/`.
+
+pub(crate) mod line;
+
+use std::future::Future;
+
+use duality_runtime::net::TcpStream;
+
+use crate::failure::Failure;
+
+/// The client of one service on one connection. A clone is for another connection; a client is kept
+/// when its connection is replaced.
+pub(crate) trait Client: Clone + Send + 'static {
+    /// Makes the first request of a load: it shows whether there is a server, and a client may learn
+    /// from the reply what the others must be.
+    fn learn(
+        &mut self,
+        stream: &mut TcpStream,
+    ) -> impl Future<Output = Result<(), Failure>> + Send {
+        async {
+            self.send(stream).await?;
+            self.receive(stream).await.map(|_| ())
+        }
+    }
+
+    /// Hears that a new connection takes the place of the last one, or is the first: what the client knew
+    /// of the last is void.
+    fn connected(&mut self) {}
+
+    /// Sends one request on `stream`; it is short enough to be sent while nobody reads it.
+    fn send(&mut self, stream: &mut TcpStream) -> impl Future<Output = Result<(), Failure>> + Send;
+
+    /// Reads the reply to the request that was sent last, to its last byte, and checks it.
+    ///
+    /// Where the end of the connection is part of the reply, it is waited for.
+    fn receive(
+        &mut self,
+        stream: &mut TcpStream,
+    ) -> impl Future<Output = Result<Reply, Failure>> + Send;
+}
+
+/// A correct reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reply {
+    /// How long it was, with its head.
+    pub(crate) bytes: u64,
+    /// Whether the connection can carry another request.
+    pub(crate) open: bool,
+}
+
+/// Writes all of a request.
+#[inline]
+pub(crate) async fn send_all(stream: &mut TcpStream, request: &[u8]) -> Result<(), Failure> {
+    stream.write_all(request).await.map_err(|error| Failure::from_transfer(error, 0))
+}
+
+/// Reads more of a reply of which `received` bytes have come; that nothing comes any more is a failure.
+#[inline]
+pub(crate) async fn read_more(
+    stream: &mut TcpStream,
+    buffer: &mut [u8],
+    received: u64,
+) -> Result<usize, Failure> {
+    match stream.read(buffer).await {
+        Ok(0) => Err(Failure::ClosedEarly { received }),
+        Ok(count) => Ok(count),
+        Err(error) => Err(Failure::from_transfer(error, received)),
+    }
+}
+
+/// Waits for the server to close the connection.
+pub(crate) async fn expect_end(stream: &mut TcpStream) -> Result<(), Failure> {
+    let mut excess = [0; 16];
+    match stream.read(&mut excess).await {
+        Ok(0) => Ok(()),
+        Ok(_) => Err(Failure::Malformed("bytes after the end of the reply")),
+        Err(error) => match Failure::from_transfer(error, 1) {
+            // Everything has arrived; how rudely the server hangs up is its own affair.
+            Failure::Reset { .. } => Ok(()),
+            failure => Err(failure),
+        },
+    }
+}
+
+/// The value of a string of digits, and of nothing else: `u64::from_str` would take a sign.
+pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    str::from_utf8(digits).ok()?.parse().ok()
+}
