@@ -6,7 +6,7 @@ use std::ptr;
 use crate::fiber::Payload;
 use crate::fiber::here::HERE;
 use crate::sanitizer::{Bounds, Left};
-use crate::switch::{self, Place};
+use crate::switch::{self, StackPointer};
 
 /// Runs `body` on the stack of whoever resumed the running fiber; outside every fiber it just runs.
 ///
@@ -35,7 +35,7 @@ pub fn below<R>(body: impl FnOnce() -> R + Send) -> R {
 #[inline]
 fn call_on<R, F: FnOnce() -> R>(
     body: F,
-    place: Place,
+    place: StackPointer,
     [own, others]: [Bounds; 2],
 ) -> Result<R, Payload> {
     struct Call<F, R> {

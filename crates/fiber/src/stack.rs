@@ -12,12 +12,7 @@
 //! The *value* is what the fiber was made with, such as the future that it runs: next to the frames that
 //! use it, it needs no page of its own.
 //!
-//! The *colour* is a number of cache lines that are left out at the top, another for each stack and its
-//! neighbours. Without it, what all stacks touch would have the same few places in a page, which are the
-//! same few sets of each cache: a wake among 1,000 threads cost 41 ns without and 33 ns with 16 colours,
-//! and was the same within a tenth for 100, 10,000 and 100,000 (`benches/wakes.rs` of the runtime; two
-//! alternating runs). More
-//! colours would gain a little more there, and have more stacks begin a second page.
+//! The *colour* is a number of cache lines that are left out at the top (`colour.rs`).
 
 use std::fmt;
 use std::io;
@@ -28,15 +23,16 @@ use std::sync::Arc;
 
 use rustix::param::page_size;
 
-use crate::StackPool;
+use crate::packed_limit::PackedLimit;
 use crate::sanitizer::{Bounds, vacated};
 use crate::slab::Slab;
+use crate::{LINE, StackPool, colour};
 
 /// A stack for a [`Fiber`](crate::Fiber), with a guard page below it.
 ///
 /// Dropping it returns its memory to the kernel; [`StackPool::put`] keeps it for another fiber.
 pub struct Stack {
-    place: Place,
+    limit: PackedLimit,
     slab: Arc<Slab>,
 }
 
@@ -46,35 +42,14 @@ impl fmt::Debug for Stack {
     }
 }
 
-/// Where the guard of a stack begins, and in the low bits, which are 0 there, the stack's colour: all else follows from
-/// them without the stack's number, for which one would have to divide.
-#[derive(Clone, Copy)]
-struct Place(NonZeroUsize);
-
-impl Place {
-    fn new(limit: NonZeroUsize, colour: usize) -> Self {
-        Self(limit | colour)
-    }
-
-    fn limit(self) -> usize {
-        self.0.get() & !(COLOURS - 1)
-    }
-
-    fn colour(self) -> usize {
-        self.0.get() & (COLOURS - 1)
-    }
-}
-
 /// The least room for calls, in bytes.
 pub(crate) const MIN_STACK_SIZE: usize = 4096;
 /// Bytes of the label. It ends a cache line.
 const LABEL: usize = size_of::<Label>();
-const CACHE_LINE: usize = 64;
-const COLOURS: usize = 16;
 
 impl Stack {
     /// The most that lies above the base of a stack, in bytes.
-    pub(crate) const ABOVE_BASE: usize = LABEL + CACHE_LINE * (COLOURS - 1);
+    pub(crate) const ABOVE_BASE: usize = LABEL + colour::MOST;
 
     /// Maps a stack of at least `size` usable bytes, alone in a slab. Many of them come from a
     /// [`StackPool`].
@@ -88,7 +63,7 @@ impl Stack {
 
     /// The stack of a slab that was taken from it under `index`.
     pub(crate) fn new_in(slab: &Arc<Slab>, index: usize) -> Self {
-        Self { place: Place::new(slab.limit(index), index % COLOURS), slab: slab.clone() }
+        Self { limit: PackedLimit::new(slab.limit(index), colour::of(index)), slab: slab.clone() }
     }
 
     /// Returns the memory of this stack, which no fiber has, to the kernel.
@@ -98,12 +73,12 @@ impl Stack {
 
     /// Where calls begin.
     pub(crate) fn base(&self) -> usize {
-        self.limit() + self.slab.stride() - CACHE_LINE * self.place.colour() - LABEL
+        self.limit() + self.slab.stride() - colour::bytes(self.limit.colour()) - LABEL
     }
 
     /// Where the guard begins.
     pub(crate) fn limit(&self) -> usize {
-        self.place.limit()
+        self.limit.limit()
     }
 
     fn index(&self) -> usize {
@@ -120,7 +95,7 @@ impl Drop for Stack {
 
 /// What lies above the base of a stack that has a fiber.
 struct Label {
-    place: Place,
+    limit: PackedLimit,
     /// What `Arc::into_raw` gave.
     slab: *const Slab,
 }
@@ -141,7 +116,7 @@ impl Occupied {
         let guard = stack.limit();
         vacated(Bounds::new(|| (guard, stack.base() + LABEL - guard)));
         let lowest = guard + page_size() + MIN_STACK_SIZE;
-        let base = room.checked_next_multiple_of(CACHE_LINE);
+        let base = room.checked_next_multiple_of(LINE);
         let base = base.and_then(|above| stack.base().checked_sub(above));
         let fits = |base: usize| base.checked_sub(beginning).is_some_and(|end| end >= lowest);
         let base = base.filter(|&base| fits(base)).and_then(NonZeroUsize::new);
@@ -151,7 +126,7 @@ impl Occupied {
         let slab = Arc::into_raw(unsafe { ptr::read(&raw const stack.slab) });
         let occupied = Self { base };
         // SAFETY: `new_in` has left room for it, in the highest page, and nothing runs on the stack.
-        unsafe { occupied.label().write(Label { place: stack.place, slab }) };
+        unsafe { occupied.label().write(Label { limit: stack.limit, slab }) };
         occupied
     }
 
@@ -174,7 +149,7 @@ impl Occupied {
     /// Where the guard begins.
     pub(crate) fn guard(&self) -> usize {
         // SAFETY: `new` wrote the label.
-        unsafe { (*self.label()).place.limit() }
+        unsafe { (*self.label()).limit.limit() }
     }
 
     /// From the guard to the end of the label.
@@ -194,8 +169,8 @@ impl Occupied {
     fn read(&self) -> Stack {
         // SAFETY: `new` wrote the label, which nobody else knows of, and leaked the slab.
         unsafe {
-            let Label { place, slab } = self.label().read();
-            Stack { place, slab: Arc::from_raw(slab) }
+            let Label { limit, slab } = self.label().read();
+            Stack { limit, slab: Arc::from_raw(slab) }
         }
     }
 

@@ -26,8 +26,8 @@ use duality_services::http::parts::{
 use duality_services::http::status::{self, Status};
 use duality_services::http::{Http, Limits, REFUSAL_TIME, Reply};
 
+use crate::attempts::Attempts;
 use crate::output::Output;
-use crate::turn::Turn;
 use crate::{Machine, Wait, Why};
 
 /// What a helper thread brings from the disk.
@@ -126,10 +126,15 @@ impl Machine for Conversation {
         Some(refused)
     }
 
-    fn wake(&mut self, why: Why<Found>, turn: &mut Turn<'_>, common: &mut Common) -> Wait<Found> {
+    fn wake(
+        &mut self,
+        why: Why<Found>,
+        attempts: &mut Attempts<'_>,
+        common: &mut Common,
+    ) -> Wait<Found> {
         self.input.borrow_from(&mut common.input);
         self.desk.output.borrow_from(&mut common.gathered);
-        let wait = self.go_on(why, turn, &common.http);
+        let wait = self.go_on(why, attempts, &common.http);
         self.input.give_back_to(&mut common.input);
         self.desk.output.give_back_to(&mut common.gathered);
         wait
@@ -137,10 +142,10 @@ impl Machine for Conversation {
 }
 
 impl Conversation {
-    fn go_on(&mut self, why: Why<Found>, turn: &mut Turn<'_>, http: &Http) -> Wait<Found> {
+    fn go_on(&mut self, why: Why<Found>, attempts: &mut Attempts<'_>, http: &Http) -> Wait<Found> {
         let mut step = match why {
             Why::Ready => Ok(()),
-            Why::TimedOut => self.time_out(turn, http.limits()),
+            Why::TimedOut => self.time_out(attempts, http.limits()),
             Why::Found(found) => self.bring(found, http.limits()),
         };
         loop {
@@ -148,12 +153,12 @@ impl Conversation {
                 return wait;
             }
             step = match &self.stage {
-                Stage::Head { .. } => self.take_head(turn, http),
-                Stage::Body(_) => self.take_body(turn, http),
+                Stage::Head { .. } => self.take_head(attempts, http),
+                Stage::Body(_) => self.take_body(attempts, http),
                 Stage::Disk(_) => Err(Wait::End),
-                Stage::End => self.end(turn, http.limits()),
-                Stage::Linger(limit) => self.linger(*limit, turn, http.limits()),
-                Stage::Deaf { .. } => self.drop_input(turn, http.limits()),
+                Stage::End => self.end(attempts, http.limits()),
+                Stage::Linger(limit) => self.linger(*limit, attempts, http.limits()),
+                Stage::Deaf { .. } => self.drop_input(attempts, http.limits()),
             };
         }
     }
@@ -162,14 +167,14 @@ impl Conversation {
 // The stages.
 
 impl Conversation {
-    fn take_head(&mut self, turn: &mut Turn<'_>, http: &Http) -> Step {
+    fn take_head(&mut self, attempts: &mut Attempts<'_>, http: &Http) -> Step {
         let limits = http.limits();
         if self.desk.output.is_much() {
-            self.desk.send(turn, limits)?;
+            self.desk.send(attempts, limits)?;
         }
         // A connection may be idle for long; a request, once begun, may not.
         if self.input.is_empty() {
-            return self.fill(turn.after(limits.idle_time), turn, limits);
+            return self.fill(attempts.after(limits.idle_time), attempts, limits);
         }
         match parse(self.input.unused()) {
             Parsed::Complete(request) => {
@@ -201,8 +206,8 @@ impl Conversation {
             return self.reject(too_long(self.input.unused()), limits);
         }
         let Stage::Head { deadline } = &mut self.stage else { return Err(Wait::End) };
-        let deadline = *deadline.get_or_insert_with(|| turn.after(limits.head_time));
-        self.fill(deadline, turn, limits)
+        let deadline = *deadline.get_or_insert_with(|| attempts.after(limits.head_time));
+        self.fill(deadline, attempts, limits)
     }
 
     /// Decides what is done about a body. It is read before the request is answered even where nobody
@@ -228,16 +233,16 @@ impl Conversation {
         }
     }
 
-    fn take_body(&mut self, turn: &mut Turn<'_>, http: &Http) -> Step {
+    fn take_body(&mut self, attempts: &mut Attempts<'_>, http: &Http) -> Step {
         let limits = http.limits();
         let Stage::Body(incoming) = &mut self.stage else { return Err(Wait::End) };
         let bad = match incoming.body.take(self.input.unused()) {
             Progress::Unfinished => {
                 let deadline =
-                    incoming.deadline.get_or_insert_with(|| turn.after(limits.body_time));
+                    incoming.deadline.get_or_insert_with(|| attempts.after(limits.body_time));
                 let deadline = *deadline;
                 self.input.consume(self.input.unused().len());
-                return self.fill(deadline, turn, limits);
+                return self.fill(deadline, attempts, limits);
             }
             Progress::Finished(length) => {
                 self.input.consume(length);
@@ -251,8 +256,8 @@ impl Conversation {
     }
 
     /// The last reply leaves together with the end, if that is all there is.
-    fn end(&mut self, turn: &mut Turn<'_>, limits: &Limits) -> Step {
-        if self.desk.output.send_last(turn)? {
+    fn end(&mut self, attempts: &mut Attempts<'_>, limits: &Limits) -> Step {
+        if self.desk.output.send_last(attempts)? {
             return Err(Wait::End);
         }
         self.stage = Stage::Linger(limits.linger_time);
@@ -263,25 +268,25 @@ impl Conversation {
     ///
     /// To close a socket that has unread bytes makes the kernel send a reset, which can destroy the
     /// reply before the client has read it.
-    fn linger(&mut self, limit: Duration, turn: &mut Turn<'_>, limits: &Limits) -> Step {
-        self.desk.send(turn, limits)?;
-        turn.shut_down_writing()?;
-        self.stage = Stage::Deaf { until: turn.after(limit) };
+    fn linger(&mut self, limit: Duration, attempts: &mut Attempts<'_>, limits: &Limits) -> Step {
+        self.desk.send(attempts, limits)?;
+        attempts.shut_down_writing()?;
+        self.stage = Stage::Deaf { until: attempts.after(limit) };
         Ok(())
     }
 
-    fn drop_input(&mut self, turn: &mut Turn<'_>, limits: &Limits) -> Step {
+    fn drop_input(&mut self, attempts: &mut Attempts<'_>, limits: &Limits) -> Step {
         let Stage::Deaf { until } = self.stage else { return Err(Wait::End) };
         self.input.consume(self.input.unused().len());
-        self.fill(until, turn, limits)
+        self.fill(until, attempts, limits)
     }
 
     /// What a wait that took too long comes to.
-    fn time_out(&mut self, turn: &mut Turn<'_>, limits: &Limits) -> Step {
+    fn time_out(&mut self, attempts: &mut Attempts<'_>, limits: &Limits) -> Step {
         if !self.desk.output.is_empty() {
             // A close would leave what the client has not taken to the kernel, which would try to send it
             // for minutes.
-            turn.reset();
+            attempts.reset();
             return Err(Wait::End);
         }
         match &self.stage {
@@ -301,9 +306,14 @@ impl Conversation {
 
 impl Conversation {
     /// Sends what has been gathered, then reads.
-    fn fill(&mut self, deadline: Option<Instant>, turn: &mut Turn<'_>, limits: &Limits) -> Step {
-        self.desk.send(turn, limits)?;
-        match turn.read(self.input.room())? {
+    fn fill(
+        &mut self,
+        deadline: Option<Instant>,
+        attempts: &mut Attempts<'_>,
+        limits: &Limits,
+    ) -> Step {
+        self.desk.send(attempts, limits)?;
+        match attempts.read(self.input.room())? {
             None => Err(Wait::Read(deadline)),
             Some(0) => Err(Wait::End),
             Some(length) => {
@@ -444,7 +454,7 @@ impl Desk {
         reply.write(&mut self.output.gathered, parts::seconds(), Persistence::Close, is_head);
     }
 
-    fn send(&mut self, turn: &mut Turn<'_>, limits: &Limits) -> Step {
-        self.output.send(turn, &mut self.memo, limits)
+    fn send(&mut self, attempts: &mut Attempts<'_>, limits: &Limits) -> Step {
+        self.output.send(attempts, &mut self.memo, limits)
     }
 }

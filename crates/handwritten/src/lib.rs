@@ -24,11 +24,11 @@
 
 #![forbid(unsafe_code)]
 
+mod attempts;
+mod callback_loop;
 mod echo;
-mod event_loop;
 mod http;
 mod output;
-mod turn;
 
 use std::io;
 use std::sync::Arc;
@@ -37,8 +37,8 @@ use std::time::Instant;
 use duality_architectures::{ByHand, OpenedByHand};
 use duality_services::http::Http;
 
-use event_loop::EventLoop;
-use turn::Turn;
+use attempts::Attempts;
+use callback_loop::CallbackLoop;
 
 /// The echo service.
 #[must_use]
@@ -54,8 +54,9 @@ pub fn http(http: Http) -> ByHand {
 
 fn by_hand<M: Machine>(common: impl Fn() -> M::Common + Send + Sync + 'static) -> ByHand {
     Arc::new(move |limit| {
-        let event_loop = EventLoop::<M>::open(common(), limit)?;
-        Ok(Box::new(move |listener, admission| event_loop.run(listener, admission)) as OpenedByHand)
+        let callback_loop = CallbackLoop::<M>::open(common(), limit)?;
+        Ok(Box::new(move |listener, admission| callback_loop.run(listener, admission))
+            as OpenedByHand)
     })
 }
 
@@ -76,7 +77,7 @@ trait Machine: Sized + 'static {
     fn wake(
         &mut self,
         why: Why<Self::Found>,
-        turn: &mut Turn<'_>,
+        attempts: &mut Attempts<'_>,
         common: &mut Self::Common,
     ) -> Wait<Self::Found>;
 }

@@ -24,7 +24,7 @@ use std::task::{Poll, Waker};
 use std::{env, fmt, ptr};
 
 use duality_fiber::{Fiber, StackPool};
-use duality_runtime::event_loop::{EventLoop, Waiting};
+use duality_runtime::event_loop::{EventLoop, LoopWorld};
 use duality_runtime::task;
 use duality_runtime::time::{Duration, Instant, sleep_until};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -48,7 +48,7 @@ fn main() {
 /// Has all threads sleep again and again for so long that a thousand of them wake in each millisecond.
 fn measure_sleeps(threads: usize) {
     let poller = duality_poller::Kind::Epoll.open().unwrap();
-    let mut event_loop = EventLoop::new(poller, Waiting::Park { stack_size: STACK }).unwrap();
+    let mut event_loop = EventLoop::new(poller, LoopWorld::Park { stack_size: STACK }).unwrap();
     event_loop.run(async move {
         // All are asleep for the first time before any wakes.
         let begin = Instant::now() + Duration::from_secs(1 + threads as u64 / 100_000);
@@ -101,9 +101,9 @@ fn measure(threads: usize) {
         wakers: Mutex::new(Vec::with_capacity(threads)),
         order: random_ring(threads),
     });
-    let waiting = Waiting::Park { stack_size: STACK };
+    let world = LoopWorld::Park { stack_size: STACK };
     let poller = duality_poller::Kind::Epoll.open().unwrap();
-    let mut event_loop = EventLoop::new(poller, waiting).unwrap();
+    let mut event_loop = EventLoop::new(poller, world).unwrap();
     let before = resident();
     event_loop.run(async move {
         let begin = cpu_time();

@@ -33,7 +33,7 @@ use self::shim::atomic::{AtomicBool, Ordering, fence};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socket_with};
 use rustix::process::{Pid, getpid};
 
-use crate::event_loop::remote;
+use crate::remote;
 
 #[cfg(all(test, loom))]
 use self::loom_tests::shim;
@@ -59,11 +59,11 @@ pub fn requested() -> bool {
         || with_scope(|scope| scope.is_some_and(Scope::is_requested))
 }
 
-/// The same for a loop that has just made the bell that a drain rings, before it first sleeps.
+/// The same for a loop that has just made the wakeup by which a drain interrupts it, before it first sleeps.
 ///
-/// A request sets the flag and then rings the bells that there are. The fence here and the one in the request
-/// see to it that either the request finds the bell, or this finds the flag.
-pub fn requested_before_the_bell() -> bool {
+/// A request sets the flag and then interrupts the loops that there are. The fence here and the one in the request
+/// ensure that either the request finds the wakeup, or this finds the flag.
+pub fn requested_before_wakeup() -> bool {
     fence(Ordering::SeqCst);
     requested()
 }
@@ -71,7 +71,7 @@ pub fn requested_before_the_bell() -> bool {
 /// Asks this process to drain. There is no way back. Async-signal-safe.
 pub fn request() {
     PROCESS.request(end_input);
-    remote::ring_all();
+    remote::interrupt_all();
 }
 
 /// The kernel threads of one server, which drain together while the rest of the process goes on.
@@ -112,7 +112,7 @@ impl Scope {
     /// Asks the threads of the scope to drain. There is no way back. Not for signal handlers.
     pub fn request(&self) {
         PROCESS.request_part(&self.part, end_input);
-        remote::ring_all();
+        remote::interrupt_all();
     }
 
     fn is_requested(&self) -> bool {

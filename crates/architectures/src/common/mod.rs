@@ -1,10 +1,10 @@
 //! What architectures share: the service and its listeners, back-pressure, child processes, signals.
 
 pub mod accept;
+pub mod accept_queue;
 pub mod admission;
 pub mod children;
 pub(crate) mod failures;
-pub mod lobby;
 pub mod options;
 pub mod pressure;
 pub mod server;

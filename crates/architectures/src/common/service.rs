@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use duality_runtime::net::{TcpListener, TcpStream};
-use duality_runtime::task::{Machine, machine};
+use duality_runtime::task::{BoxedFuture, boxed_future};
 use duality_runtime::visibility;
 use pin_project_lite::pin_project;
 
@@ -60,7 +60,7 @@ impl Needs {
 }
 
 /// A connection's task, from the first byte to the close.
-pub type Task = Machine;
+pub type Task = BoxedFuture;
 
 /// How a connection's task is made, which tells the hook of an error.
 type Begin = Arc<dyn Fn(TcpStream, Active, Option<&Hook>) -> Task + Send + Sync>;
@@ -207,7 +207,7 @@ where
 {
     Arc::new(move |stream, active, hook| {
         let peer = failures::peer(&stream, hook);
-        machine(Serving { future: serve(stream), peer, _connection: Connection(active) })
+        boxed_future(Serving { future: serve(stream), peer, _connection: Connection(active) })
     })
 }
 

@@ -32,7 +32,7 @@ pub fn install(limit_seconds: u32) -> io::Result<()> {
     if !is_ignored(libc::SIGHUP)? {
         handle(libc::SIGHUP, terminate)?;
     }
-    visibility::prepare()?;
+    visibility::prepare_dumps()?;
     handle(libc::SIGUSR1, dump)?;
     handle(libc::SIGUSR2, pass_on)?;
     handle(libc::SIGALRM, too_long)

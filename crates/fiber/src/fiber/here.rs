@@ -6,7 +6,7 @@ use std::ptr::{self, NonNull};
 use super::{Errand, GO_ON};
 use crate::Fiber;
 use crate::sanitizer::{Bounds, Left};
-use crate::switch::{Place, nowhere, switch};
+use crate::switch::{StackPointer, nowhere, switch};
 
 thread_local! {
     /// Constant-initialised: no destructor, no lazy set-up on the hot path.
@@ -28,7 +28,7 @@ pub(crate) struct Here {
     /// The one on whose stack an errand runs, null without one.
     pub(crate) visited: Cell<*const Fiber>,
     /// Where the stack was left that fibers come back to.
-    pub(crate) resumer: Cell<Place>,
+    pub(crate) resumer: Cell<StackPointer>,
     /// The bounds of the running stack, and of that one.
     pub(crate) stack: Cell<Bounds>,
     pub(crate) resumer_stack: Cell<Bounds>,
@@ -43,8 +43,8 @@ impl Here {
     #[inline(always)]
     pub(crate) unsafe fn switch(
         &self,
-        from: &Cell<Place>,
-        to: &Cell<Place>,
+        from: &Cell<StackPointer>,
+        to: &Cell<StackPointer>,
         bounds: Bounds,
         message: usize,
     ) -> usize {

@@ -12,19 +12,16 @@ use std::process::abort;
 use std::ptr;
 
 use self::here::{HERE, run_errands};
+use crate::LINE;
 use crate::sanitizer::{Left, left_for_good};
 use crate::stack::{Occupied, Stack};
-use crate::switch::{Place, nowhere, prepare, room_for, switch};
-use crate::{LINE, fetch};
+use crate::switch::{StackPointer, nowhere, prepare, room_for, switch};
 
 // What a switch hands over is one word. To a fiber: that it goes on, or where an errand is that it is to run first.
 // From a fiber: that the resumer goes on, that the fiber has ended, or where the payload is that it panicked with.
 
 pub(crate) const GO_ON: usize = 0;
 const ENDED: usize = 1;
-
-/// Bytes of stack, roughly, that the calls take with which a fiber begins: they return when it ends.
-const BEGINNING: usize = 4 * LINE;
 
 pub(crate) type Errand<'a> = &'a mut dyn FnMut();
 pub(crate) type Payload = Box<dyn Any + Send>;
@@ -35,7 +32,7 @@ pub(crate) type Payload = Box<dyn Any + Send>;
 #[repr(C)]
 pub struct Fiber {
     /// Where its stack was left; null while it runs, and when it has ended. First, so that a switch has nothing to add.
-    pub(crate) left_at: Cell<Place>,
+    pub(crate) left_at: Cell<StackPointer>,
     /// Taken only by `into_stack`, which consumes the fiber, and by the drop.
     pub(crate) stack: ManuallyDrop<Occupied>,
 }
@@ -139,18 +136,6 @@ impl Fiber {
             here.resumer_stack.set(outer_stack);
             message
         })
-    }
-
-    /// Asks for the memory that the next switch to the fiber touches first, without waiting for it: where its value
-    /// begins, and the cache lines from where it was left that calls may return to before its end, but no more than `most`.
-    #[inline]
-    pub fn fetch(&self, most: usize) {
-        let (base, left_at) = (self.stack.base(), self.left_at.get().addr());
-        fetch(base + LINE);
-        let lines = (base - left_at).saturating_sub(BEGINNING).div_ceil(LINE);
-        for line in (0..lines.min(most)).rev() {
-            fetch(left_at + line * LINE);
-        }
     }
 
     /// The stack of a fiber that has ended, for use by another one.

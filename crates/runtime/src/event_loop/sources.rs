@@ -3,7 +3,7 @@
 use duality_poller::{Direction, Event, Token};
 use slab::Slab;
 
-use super::waker::TaskName;
+use crate::remote::TaskName;
 
 /// One watched descriptor; of the pairs, the first is for reading and the second for writing.
 #[derive(Default)]

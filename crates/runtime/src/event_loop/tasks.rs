@@ -17,16 +17,16 @@ use std::task::{Context, Poll};
 
 use duality_fiber::Fiber;
 
-use super::fetch::STACK_AHEAD;
 use super::ready::Ready;
+use super::recycler::LocalFuture;
 use super::reservation::Reservation;
-use super::waker::TaskName;
-use crate::recycled::LocalMachine;
-use crate::visibility::{Label, Sign, Wait};
+use super::turn::TurnState;
+use crate::remote::TaskName;
+use crate::visibility::{Label, ShownTask, Wait};
 
 /// What a task is made of: the one difference between the two worlds of a loop.
 pub(crate) enum Body {
-    Future(LocalMachine),
+    Future(LocalFuture),
     Fiber(Fiber),
 }
 
@@ -36,53 +36,18 @@ pub(crate) struct Task {
     /// None where no task is.
     name: Cell<Option<TaskName>>,
     /// With the stage that it reached last.
-    sign: Cell<Sign>,
-    turn: Turn,
+    shown: Cell<ShownTask>,
+    turn: TurnState,
     /// In use by nobody but the round that runs it, if one does.
     pub(super) body: UnsafeCell<Option<Body>>,
-}
-
-/// What changes with each turn of a task. All of it is written by one store when a turn begins: the processor brings about one
-/// store to its cache at a time, and there are some twenty from one turn to the next, which is what a turn takes.
-///
-/// A word is read as it was written, or a part of what was: the processor does not forward stores to longer loads.
-#[repr(align(16))]
-pub(crate) struct Turn(Cell<[u32; 4]>);
-
-impl Turn {
-    /// What the task waits for, packed.
-    const WAIT: usize = 0;
-    /// Since when, by the clock of `Sight`; both as of its last turn. Of a slot that is free, the next one that is.
-    const SINCE: usize = 1;
-    /// Whether it is to run; if so, it is in the queue.
-    const QUEUED: usize = 2;
-
-    pub(crate) const fn new(wait: Wait, since: u32, is_queued: bool) -> Self {
-        Self(Cell::new([wait.pack(), since, is_queued as u32, 0]))
-    }
-
-    #[inline]
-    fn word(&self, index: usize) -> &Cell<u32> {
-        let words: &Cell<[u32]> = &self.0;
-        &words.as_slice_of_cells()[index]
-    }
-
-    #[inline]
-    pub(crate) fn since(&self) -> u32 {
-        self.word(Self::SINCE).get()
-    }
-
-    pub(crate) fn set_since(&self, since: u32) {
-        self.word(Self::SINCE).set(since);
-    }
 }
 
 impl Task {
     fn new(name: Option<TaskName>, body: Option<Body>, now: u32) -> Self {
         Self {
             name: Cell::new(name),
-            sign: Cell::new(Sign::new(name.map_or(0, TaskName::serial))),
-            turn: Turn::new(Wait::Begin, now, true),
+            shown: Cell::new(ShownTask::new(name.map_or(0, TaskName::serial))),
+            turn: TurnState::new(Wait::Begin, now, true),
             body: UnsafeCell::new(body),
         }
     }
@@ -96,18 +61,18 @@ impl Task {
     /// Begins a turn. The task is not queued then, and what it waits for is as `fresh` has it, for the case that it does not
     /// say.
     #[inline]
-    pub(crate) fn begin_turn(&self, fresh: &Turn) {
-        self.turn.0.set(fresh.0.get());
+    pub(crate) fn begin_turn(&self, fresh: &TurnState) {
+        self.turn.begin(fresh);
     }
 
     #[inline]
     pub(crate) fn set_wait(&self, wait: Wait) {
-        self.turn.word(Turn::WAIT).set(wait.pack());
+        self.turn.set_wait(wait);
     }
 
     /// What it waits for; of one that is queued, what it waited for last.
     pub(crate) fn wait(&self) -> Wait {
-        match Wait::unpack(self.turn.word(Turn::WAIT).get()) {
+        match self.turn.wait() {
             // It has waited for nothing.
             None | Some(Wait::Foreign) if self.is_queued() => Wait::Turn,
             wait => wait.unwrap_or(Wait::Foreign),
@@ -119,23 +84,23 @@ impl Task {
     }
 
     pub(crate) fn set_stage(&self, stage: Label) {
-        self.sign.set(self.sign.get().at(stage));
+        self.shown.set(self.shown.get().at(stage));
     }
 
     /// What is to be shown of it.
     #[inline]
-    pub(crate) fn sign(&self) -> Sign {
-        self.sign.get()
+    pub(crate) fn shown(&self) -> ShownTask {
+        self.shown.get()
     }
 
     #[inline]
     pub(crate) fn is_queued(&self) -> bool {
-        self.turn.word(Turn::QUEUED).get() != 0
+        self.turn.is_queued()
     }
 
     #[inline]
     fn set_queued(&self, is_queued: bool) {
-        self.turn.word(Turn::QUEUED).set(is_queued.into());
+        self.turn.set_queued(is_queued);
     }
 }
 
@@ -167,7 +132,7 @@ impl Task {
     #[inline]
     pub(crate) unsafe fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
         // SAFETY: nobody else uses the future, by what is asked of the caller, nor the body: what looks at bodies
-        // (`fiber`, `fetch_body`) is done with them before it returns, but for fibers, which this one is not.
+        // (`fiber`, `prefetch_body`) is done with them before it returns, but for fibers, which this one is not.
         match unsafe { &mut *self.body.get() } {
             Some(Body::Future(future)) => future.poll(context),
             _ => panic!("a task that is no fiber is a future until it ends"),
@@ -185,11 +150,11 @@ const NO_SLOT: u32 = u32::MAX;
 pub(crate) struct Tasks {
     /// Those to run, in turn. An entry whose task is not queued is void: its task ended otherwise.
     pub(super) ready: Ready,
-    /// [Nobody](Tasks::nobody) between turns. In the queue's cache line, for both are written when a turn begins.
+    /// The [idle task](Tasks::idle_task) between turns. In the queue's cache line, for both are written when a turn begins.
     running: Cell<NonNull<Task>>,
     /// The name of its first task in its first slot.
     first: TaskName,
-    /// The first is [nobody](Tasks::nobody)'s, that of slot 0 comes after it, ….
+    /// The first is that of the [idle task](Tasks::idle_task), that of slot 0 comes after it, ….
     blocks: Reservation<Task>,
     /// The control blocks of slots before this one have been written.
     pub(super) used: Cell<usize>,
@@ -209,7 +174,7 @@ impl Tasks {
     pub(crate) fn new(first: TaskName) -> io::Result<Self> {
         let blocks = Reservation::new(TaskName::SLOTS)?;
         blocks.make_usable(0);
-        // SAFETY: the place is usable. The block is without a body, so that nobody needs to drop it.
+        // SAFETY: the place is usable. The block is without a body, so that it need not be dropped.
         unsafe { blocks.place(0).write(Task::new(None, None, 0)) };
         Ok(Self {
             ready: Ready::default(),
@@ -281,7 +246,7 @@ impl Tasks {
         self.queue(self.running());
     }
 
-    /// Queues the task, which is one of this table, unless it is queued, as nobody always is.
+    /// Queues the task, which is one of this table, unless it is queued, as the idle task always is.
     #[inline]
     fn queue(&self, task: &Task) {
         if !task.is_queued() {
@@ -292,8 +257,8 @@ impl Tasks {
         }
     }
 
-    /// A task that is none: always queued, never in the queue.
-    fn nobody(&self) -> NonNull<Task> {
+    /// What runs while no task has its turn: a control block without a task, marked as queued and never in the queue.
+    fn idle_task(&self) -> NonNull<Task> {
         // SAFETY: there is room for one.
         unsafe { self.blocks.place(0) }
     }
@@ -316,13 +281,13 @@ impl Tasks {
     /// The task that has its turn.
     #[inline]
     pub(crate) fn running(&self) -> &Task {
-        // SAFETY: it is nobody, or `next` has set it: a control block of this table that has been written.
+        // SAFETY: it is the idle task, or `next` has set it: a control block of this table that has been written.
         unsafe { self.running.get().as_ref() }
     }
 
     /// No task has its turn.
     pub(crate) fn rest(&self) {
-        self.running.set(self.nobody());
+        self.running.set(self.idle_task());
     }
 
     /// How many entries have ever been taken from the queue: the number of the turn, while one lasts.
@@ -341,10 +306,8 @@ impl Tasks {
     pub(crate) fn next(&self) -> Option<&Task> {
         loop {
             let (place, len) = self.ready.pop()?;
-            if len > STACK_AHEAD + 1 {
-                // SAFETY: so many are left in the queue.
-                unsafe { self.fetch_ahead(len - 1) };
-            }
+            // SAFETY: so many are left in the queue.
+            unsafe { self.prefetch_ahead(len - 1) };
             // SAFETY: only control blocks of this table that have been written are queued.
             let task = unsafe { place.as_ref() };
             if task.is_queued() {
@@ -404,17 +367,6 @@ impl Tasks {
         (slot < self.used.get()).then(|| unsafe { self.place(slot).as_ref() })
     }
 
-    /// The task that is queued after `others`.
-    ///
-    /// # Safety
-    ///
-    /// More than so many are queued.
-    #[inline]
-    pub(super) unsafe fn ahead(&self, others: usize) -> &Task {
-        // SAFETY: by what is asked of the caller; and only control blocks of this table that have been written are queued.
-        unsafe { self.ready.ahead(others).as_ref() }
-    }
-
     /// Where the control block of a slot is.
     ///
     /// # Safety
@@ -422,7 +374,7 @@ impl Tasks {
     /// There is room for it.
     #[inline]
     unsafe fn place(&self, slot: usize) -> NonNull<Task> {
-        // SAFETY: the caller says that there is room for the slot, and the first place is nobody's.
+        // SAFETY: the caller says that there is room for the slot, and the first control block is the idle task's.
         unsafe { self.blocks.place(slot + 1) }
     }
 }

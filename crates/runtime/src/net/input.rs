@@ -14,7 +14,7 @@
 //! connection reads into is one that is still in a cache. A task of the block world keeps its block
 //! while it waits, since it waits in the system call that fills it.
 
-use super::spare::{self, Purpose};
+use crate::event_loop::spare::{self, Purpose};
 
 /// A buffer that is filled at its end and used from its beginning.
 ///

@@ -14,9 +14,11 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, recv
 
 use crate::drain::{Ending, Listed};
 use crate::event_loop::core::Core;
-use crate::event_loop::remote::{self, LoopId};
-use crate::visibility::{self, Wait, seats};
-use crate::world::{self, Waited, block, foreign};
+use crate::event_loop::current;
+use crate::remote::{self, LoopId};
+use crate::visibility::{self, Wait, thread_slots};
+use crate::wait::Waited;
+use crate::world::{block, foreign};
 
 /// A socket, and what the world that last used it keeps for it.
 pub(crate) struct Socket {
@@ -233,7 +235,7 @@ impl Socket {
             return;
         }
         let Some((watcher, token)) = self.watched else { return };
-        world::with_loop(|core| {
+        current::with_loop(|core| {
             if let Some(core) = core.filter(|core| core.id() == watcher && core.has_ring()) {
                 core.with_ring(|ring| ring.stop_accepting(token));
             }
@@ -256,48 +258,12 @@ impl Socket {
         context: &Context<'_>,
         direction: Direction,
         patience: &mut Patience,
-        attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
+        mut attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
     ) -> Poll<io::Result<Done<T>>> {
         // SAFETY: the reference ends with this call. `enter`, which lends the loop, is on the stack below the task until then.
-        match unsafe { world::this_loop() } {
-            None => self.poll_blocking(direction, patience, attempt),
-            Some(core) => self.poll_on_loop(core, context, direction, patience, attempt),
-        }
-    }
-
-    fn poll_blocking<T>(
-        &mut self,
-        direction: Direction,
-        patience: &mut Patience,
-        mut attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
-    ) -> Poll<io::Result<Done<T>>> {
-        self.make_blocking()?;
-        if let Some(input) = self.ends_at_drain
-            && self.listed.is_none()
-        {
-            self.listed = Some(Listed::new(self.as_fd(), input)?);
-        }
-        let _seen = seats::waiting(Wait::descriptor(direction, self.as_fd().as_raw_fd()));
-        let own = |now| patience.deadline(now);
-        match block::wait_for_descriptor(self.as_fd(), direction, own)? {
-            Waited::Pending => Poll::Pending,
-            Waited::Again => {
-                visibility::count(|counters| counters.attempts.add(1));
-                let moved = block::retry(|| attempt(self.access(None)));
-                Poll::Ready(moved.map(|moved| Done::Moved(moved.value)))
-            }
-        }
-    }
-
-    #[inline]
-    fn poll_on_loop<T>(
-        &mut self,
-        core: &Core,
-        context: &Context<'_>,
-        direction: Direction,
-        patience: &mut Patience,
-        mut attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
-    ) -> Poll<io::Result<Done<T>>> {
+        let Some(core) = (unsafe { current::this_loop() }) else {
+            return self.poll_blocking(direction, patience, attempt);
+        };
         let by_ring = core.has_ring() && !self.by_system_calls;
         self.join_loop(core, !by_ring)?;
         if by_ring {
@@ -345,6 +311,30 @@ impl Socket {
             match core.wait(deadline) {
                 Waited::Again => {}
                 Waited::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    fn poll_blocking<T>(
+        &mut self,
+        direction: Direction,
+        patience: &mut Patience,
+        mut attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
+    ) -> Poll<io::Result<Done<T>>> {
+        self.make_blocking()?;
+        if let Some(input) = self.ends_at_drain
+            && self.listed.is_none()
+        {
+            self.listed = Some(Listed::new(self.as_fd(), input)?);
+        }
+        let _seen = thread_slots::show_wait(Wait::descriptor(direction, self.as_fd().as_raw_fd()));
+        let own = |now| patience.deadline(now);
+        match block::wait_for_descriptor(self.as_fd(), direction, own)? {
+            Waited::Pending => Poll::Pending,
+            Waited::Again => {
+                visibility::count(|counters| counters.attempts.add(1));
+                let moved = block::retry(|| attempt(self.access(None)));
+                Poll::Ready(moved.map(|moved| Done::Moved(moved.value)))
             }
         }
     }
@@ -415,7 +405,7 @@ pub(super) fn count_written(count: usize) {
 
 /// Whether new sockets of this kernel thread are to be in non-blocking mode.
 pub(crate) fn nonblocking_here() -> bool {
-    world::with_loop(|core| core.is_some_and(|core| !core.has_ring()))
+    current::with_loop(|core| core.is_some_and(|core| !core.has_ring()))
 }
 
 impl AsFd for Socket {
@@ -431,7 +421,7 @@ impl Drop for Socket {
         self.listed = None;
         let Some((watcher, token)) = self.watched else { return };
         let Some(descriptor) = self.descriptor.take() else { return };
-        world::with_loop(|core| match core.filter(|core| core.id() == watcher) {
+        current::with_loop(|core| match core.filter(|core| core.id() == watcher) {
             Some(core) => core.close(descriptor, token, self.duplicated),
             None => remote::close(watcher, token, descriptor),
         });

@@ -20,7 +20,9 @@ use super::listener::internet_address;
 use super::options::ConnectOptions;
 use super::socket::{Access, Done, Moved, Patience, Socket, count_written, nonblocking_here};
 use crate::drain::Ending;
-use crate::{fs, visibility, world};
+use crate::event_loop::current;
+use crate::wait::ambient_deadline;
+use crate::{fs, visibility};
 
 /// The most that one `sendfile(2)` is asked for, so that a large file shares the loop.
 const SEND_FILE_CHUNK: u64 = 1 << 20;
@@ -111,7 +113,7 @@ impl TcpStream {
         options.apply(descriptor.as_fd())?;
         // A kernel thread waits inside connect(2), where an ambient deadline does not reach it, but the
         // socket's own limit does.
-        let limit = world::with_loop(|core| core.is_none()).then(world::ambient_deadline).flatten();
+        let limit = current::with_loop(|core| core.is_none()).then(ambient_deadline).flatten();
         if let Some(deadline) = limit {
             let left = deadline.saturating_duration_since(Instant::now());
             sockopt::set_socket_timeout(
@@ -417,7 +419,7 @@ impl TcpStream {
         }
         *kept = limit;
         // Only the block world has the kernel watch the time.
-        if world::with_loop(|core| core.is_none()) {
+        if current::with_loop(|core| core.is_none()) {
             visibility::count(|counters| counters.other_calls.add(1));
             sockopt::set_socket_timeout(self.as_fd(), which, limit)?;
         }

@@ -16,6 +16,7 @@ use std::thread::Result as Caught;
 use self::shim::{Condvar, Mutex, MutexGuard};
 use super::thread;
 use crate::drain;
+use crate::event_loop::current;
 use crate::visibility::{self, Wait};
 use crate::world;
 
@@ -62,7 +63,7 @@ pub fn limit_helpers(most: NonZeroUsize) {
 
 /// Runs `work`, which reads files: on a loop that has them read in place, there and then.
 pub(crate) async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    if world::with_loop(|core| core.is_some_and(|core| core.habits().disk_in_place)) {
+    if current::with_loop(|core| core.is_some_and(|core| core.habits().disk_in_place)) {
         return work();
     }
     offload(work).await
@@ -82,7 +83,7 @@ pub(crate) async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> T + Send +
 ///
 /// With what `work` panics with.
 pub async fn offload<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    if world::with_loop(|core| core.is_none()) {
+    if current::with_loop(|core| core.is_none()) {
         return work();
     }
     visibility::count(|counters| counters.offloads.add(1));
@@ -190,13 +191,13 @@ mod tests {
     use duality_poller::Kind;
 
     use super::*;
-    use crate::event_loop::{EventLoop, Waiting};
+    use crate::event_loop::{EventLoop, LoopWorld};
 
     /// Of four jobs that each wait for a second one, two are at work at a time.
     #[test]
     fn there_are_as_many_helpers_as_were_asked_for() {
         limit_helpers(NonZeroUsize::new(2).unwrap());
-        let opened = EventLoop::new(Kind::Epoll.open().unwrap(), Waiting::Suspend);
+        let opened = EventLoop::new(Kind::Epoll.open().unwrap(), LoopWorld::Suspend);
         opened.unwrap().run(async {
             let (at_work, pair) = (Arc::new(AtomicUsize::new(0)), Arc::new(Barrier::new(2)));
             let jobs: Vec<_> = (0..4)

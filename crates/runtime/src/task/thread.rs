@@ -15,7 +15,7 @@ use std::ptr;
 use duality_fiber::overflow::{KernelStack, LARGER, run_watched};
 
 use crate::drain::{self, Scope};
-use crate::visibility::{self, seats};
+use crate::visibility::{self, thread_slots};
 
 /// What a kernel thread runs.
 pub type Body = Box<dyn FnOnce() + Send>;
@@ -117,7 +117,7 @@ extern "C" fn main(argument: *mut c_void) -> *mut c_void {
     // SAFETY: `start` leaked this box for this thread alone.
     let Start { stack, body, scope } = *unsafe { Box::from_raw(argument.cast::<Start>()) };
     let watched = move || {
-        let _seat = seats::sit();
+        let _slot = thread_slots::occupy();
         visibility::count(|counters| {
             counters.threads_created.add(1);
             counters.task_stack_allocated_bytes.add(stack.0.size as u64);

@@ -64,7 +64,7 @@ counters! {
     stages,
     /// Connections that accept(2) returned.
     connections_accepted,
-    /// Connections whose service began; the others wait in a list or a lobby.
+    /// Connections whose service began; the others wait in a list or an accept queue of the server.
     connections_begun,
     /// Connections whose service ended.
     connections_ended,

@@ -75,7 +75,7 @@ pub fn name_instruction(instruction: usize) -> Vec<String> {
 }
 
 /// The function that a fiber begins with: what is above it is the loop.
-const BASE: &str = "duality_runtime::world::park::fiber";
+const BASE: &str = "duality_runtime::event_loop::park::fiber";
 
 /// Crates whose functions say nothing about what a task waits for, and their sources.
 const MACHINERY: &[(&str, &str)] = &[
@@ -88,7 +88,7 @@ const MACHINERY: &[(&str, &str)] = &[
 
 /// The same of this crate: what every wait stands on.
 const OWN_MACHINERY: &[&str] =
-    &["event_loop/", "visibility/", "world/", "net/socket.rs", "sync/queue.rs"];
+    &["event_loop/", "visibility/", "world/", "net/socket.rs", "sync/wait_queue.rs"];
 
 /// A function of the program, and where in it an instruction is.
 struct Function {

@@ -1,7 +1,6 @@
 //! The state of one loop, and what operations ask of it; its [`round`] has a file of its own.
 //!
-//! Tasks call in here through [`world::with_loop`](crate::world) while the round that runs them is on
-//! the stack below; so every field is a cell, and no borrow is held while a task runs.
+//! Tasks call in here through [`current`] while the round that runs them is on the stack below; so every field is a cell, and no borrow is held while a task runs.
 
 mod round;
 
@@ -16,35 +15,37 @@ use std::time::{Duration, Instant};
 use duality_fiber::{Stack, StackPool};
 use duality_poller::{Direction, Poller, Ring, Timers, Token};
 
-use super::place::Place;
-use super::remote::{self, LoopId};
-use super::report::Sight;
+use super::current;
+use super::park;
+use super::recycler::{Blocks, local_future};
+use super::report::ReportState;
+use super::reserved_task::ReservedTask;
 use super::sources::Sources;
+use super::spare::Spare;
 use super::tasks::{Body, Task, Tasks};
-use super::waker::{self, TaskName};
-use super::{Habits, Waiting};
+use super::waker;
+use super::{Habits, LoopWorld};
 use crate::memory::Reserve;
-use crate::net::spare::Spare;
-use crate::recycled::{Blocks, local_machine};
-use crate::visibility::seats::{self, Seat};
+use crate::remote::{self, LoopId, OwnInbox, TaskName};
+use crate::visibility::thread_slots::{self, ThreadSlot};
 use crate::visibility::{self, Label, Wait};
-use crate::world::{self, Waited, park, suspend};
 
 /// How many operations a task may complete before others have their turn. A socket that is always
 /// ready would otherwise keep the loop to itself, for optimistic I/O never waits by itself.
 const BUDGET: u32 = 64;
 
 pub(crate) struct Core {
-    waiting: Waiting,
-    lane: remote::Claim,
-    bell: Token,
+    world: LoopWorld,
+    inbox: OwnInbox,
+    /// Of the inbox's eventfd.
+    inbox_token: Token,
     poller: RefCell<Box<dyn Poller>>,
     /// Whether the poller is a ring, which sockets then operate through.
     has_ring: bool,
     sources: RefCell<Sources>,
     pub(super) tasks: Tasks,
     pub(super) timers: RefCell<Timers>,
-    pub(crate) sight: Sight,
+    pub(crate) report_state: ReportState,
     stacks: RefCell<StackPool>,
     /// What stacks leave to the rest of the process.
     reserve: Reserve,
@@ -65,46 +66,46 @@ pub(crate) struct Core {
     idle: Cell<Duration>,
     habits: Habits,
     /// This kernel thread's, while the loop runs.
-    seat: Cell<&'static Seat>,
+    slot: Cell<&'static ThreadSlot>,
 }
 
 /// Writes which task runs on this kernel thread. Called in a signal handler, where its stack has
 /// overflowed: it only reads cells.
 pub(super) fn name_running(line: &mut dyn fmt::Write) -> fmt::Result {
-    world::with_loop(|core| match core.and_then(|core| core.running().name()) {
-        Some(name) => write!(line, "task {} of loop {}", name.serial(), name.lane()),
+    current::with_loop(|core| match core.and_then(|core| core.running().name()) {
+        Some(name) => write!(line, "task {} of loop {}", name.serial(), name.loop_number()),
         None => line.write_str("a user-level thread"),
     })
 }
 
 impl Core {
-    pub(crate) fn new(mut poller: Box<dyn Poller>, waiting: Waiting) -> io::Result<Self> {
-        let lane = remote::claim()?;
+    pub(crate) fn new(mut poller: Box<dyn Poller>, world: LoopWorld) -> io::Result<Self> {
+        let inbox = remote::take_inbox()?;
         let mut sources = Sources::default();
         let has_ring = poller.ring().is_some();
-        let bell = sources.insert(false);
-        poller.arm(lane.bell(), bell, Direction::Read)?;
+        let inbox_token = sources.insert(false);
+        poller.arm(inbox.event(), inbox_token, Direction::Read)?;
         let now = Instant::now();
-        let stack_size = match waiting {
-            Waiting::Park { stack_size } => stack_size,
-            Waiting::Suspend => 0,
+        let stack_size = match world {
+            LoopWorld::Park { stack_size } => stack_size,
+            LoopWorld::Suspend => 0,
         };
         let mut stacks = StackPool::new(stack_size);
-        if let Waiting::Park { .. } = waiting {
+        if let LoopWorld::Park { .. } = world {
             // A loop without room for its first two tasks is of no use.
             let first = [stacks.take()?, stacks.take()?];
             first.into_iter().for_each(|stack| stacks.put(stack));
         }
-        let tasks = Tasks::new(TaskName::first(lane.number()))?;
+        let tasks = Tasks::new(TaskName::first(inbox.number()))?;
         Ok(Self {
-            waiting,
-            lane,
-            bell,
+            world,
+            inbox,
+            inbox_token,
             poller: RefCell::new(poller),
             has_ring,
             sources: RefCell::new(sources),
             timers: RefCell::new(Timers::new(now)),
-            sight: Sight::new(now),
+            report_state: ReportState::new(now),
             stacks: RefCell::new(stacks),
             reserve: Reserve::of_this_process(),
             blocks: Blocks::default(),
@@ -118,12 +119,12 @@ impl Core {
             last: Cell::new(0),
             idle: Cell::new(Duration::ZERO),
             habits: Habits::default(),
-            seat: Cell::new(seats::nobodys()),
+            slot: Cell::new(thread_slots::unused()),
         })
     }
 
-    pub(crate) fn waiting(&self) -> Waiting {
-        self.waiting
+    pub(crate) fn world(&self) -> LoopWorld {
+        self.world
     }
 
     pub(crate) fn habits(&self) -> &Habits {
@@ -136,12 +137,12 @@ impl Core {
 
     // What operations ask of the loop.
 
-    pub(crate) fn lane(&self) -> u16 {
-        self.lane.number()
+    pub(crate) fn number(&self) -> u16 {
+        self.inbox.number()
     }
 
     pub(crate) fn id(&self) -> LoopId {
-        self.lane.id()
+        self.inbox.id()
     }
 
     #[inline]
@@ -161,7 +162,7 @@ impl Core {
     /// The same for a task of any loop.
     #[inline]
     pub(crate) fn wake_wherever(&self, name: TaskName) {
-        if !self.tasks.wake(name) && name.lane() != self.lane() {
+        if !self.tasks.wake(name) && name.loop_number() != self.number() {
             remote::wake(name);
         }
     }
@@ -258,51 +259,22 @@ impl Core {
         self.running().set_wait(wait);
     }
 
-    /// Leaves the running task until it is woken, `deadline` passes or the ambient deadline does.
-    #[inline(always)]
-    pub(crate) fn wait(&self, deadline: Option<Instant>) -> Waited {
-        let ambient = world::ambient_deadline();
-        if let Some(deadline) = world::earlier(deadline, ambient)
-            && let Some(name) = self.running().name()
-        {
-            self.timers.borrow_mut().set(name.slot(), deadline);
-        }
-        // A timer that is still set when the task is woken otherwise is left alone: the next deadline
-        // replaces it, and should there be none, it wakes the task in vain once.
-        self.leave(ambient)
-    }
-
-    /// Leaves the running task until the others that are ready have had a turn.
-    #[inline(always)]
-    pub(crate) fn wait_for_turn(&self) -> Waited {
-        self.tasks.requeue_running();
-        self.leave(world::ambient_deadline())
-    }
-
-    #[inline(always)]
-    fn leave(&self, ambient: Option<Instant>) -> Waited {
-        match self.waiting {
-            Waiting::Park { .. } => park::wait(self, ambient),
-            Waiting::Suspend => suspend::wait(),
-        }
-    }
-
     /// Makes room for a task of a connection that is served, which may take some of the reserve.
-    pub(crate) fn reserve(&self) -> io::Result<Place> {
+    pub(crate) fn reserve(&self) -> io::Result<ReservedTask> {
         self.reserve_leaving(self.reserve.bytes() / 2)
     }
 
     /// Makes room for the task of another connection.
-    pub(super) fn reserve_for_another(&self) -> io::Result<Place> {
+    pub(super) fn reserve_for_another(&self) -> io::Result<ReservedTask> {
         self.reserve_leaving(self.reserve.bytes())
     }
 
-    fn reserve_leaving(&self, bytes: usize) -> io::Result<Place> {
-        let stack = match self.waiting {
-            Waiting::Park { .. } => Some(self.stacks.borrow_mut().take_leaving(bytes)?),
-            Waiting::Suspend => None,
+    fn reserve_leaving(&self, bytes: usize) -> io::Result<ReservedTask> {
+        let stack = match self.world {
+            LoopWorld::Park { .. } => Some(self.stacks.borrow_mut().take_leaving(bytes)?),
+            LoopWorld::Suspend => None,
         };
-        Ok(Place::new(stack))
+        Ok(ReservedTask::new(stack))
     }
 
     #[inline]
@@ -324,7 +296,7 @@ impl Core {
         future: impl Future<Output = ()> + 'static,
     ) -> io::Result<TaskName> {
         Ok(match self.reserve()?.stack {
-            None => self.insert(|| Body::Future(local_machine(future))),
+            None => self.insert(|| Body::Future(local_future(future))),
             Some(stack) => self.insert_fiber(stack, || future),
         })
     }
@@ -332,7 +304,7 @@ impl Core {
     #[inline(always)]
     pub(super) fn insert(&self, make: impl FnOnce() -> Body) -> TaskName {
         visibility::count(|counters| counters.tasks_created.add(1));
-        self.tasks.insert(make, self.sight.clock())
+        self.tasks.insert(make, self.report_state.clock())
     }
 
     pub(crate) fn set_stage(&self, stage: Label) {
@@ -345,13 +317,13 @@ impl Core {
 
     /// The stage that the running task has reached last.
     pub(crate) fn stage(&self) -> Label {
-        self.running().sign().stage()
+        self.running().shown().stage()
     }
 
     /// Shows the task, which has its turn, as it is now.
     #[inline]
     fn show(&self, task: &Task) {
-        self.seat.get().set_turn(task.sign().during(self.tasks.taken()));
+        self.slot.get().set_turn(task.shown().during(self.tasks.taken()));
     }
 
     #[inline(always)]
@@ -361,7 +333,7 @@ impl Core {
         make: impl FnOnce() -> F,
     ) -> TaskName {
         let waker = waker::of(Some(self.tasks.next_name()));
-        if let Waiting::Park { stack_size } = self.waiting {
+        if let LoopWorld::Park { stack_size } = self.world {
             visibility::count(|counters| {
                 counters.task_stack_allocated_bytes.add(stack_size as u64);
             });

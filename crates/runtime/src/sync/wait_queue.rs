@@ -13,7 +13,7 @@ use crate::visibility::{self, Wait};
 use crate::world;
 
 /// State of type `T`, and the tasks that wait for it to change.
-pub(super) struct Waiting<T> {
+pub(super) struct WaitQueue<T> {
     /// What a wait here is called in a dump.
     wait: Wait,
     inner: Mutex<Inner<T>>,
@@ -36,7 +36,7 @@ pub(super) enum Wake {
 
 /// Where a task stands when it attempts to get what it wants.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum Position {
     /// It was handed what it wants.
     Handed,
     /// No task waits.
@@ -50,15 +50,15 @@ pub(super) trait Want<T> {
     /// What it gets.
     type Gain;
 
-    /// Takes what it wants, if its turn allows that and the state has it. When the turn is
-    /// [`Handed`](Turn::Handed), it must succeed.
-    fn attempt(&mut self, state: &mut T, turn: Turn) -> Option<Self::Gain>;
+    /// Takes what it wants, if its position allows that and the state has it. When the position is
+    /// [`Handed`](Position::Handed), it must succeed.
+    fn attempt(&mut self, state: &mut T, position: Position) -> Option<Self::Gain>;
 
     /// Gives back what it was handed, for it has given up. `waited` says whether other tasks wait.
     fn decline(&mut self, state: &mut T, waited: bool) -> Wake;
 }
 
-impl<T> Waiting<T> {
+impl<T> WaitQueue<T> {
     pub(super) const fn new(wait: Wait, state: T) -> Self {
         Self { wait, inner: Mutex::new(Inner { state, line: Line::new() }) }
     }
@@ -103,13 +103,13 @@ fn wake_up<T>(mut inner: MutexGuard<'_, Inner<T>>, wake: Wake) {
 }
 
 impl<T> Inner<T> {
-    fn turn(&self, ticket: Option<Ticket>) -> Turn {
+    fn position(&self, ticket: Option<Ticket>) -> Position {
         if ticket.is_some_and(|ticket| self.line.is_handed(ticket)) {
-            Turn::Handed
+            Position::Handed
         } else if self.line.has_waiting() {
-            Turn::Behind
+            Position::Behind
         } else {
-            Turn::First
+            Position::First
         }
     }
 }
@@ -117,7 +117,7 @@ impl<T> Inner<T> {
 /// The wait for a state. By hand and not an `async fn`, which would keep what it was called with twice, as
 /// its arguments and as what it uses: a parked task is as large as what it waits in.
 pub(super) struct Until<'a, T, W: Want<T>> {
-    queue: &'a Waiting<T>,
+    queue: &'a WaitQueue<T>,
     /// Its place in the line, if it has queued.
     ticket: Option<Ticket>,
     want: W,
@@ -133,8 +133,8 @@ impl<T, W: Want<T>> Future for Until<'_, T, W> {
         let wait = queue.wait;
         let reached = world::wait_until(context, wait, None, |context| {
             let mut inner = queue.lock();
-            let turn = inner.turn(*ticket);
-            match want.attempt(&mut inner.state, turn) {
+            let position = inner.position(*ticket);
+            match want.attempt(&mut inner.state, position) {
                 Some(gain) => {
                     if let Some(ticket) = ticket.take() {
                         inner.line.leave(ticket);

@@ -1,8 +1,8 @@
-//! The hall: a seat for each kernel thread that runs tasks, in this process and in its children.
+//! A table of slots: one for each kernel thread that runs tasks, in this process and in its children.
 //!
-//! It is one shared mapping, made before the first child is: a child's seat is given to it by its parent,
-//! and taken back when the child has been reaped, whatever it died of. A seat is never given
-//! back to the kernel, and keeps its counts for the next who sits there: so the sum over all seats is
+//! It is one shared mapping, made before the first child is: a child's slot is given to it by its parent,
+//! and taken back when the child has been reaped, whatever it died of. A slot is never given
+//! back to the kernel, and keeps its counts for the next thread that takes it: so the sum over all slots is
 //! what has been counted since the process began.
 
 use std::cell::Cell;
@@ -19,24 +19,24 @@ use rustix::thread::gettid;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::counters::{Counters, Totals};
+use super::free_list::FreeList;
 use super::label::{Label, Names};
-use super::places::Places;
-use super::sign::Sign;
+use super::shown_task::ShownTask;
 use super::{Wait, waits};
 use crate::pages;
 
 /// More kernel threads than this at a time are not seen. What is not used is not touched, and costs nothing.
-const SEATS: usize = if cfg!(miri) { 1 << 6 } else { 1 << 16 };
+const SLOTS: usize = if cfg!(miri) { 1 << 6 } else { 1 << 16 };
 
 thread_local! {
-    /// This kernel thread's seat, null without one.
-    static SEAT: Cell<*const Seat> = const { Cell::new(ptr::null()) };
+    /// This kernel thread's slot, null without one.
+    static SLOT: Cell<*const ThreadSlot> = const { Cell::new(ptr::null()) };
 }
 
 /// Two pairs of cache lines, so that neighbours do not disturb each other, nor the prefetcher them.
 #[derive(Default)]
 #[repr(C, align(128))]
-pub(crate) struct Seat {
+pub(crate) struct ThreadSlot {
     role: AtomicU32,
     process: AtomicU32,
     thread: AtomicU32,
@@ -45,156 +45,158 @@ pub(crate) struct Seat {
     wait: AtomicU32,
     since: AtomicU64,
     stage: AtomicU16,
-    /// Of a loop: the [`Sign`] of the running task; 0 between turns.
+    /// Of a loop: the [`ShownTask`] of the running task; 0 between turns.
     turn: AtomicU64,
     pub(super) counters: Counters,
 }
 
-const _: () = assert!(size_of::<Seat>() == 256, "a seat is meant to fill two pairs of cache lines");
-/// What the kernel thread of a seat does.
+const _: () =
+    assert!(size_of::<ThreadSlot>() == 256, "a slot is meant to fill two pairs of cache lines");
+/// What the kernel thread of a slot does.
 const IDLE: u32 = 0;
 const TASK: u32 = 1;
 const LOOP: u32 = 2;
 
 #[repr(C)]
-struct Hall {
-    free: Places<SEATS>,
-    turned_away: AtomicU32,
+struct SlotTable {
+    free: FreeList<SLOTS>,
+    threads_without_slot: AtomicU32,
     names: Names,
-    seats: [Seat; SEATS],
+    slots: [ThreadSlot; SLOTS],
 }
 
-/// The hall; `None` when there is no memory for it, and then nothing is counted.
-fn hall() -> Option<&'static Hall> {
-    static HALL: OnceLock<Option<&'static Hall>> = OnceLock::new();
-    *HALL.get_or_init(|| {
-        let hall = pages::share(size_of::<Hall>()).ok()?.cast::<Hall>();
+/// The table; `None` when there is no memory for it, and then nothing is counted.
+fn table() -> Option<&'static SlotTable> {
+    static TABLE: OnceLock<Option<&'static SlotTable>> = OnceLock::new();
+    *TABLE.get_or_init(|| {
+        let table = pages::share(size_of::<SlotTable>()).ok()?.cast::<SlotTable>();
         // SAFETY: the mapping is never unmapped, is aligned to a page and long enough, and all zeroes is
-        // a valid hall: it consists of atomic integers.
-        Some(unsafe { hall.as_ref() })
+        // a valid table: it consists of atomic integers.
+        Some(unsafe { table.as_ref() })
     })
 }
 
-impl Hall {
-    fn take(&self) -> Option<&Seat> {
+impl SlotTable {
+    fn take(&self) -> Option<&ThreadSlot> {
         let index = self.free.take();
         if index.is_none() {
-            self.turned_away.fetch_add(1, Ordering::Relaxed);
+            self.threads_without_slot.fetch_add(1, Ordering::Relaxed);
         }
-        index.map(|index| &self.seats[index])
+        index.map(|index| &self.slots[index])
     }
 
-    fn give_back(&self, seat: &Seat) {
-        let index = (ptr::from_ref(seat).addr() - self.seats.as_ptr().addr()) / size_of::<Seat>();
-        seat.role.store(IDLE, Ordering::Relaxed);
+    fn give_back(&self, slot: &ThreadSlot) {
+        let index =
+            (ptr::from_ref(slot).addr() - self.slots.as_ptr().addr()) / size_of::<ThreadSlot>();
+        slot.role.store(IDLE, Ordering::Relaxed);
         self.free.give_back(index);
     }
 
-    fn opened(&self) -> &[Seat] {
-        &self.seats[..self.free.opened()]
+    fn opened(&self) -> &[ThreadSlot] {
+        &self.slots[..self.free.opened()]
     }
 }
 
 /// The names of stages; `None` when there is no memory for them.
 pub(super) fn names() -> Option<&'static Names> {
-    hall().map(|hall| &hall.names)
+    table().map(|table| &table.names)
 }
 
-/// Calls `use_seat` with the seat of this kernel thread, if it has one.
+/// Calls `use_slot` with the slot of this kernel thread, if it has one.
 #[inline]
-pub(crate) fn with(use_seat: impl FnOnce(&Seat)) {
-    let seat = SEAT.get();
-    // SAFETY: seats are never unmapped.
-    if let Some(seat) = unsafe { seat.as_ref() } {
-        use_seat(seat);
+pub(crate) fn with(use_slot: impl FnOnce(&ThreadSlot)) {
+    let slot = SLOT.get();
+    // SAFETY: slots are never unmapped.
+    if let Some(slot) = unsafe { slot.as_ref() } {
+        use_slot(slot);
     }
 }
 
-/// The seat of this kernel thread; without one a place of its own that nobody sees, and nobody takes back.
-pub(crate) fn here() -> &'static Seat {
-    // SAFETY: seats are never unmapped.
-    unsafe { SEAT.get().as_ref() }.unwrap_or_else(|| Box::leak(Box::default()))
+/// The slot of this kernel thread; without one, a slot that is in no table and is leaked.
+pub(crate) fn here() -> &'static ThreadSlot {
+    // SAFETY: slots are never unmapped.
+    unsafe { SLOT.get().as_ref() }.unwrap_or_else(|| Box::leak(Box::default()))
 }
 
-/// A seat for whoever has not asked for one yet. Nobody sits there.
-pub(crate) fn nobodys() -> &'static Seat {
-    static NOBODYS: OnceLock<Seat> = OnceLock::new();
-    NOBODYS.get_or_init(Seat::default)
+/// A slot that no kernel thread has, for a loop that does not run.
+pub(crate) fn unused() -> &'static ThreadSlot {
+    static UNUSED: OnceLock<ThreadSlot> = OnceLock::new();
+    UNUSED.get_or_init(ThreadSlot::default)
 }
 
-/// This kernel thread's stay on a seat.
-pub(crate) struct Sitting(&'static Seat);
+/// This kernel thread's hold on its slot, given back on drop.
+pub(crate) struct Occupancy(&'static ThreadSlot);
 
-/// Takes a seat for this kernel thread, unless it has one.
-pub(crate) fn sit() -> Option<Sitting> {
-    if !SEAT.get().is_null() {
+/// Takes a slot for this kernel thread, unless it has one.
+pub(crate) fn occupy() -> Option<Occupancy> {
+    if !SLOT.get().is_null() {
         return None;
     }
-    let seat = hall()?.take()?;
-    seat.occupy();
-    Some(Sitting(seat))
+    let slot = table()?.take()?;
+    slot.occupy();
+    Some(Occupancy(slot))
 }
 
-impl Drop for Sitting {
+impl Drop for Occupancy {
     fn drop(&mut self) {
-        SEAT.set(ptr::null());
-        if let Some(hall) = hall() {
-            hall.give_back(self.0);
+        SLOT.set(ptr::null());
+        if let Some(table) = table() {
+            table.give_back(self.0);
         }
     }
 }
 
-/// A seat for a child process, taken by its parent; given back when it is dropped, which is when the
+/// A slot for a child process, taken by its parent; given back when it is dropped, which is when the
 /// child has been reaped.
-pub struct ChildSeat(Option<&'static Seat>);
+pub struct ChildSlot(Option<&'static ThreadSlot>);
 
-impl fmt::Debug for ChildSeat {
+impl fmt::Debug for ChildSlot {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("ChildSeat").finish_non_exhaustive()
+        formatter.debug_struct("ChildSlot").finish_non_exhaustive()
     }
 }
 
-impl ChildSeat {
-    /// Takes a seat, before fork(2).
+impl ChildSlot {
+    /// Takes a slot, before fork(2).
     #[must_use]
     pub fn reserve() -> Self {
-        Self(hall().and_then(Hall::take))
+        Self(table().and_then(SlotTable::take))
     }
 
-    /// Makes it the seat of this kernel thread, the only one of a new child.
-    pub fn sit(&self) {
-        SEAT.set(ptr::null());
-        if let Some(seat) = self.0 {
-            seat.occupy();
-            seat.counters.processes_created.add(1);
+    /// Makes it the slot of this kernel thread, the only one of a new child.
+    pub fn occupy(&self) {
+        SLOT.set(ptr::null());
+        if let Some(slot) = self.0 {
+            slot.occupy();
+            slot.counters.processes_created.add(1);
         }
     }
 }
 
-impl Drop for ChildSeat {
+impl Drop for ChildSlot {
     fn drop(&mut self) {
-        if let (Some(seat), Some(hall)) = (self.0, hall()) {
-            seat.counters.settle();
-            hall.give_back(seat);
+        if let (Some(slot), Some(table)) = (self.0, table()) {
+            slot.counters.settle();
+            table.give_back(slot);
         }
     }
 }
 
-impl Seat {
+impl ThreadSlot {
     fn occupy(&'static self) {
         self.process.store(getpid().as_raw_nonzero().get().unsigned_abs(), Ordering::Relaxed);
         self.thread.store(gettid().as_raw_nonzero().get().unsigned_abs(), Ordering::Relaxed);
         self.turn.store(0, Ordering::Relaxed);
         self.set_stage(Label::NONE);
-        SEAT.set(self);
+        SLOT.set(self);
     }
 
     #[inline]
-    pub(super) fn set_stage(&self, stage: Label) {
+    pub(crate) fn set_stage(&self, stage: Label) {
         self.stage.store(stage.bits(), Ordering::Relaxed);
     }
 
-    pub(super) fn stage(&self) -> Label {
+    pub(crate) fn stage(&self) -> Label {
         Label::from_bits(self.stage.load(Ordering::Relaxed))
     }
 
@@ -204,7 +206,7 @@ impl Seat {
 
     /// What is shown of the task that has its turn is this now.
     #[inline]
-    pub(crate) fn set_turn(&self, task: Sign) {
+    pub(crate) fn set_turn(&self, task: ShownTask) {
         self.turn.store(task.bits(), Ordering::Relaxed);
     }
 
@@ -239,17 +241,17 @@ pub(crate) struct Stretch {
 impl Stretch {
     fn begin(role: u32) -> Self {
         let mut outer = Self { own: role, role: IDLE, stage: Label::NONE, wait: 0, since: 0 };
-        with(|seat| {
-            outer.role = seat.role.load(Ordering::Relaxed);
-            outer.stage = seat.stage();
-            outer.wait = seat.wait.load(Ordering::Relaxed);
-            outer.since = seat.since.load(Ordering::Relaxed);
-            seat.set_stage(Label::NONE);
-            seat.wait.store(Wait::Nothing.pack(), Ordering::Relaxed);
-            seat.since.store(coarse_milliseconds(), Ordering::Relaxed);
-            seat.role.store(role, Ordering::Relaxed);
+        with(|slot| {
+            outer.role = slot.role.load(Ordering::Relaxed);
+            outer.stage = slot.stage();
+            outer.wait = slot.wait.load(Ordering::Relaxed);
+            outer.since = slot.since.load(Ordering::Relaxed);
+            slot.set_stage(Label::NONE);
+            slot.wait.store(Wait::Nothing.pack(), Ordering::Relaxed);
+            slot.since.store(coarse_milliseconds(), Ordering::Relaxed);
+            slot.role.store(role, Ordering::Relaxed);
             if role == TASK {
-                seat.counters.tasks_created.add(1);
+                slot.counters.tasks_created.add(1);
             }
         });
         outer
@@ -258,13 +260,13 @@ impl Stretch {
 
 impl Drop for Stretch {
     fn drop(&mut self) {
-        with(|seat| {
-            seat.role.store(self.role, Ordering::Relaxed);
-            seat.set_stage(self.stage);
-            seat.wait.store(self.wait, Ordering::Relaxed);
-            seat.since.store(self.since, Ordering::Relaxed);
+        with(|slot| {
+            slot.role.store(self.role, Ordering::Relaxed);
+            slot.set_stage(self.stage);
+            slot.wait.store(self.wait, Ordering::Relaxed);
+            slot.since.store(self.since, Ordering::Relaxed);
             if self.own == TASK {
-                seat.counters.tasks_ended.add(1);
+                slot.counters.tasks_ended.add(1);
             }
         });
     }
@@ -274,21 +276,21 @@ impl Drop for Stretch {
 ///
 /// The clock is the coarse one, of some milliseconds: reading it costs a few nanoseconds.
 #[inline]
-pub(crate) fn waiting(wait: Wait) -> Waiting {
-    with(|seat| {
-        seat.since.store(coarse_milliseconds(), Ordering::Relaxed);
-        seat.wait.store(wait.pack(), Ordering::Relaxed);
+pub(crate) fn show_wait(wait: Wait) -> ShownWait {
+    with(|slot| {
+        slot.since.store(coarse_milliseconds(), Ordering::Relaxed);
+        slot.wait.store(wait.pack(), Ordering::Relaxed);
     });
-    Waiting
+    ShownWait
 }
 
-/// See [`waiting`].
-pub(crate) struct Waiting;
+/// See [`show_wait`].
+pub(crate) struct ShownWait;
 
-impl Drop for Waiting {
+impl Drop for ShownWait {
     #[inline]
     fn drop(&mut self) {
-        with(|seat| seat.wait.store(Wait::Nothing.pack(), Ordering::Relaxed));
+        with(|slot| slot.wait.store(Wait::Nothing.pack(), Ordering::Relaxed));
     }
 }
 
@@ -304,16 +306,16 @@ fn coarse_milliseconds() -> u64 {
 #[must_use]
 pub fn totals() -> Totals {
     let mut totals = Totals::default();
-    for seat in hall().into_iter().flat_map(Hall::opened) {
-        totals.include(&seat.counters);
+    for slot in table().into_iter().flat_map(SlotTable::opened) {
+        totals.include(&slot.counters);
     }
     totals
 }
 
-/// How many kernel threads found no seat, and so are in no counter.
+/// How many kernel threads found no slot, and so are in no counter.
 #[must_use]
 pub fn uncounted_threads() -> u32 {
-    hall().map_or(0, |hall| hall.turned_away.load(Ordering::Relaxed))
+    table().map_or(0, |table| table.threads_without_slot.load(Ordering::Relaxed))
 }
 
 /// The tasks of the block world.
@@ -346,15 +348,15 @@ pub struct ThreadReport {
 #[must_use]
 pub fn threads(most: usize) -> Threads {
     let now = coarse_milliseconds();
-    let seats = hall().into_iter().flat_map(Hall::opened);
-    let mut longest: Vec<ThreadReport> = seats
-        .filter(|seat| seat.role.load(Ordering::Relaxed) == TASK)
-        .map(|seat| ThreadReport {
-            process: seat.process.load(Ordering::Relaxed),
-            thread: seat.thread(),
-            stage: seat.stage().name(),
-            wait: Wait::unpack(seat.wait.load(Ordering::Relaxed)).unwrap_or(Wait::Nothing),
-            waited: Duration::from_millis(now.saturating_sub(seat.since.load(Ordering::Relaxed))),
+    let slots = table().into_iter().flat_map(SlotTable::opened);
+    let mut longest: Vec<ThreadReport> = slots
+        .filter(|slot| slot.role.load(Ordering::Relaxed) == TASK)
+        .map(|slot| ThreadReport {
+            process: slot.process.load(Ordering::Relaxed),
+            thread: slot.thread(),
+            stage: slot.stage().name(),
+            wait: Wait::unpack(slot.wait.load(Ordering::Relaxed)).unwrap_or(Wait::Nothing),
+            waited: Duration::from_millis(now.saturating_sub(slot.since.load(Ordering::Relaxed))),
             peer: None,
         })
         .collect();
@@ -379,7 +381,7 @@ pub struct LoopTurn {
 
 /// A turn of a task.
 #[derive(Clone, Copy, Debug)]
-pub struct TaskTurn(Sign);
+pub struct TaskTurn(ShownTask);
 
 /// Whether they are the same turn, if there were less than four million between them. The stages may differ.
 impl PartialEq for TaskTurn {
@@ -407,12 +409,12 @@ impl TaskTurn {
 /// The loops of this process, each with what it does now.
 #[must_use]
 pub fn loops() -> Vec<LoopTurn> {
-    let seats = hall().into_iter().flat_map(Hall::opened);
-    seats
-        .filter(|seat| seat.role.load(Ordering::Relaxed) == LOOP)
-        .map(|seat| LoopTurn {
-            thread: seat.thread.load(Ordering::Relaxed),
-            turn: Sign::from_bits(seat.turn.load(Ordering::Relaxed)).map(TaskTurn),
+    let slots = table().into_iter().flat_map(SlotTable::opened);
+    slots
+        .filter(|slot| slot.role.load(Ordering::Relaxed) == LOOP)
+        .map(|slot| LoopTurn {
+            thread: slot.thread.load(Ordering::Relaxed),
+            turn: ShownTask::from_bits(slot.turn.load(Ordering::Relaxed)).map(TaskTurn),
         })
         .collect()
 }
@@ -428,9 +430,9 @@ mod tests {
         let before = totals();
         for _ in 0..3 {
             std::thread::spawn(|| {
-                let _sitting = sit().expect("a new thread has no seat");
-                assert!(sit().is_none(), "one is enough");
-                with(|seat| seat.counters.lock_waits.add(5));
+                let _occupancy = occupy().expect("a new thread has no slot");
+                assert!(occupy().is_none(), "one is enough");
+                with(|slot| slot.counters.lock_waits.add(5));
             })
             .join()
             .unwrap();
@@ -443,12 +445,12 @@ mod tests {
         let (ready, is_ready) = channel();
         let (go, gone) = channel::<()>();
         let waiter = std::thread::spawn(move || {
-            let _sitting = sit();
+            let _occupancy = occupy();
             let _task = run_task();
-            with(|seat| seat.set_stage(Label::new("outer stage of a test")));
+            with(|slot| slot.set_stage(Label::new("outer stage of a test")));
             let inner = run_task();
             drop(inner);
-            let _waiting = waiting(Wait::Read(123_456));
+            let _waiting = show_wait(Wait::Read(123_456));
             ready.send(()).unwrap();
             let _ = gone.recv();
         });
@@ -469,16 +471,16 @@ mod tests {
     }
 
     #[test]
-    fn a_seat_is_taken_by_one_at_a_time() {
-        let hall = hall().unwrap();
+    fn a_slot_is_taken_by_one_at_a_time() {
+        let table = table().unwrap();
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..10_000 {
-                        let seat = hall.take().unwrap();
-                        assert_eq!(seat.turn.swap(1, Ordering::Relaxed), 0, "nobody else has it");
-                        seat.turn.store(0, Ordering::Relaxed);
-                        hall.give_back(seat);
+                        let slot = table.take().unwrap();
+                        assert_eq!(slot.turn.swap(1, Ordering::Relaxed), 0, "nobody else has it");
+                        slot.turn.store(0, Ordering::Relaxed);
+                        table.give_back(slot);
                     }
                 });
             }
@@ -487,11 +489,11 @@ mod tests {
 
     #[test]
     fn what_a_dead_child_had_begun_has_ended() {
-        let seat = ChildSeat::reserve();
-        let counters = &seat.0.unwrap().counters;
+        let slot = ChildSlot::reserve();
+        let counters = &slot.0.unwrap().counters;
         counters.connections_begun.add(1);
         let begun = counters.connections_begun.value();
-        drop(seat);
+        drop(slot);
         assert!(counters.connections_ended.value() >= begun);
     }
 }

@@ -1,29 +1,29 @@
-//! Room for a task that does not exist yet: so that whoever has something to give to a task can know that there will
-//! be one, before it takes the thing.
+//! Room for a task that does not exist yet. An acceptor reserves it before it accepts a connection, so that every
+//! connection that is accepted can be served.
 
 use std::fmt;
 use std::future::Future;
 
 use duality_fiber::Stack;
 
-use super::Waiting;
+use super::LoopWorld;
 use super::core::Core;
+use super::current;
+use super::recycler::{BoxedFuture, boxed_future};
 use super::tasks::Body;
-use crate::recycled::{Machine, machine};
-use crate::world;
 
 /// Room for one task: its stack, where tasks have one.
-pub struct Place {
+pub struct ReservedTask {
     pub(super) stack: Option<Stack>,
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for ReservedTask {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Place").finish_non_exhaustive()
+        formatter.debug_struct("ReservedTask").finish_non_exhaustive()
     }
 }
 
-impl Place {
+impl ReservedTask {
     pub(super) fn new(stack: Option<Stack>) -> Self {
         Self { stack }
     }
@@ -34,7 +34,7 @@ impl Place {
     ///
     /// When this kernel thread runs no loop.
     #[inline]
-    pub fn spawn(self, future: Machine) {
+    pub fn spawn(self, future: BoxedFuture) {
         here(|core| match self.stack {
             None => core.insert(|| Body::Future(future.into())),
             Some(stack) => core.insert_fiber(stack, || future),
@@ -47,15 +47,17 @@ impl Place {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        match (self.stack, here(Core::waiting)) {
-            (Some(stack), Waiting::Park { stack_size }) if size_of::<F>() < stack_size / 16 => {
+        match (self.stack, here(Core::world)) {
+            (Some(stack), LoopWorld::Park { stack_size }) if size_of::<F>() < stack_size / 16 => {
                 here(|core| core.insert_fiber(stack, make));
             }
-            (stack, _) => Self { stack }.spawn(machine(make())),
+            (stack, _) => Self { stack }.spawn(boxed_future(make())),
         }
     }
 }
 
 fn here<R>(use_core: impl FnOnce(&Core) -> R) -> R {
-    world::with_loop(|core| use_core(core.expect("a place is filled on the loop that made it")))
+    current::with_loop(|core| {
+        use_core(core.expect("a reserved task is spawned on the loop that made it"))
+    })
 }
