@@ -113,7 +113,8 @@ pub(crate) fn run_loops<R: FnOnce(TcpListener, Admission)>(
     server: Server,
     open: impl Fn(&Service) -> io::Result<R> + Clone + Send + 'static,
 ) -> io::Result<()> {
-    const LOOP_STACK: thread::Stack = thread::Stack::fixed(1 << 20, "the thread of a loop");
+    const LOOP_STACK: thread::ThreadStack =
+        thread::ThreadStack::fixed(1 << 20, "the thread of a loop");
     let service = server.service.clone();
     task::limit_helpers(server.options.disk_helpers);
     let mut listeners = server.into_listeners();

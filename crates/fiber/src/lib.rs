@@ -17,7 +17,7 @@
 //!
 //! ```text
 //!   slab, one mapping: ├ guard │ ◀── stack ┼ guard │ ◀── stack ┼ guard │ ◀── stack ┼ …
-//!                        │                    ▲ from the top: label, value, calls
+//!                        │                    ▲ from the top: header, value, calls
 //!                        └ touched: SIGSEGV, and the line of `overflow`, which names the fiber
 //! ```
 //!

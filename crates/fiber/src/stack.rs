@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!                                                base
-//!   │ guard │ touched only as deep as calls go … ◀─┤ label │ value │ colour │
+//!   │ guard │ touched only as deep as calls go … ◀─┤ header │ value │ colour │
 //!   low addresses                              one cache line
 //! ```
 //!
-//! The *label* says where the guard and the slab are, so that a fiber need not, whose size counts, and a
+//! The *header* says where the guard and the slab are, so that a fiber need not, whose size counts, and a
 //! signal handler can know.
 //!
 //! The *value* is what the fiber was made with, such as the future that it runs: next to the frames that
@@ -44,12 +44,12 @@ impl fmt::Debug for Stack {
 
 /// The least room for calls, in bytes.
 pub(crate) const MIN_STACK_SIZE: usize = 4096;
-/// Bytes of the label. It ends a cache line.
-const LABEL: usize = size_of::<Label>();
+/// Bytes of the header. It ends a cache line.
+const HEADER: usize = size_of::<StackHeader>();
 
 impl Stack {
     /// The most that lies above the base of a stack, in bytes.
-    pub(crate) const ABOVE_BASE: usize = LABEL + colour::MOST;
+    pub(crate) const ABOVE_BASE: usize = HEADER + colour::MOST;
 
     /// Maps a stack of at least `size` usable bytes, alone in a slab. Many of them come from a
     /// [`StackPool`].
@@ -73,7 +73,7 @@ impl Stack {
 
     /// Where calls begin.
     pub(crate) fn base(&self) -> usize {
-        self.limit() + self.slab.stride() - colour::bytes(self.limit.colour()) - LABEL
+        self.limit() + self.slab.stride() - colour::bytes(self.limit.colour()) - HEADER
     }
 
     /// Where the guard begins.
@@ -94,19 +94,19 @@ impl Drop for Stack {
 }
 
 /// What lies above the base of a stack that has a fiber.
-struct Label {
+struct StackHeader {
     limit: PackedLimit,
     /// What `Arc::into_raw` gave.
     slab: *const Slab,
 }
 
-/// A stack in the hands of a fiber: one word, since all else is on its label.
+/// A stack in the hands of a fiber: one word, since all else is on its header.
 pub(crate) struct Occupied {
     base: NonZeroUsize,
 }
 
 impl Occupied {
-    /// Leaves `room` bytes free above the label, aligned like a cache line; see [`Occupied::room`]. Below the label are
+    /// Leaves `room` bytes free above the header, aligned like a cache line; see [`Occupied::room`]. Below the header are
     /// at least `beginning` bytes, which the fiber begins with, and those that calls need at least.
     ///
     /// # Panics
@@ -114,7 +114,7 @@ impl Occupied {
     /// When the stack is too small for that.
     pub(crate) fn new(stack: Stack, room: usize, beginning: usize) -> Self {
         let guard = stack.limit();
-        vacated(Bounds::new(|| (guard, stack.base() + LABEL - guard)));
+        vacated(Bounds::new(|| (guard, stack.base() + HEADER - guard)));
         let lowest = guard + page_size() + MIN_STACK_SIZE;
         let base = room.checked_next_multiple_of(LINE);
         let base = base.and_then(|above| stack.base().checked_sub(above));
@@ -126,7 +126,7 @@ impl Occupied {
         let slab = Arc::into_raw(unsafe { ptr::read(&raw const stack.slab) });
         let occupied = Self { base };
         // SAFETY: `new_in` has left room for it, in the highest page, and nothing runs on the stack.
-        unsafe { occupied.label().write(Label { limit: stack.limit, slab }) };
+        unsafe { occupied.header().write(StackHeader { limit: stack.limit, slab }) };
         occupied
     }
 
@@ -135,9 +135,9 @@ impl Occupied {
         ManuallyDrop::new(self).read()
     }
 
-    /// The place above the label.
+    /// The place above the header.
     pub(crate) fn room<T>(&self) -> *mut T {
-        ptr::with_exposed_provenance_mut(self.base.get() + LABEL)
+        ptr::with_exposed_provenance_mut(self.base.get() + HEADER)
     }
 
     /// Where calls begin: a multiple of 16.
@@ -148,33 +148,33 @@ impl Occupied {
 
     /// Where the guard begins.
     pub(crate) fn guard(&self) -> usize {
-        // SAFETY: `new` wrote the label.
-        unsafe { (*self.label()).limit.limit() }
+        // SAFETY: `new` wrote the header.
+        unsafe { (*self.header()).limit.limit() }
     }
 
-    /// From the guard to the end of the label.
+    /// From the guard to the end of the header.
     #[inline(always)]
     pub(crate) fn bounds(&self) -> Bounds {
-        Bounds::new(|| (self.guard(), self.base() + LABEL - self.guard()))
+        Bounds::new(|| (self.guard(), self.base() + HEADER - self.guard()))
     }
 
     /// The size that was asked for, in bytes, in whole pages.
     pub(crate) fn size(&self) -> usize {
-        // SAFETY: `new` wrote the label, and keeps the slab.
-        let size = unsafe { (*(*self.label()).slab).size() };
+        // SAFETY: `new` wrote the header, and keeps the slab.
+        let size = unsafe { (*(*self.header()).slab).size() };
         (size - Stack::ABOVE_BASE) / page_size() * page_size()
     }
 
     /// May be called once.
     fn read(&self) -> Stack {
-        // SAFETY: `new` wrote the label, which nobody else knows of, and leaked the slab.
+        // SAFETY: `new` wrote the header, which nobody else knows of, and leaked the slab.
         unsafe {
-            let Label { limit, slab } = self.label().read();
+            let StackHeader { limit, slab } = self.header().read();
             Stack { limit, slab: Arc::from_raw(slab) }
         }
     }
 
-    fn label(&self) -> *mut Label {
+    fn header(&self) -> *mut StackHeader {
         ptr::with_exposed_provenance_mut(self.base.get())
     }
 }

@@ -38,7 +38,7 @@ pub mod world;
 pub use remote::wakeup;
 pub use world::block::block_on;
 
-/// Says that the way by here is not taken often, so that it is laid aside.
+/// Marks a cold path, so that the compiler moves it out of line.
 #[cold]
 #[inline(never)]
 fn cold_path() {}

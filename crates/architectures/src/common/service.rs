@@ -60,10 +60,10 @@ impl Needs {
 }
 
 /// A connection's task, from the first byte to the close.
-pub type Task = BoxedFuture;
+pub type ConnectionTask = BoxedFuture;
 
 /// How a connection's task is made, which tells the hook of an error.
-type Begin = Arc<dyn Fn(TcpStream, Active, Option<&Hook>) -> Task + Send + Sync>;
+type Begin = Arc<dyn Fn(TcpStream, Active, Option<&Hook>) -> ConnectionTask + Send + Sync>;
 
 /// A service's state machines and event loop, written by hand. Called once for each core with the number of
 /// connections that are served at a time, it opens what the loop needs, and returns what runs it until the
@@ -192,7 +192,7 @@ impl Service {
 
     /// The task that serves a connection, or refuses it where there are too many. It counts as active
     /// until the task is dropped.
-    pub fn begin(&self, stream: TcpStream, active: Active) -> Task {
+    pub fn begin(&self, stream: TcpStream, active: Active) -> ConnectionTask {
         let begin = if active.number() > self.limit { &self.refuse } else { &self.serve };
         let task = begin(stream, active, self.on_error.as_ref());
         visibility::connection_began(size_of_val(&*task));

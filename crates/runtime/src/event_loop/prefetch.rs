@@ -20,7 +20,7 @@
 
 use std::ptr;
 
-use super::tasks::{Body, Task, Tasks};
+use super::tasks::{Task, TaskBody, Tasks};
 use crate::remote::TaskName;
 
 /// How many tasks ahead of its turn a stack is fetched: far enough for memory to answer, not so far
@@ -136,8 +136,8 @@ impl Task {
         // body dropped. A fiber may run even so, the one that has queued itself and leaves; but fibers are reached by shared
         // references, and its place is null then, which leads to addresses that are fetched in vain.
         match unsafe { &*self.body.get() } {
-            Some(Body::Fiber(fiber)) => fiber.prefetch(lines),
-            Some(Body::Future(future)) => duality_fiber::prefetch(future.address()),
+            Some(TaskBody::Fiber(fiber)) => fiber.prefetch(lines),
+            Some(TaskBody::Future(future)) => duality_fiber::prefetch(future.address()),
             None => {}
         }
     }

@@ -1,8 +1,12 @@
 //! The queue of tasks that are ready: a ring.
 //!
-//! It is pushed to while a task runs and popped from between two, thousands of times in a round; so it is reached by
-//! a shared reference, and has neither borrows to count nor bounds to check, which took a third of a switch. Nor does a
-//! push look whether there is room, which whoever pushes has seen to.
+//! A micro-optimisation. It is pushed to while a task runs and popped from between two, thousands of times in a round. So it
+//! is reached by a shared reference, and has neither borrows to count nor bounds to check. Nor does a push check that
+//! there is room: the caller has made room before. Without it, the queue would be a `RefCell<VecDeque>`.
+//!
+//! | gain | measured by | delete it if it gains less than |
+//! | --- | --- | --- |
+//! | a third of a switch | `duality model --measure suspend yield-2 30000000`, and `park` | 3 % of a yield |
 
 use std::cell::Cell;
 use std::mem::MaybeUninit;

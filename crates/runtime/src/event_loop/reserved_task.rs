@@ -10,7 +10,7 @@ use super::LoopWorld;
 use super::core::Core;
 use super::current;
 use super::recycler::{BoxedFuture, boxed_future};
-use super::tasks::Body;
+use super::tasks::TaskBody;
 
 /// Room for one task: its stack, where tasks have one.
 pub struct ReservedTask {
@@ -36,7 +36,7 @@ impl ReservedTask {
     #[inline]
     pub fn spawn(self, future: BoxedFuture) {
         here(|core| match self.stack {
-            None => core.insert(|| Body::Future(future.into())),
+            None => core.insert(|| TaskBody::Future(future.into())),
             Some(stack) => core.insert_fiber(stack, || future),
         });
     }

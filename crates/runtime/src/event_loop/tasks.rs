@@ -25,7 +25,7 @@ use crate::remote::TaskName;
 use crate::visibility::{Label, ShownTask, Wait};
 
 /// What a task is made of: the one difference between the two worlds of a loop.
-pub(crate) enum Body {
+pub(crate) enum TaskBody {
     Future(LocalFuture),
     Fiber(Fiber),
 }
@@ -39,11 +39,11 @@ pub(crate) struct Task {
     shown: Cell<ShownTask>,
     turn: TurnState,
     /// In use by nobody but the round that runs it, if one does.
-    pub(super) body: UnsafeCell<Option<Body>>,
+    pub(super) body: UnsafeCell<Option<TaskBody>>,
 }
 
 impl Task {
-    fn new(name: Option<TaskName>, body: Option<Body>, now: u32) -> Self {
+    fn new(name: Option<TaskName>, body: Option<TaskBody>, now: u32) -> Self {
         Self {
             name: Cell::new(name),
             shown: Cell::new(ShownTask::new(name.map_or(0, TaskName::serial))),
@@ -115,7 +115,7 @@ impl Task {
         // SAFETY: only `end` changes a body, and by what is asked of the caller it does not do so now. The other exclusive
         // reference is that of `poll`, to bodies that are no fibers; it is gone before the future runs.
         match unsafe { &*self.body.get() } {
-            Some(Body::Fiber(fiber)) => Some(fiber),
+            Some(TaskBody::Fiber(fiber)) => Some(fiber),
             _ => None,
         }
     }
@@ -134,7 +134,7 @@ impl Task {
         // SAFETY: nobody else uses the future, by what is asked of the caller, nor the body: what looks at bodies
         // (`fiber`, `prefetch_body`) is done with them before it returns, but for fibers, which this one is not.
         match unsafe { &mut *self.body.get() } {
-            Some(Body::Future(future)) => future.poll(context),
+            Some(TaskBody::Future(future)) => future.poll(context),
             _ => panic!("a task that is no fiber is a future until it ends"),
         }
     }
@@ -202,7 +202,7 @@ impl Tasks {
     /// could panic comes between the making and the writing, so that the body is made where it will be; to pass it by way of
     /// memory, in words, and to read it in pairs of words, as is done with what is so long, stalls the processor.
     #[inline(always)]
-    pub(crate) fn insert(&self, make: impl FnOnce() -> Body, now: u32) -> TaskName {
+    pub(crate) fn insert(&self, make: impl FnOnce() -> TaskBody, now: u32) -> TaskName {
         let name = self.next_name();
         let slot = name.slot() as usize;
         let is_new = slot == self.used.get();
@@ -331,7 +331,7 @@ impl Tasks {
     ///
     /// The task does not run, and no reference to its body is used any more. While `drop_body` runs, no turn begins.
     #[inline]
-    pub(crate) unsafe fn end(&self, name: TaskName, drop_body: impl FnOnce(&mut Option<Body>)) {
+    pub(crate) unsafe fn end(&self, name: TaskName, drop_body: impl FnOnce(&mut Option<TaskBody>)) {
         let Some(task) = self.named(name) else { return };
         task.name.set(None);
         task.set_queued(false);

@@ -15,7 +15,7 @@ use rustix::process::getpid;
 
 use super::TcpStream;
 use super::socket::{Access, Done, Patience, Socket, nonblocking_here};
-use crate::drain::{self, Ending};
+use crate::drain::{self, DrainTarget};
 use crate::visibility;
 
 /// How a listener is made.
@@ -99,7 +99,7 @@ impl TcpListener {
         // Linux passes it on to accepted sockets, which saves a system call for each.
         sockopt::set_tcp_nodelay(&descriptor, true)?;
         listen(&descriptor, options.backlog)?;
-        let input = Ending::Listener(getpid());
+        let input = DrainTarget::Listener(getpid());
         Ok(Self { socket: Socket::new(descriptor, false).ending_at_drain(input) })
     }
 

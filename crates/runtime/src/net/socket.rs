@@ -12,7 +12,7 @@ use duality_poller::{Direction, Ring, Token};
 use rustix::io::ioctl_fionbio;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, recv, send, shutdown};
 
-use crate::drain::{Ending, Listed};
+use crate::drain::{DrainTarget, Listed};
 use crate::event_loop::core::Core;
 use crate::event_loop::current;
 use crate::remote::{self, LoopId};
@@ -35,7 +35,7 @@ pub(crate) struct Socket {
     /// ready.
     pub(super) by_system_calls: bool,
     /// What it is, if its input ends when the process drains.
-    pub(super) ends_at_drain: Option<Ending>,
+    pub(super) ends_at_drain: Option<DrainTarget>,
     listed: Option<Listed>,
 }
 
@@ -224,7 +224,7 @@ impl Socket {
     }
 
     /// Marks a listener, or an accepted connection: its input ends when the process drains.
-    pub(crate) fn ending_at_drain(mut self, input: Ending) -> Self {
+    pub(crate) fn ending_at_drain(mut self, input: DrainTarget) -> Self {
         self.ends_at_drain = Some(input);
         self
     }

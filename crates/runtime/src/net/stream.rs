@@ -19,7 +19,7 @@ use super::input::Input;
 use super::listener::internet_address;
 use super::options::ConnectOptions;
 use super::socket::{Access, Done, Moved, Patience, Socket, count_written, nonblocking_here};
-use crate::drain::Ending;
+use crate::drain::DrainTarget;
 use crate::event_loop::current;
 use crate::wait::ambient_deadline;
 use crate::{fs, visibility};
@@ -69,7 +69,9 @@ impl fmt::Debug for TcpStream {
 
 impl TcpStream {
     pub(super) fn accepted(descriptor: OwnedFd, nonblocking: bool) -> Self {
-        Self::from_socket(Socket::new(descriptor, nonblocking).ending_at_drain(Ending::Connection))
+        Self::from_socket(
+            Socket::new(descriptor, nonblocking).ending_at_drain(DrainTarget::Connection),
+        )
     }
 
     fn from_socket(socket: Socket) -> Self {

@@ -19,7 +19,6 @@
 use std::sync::atomic;
 
 pub mod channel;
-mod line;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod mutex;
@@ -27,6 +26,7 @@ mod notify;
 mod permits;
 mod semaphore;
 mod wait_queue;
+mod waiter_list;
 
 pub use mutex::{Mutex, MutexGuard};
 pub use notify::Notify;

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use super::line::{Left, Line, Ticket};
+use super::waiter_list::{Ticket, WaiterList, WaiterState};
 use crate::visibility::{self, Wait};
 use crate::world;
 
@@ -21,7 +21,7 @@ pub(super) struct WaitQueue<T> {
 
 struct Inner<T> {
     state: T,
-    line: Line<Waker>,
+    waiters: WaiterList<Waker>,
 }
 
 /// Which waiters a change wakes.
@@ -60,14 +60,14 @@ pub(super) trait Want<T> {
 
 impl<T> WaitQueue<T> {
     pub(super) const fn new(wait: Wait, state: T) -> Self {
-        Self { wait, inner: Mutex::new(Inner { state, line: Line::new() }) }
+        Self { wait, inner: Mutex::new(Inner { state, waiters: WaiterList::new() }) }
     }
 
     /// Changes the state, wakes as the change says, and returns its result. The change is told whether
     /// tasks wait.
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut T, bool) -> (R, Wake)) -> R {
         let mut inner = self.lock();
-        let waited = inner.line.has_waiting();
+        let waited = inner.waiters.has_waiting();
         let (result, wake) = change(&mut inner.state, waited);
         wake_up(inner, wake);
         result
@@ -88,14 +88,14 @@ fn wake_up<T>(mut inner: MutexGuard<'_, Inner<T>>, wake: Wake) {
     match wake {
         Wake::Nobody => {}
         Wake::One => {
-            let woken = inner.line.hand();
+            let woken = inner.waiters.hand();
             drop(inner);
             if let Some(waker) = woken {
                 waker.wake();
             }
         }
         Wake::All => {
-            let woken = inner.line.dismiss();
+            let woken = inner.waiters.dismiss();
             drop(inner);
             woken.for_each(Waker::wake);
         }
@@ -104,9 +104,9 @@ fn wake_up<T>(mut inner: MutexGuard<'_, Inner<T>>, wake: Wake) {
 
 impl<T> Inner<T> {
     fn position(&self, ticket: Option<Ticket>) -> Position {
-        if ticket.is_some_and(|ticket| self.line.is_handed(ticket)) {
+        if ticket.is_some_and(|ticket| self.waiters.is_handed(ticket)) {
             Position::Handed
-        } else if self.line.has_waiting() {
+        } else if self.waiters.has_waiting() {
             Position::Behind
         } else {
             Position::First
@@ -118,7 +118,7 @@ impl<T> Inner<T> {
 /// its arguments and as what it uses: a parked task is as large as what it waits in.
 pub(super) struct Until<'a, T, W: Want<T>> {
     queue: &'a WaitQueue<T>,
-    /// Its place in the line, if it has queued.
+    /// Its ticket, if it has queued.
     ticket: Option<Ticket>,
     want: W,
 }
@@ -137,7 +137,7 @@ impl<T, W: Want<T>> Future for Until<'_, T, W> {
             match want.attempt(&mut inner.state, position) {
                 Some(gain) => {
                     if let Some(ticket) = ticket.take() {
-                        inner.line.leave(ticket);
+                        inner.waiters.leave(ticket);
                     }
                     Poll::Ready(gain)
                 }
@@ -148,7 +148,7 @@ impl<T, W: Want<T>> Future for Until<'_, T, W> {
                             _ => counters.condition_waits.add(1),
                         });
                     }
-                    *ticket = Some(inner.line.queue(*ticket, context.waker()));
+                    *ticket = Some(inner.waiters.queue(*ticket, context.waker()));
                     Poll::Pending
                 }
             }
@@ -161,8 +161,8 @@ impl<T, W: Want<T>> Drop for Until<'_, T, W> {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket else { return };
         let mut inner = self.queue.lock();
-        if inner.line.leave(ticket) == Left::Handed {
-            let waited = inner.line.has_waiting();
+        if inner.waiters.leave(ticket) == WaiterState::Handed {
+            let waited = inner.waiters.has_waiting();
             let wake = self.want.decline(&mut inner.state, waited);
             wake_up(inner, wake);
         }

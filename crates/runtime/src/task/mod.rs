@@ -33,7 +33,8 @@ pub use crate::event_loop::recycler::{BoxedFuture, boxed_future};
 use join::{Completer, Joiner, join_cell};
 
 /// The stack of a task that is a kernel thread. Only the pages that are touched cost memory.
-const THREAD_STACK: thread::Stack = thread::Stack::fixed(256 * 1024, "the thread of a task");
+const THREAD_STACK: thread::ThreadStack =
+    thread::ThreadStack::fixed(256 * 1024, "the thread of a task");
 
 /// Starts `future` as a task of its own: a kernel thread in the block world, a user-level thread or a
 /// state machine on this loop in the others.

@@ -29,12 +29,12 @@ use std::sync as shim;
 /// and on a machine of few processors more of them only take turns.
 pub const HELPERS: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 static MOST: AtomicUsize = AtomicUsize::new(HELPERS.get());
-const HELPER_STACK: thread::Stack = thread::Stack::fixed(1 << 20, "a helper thread");
+const HELPER_STACK: thread::ThreadStack = thread::ThreadStack::fixed(1 << 20, "a helper thread");
 
 type Job = Box<dyn FnOnce() + Send>;
 
 /// Jobs, and the helper threads that take them.
-struct Pool {
+struct HelperPool {
     helpers: Mutex<Helpers>,
     work: Condvar,
 }
@@ -50,10 +50,10 @@ impl Helpers {
 }
 
 #[cfg(not(all(test, loom)))]
-static POOL: Pool = Pool { helpers: Mutex::new(Helpers::NONE), work: Condvar::new() };
+static POOL: HelperPool = HelperPool { helpers: Mutex::new(Helpers::NONE), work: Condvar::new() };
 #[cfg(all(test, loom))]
 loom::lazy_static! {
-    static ref POOL: Pool = Pool { helpers: Mutex::new(Helpers::NONE), work: Condvar::new() };
+    static ref POOL: HelperPool = HelperPool { helpers: Mutex::new(Helpers::NONE), work: Condvar::new() };
 }
 
 /// Bounds the helper threads of this process; those that are there stay.
@@ -87,25 +87,25 @@ pub async fn offload<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stati
         return work();
     }
     visibility::count(|counters| counters.offloads.add(1));
-    let slot = Arc::new(Mutex::new(Slot { result: None, waiter: None }));
-    let filled = slot.clone();
+    let cell = Arc::new(Mutex::new(ResultCell { result: None, waiter: None }));
+    let filled = cell.clone();
     submit(Box::new(move || {
         let result = catch_unwind(AssertUnwindSafe(work));
-        let mut slot = lock(&filled);
-        slot.result = Some(result);
-        let waiter = slot.waiter.take();
-        drop(slot);
+        let mut cell = lock(&filled);
+        cell.result = Some(result);
+        let waiter = cell.waiter.take();
+        drop(cell);
         if let Some(waiter) = waiter {
             waiter.wake();
         }
     }));
     let result = poll_fn(|context| {
         world::wait_until(context, Wait::Offload, None, |context| {
-            let mut slot = lock(&slot);
-            match slot.result.take() {
+            let mut cell = lock(&cell);
+            match cell.result.take() {
                 Some(result) => Poll::Ready(result),
                 None => {
-                    slot.waiter = Some(context.waker().clone());
+                    cell.waiter = Some(context.waker().clone());
                     Poll::Pending
                 }
             }
@@ -118,7 +118,7 @@ pub async fn offload<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stati
     }
 }
 
-struct Slot<T> {
+struct ResultCell<T> {
     result: Option<Caught<T>>,
     waiter: Option<Waker>,
 }
@@ -138,7 +138,7 @@ fn help() {
     }
 }
 
-impl Pool {
+impl HelperPool {
     /// Leaves a job to the helpers, of which there are to be `most`; `start` makes one, or says that it cannot.
     fn submit(&self, job: Job, most: usize, start: impl FnOnce() -> bool) {
         let mut helpers = lock(&self.helpers);
@@ -232,7 +232,7 @@ mod loom_tests {
         model.preemption_bound = Some(3);
         model.check(move || {
             let world = Arc::new(World {
-                pool: Pool { helpers: Mutex::new(Helpers::NONE), work: Condvar::new() },
+                pool: HelperPool { helpers: Mutex::new(Helpers::NONE), work: Condvar::new() },
                 refusals: AtomicUsize::new(2 - helpers),
                 done: AtomicUsize::new(0),
                 threads: Mutex::new(Vec::new()),
@@ -253,7 +253,7 @@ mod loom_tests {
     }
 
     struct World {
-        pool: Pool,
+        pool: HelperPool,
         /// How many more times no thread is made.
         refusals: AtomicUsize,
         done: AtomicUsize,

@@ -18,13 +18,13 @@ use crate::drain::{self, Scope};
 use crate::visibility::{self, thread_slots};
 
 /// What a kernel thread runs.
-pub type Body = Box<dyn FnOnce() + Send>;
+pub type ThreadBody = Box<dyn FnOnce() + Send>;
 
 /// The stack of a kernel thread.
 #[derive(Clone, Copy, Debug)]
-pub struct Stack(KernelStack);
+pub struct ThreadStack(KernelStack);
 
-impl Stack {
+impl ThreadStack {
     /// One of `size` bytes, chosen by the user. An overflow is reported as that of its `owner`, such as "a helper thread".
     #[must_use]
     pub const fn chosen(size: usize, owner: &'static str) -> Self {
@@ -51,7 +51,7 @@ pub struct Refused {
     /// Why: `EAGAIN` for a limit on threads or memory.
     pub error: io::Error,
     /// What the thread was to run.
-    pub body: Body,
+    pub body: ThreadBody,
 }
 
 impl fmt::Debug for Refused {
@@ -66,7 +66,7 @@ impl fmt::Debug for Refused {
 /// # Errors
 ///
 /// [`Refused`], when no thread can be made.
-pub fn start(stack: Stack, body: Body) -> Result<(), Refused> {
+pub fn start(stack: ThreadStack, body: ThreadBody) -> Result<(), Refused> {
     let argument = Box::into_raw(Box::new(Start { stack, body, scope: Scope::here() }));
     match create(stack.length(), argument.cast()) {
         0 => Ok(()),
@@ -80,8 +80,8 @@ pub fn start(stack: Stack, body: Body) -> Result<(), Refused> {
 
 /// What a new thread is given.
 struct Start {
-    stack: Stack,
-    body: Body,
+    stack: ThreadStack,
+    body: ThreadBody,
     /// That of the thread that makes it.
     scope: Option<Scope>,
 }

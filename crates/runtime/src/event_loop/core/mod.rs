@@ -22,7 +22,7 @@ use super::report::ReportState;
 use super::reserved_task::ReservedTask;
 use super::sources::Sources;
 use super::spare::Spare;
-use super::tasks::{Body, Task, Tasks};
+use super::tasks::{Task, TaskBody, Tasks};
 use super::waker;
 use super::{Habits, LoopWorld};
 use crate::memory::Reserve;
@@ -296,13 +296,13 @@ impl Core {
         future: impl Future<Output = ()> + 'static,
     ) -> io::Result<TaskName> {
         Ok(match self.reserve()?.stack {
-            None => self.insert(|| Body::Future(local_future(future))),
+            None => self.insert(|| TaskBody::Future(local_future(future))),
             Some(stack) => self.insert_fiber(stack, || future),
         })
     }
 
     #[inline(always)]
-    pub(super) fn insert(&self, make: impl FnOnce() -> Body) -> TaskName {
+    pub(super) fn insert(&self, make: impl FnOnce() -> TaskBody) -> TaskName {
         visibility::count(|counters| counters.tasks_created.add(1));
         self.tasks.insert(make, self.report_state.clock())
     }
@@ -338,16 +338,16 @@ impl Core {
                 counters.task_stack_allocated_bytes.add(stack_size as u64);
             });
         }
-        self.insert(|| Body::Fiber(park::fiber(stack, waker, make)))
+        self.insert(|| TaskBody::Fiber(park::fiber(stack, waker, make)))
     }
 
     /// Ends a task that has run to its end. Between turns only.
     #[inline]
     fn end(&self, task: &Task) {
         self.end_by(task, |body| match body {
-            Some(Body::Future(_)) => drop_body(body),
+            Some(TaskBody::Future(_)) => drop_body(body),
             _ => {
-                let Some(Body::Fiber(fiber)) = body.take() else { return };
+                let Some(TaskBody::Fiber(fiber)) = body.take() else { return };
                 self.stacks.borrow_mut().put(fiber.into_stack());
             }
         });
@@ -355,7 +355,7 @@ impl Core {
 
     /// Ends a task, whose body `drop_body` drops or takes. Between turns only.
     #[inline]
-    fn end_by(&self, task: &Task, drop_body: impl FnOnce(&mut Option<Body>)) {
+    fn end_by(&self, task: &Task, drop_body: impl FnOnce(&mut Option<TaskBody>)) {
         let Some(name) = task.name() else { return };
         visibility::count(|counters| counters.tasks_ended.add(1));
         // What its destructors wait for by hand they wait for in vain.
@@ -386,6 +386,6 @@ impl Core {
 
 /// Drops a body in its place. What a destructor panics with has been reported, and ends here.
 #[inline]
-fn drop_body(body: &mut Option<Body>) {
+fn drop_body(body: &mut Option<TaskBody>) {
     let _ = catch_unwind(AssertUnwindSafe(|| *body = None));
 }
