@@ -22,7 +22,7 @@ use rustix::net::{SocketFlags, accept_with};
 use slab::Slab;
 
 use crate::attempts::{Attempts, BUDGET, Readiness};
-use crate::{Machine, Wait, Why};
+use crate::{Next, StateMachine, Why};
 
 const WAKEUP: Token = Token(0);
 const LISTENER: Token = Token(1);
@@ -30,7 +30,7 @@ const LISTENER: Token = Token(1);
 const FIRST: u32 = 2;
 
 /// The loop of one kernel thread.
-pub(crate) struct CallbackLoop<M: Machine> {
+pub(crate) struct CallbackLoop<M: StateMachine> {
     common: M::Common,
     /// Connections at a time; the next are refused.
     limit: usize,
@@ -47,7 +47,7 @@ pub(crate) struct CallbackLoop<M: Machine> {
     draining: bool,
 }
 
-type FoundBox<M> = Arc<Mutex<Vec<(usize, Option<<M as Machine>::Found>)>>>;
+type FoundBox<M> = Arc<Mutex<Vec<(usize, Option<<M as StateMachine>::Found>)>>>;
 
 struct Listener {
     socket: TcpListener,
@@ -81,7 +81,7 @@ enum WaitsFor {
     Turn,
 }
 
-impl<M: Machine> CallbackLoop<M> {
+impl<M: StateMachine> CallbackLoop<M> {
     /// Opens what the loop needs before it can serve.
     pub(crate) fn open(common: M::Common, limit: usize) -> io::Result<Self> {
         let (mut poller, wakeup) = (Kind::Epoll.open()?, Wakeup::new()?);
@@ -253,17 +253,17 @@ impl<M: Machine> CallbackLoop<M> {
         let mut attempts = Attempts::new(socket.as_fd(), readiness, self.draining, self.now);
         // The panic hook says what and where; the connection closes, the others go on.
         let call = || machine.wake(why, &mut attempts, &mut self.common);
-        let wait = catch_unwind(AssertUnwindSafe(call)).unwrap_or(Wait::End);
+        let wait = catch_unwind(AssertUnwindSafe(call)).unwrap_or(Next::End);
         let cut_short = attempts.was_cut_short();
         match wait {
-            Wait::End => self.end(key),
-            Wait::Helper(job) => self.have_helped(key, job),
-            Wait::Read(_) | Wait::Write(_) if cut_short => {
+            Next::End => self.end(key),
+            Next::Helper(job) => self.have_helped(key, job),
+            Next::Read(_) | Next::Write(_) if cut_short => {
                 connection.waits_for = WaitsFor::Turn;
                 self.cut_short.push(key);
             }
-            Wait::Read(deadline) => self.rest(key, Direction::Read, deadline),
-            Wait::Write(deadline) => self.rest(key, Direction::Write, deadline),
+            Next::Read(deadline) => self.rest(key, Direction::Read, deadline),
+            Next::Write(deadline) => self.rest(key, Direction::Write, deadline),
         }
     }
 

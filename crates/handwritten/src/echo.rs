@@ -13,7 +13,7 @@
 use std::io;
 
 use crate::attempts::Attempts;
-use crate::{Machine, Wait, Why};
+use crate::{Next, StateMachine, Why};
 
 /// Bytes that are read at once, as many as the service reads.
 pub(crate) const BUFFER: usize = 4096;
@@ -25,7 +25,7 @@ pub(crate) struct Echo {
     unsent: Vec<u8>,
 }
 
-impl Machine for Echo {
+impl StateMachine for Echo {
     type Common = Box<[u8; BUFFER]>;
     type Found = ();
 
@@ -42,7 +42,7 @@ impl Machine for Echo {
         _: Why<()>,
         attempts: &mut Attempts<'_>,
         buffer: &mut Self::Common,
-    ) -> Wait<()> {
+    ) -> Next<()> {
         match self.echo(attempts, &mut buffer[..]) {
             Ok(wait) => wait,
             Err(error) => error.into(),
@@ -51,11 +51,11 @@ impl Machine for Echo {
 }
 
 impl Echo {
-    fn echo(&mut self, attempts: &mut Attempts<'_>, buffer: &mut [u8]) -> io::Result<Wait<()>> {
+    fn echo(&mut self, attempts: &mut Attempts<'_>, buffer: &mut [u8]) -> io::Result<Next<()>> {
         loop {
             while !self.unsent.is_empty() {
                 let Some(count) = attempts.write(&self.unsent)? else {
-                    return Ok(Wait::Write(None));
+                    return Ok(Next::Write(None));
                 };
                 self.unsent.drain(..count);
             }
@@ -63,9 +63,9 @@ impl Echo {
                 None => {
                     // Whoever was slow once does not keep the room for it.
                     self.unsent = Vec::new();
-                    return Ok(Wait::Read(None));
+                    return Ok(Next::Read(None));
                 }
-                Some(0) => return Ok(Wait::End),
+                Some(0) => return Ok(Next::End),
                 Some(length) => {
                     let sent = attempts.write(&buffer[..length])?.unwrap_or(0);
                     self.unsent.extend_from_slice(&buffer[sent..length]);

@@ -10,7 +10,7 @@
 //!                 │       │                                   │         │ not all left in one packet
 //!    refused ─────┴───────┴─ cannot be read ─▶ Linger ◀───────┴─────────┘
 //!                                                │  the client may still be sending
-//!                                                └──▶ Deaf ─▶ closed
+//!                                                └──▶ Discard ─▶ closed
 //! ```
 //!
 //! Replies leave before the connection waits for bytes, so that any stage but Disk may find that it has
@@ -28,13 +28,13 @@ use duality_services::http::{Http, Limits, REFUSAL_TIME, Reply};
 
 use crate::attempts::Attempts;
 use crate::output::Output;
-use crate::{Machine, Wait, Why};
+use crate::{Next, StateMachine, Why};
 
 /// What a helper thread brings from the disk.
 type Found = Result<Arc<Page>, Reply>;
 
 /// `Err` is what to wait for; `Ok` that the machine goes on.
-type Step = Result<(), Wait<Found>>;
+type Step = Result<(), Next<Found>>;
 
 /// What the connections of one loop have in common.
 pub(crate) struct Common {
@@ -79,7 +79,7 @@ enum Stage {
     /// The last reply leaves, though the client may still be sending, for so long at most.
     Linger(Duration),
     /// It has left, and what still comes is read and dropped.
-    Deaf { until: Option<Instant> },
+    Discard { until: Option<Instant> },
 }
 
 /// A request whose body is being read.
@@ -102,7 +102,7 @@ struct Sought {
 
 const NEXT_HEAD: Stage = Stage::Head { deadline: None };
 
-impl Machine for Conversation {
+impl StateMachine for Conversation {
     type Common = Common;
     type Found = Found;
 
@@ -131,7 +131,7 @@ impl Machine for Conversation {
         why: Why<Found>,
         attempts: &mut Attempts<'_>,
         common: &mut Common,
-    ) -> Wait<Found> {
+    ) -> Next<Found> {
         self.input.borrow_from(&mut common.input);
         self.desk.output.borrow_from(&mut common.gathered);
         let wait = self.go_on(why, attempts, &common.http);
@@ -142,7 +142,7 @@ impl Machine for Conversation {
 }
 
 impl Conversation {
-    fn go_on(&mut self, why: Why<Found>, attempts: &mut Attempts<'_>, http: &Http) -> Wait<Found> {
+    fn go_on(&mut self, why: Why<Found>, attempts: &mut Attempts<'_>, http: &Http) -> Next<Found> {
         let mut step = match why {
             Why::Ready => Ok(()),
             Why::TimedOut => self.time_out(attempts, http.limits()),
@@ -155,10 +155,10 @@ impl Conversation {
             step = match &self.stage {
                 Stage::Head { .. } => self.take_head(attempts, http),
                 Stage::Body(_) => self.take_body(attempts, http),
-                Stage::Disk(_) => Err(Wait::End),
+                Stage::Disk(_) => Err(Next::End),
                 Stage::End => self.end(attempts, http.limits()),
                 Stage::Linger(limit) => self.linger(*limit, attempts, http.limits()),
-                Stage::Deaf { .. } => self.drop_input(attempts, http.limits()),
+                Stage::Discard { .. } => self.drop_input(attempts, http.limits()),
             };
         }
     }
@@ -205,7 +205,7 @@ impl Conversation {
         if self.input.is_full() {
             return self.reject(too_long(self.input.unused()), limits);
         }
-        let Stage::Head { deadline } = &mut self.stage else { return Err(Wait::End) };
+        let Stage::Head { deadline } = &mut self.stage else { return Err(Next::End) };
         let deadline = *deadline.get_or_insert_with(|| attempts.after(limits.head_time));
         self.fill(deadline, attempts, limits)
     }
@@ -213,7 +213,7 @@ impl Conversation {
     /// Decides what is done about a body. It is read before the request is answered even where nobody
     /// wants it, as the service does.
     fn plan_body(&mut self, head: Box<[u8]>, is_last: bool, http: &Http) -> Step {
-        let Parsed::Complete(request) = parse(&head) else { return Err(Wait::End) };
+        let Parsed::Complete(request) = parse(&head) else { return Err(Next::End) };
         match http.plan_body(&request) {
             BodyPlan::TooLong => {
                 let is_head = request.method == Method::Head;
@@ -235,7 +235,7 @@ impl Conversation {
 
     fn take_body(&mut self, attempts: &mut Attempts<'_>, http: &Http) -> Step {
         let limits = http.limits();
-        let Stage::Body(incoming) = &mut self.stage else { return Err(Wait::End) };
+        let Stage::Body(incoming) = &mut self.stage else { return Err(Next::End) };
         let bad = match incoming.body.take(self.input.unused()) {
             Progress::Unfinished => {
                 let deadline =
@@ -258,7 +258,7 @@ impl Conversation {
     /// The last reply leaves together with the end, if that is all there is.
     fn end(&mut self, attempts: &mut Attempts<'_>, limits: &Limits) -> Step {
         if self.desk.output.send_last(attempts)? {
-            return Err(Wait::End);
+            return Err(Next::End);
         }
         self.stage = Stage::Linger(limits.linger_time);
         Ok(())
@@ -271,12 +271,12 @@ impl Conversation {
     fn linger(&mut self, limit: Duration, attempts: &mut Attempts<'_>, limits: &Limits) -> Step {
         self.desk.send(attempts, limits)?;
         attempts.shut_down_writing()?;
-        self.stage = Stage::Deaf { until: attempts.after(limit) };
+        self.stage = Stage::Discard { until: attempts.after(limit) };
         Ok(())
     }
 
     fn drop_input(&mut self, attempts: &mut Attempts<'_>, limits: &Limits) -> Step {
-        let Stage::Deaf { until } = self.stage else { return Err(Wait::End) };
+        let Stage::Discard { until } = self.stage else { return Err(Next::End) };
         self.input.consume(self.input.unused().len());
         self.fill(until, attempts, limits)
     }
@@ -287,7 +287,7 @@ impl Conversation {
             // A close would leave what the client has not taken to the kernel, which would try to send it
             // for minutes.
             attempts.reset();
-            return Err(Wait::End);
+            return Err(Next::End);
         }
         match &self.stage {
             Stage::Head { .. } if !self.input.is_empty() => {
@@ -297,7 +297,7 @@ impl Conversation {
                 let is_head = is_head(&incoming.head);
                 self.reject_with(&status::REQUEST_TIMEOUT, is_head, limits)
             }
-            _ => Err(Wait::End),
+            _ => Err(Next::End),
         }
     }
 }
@@ -314,8 +314,8 @@ impl Conversation {
     ) -> Step {
         self.desk.send(attempts, limits)?;
         match attempts.read(self.input.room())? {
-            None => Err(Wait::Read(deadline)),
-            Some(0) => Err(Wait::End),
+            None => Err(Next::Read(deadline)),
+            Some(0) => Err(Next::End),
             Some(length) => {
                 self.input.filled(length);
                 self.desk.output.is_quiet = self.input.has_all();
@@ -326,10 +326,10 @@ impl Conversation {
 
     fn answer_with_body(&mut self, http: &Http) -> Step {
         let Stage::Body(incoming) = std::mem::replace(&mut self.stage, NEXT_HEAD) else {
-            return Err(Wait::End);
+            return Err(Next::End);
         };
         let Incoming { head, body, is_last, .. } = *incoming;
-        let Parsed::Complete(request) = parse(&head) else { return Err(Wait::End) };
+        let Parsed::Complete(request) = parse(&head) else { return Err(Next::End) };
         let persistence = if is_last { Persistence::Close } else { request.persistence };
         let is_quiet = !is_last && self.input.is_empty();
         self.answer(&head, &body.into_kept(), persistence, is_quiet, http)
@@ -344,7 +344,7 @@ impl Conversation {
         is_quiet: bool,
         http: &Http,
     ) -> Step {
-        let Parsed::Complete(request) = parse(head) else { return Err(Wait::End) };
+        let Parsed::Complete(request) = parse(head) else { return Err(Next::End) };
         match self.desk.answer(&request, body, persistence, http) {
             Ok(said) => {
                 self.stage = Stage::after(said, is_quiet, http.limits());
@@ -361,17 +361,17 @@ impl Conversation {
     fn seek(&mut self, errand: Errand, http: &Http, sought: Sought) -> Step {
         self.stage = Stage::Disk(Box::new(sought));
         let http = http.clone();
-        Err(Wait::Helper(Box::new(move || http.run(errand))))
+        Err(Next::Helper(Box::new(move || http.run(errand))))
     }
 
     /// Answers the request whose page was looked for.
     fn bring(&mut self, found: Found, limits: &Limits) -> Step {
         let Stage::Disk(sought) = std::mem::replace(&mut self.stage, Stage::End) else {
-            return Err(Wait::End);
+            return Err(Next::End);
         };
         let Sought { head, persistence, now, is_quiet } = *sought;
         let bytes = head.as_deref().unwrap_or(self.input.unused());
-        let Parsed::Complete(request) = parse(bytes) else { return Err(Wait::End) };
+        let Parsed::Complete(request) = parse(bytes) else { return Err(Next::End) };
         let said = self.desk.answer_found(found, &request, persistence, now);
         let length = request.head.len();
         if head.is_none() {

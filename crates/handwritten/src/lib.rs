@@ -13,7 +13,7 @@
 //!
 //! A service of `crates/services` is an `async fn`, and under the architecture `epoll` the compiler turns it
 //! into a state machine that the runtime polls. Here the same is done as one would without such a
-//! compiler: a `Machine` is a struct of what outlives a wait, and a callback that goes on from there. The
+//! compiler: a `StateMachine` is a struct of what outlives a wait, and a callback that goes on from there. The
 //! parsers, the pages and the replies are those of the services, and so are buffer sizes, limits, socket
 //! options, the poller and the timers; what differs is who made the state machine, and that it is called by
 //! a loop that knows it and not through a task.
@@ -52,7 +52,7 @@ pub fn http(http: Http) -> ByHand {
     by_hand::<http::Conversation>(move || http::Common::new(http.clone()))
 }
 
-fn by_hand<M: Machine>(common: impl Fn() -> M::Common + Send + Sync + 'static) -> ByHand {
+fn by_hand<M: StateMachine>(common: impl Fn() -> M::Common + Send + Sync + 'static) -> ByHand {
     Arc::new(move |limit| {
         let callback_loop = CallbackLoop::<M>::open(common(), limit)?;
         Ok(Box::new(move |listener, admission| callback_loop.run(listener, admission))
@@ -61,7 +61,7 @@ fn by_hand<M: Machine>(common: impl Fn() -> M::Common + Send + Sync + 'static) -
 }
 
 /// One connection, as a state machine.
-trait Machine: Sized + 'static {
+trait StateMachine: Sized + 'static {
     /// What the machines of one loop have in common.
     type Common: 'static;
     /// What a helper thread finds out for a machine.
@@ -79,7 +79,7 @@ trait Machine: Sized + 'static {
         why: Why<Self::Found>,
         attempts: &mut Attempts<'_>,
         common: &mut Self::Common,
-    ) -> Wait<Self::Found>;
+    ) -> Next<Self::Found>;
 }
 
 /// Why a machine is called.
@@ -92,8 +92,8 @@ enum Why<F> {
     Found(F),
 }
 
-/// What a machine waits for.
-enum Wait<F> {
+/// What a machine waits for next.
+enum Next<F> {
     /// Bytes from its client, until a deadline.
     Read(Option<Instant>),
     /// Room for bytes to its client, until a deadline.
@@ -104,7 +104,7 @@ enum Wait<F> {
     End,
 }
 
-impl<F> From<io::Error> for Wait<F> {
+impl<F> From<io::Error> for Next<F> {
     /// A connection that breaks off is its client's affair.
     fn from(_: io::Error) -> Self {
         Self::End

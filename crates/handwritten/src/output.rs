@@ -8,7 +8,7 @@ use duality_services::http::parts::{
 };
 use duality_services::http::{Limits, Reply};
 
-use crate::Wait;
+use crate::Next;
 use crate::attempts::Attempts;
 
 /// The replies of one connection that have not left yet.
@@ -104,7 +104,7 @@ impl Output {
         attempts: &mut Attempts<'_>,
         memo: &mut Memo,
         limits: &Limits,
-    ) -> Result<(), Wait<F>> {
+    ) -> Result<(), Next<F>> {
         while self.left() > 0 {
             let Some(count) = self.send_some(attempts, memo)? else {
                 if !std::mem::replace(&mut self.is_watched, true) {
@@ -112,11 +112,11 @@ impl Output {
                 }
                 let next = *self.patience.get_or_insert_with(|| attempts.after(limits.write_time));
                 let earliest = [next, self.deadline.flatten()].into_iter().flatten().min();
-                return Err(Wait::Write(earliest));
+                return Err(Next::Write(earliest));
             };
             // A file that has become shorter than was said.
             if count == 0 {
-                return Err(Wait::End);
+                return Err(Next::End);
             }
             self.advance(count);
             (self.patience, self.is_quiet) = (None, false);
@@ -136,7 +136,7 @@ impl Output {
 
     /// Sends all of it together with the end of our side, in one packet. True if the connection may be closed
     /// then; false if it has to linger.
-    pub(crate) fn send_last<F>(&mut self, attempts: &mut Attempts<'_>) -> Result<bool, Wait<F>> {
+    pub(crate) fn send_last<F>(&mut self, attempts: &mut Attempts<'_>) -> Result<bool, Next<F>> {
         let is_short = !self.gathered.is_empty() && matches!(self.tail, Tail::Nothing);
         if !(self.is_quiet && is_short) {
             return Ok(false);
@@ -150,7 +150,7 @@ impl Output {
         &mut self,
         attempts: &mut Attempts<'_>,
         memo: &Memo,
-    ) -> Result<Option<usize>, Wait<F>> {
+    ) -> Result<Option<usize>, Next<F>> {
         let gathered = &self.gathered[self.sent..];
         Ok(match (&self.tail, memo.page().map(Page::content)) {
             (Tail::Nothing, _) => attempts.write(gathered)?,
@@ -165,7 +165,7 @@ impl Output {
                 attempts.send_file(file, part.offset, part.length)?
             }
             // The memo keeps the page for as long as there is a tail of it.
-            (Tail::Page(_), None) => return Err(Wait::End),
+            (Tail::Page(_), None) => return Err(Next::End),
         })
     }
 

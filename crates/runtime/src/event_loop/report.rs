@@ -103,6 +103,6 @@ fn walk(task: &Task) -> Option<Trace> {
     }
     let mut trace = None;
     // SAFETY: a loop reports between two rounds, when no task ends.
-    unsafe { task.fiber() }?.visit(|| trace = visibility::capture());
+    unsafe { task.fiber() }?.run_on_top(|| trace = visibility::capture());
     trace
 }
