@@ -1,4 +1,4 @@
-//! Calls on the stack of whoever resumed the running fiber.
+//! Calls on the stack from which the running fiber was resumed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
@@ -8,7 +8,7 @@ use crate::fiber::here::HERE;
 use crate::sanitizer::{Bounds, Left};
 use crate::switch::{self, StackPointer};
 
-/// Runs `body` on the stack of whoever resumed the running fiber; outside every fiber it just runs.
+/// Runs `body` on the stack from which the running fiber was resumed; outside every fiber it just runs.
 ///
 /// That stack is in the cache, since all fibers come back to it, and most often a deep one, of the kernel thread.
 ///

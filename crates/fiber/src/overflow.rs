@@ -257,13 +257,13 @@ fn pass_on(
             }
         }
         handler if previous.sa_flags & libc::SA_SIGINFO != 0 => {
-            // SAFETY: whoever installed it with SA_SIGINFO promised this signature.
+            // SAFETY: the code that installed it with SA_SIGINFO promised this signature.
             let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =
                 unsafe { transmute(handler) };
             handler(signal, info, context);
         }
         handler => {
-            // SAFETY: whoever installed it without SA_SIGINFO promised this signature.
+            // SAFETY: the code that installed it without SA_SIGINFO promised this signature.
             let handler: extern "C" fn(c_int) = unsafe { transmute(handler) };
             handler(signal);
         }

@@ -167,7 +167,7 @@ impl Occupied {
 
     /// May be called once.
     fn read(&self) -> Stack {
-        // SAFETY: `new` wrote the header, which nobody else knows of, and leaked the slab.
+        // SAFETY: `new` wrote the header, which no other code knows of, and leaked the slab.
         unsafe {
             let StackHeader { limit, slab } = self.header().read();
             Stack { limit, slab: Arc::from_raw(slab) }

@@ -61,7 +61,7 @@ impl Echo {
             }
             match attempts.read(buffer)? {
                 None => {
-                    // Whoever was slow once does not keep the room for it.
+                    // A client that was slow once does not keep the room for it.
                     self.unsent = Vec::new();
                     return Ok(Next::Read(None));
                 }

@@ -210,8 +210,8 @@ impl Conversation {
         self.fill(deadline, attempts, limits)
     }
 
-    /// Decides what is done about a body. It is read before the request is answered even where nobody
-    /// wants it, as the service does.
+    /// Decides what is done about a body. It is read before the request is answered even where it is not
+    /// wanted, as the service does.
     fn plan_body(&mut self, head: Box<[u8]>, is_last: bool, http: &Http) -> Step {
         let Parsed::Complete(request) = parse(&head) else { return Err(Next::End) };
         match http.plan_body(&request) {

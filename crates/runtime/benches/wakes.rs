@@ -86,9 +86,9 @@ struct Ring {
     ended: AtomicU64,
     done: AtomicU64,
     wakers: Mutex<Vec<Waker>>,
-    /// Who is woken by whom.
+    /// Which thread wakes which.
     order: Vec<u32>,
-    /// Whom the last token wakes.
+    /// The thread that the last token wakes.
     root: Mutex<Option<Waker>>,
 }
 
@@ -110,7 +110,7 @@ fn measure(threads: usize) {
         for index in 0..threads {
             drop(task::spawn(member(index, ring.clone())).unwrap());
         }
-        // Each registers, then is woken once to learn whom to wake.
+        // Each registers, then is woken once to learn which thread to wake.
         task::yield_now().await;
         let wakers = ring.wakers.lock().unwrap().clone();
         assert_eq!(wakers.len(), threads);
@@ -173,7 +173,7 @@ fn cpu_time() -> f64 {
 }
 
 /// The same memory in the same layout, and nothing but touching it: for each thread a line of a table,
-/// and the highest lines of a page of its own, where it finds whom to wake.
+/// and the highest lines of a page of its own, where it finds which thread to wake.
 struct Floor {
     table: Vec<Line>,
     stacks: *mut u8,

@@ -394,7 +394,7 @@ mod loom_tests {
         });
     }
 
-    /// Another is listed while the first is taken off the list: whoever holds up the drain makes up for it.
+    /// Another is listed while the first is taken off the list: the thread that holds up the drain makes up for it.
     #[test]
     fn loom_one_that_leaves_the_list_hides_no_other() {
         model(|| {

@@ -79,6 +79,6 @@ fn a_loop_that_reads_files_itself_has_them_at_once() {
             file.read_at(0, length as usize).await.unwrap()
         });
         let first = poll_fn(|context| Poll::Ready(reading.as_mut().poll(context))).await;
-        assert_eq!(first, Poll::Ready(b"content".to_vec()), "it waited for nobody");
+        assert_eq!(first, Poll::Ready(b"content".to_vec()), "it waited for no helper");
     });
 }

@@ -1,4 +1,4 @@
-//! What a stream wrote last arrives, though its peer has sent what nobody read: in every world, on every poller.
+//! What a stream wrote last arrives, though its peer has sent what was not read: in every world, on every poller.
 
 use duality_poller::Kind;
 use duality_runtime::block_on;

@@ -1,4 +1,4 @@
-//! Whom the synchronisation primitives wake, whatever is begun, looked at, given up and told, and in whatever order.
+//! Which tasks the synchronisation primitives wake, whatever is begun, looked at, given up and told, and in whatever order.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -134,7 +134,7 @@ impl<'a, R> Waiters<'a, R> {
         self.handed.contains(&self.all[index].number)
     }
 
-    /// Who has waited and is not in the queue has been woken, and nobody else.
+    /// The tasks that have waited and are not in the queue have been woken, and no others.
     fn check(&self) {
         for Waiter { number, woken, has_waited, .. } in &self.all {
             let is_woken = *has_waited && !self.queue.contains(number);

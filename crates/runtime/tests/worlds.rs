@@ -236,7 +236,7 @@ async fn a_connect_can_time_out() {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let listener = TcpListener::bind(any, &ListenOptions::default().backlog(0)).unwrap();
     let address = listener.local_addr().unwrap();
-    // Nobody accepts, so that soon the queue is full and the kernel answers no more.
+    // No connection is accepted, so that soon the queue is full and the kernel answers no more.
     let mut queued = vec![];
     loop {
         match timeout(MOMENT, TcpStream::connect(address)).await {

@@ -22,7 +22,7 @@ use super::pressure::Active;
 /// `Needs::default().with_concurrent_connections()`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Somebody makes a task of its straight-line code: it has no state machine written by hand.
+    /// Its straight-line code is made a task: it has no state machine written by hand.
     pub straight_line: bool,
     /// Connections can reach the same memory: they are not in different processes.
     pub shared_memory: bool,

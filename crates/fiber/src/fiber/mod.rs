@@ -129,7 +129,7 @@ impl Fiber {
         HERE.with(|here| {
             let outer = (here.running.replace(running), here.resumer.get());
             let outer_stack = here.resumer_stack.replace(here.stack.get());
-            // SAFETY: the fiber was left there, or prepared, and nobody else goes on there. Whoever runs last of those
+            // SAFETY: the fiber was left there, or prepared, and nothing else goes on there. The last of the fibers
             // that it passes the processor to comes back here.
             let message =
                 unsafe { here.switch(&here.resumer, &self.left_at, self.stack.bounds(), message) };
@@ -166,7 +166,7 @@ impl Drop for Fiber {
             // The destructors that run there must not suspend: for them no fiber is running.
             message = self.send(ptr::null(), &mut || resume_unwind(Box::new(Unwound)));
         }
-        // SAFETY: nothing runs there any more, and nobody sees the fiber after this.
+        // SAFETY: nothing runs there any more, and the fiber is not used after this.
         unsafe { ManuallyDrop::drop(&mut self.stack) };
         came_back(message);
     }
@@ -192,8 +192,8 @@ extern "C" fn main<F: FnOnce()>(body: *mut F, message: usize) -> ! {
     HERE.with(|here| {
         here.stack.set(here.resumer_stack.get());
         left_for_good(here.resumer_stack.get());
-        // SAFETY: the resumer was left there when it switched to a fiber, and nobody has gone on there, for this fiber runs
-        // instead. Nobody comes back, so the place that is noted for this stack need not live.
+        // SAFETY: the resumer was left there when it switched to a fiber, and nothing has gone on there, for this fiber runs
+        // instead. No switch comes back, so the cell that this stack's pointer is noted in need not live.
         unsafe { switch(&nowhere(), &here.resumer, message) };
     });
     abort()
@@ -223,7 +223,7 @@ impl<T> InPlace<T> {
     ///
     /// # Safety
     ///
-    /// The place has room for it, and nobody else uses it for as long as this lives.
+    /// The place has room for it, and no other code uses it for as long as this lives.
     unsafe fn new(value: T, place: *mut T) -> Self {
         // SAFETY: there is room for the value, and nothing that this overwrites is used, by what is asked of the caller.
         unsafe { place.write(value) };
@@ -238,7 +238,7 @@ impl<T> InPlace<T> {
 
 impl<T> Drop for InPlace<T> {
     fn drop(&mut self) {
-        // SAFETY: the value is valid and ours, and nobody sees it again.
+        // SAFETY: the value is valid and ours, and not used again.
         unsafe { self.0.drop_in_place() };
     }
 }
@@ -300,7 +300,7 @@ mod tests {
             assert_eq!(sum, 256 * 1024);
             suspend();
             assert!(catch_unwind(|| below(|| panic!("on purpose"))).is_err());
-            assert!(catch_unwind(|| below(suspend)).is_err(), "nobody could come back");
+            assert!(catch_unwind(|| below(suspend)).is_err(), "no switch could come back");
             suspend();
         });
         assert!(!fiber.resume());

@@ -44,7 +44,7 @@ pub(crate) use processor::{call_on, switch};
 ///
 /// # Safety
 ///
-/// There are [`room_for`] as many bytes of memory below `base`, and nobody else uses them. `main` drops what `data` is, or
+/// There are [`room_for`] as many bytes of memory below `base`, and no other code uses them. `main` drops what `data` is, or
 /// it is not dropped.
 pub(crate) unsafe fn prepare<D>(
     base: usize,
@@ -54,7 +54,7 @@ pub(crate) unsafe fn prepare<D>(
     let data_at = (base - size_of::<D>()) & !(alignment::<D>() - 1);
     let words = processor::first(main as *const () as usize);
     let left_at: StackPointer = ptr::with_exposed_provenance_mut(data_at - size_of_val(&words));
-    // SAFETY: the data and the words below it take at most `room_for` bytes, which are there and nobody else's, by what is
+    // SAFETY: the data and the words below it take at most `room_for` bytes, which are there and in no other use, by what is
     // asked of the caller. The data is aligned as it asks, and the words lie at a multiple of 16.
     unsafe {
         ptr::with_exposed_provenance_mut::<D>(data_at).write(data);

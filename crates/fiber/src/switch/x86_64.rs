@@ -19,11 +19,11 @@ pub(super) fn first(main: usize) -> First {
 }
 
 /// Leaves the running stack, notes in `from` where, takes `to` and goes on there, where `message` is handed over.
-/// Returns the message of whoever comes back. The two may be the same.
+/// Returns the message of the switch that comes back. The two may be the same.
 ///
 /// # Safety
 ///
-/// `to` is where a stack was left or prepared, and nobody else goes on there; `from` is valid until then.
+/// `to` is where a stack was left or prepared, and nothing else goes on there; `from` is valid until then.
 #[inline(always)]
 pub(crate) unsafe fn switch(
     from: &Cell<StackPointer>,

@@ -132,7 +132,7 @@ impl Task {
     /// Asks for what the task touches first, by its control block.
     #[inline(always)]
     fn prefetch_body(&self, lines: usize) {
-        // SAFETY: nobody has an exclusive reference to it. It is asked for as a turn begins, so no future is polled, nor is a
+        // SAFETY: there is no exclusive reference to it. It is asked for as a turn begins, so no future is polled, nor is a
         // body dropped. A fiber may run even so, the one that has queued itself and leaves; but fibers are reached by shared
         // references, and its place is null then, which leads to addresses that are fetched in vain.
         match unsafe { &*self.body.get() } {

@@ -109,7 +109,7 @@ impl Ready {
             // SAFETY: the old slot is filled, and there are more new ones than old ones.
             unsafe { slots.add(number & mask).write(self.slot(number).read()) };
         }
-        // SAFETY: nobody has a reference to them, and they are replaced.
+        // SAFETY: there is no reference to them, and they are replaced.
         unsafe { free(self.slots.replace(slots), room) };
         self.mask.set(mask);
     }
@@ -133,6 +133,6 @@ fn allocate(room: usize) -> NonNull<NonNull<Task>> {
 unsafe fn free(slots: NonNull<NonNull<Task>>, room: usize) {
     let slots =
         ptr::slice_from_raw_parts_mut(slots.as_ptr().cast::<MaybeUninit<NonNull<Task>>>(), room);
-    // SAFETY: `allocate` has leaked such a box, and nobody uses it any more, by what is asked of the caller.
+    // SAFETY: `allocate` has leaked such a box, and it is no longer in use, by what is asked of the caller.
     drop(unsafe { Box::from_raw(slots) });
 }

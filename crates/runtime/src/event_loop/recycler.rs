@@ -63,21 +63,21 @@ pub(crate) struct LocalFuture(RecycledBox<dyn Future<Output = ()>>);
 pub fn boxed_future(future: impl Future<Output = ()> + Send + 'static) -> BoxedFuture {
     // The compiler knows how to forget the type of what a `NonNull` points to.
     let future: NonNull<dyn Future<Output = ()> + Send> = RecycledBox::new(future).into_raw();
-    // SAFETY: it came from `into_raw` just now, and is nobody else's. What is in a block is not moved until it is dropped.
+    // SAFETY: it came from `into_raw` just now, and has no other owner. What is in a block is not moved until it is dropped.
     unsafe { Pin::new_unchecked(RecycledBox::from_raw(future)) }
 }
 
 /// Makes a [`LocalFuture`] of a future.
 pub(crate) fn local_future(future: impl Future<Output = ()> + 'static) -> LocalFuture {
     let future: NonNull<dyn Future<Output = ()>> = RecycledBox::new(future).into_raw();
-    // SAFETY: it came from `into_raw` just now, and is nobody else's.
+    // SAFETY: it came from `into_raw` just now, and has no other owner.
     LocalFuture(unsafe { RecycledBox::from_raw(future) })
 }
 
 impl LocalFuture {
     #[inline]
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        // SAFETY: what is in a block is not moved until it is dropped, and nobody else has the block.
+        // SAFETY: what is in a block is not moved until it is dropped, and the block has no other owner.
         unsafe { Pin::new_unchecked(&mut *self.0) }.poll(context)
     }
 
@@ -95,7 +95,7 @@ impl From<BoxedFuture> for LocalFuture {
         // SAFETY: it stays in its block, and a `LocalFuture` keeps it pinned.
         let future: NonNull<dyn Future<Output = ()>> =
             unsafe { Pin::into_inner_unchecked(future) }.into_raw();
-        // SAFETY: it came from `into_raw` just now, and is nobody else's.
+        // SAFETY: it came from `into_raw` just now, and has no other owner.
         Self(unsafe { RecycledBox::from_raw(future) })
     }
 }
@@ -108,7 +108,7 @@ impl<T: ?Sized> RecycledBox<T> {
 
     /// # Safety
     ///
-    /// The value is one that [`into_raw`](RecycledBox::into_raw) gave, maybe by another type, and nobody else's.
+    /// The value is one that [`into_raw`](RecycledBox::into_raw) gave, maybe by another type, and has no other owner.
     pub(crate) unsafe fn from_raw(value: NonNull<T>) -> Self {
         Self { value, owns: PhantomData }
     }
@@ -163,7 +163,7 @@ struct Class {
     count: Cell<u32>,
 }
 
-/// What is written into a block that nobody uses.
+/// What is written into a block that is not in use.
 struct Kept {
     next: Option<NonNull<Kept>>,
 }
@@ -172,7 +172,7 @@ impl Class {
     /// Up to 1,016 bytes.
     const COUNT: usize = 64;
 
-    /// The class whose blocks are as long as that and longer by the least: 24, 40, 56, … as malloc's are.
+    /// The class of the smallest blocks that are long enough: 24, 40, 56, …, the sizes of malloc's blocks.
     #[inline]
     const fn of(layout: Layout) -> Option<usize> {
         let class = layout.size().saturating_sub(24).div_ceil(16);
@@ -191,13 +191,13 @@ impl Class {
     #[inline]
     fn pop(&self) -> Option<NonNull<u8>> {
         let kept = self.first.get()?;
-        // SAFETY: it is on the list, so it was written by `push`, and is nobody else's.
+        // SAFETY: it is on the list, so it was written by `push`, and has no other owner.
         self.first.set(unsafe { kept.read() }.next);
         self.count.set(self.count.get() - 1);
         Some(kept.cast())
     }
 
-    /// Keeps a block of this class that is nobody's any more; false when there are enough.
+    /// Keeps a block of this class that is no longer in use; false when there are enough.
     #[inline]
     fn push(&self, block: NonNull<u8>) -> bool {
         if self.count.get() == KEPT {

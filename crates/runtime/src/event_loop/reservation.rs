@@ -21,7 +21,7 @@ use std::ptr::NonNull;
 
 use crate::pages;
 
-/// Room for so many values of a type. Whoever writes some drops them.
+/// Room for so many values of a type. The code that writes a value drops it.
 pub(crate) struct Reservation<T> {
     first: NonNull<T>,
     length: usize,
@@ -92,7 +92,7 @@ impl<T> Reservation<T> {
 
 impl<T> Drop for Reservation<T> {
     fn drop(&mut self) {
-        // SAFETY: `new` has reserved as much, and whoever wrote into it does not look at it again.
+        // SAFETY: `new` has reserved as much, and what was written into it is not used again.
         unsafe { pages::give_back(self.first.cast(), self.length * size_of::<T>()) };
     }
 }

@@ -41,8 +41,12 @@ impl ReservedTask {
         });
     }
 
-    /// The same, for a future that is not there yet: `make` makes it where it will be. Unless it is large it lives on its
-    /// stack, which is one page less to touch at each wake.
+    /// The same, for a future that is not there yet: `make` makes it where it will be. Unless it is large, it lives on its
+    /// stack.
+    ///
+    /// A micro-optimisation: it saves a block, and at each wake a page to touch. Its gain has not been measured alone (`duality
+    /// model --measure park spawn 5000000`, and `cargo bench -p duality-runtime --bench wakes`); delete it if both gain less
+    /// than 3 %.
     pub(crate) fn spawn_unboxed<F>(self, make: impl FnOnce() -> F)
     where
         F: Future<Output = ()> + Send + 'static,

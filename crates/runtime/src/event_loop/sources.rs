@@ -70,7 +70,7 @@ impl Sources {
     pub(crate) fn wait(&mut self, token: Token, direction: Direction, task: TaskName) {
         let source = &mut self.slab[token.0 as usize];
         let before = source.waiters[direction as usize].replace(task);
-        // Whoever gave up at a deadline is still noted, and counted.
+        // A task that gave up at a deadline is still noted, and counted.
         self.resting += usize::from(source.client && before.is_none());
     }
 

@@ -38,7 +38,7 @@ pub(crate) struct Task {
     /// With the stage that it reached last.
     shown: Cell<ShownTask>,
     turn: TurnState,
-    /// In use by nobody but the round that runs it, if one does.
+    /// Used only by the round that runs it, if one does.
     pub(super) body: UnsafeCell<Option<TaskBody>>,
 }
 
@@ -124,14 +124,14 @@ impl Task {
     ///
     /// # Safety
     ///
-    /// As for [`fiber`](Task::fiber); and nobody else polls it.
+    /// As for [`fiber`](Task::fiber); and no other code polls it.
     ///
     /// # Panics
     ///
     /// When the task is none, and with what the future panics with.
     #[inline]
     pub(crate) unsafe fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
-        // SAFETY: nobody else uses the future, by what is asked of the caller, nor the body: what looks at bodies
+        // SAFETY: no other code uses the future, by what is asked of the caller, nor the body: what looks at bodies
         // (`fiber`, `prefetch_body`) is done with them before it returns, but for fibers, which this one is not.
         match unsafe { &mut *self.body.get() } {
             Some(TaskBody::Future(future)) => future.poll(context),
@@ -216,7 +216,7 @@ impl Tasks {
         if is_new {
             self.used.set(slot + 1);
         } else {
-            // SAFETY: the slot has been used, so its control block is written; nobody has its body, which is gone.
+            // SAFETY: the slot has been used, so its control block is written; its body is gone, so there is no reference to it.
             self.free.set(unsafe { place.as_ref() }.since());
         }
         // SAFETY: the place is usable, and no task is there that anyone could refer to.
@@ -335,8 +335,8 @@ impl Tasks {
         let Some(task) = self.named(name) else { return };
         task.name.set(None);
         task.set_queued(false);
-        // SAFETY: nobody has a reference to the body, by what is asked of the caller; and nobody comes by one: the name
-        // leads here no more, and what is queued is looked at as a turn begins.
+        // SAFETY: there is no reference to the body, by what is asked of the caller, and none is made: the name no longer
+        // leads here, and what is queued is looked at as a turn begins.
         drop_body(unsafe { &mut *task.body.get() });
         task.turn.set_since(self.free.replace(name.slot()));
     }

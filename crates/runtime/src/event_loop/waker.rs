@@ -10,7 +10,7 @@ use std::task::{RawWaker, RawWakerVTable, Waker};
 use super::current;
 use crate::remote::{self, TaskName};
 
-/// The waker of the task of that name; of none, one that wakes nobody.
+/// The waker of the task of that name; without a name, one that does nothing.
 #[inline]
 pub(crate) fn of(name: Option<TaskName>) -> Waker {
     let bits = name.map_or(0, TaskName::bits);

@@ -1,4 +1,4 @@
-//! The bytes that a client has sent and nobody has used yet.
+//! The bytes that a client has sent and the service has not used yet.
 //!
 //! ```text
 //!   idle       no memory at all

@@ -116,7 +116,7 @@ impl TcpListener {
     /// Leaves each connection in the kernel's accept queue until [`accept`](Self::accept) is called for it.
     ///
     /// So does every listener that is not used on a loop with a ring (io_uring), whose accept takes all that the
-    /// queue holds in one go, and each that comes later, whether anybody waits for them or not. There this costs the
+    /// queue holds in one go, and each that comes later, whether a task waits for them or not. There this costs the
     /// system call a connection that the ring saves. What the ring has taken until now is accepted first.
     #[doc(hidden)]
     pub fn accept_on_demand(&mut self) {

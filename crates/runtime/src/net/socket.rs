@@ -176,7 +176,7 @@ impl Access<'_> {
 }
 
 impl<T> Moved<T> {
-    /// Whether another attempt would block, it will tell.
+    /// Another attempt finds out whether it would block.
     const fn all(value: T) -> Self {
         Self { value, short: false }
     }
@@ -242,7 +242,7 @@ impl Socket {
         });
     }
 
-    /// The same socket under a descriptor of its own, watched by nobody yet.
+    /// The same socket under a descriptor of its own, watched by no loop yet.
     pub(crate) fn try_clone(&mut self) -> io::Result<Self> {
         let duplicate = rustix::io::fcntl_dupfd_cloexec(self.as_fd(), 0)?;
         self.duplicated = true;

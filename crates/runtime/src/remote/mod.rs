@@ -283,12 +283,12 @@ mod loom_tests {
 
     impl Deeds {
         fn doing(&self, index: usize) {
-            // SAFETY: nobody else is at the cell, or loom fails the model here.
+            // SAFETY: no other thread is at the cell, or loom fails the model here.
             self.0[index].with_mut(|deed| unsafe { *deed = true });
         }
 
         fn are_seen(&self, index: usize) {
-            // SAFETY: nobody writes to the cell meanwhile, or loom fails the model here.
+            // SAFETY: no thread writes to the cell meanwhile, or loom fails the model here.
             assert!(self.0[index].with(|deed| unsafe { *deed }));
         }
     }

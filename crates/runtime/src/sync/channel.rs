@@ -77,7 +77,7 @@ impl<T> Queue<T> {
     fn take(&mut self, waited: bool) -> (Option<T>, Wake) {
         match self.values.pop_front() {
             Some(value) => (Some(value), self.hand_room(waited)),
-            None => (None, Wake::Nobody),
+            None => (None, Wake::None),
         }
     }
 
@@ -134,7 +134,7 @@ impl<T> Want<()> for Receiving<'_, T> {
 
     /// There is one receiver, and it attempts again whenever it is woken.
     fn decline(&mut self, (): &mut (), _: bool) -> Wake {
-        Wake::Nobody
+        Wake::None
     }
 }
 
@@ -197,7 +197,7 @@ impl<T> Sender<T> {
             if fits {
                 queue.values.extend(value.take());
             }
-            (fits, Wake::Nobody)
+            (fits, Wake::None)
         });
         self.sent(sent, value)
     }
@@ -217,7 +217,7 @@ impl<T> Clone for Sender<T> {
     fn clone(&self) -> Self {
         self.shared.queue.change(|queue, _| {
             queue.senders += 1;
-            ((), Wake::Nobody)
+            ((), Wake::None)
         });
         Self { shared: self.shared.clone() }
     }
@@ -227,7 +227,7 @@ impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
         self.shared.queue.change(|queue, _| {
             queue.senders -= 1;
-            ((), Wake::Nobody)
+            ((), Wake::None)
         });
         self.shared.tell_receiver();
     }

@@ -46,7 +46,7 @@ impl<T: fmt::Debug> fmt::Debug for Mutex<T> {
     }
 }
 
-// SAFETY: the value is reached only by whoever has the permit, so that it moves between threads (hence
+// SAFETY: the value is reached only by the task that has the permit, so that it moves between threads (hence
 // `T: Send`) but is never used by two at once.
 unsafe impl<T: Send> Sync for Mutex<T> {}
 

@@ -66,7 +66,7 @@ impl Semaphore {
             || self.permits.count() > 0
                 && self
                     .waiters
-                    .change(|(), waited| (!waited && self.permits.take_alone(), Wake::Nobody));
+                    .change(|(), waited| (!waited && self.permits.take_alone(), Wake::None));
         taken.then(|| Permit::taken(self))
     }
 
@@ -83,7 +83,7 @@ impl Semaphore {
                 self.permits.nothing_waits();
             }
             let handed = waited && self.permits.take_for_waiter();
-            ((), if handed { Wake::One } else { Wake::Nobody })
+            ((), if handed { Wake::One } else { Wake::None })
         });
     }
 }
@@ -105,7 +105,7 @@ impl Want<()> for &Permits {
             return Wake::One;
         }
         self.give_back();
-        Wake::Nobody
+        Wake::None
     }
 }
 

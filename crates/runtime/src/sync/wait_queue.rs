@@ -27,7 +27,7 @@ struct Inner<T> {
 /// Which waiters a change wakes.
 #[derive(Clone, Copy)]
 pub(super) enum Wake {
-    Nobody,
+    None,
     /// The task that has waited longest, if any does. It is handed what it waits for.
     One,
     /// All, for them to attempt again.
@@ -86,7 +86,7 @@ impl<T> WaitQueue<T> {
 /// Wakes as a change says, without the lock: what is woken may need it at once.
 fn wake_up<T>(mut inner: MutexGuard<'_, Inner<T>>, wake: Wake) {
     match wake {
-        Wake::Nobody => {}
+        Wake::None => {}
         Wake::One => {
             let woken = inner.waiters.hand();
             drop(inner);

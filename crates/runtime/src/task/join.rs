@@ -64,7 +64,7 @@ struct JoinCell<T, W> {
 }
 
 impl<T, W> Completer<T, W> {
-    /// Leaves the value, and returns the waker of whoever waits for it already.
+    /// Leaves the value, and returns the waker of the joiner, if it waits already.
     ///
     /// # Panics
     ///
@@ -102,8 +102,10 @@ impl<T, W> Joiner<T, W> {
         self.poll_by(waker, |cell| cell.becomes(PENDING, AWAITED))
     }
 
-    /// The same where the other side cannot come in between: without the one instruction that others would wait for,
-    /// which is a tenth of a short task's life.
+    /// The same where the other side cannot come in between: without the locked instruction.
+    ///
+    /// A micro-optimisation. It gained a tenth of a short task's life (`duality model --measure suspend spawn 5000000`);
+    /// delete it if it gains less than 3 %.
     ///
     /// # Safety
     ///
@@ -243,7 +245,7 @@ mod tests {
         let (mut completer, mut joiner) = join_cell::<_, Rc<()>>();
         assert_eq!(joiner.poll(|| kept.clone()), None);
         drop(joiner);
-        assert_eq!(completer.complete(kept.clone()), None, "nobody is to be woken");
+        assert_eq!(completer.complete(kept.clone()), None, "no joiner is to be woken");
         assert_eq!(Rc::strong_count(&kept), 1);
 
         let (mut completer, joiner) = join_cell::<_, ()>();

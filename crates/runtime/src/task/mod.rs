@@ -137,8 +137,8 @@ impl Future for YieldNow {
     }
 }
 
-/// Waits until the running task is woken, by whoever has its waker, or in vain: for what tells tasks something in a way of
-/// its own.
+/// Waits until the running task's waker is used; may return early. For code that has its own way to tell a task
+/// something.
 ///
 /// ```
 /// # use std::{future::poll_fn, task::Poll};

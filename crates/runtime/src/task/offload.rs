@@ -1,6 +1,6 @@
-//! Work that would hold up a loop: disk, computation, blocking calls of somebody else's.
+//! Work that would hold up a loop: disk, computation, blocking calls of other libraries.
 //!
-//! In the block world it runs in place, where it holds up nobody else. On a loop it goes to helper
+//! In the block world it runs in place, where it holds up no other task. On a loop it goes to helper
 //! threads, as in Flash's AMPED (Pai et al. 1999): a few kernel threads that the process's loops share,
 //! made when work waits and none is idle.
 
@@ -123,7 +123,7 @@ struct ResultCell<T> {
     waiter: Option<Waker>,
 }
 
-/// Has a helper thread run `job`, which must not panic. [`offload`] is this for tasks; here nobody waits, and
+/// Has a helper thread run `job`, which must not panic. [`offload`] is this for tasks. Here no task waits, and
 /// the job itself says when it is done: for loops that are not of this crate.
 pub fn submit(job: Box<dyn FnOnce() + Send>) {
     POOL.submit(job, MOST.load(Ordering::Relaxed), || {
@@ -225,7 +225,7 @@ mod loom_tests {
 
     use super::*;
 
-    /// Two threads submit a job each, and so many helpers can be made at most; both jobs are done. A job that nobody
+    /// Two threads submit a job each, and so many helpers can be made at most; both jobs are done. A job that no helper
     /// comes for shows as a deadlock, or in the count.
     fn jobs_are_done(helpers: usize) {
         let mut model = loom::model::Builder::new();

@@ -83,7 +83,7 @@ mod loom_tests {
         contents: [UnsafeCell<u32>; 3],
     }
 
-    // SAFETY: loom checks that nobody else is at a cell.
+    // SAFETY: loom checks that one thread at a time is at a cell.
     unsafe impl Sync for World {}
     // SAFETY: the list and the contents are numbers, which belong to no thread.
     unsafe impl Send for World {}
@@ -92,7 +92,7 @@ mod loom_tests {
         fn take(&self) -> usize {
             let index = self.free.take().expect("there are slots for all");
             self.touch(index, |content| {
-                assert_eq!(std::mem::replace(content, 1), 0, "somebody has it")
+                assert_eq!(std::mem::replace(content, 1), 0, "it has a holder")
             });
             index
         }
@@ -103,7 +103,7 @@ mod loom_tests {
         }
 
         fn touch(&self, index: usize, touch: impl FnOnce(&mut u32)) {
-            // SAFETY: nobody else is at the cell, or loom fails the model here.
+            // SAFETY: no other thread is at the cell, or loom fails the model here.
             self.contents[index].with_mut(|content| touch(unsafe { &mut *content }));
         }
     }

@@ -41,7 +41,7 @@ impl Label {
     pub(crate) const BITS: u32 = MOST.ilog2() + 1;
     const MASK: u64 = (1 << Self::BITS) - 1;
 
-    /// User-space addresses have 47 bits on x86-64 and 48 on aarch64, where nobody asks mmap(2) for more.
+    /// User-space addresses have 47 bits on x86-64 and 48 on aarch64, unless mmap(2) is asked for more.
     const ADDRESS_BITS: u32 = 48;
 
     #[inline]

@@ -478,7 +478,7 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..10_000 {
                         let slot = table.take().unwrap();
-                        assert_eq!(slot.turn.swap(1, Ordering::Relaxed), 0, "nobody else has it");
+                        assert_eq!(slot.turn.swap(1, Ordering::Relaxed), 0, "it has one holder");
                         slot.turn.store(0, Ordering::Relaxed);
                         table.give_back(slot);
                     }

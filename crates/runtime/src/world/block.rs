@@ -50,7 +50,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
         let output = loop {
             match future.as_mut().poll(&mut context) {
                 Poll::Ready(output) => break output,
-                // None of our operations does this outside `timeout`; a future of somebody else's may.
+                // None of our operations does this outside `timeout`; a foreign future may.
                 Poll::Pending => thread::park(),
             }
         };

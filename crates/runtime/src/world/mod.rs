@@ -41,7 +41,7 @@ pub(crate) fn now() -> Instant {
     current::with_loop(|core| core.map_or_else(Instant::now, Core::now))
 }
 
-/// Waits until `condition` is ready, where whoever makes it so wakes the waker it was given.
+/// Waits until `condition` is ready. What makes it ready wakes the waker that the condition was given.
 ///
 /// `deadline` ends the wait with `Ready(None)`; `wait` is what it is called in a dump.
 pub(crate) fn wait_until<T>(

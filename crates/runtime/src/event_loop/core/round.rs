@@ -93,7 +93,7 @@ impl Core {
             None => {
                 // To drop it would do nothing, by way of the table.
                 let waker = ManuallyDrop::new(waker::of(task.name()));
-                // SAFETY: the task ends after its turn, below; and turns are given one at a time, so nobody else polls it.
+                // SAFETY: the task ends after its turn, below; and turns are given one at a time, so no other code polls it.
                 unsafe { task.poll(&mut Context::from_waker(&waker)) }.is_ready()
             }
         };
