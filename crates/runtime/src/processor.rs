@@ -10,7 +10,7 @@
 
 /// Detects the processor's features for this process, and so for each that it forks. Costs next to nothing when it has
 /// been called before.
-pub fn know() {
+pub fn detect_features() {
     #[cfg(target_arch = "x86_64")]
     let _ = std::is_x86_feature_detected!("avx2");
 }

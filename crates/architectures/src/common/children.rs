@@ -89,7 +89,7 @@ impl Children {
     pub fn start(&mut self, body: impl FnOnce()) -> io::Result<()> {
         let parent = getpid();
         let slot = ChildSlot::reserve();
-        processor::know();
+        processor::detect_features();
         // SAFETY: the child goes on with a copy of this one kernel thread. `new` has found no other threads than
         // helpers, and what a parent does from then on, its architecture and its helpers, starts none.
         match unsafe { libc::fork() } {

@@ -60,7 +60,7 @@ pub enum LoopWorld {
 
 /// What a loop does beyond running its tasks.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Habits {
+pub(crate) struct LoopOptions {
     /// How long a loop that has nothing to do goes on looking before it sleeps.
     pub(crate) busy_poll: Duration,
     /// Whether files are read on the loop, and not by helper threads.
@@ -99,7 +99,7 @@ impl EventLoop {
     /// the price is a processor that is never idle for less than the budget.
     #[must_use]
     pub fn busy_polling(mut self, budget: Duration) -> Self {
-        self.core.habits_mut().busy_poll = budget;
+        self.core.options_mut().busy_poll = budget;
         self
     }
 
@@ -107,7 +107,7 @@ impl EventLoop {
     /// [`task::offload`](crate::task::offload). All tasks wait for the disk then, and none for a helper.
     #[must_use]
     pub fn disk_in_place(mut self) -> Self {
-        self.core.habits_mut().disk_in_place = true;
+        self.core.options_mut().disk_in_place = true;
         self
     }
 

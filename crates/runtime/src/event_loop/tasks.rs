@@ -286,7 +286,7 @@ impl Tasks {
     }
 
     /// No task has its turn.
-    pub(crate) fn rest(&self) {
+    pub(crate) fn set_idle(&self) {
         self.running.set(self.idle_task());
     }
 

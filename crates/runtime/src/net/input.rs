@@ -134,12 +134,12 @@ impl Input {
     #[inline]
     pub fn consume(&mut self, length: usize) {
         self.start = self.end.min(self.start + length);
-        self.rest();
+        self.release_if_empty();
     }
 
-    /// Parts with memory in which there is nothing.
+    /// Gives back the memory, if there is nothing in it.
     #[inline]
-    pub(super) fn rest(&mut self) {
+    pub(super) fn release_if_empty(&mut self) {
         if self.is_empty() {
             (self.start, self.end) = (0, 0);
             spare::give_back(Purpose::Reading, &mut self.bytes);

@@ -14,7 +14,7 @@ use rustix::net::{
 use rustix::process::getpid;
 
 use super::TcpStream;
-use super::socket::{Access, Done, Patience, Socket, nonblocking_here};
+use super::socket::{Access, Done, Socket, TimeLimit, nonblocking_here};
 use crate::drain::{self, DrainTarget};
 use crate::visibility;
 
@@ -158,10 +158,10 @@ impl TcpListener {
         let nonblocking = nonblocking_here();
         let mut flags = SocketFlags::CLOEXEC;
         flags.set(SocketFlags::NONBLOCK, nonblocking);
-        let mut patience = Patience::new(None);
+        let mut time_limit = TimeLimit::new(None);
         let accepted = poll_fn(|context| {
             let accept = |listener: Access<'_>| listener.accept(flags);
-            self.socket.poll(context, Direction::Read, &mut patience, accept)
+            self.socket.poll(context, Direction::Read, &mut time_limit, accept)
         })
         .await;
         match accepted {

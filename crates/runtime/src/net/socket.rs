@@ -183,12 +183,12 @@ impl<T> Moved<T> {
 }
 
 /// How long one operation may wait; kept across the polls of that operation.
-pub(crate) struct Patience {
+pub(crate) struct TimeLimit {
     limit: Option<Duration>,
     deadline: Option<Instant>,
 }
 
-impl Patience {
+impl TimeLimit {
     pub(crate) const fn new(limit: Option<Duration>) -> Self {
         Self { limit, deadline: None }
     }
@@ -257,12 +257,12 @@ impl Socket {
         &mut self,
         context: &Context<'_>,
         direction: Direction,
-        patience: &mut Patience,
+        time_limit: &mut TimeLimit,
         mut attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
     ) -> Poll<io::Result<Done<T>>> {
         // SAFETY: the reference ends with this call. `enter`, which lends the loop, is on the stack below the task until then.
         let Some(core) = (unsafe { current::this_loop() }) else {
-            return self.poll_blocking(direction, patience, attempt);
+            return self.poll_blocking(direction, time_limit, attempt);
         };
         let by_ring = core.has_ring() && !self.by_system_calls;
         self.join_loop(core, !by_ring)?;
@@ -301,7 +301,7 @@ impl Socket {
             if self.ends_at_drain.is_some() && direction == Direction::Read && core.draining() {
                 return Poll::Ready(Ok(Done::Drained));
             }
-            let deadline = patience.deadline(core.now());
+            let deadline = time_limit.deadline(core.now());
             if deadline.is_some_and(|deadline| core.now() >= deadline) {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
@@ -318,7 +318,7 @@ impl Socket {
     fn poll_blocking<T>(
         &mut self,
         direction: Direction,
-        patience: &mut Patience,
+        time_limit: &mut TimeLimit,
         mut attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
     ) -> Poll<io::Result<Done<T>>> {
         self.make_blocking()?;
@@ -328,7 +328,7 @@ impl Socket {
             self.listed = Some(Listed::new(self.as_fd(), input)?);
         }
         let _seen = thread_slots::show_wait(Wait::descriptor(direction, self.as_fd().as_raw_fd()));
-        let own = |now| patience.deadline(now);
+        let own = |now| time_limit.deadline(now);
         match block::wait_for_descriptor(self.as_fd(), direction, own)? {
             Waited::Pending => Poll::Pending,
             Waited::Again => {

@@ -18,7 +18,7 @@ use rustix::net::{
 use super::input::Input;
 use super::listener::internet_address;
 use super::options::ConnectOptions;
-use super::socket::{Access, Done, Moved, Patience, Socket, count_written, nonblocking_here};
+use super::socket::{Access, Done, Moved, Socket, TimeLimit, count_written, nonblocking_here};
 use crate::drain::DrainTarget;
 use crate::event_loop::current;
 use crate::wait::ambient_deadline;
@@ -179,7 +179,7 @@ impl TcpStream {
             if let Ok(moved) = &received {
                 input.filled(moved.value);
             }
-            input.rest();
+            input.release_if_empty();
             received
         })
     }
@@ -436,13 +436,13 @@ impl TcpStream {
         direction: Direction,
         mut attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>> + Send + 's,
     ) -> impl Future<Output = io::Result<T>> + Send + 's {
-        let mut patience = Patience::new(match direction {
+        let mut time_limit = TimeLimit::new(match direction {
             Direction::Read => self.read_timeout,
             Direction::Write => self.write_timeout,
         });
         let socket = &mut self.socket;
         poll_fn(move |context| {
-            let done = socket.poll(context, direction, &mut patience, &mut attempt);
+            let done = socket.poll(context, direction, &mut time_limit, &mut attempt);
             done.map_ok(|done| match done {
                 Done::Moved(value) => value,
                 // For a read: nothing, and no more to come.

@@ -63,7 +63,7 @@ pub fn limit_helpers(most: NonZeroUsize) {
 
 /// Runs `work`, which reads files: on a loop that has them read in place, there and then.
 pub(crate) async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    if current::with_loop(|core| core.is_some_and(|core| core.habits().disk_in_place)) {
+    if current::with_loop(|core| core.is_some_and(|core| core.options().disk_in_place)) {
         return work();
     }
     offload(work).await

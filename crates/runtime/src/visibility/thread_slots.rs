@@ -219,17 +219,17 @@ impl ThreadSlot {
 }
 
 /// Marks this kernel thread as one that runs a loop, for as long as the result lives.
-pub(crate) fn run_loop() -> Stretch {
-    Stretch::begin(LOOP)
+pub(crate) fn run_loop() -> RoleGuard {
+    RoleGuard::begin(LOOP)
 }
 
 /// Counts a task of the block world, and has it seen, for as long as the result lives.
-pub(crate) fn run_task() -> Stretch {
-    Stretch::begin(TASK)
+pub(crate) fn run_task() -> RoleGuard {
+    RoleGuard::begin(TASK)
 }
 
-/// What a kernel thread did before; tasks of the block world nest where one serves a connection.
-pub(crate) struct Stretch {
+/// What a kernel thread did before, restored on drop; tasks of the block world nest where one serves a connection.
+pub(crate) struct RoleGuard {
     /// What it does now.
     own: u32,
     role: u32,
@@ -238,7 +238,7 @@ pub(crate) struct Stretch {
     since: u64,
 }
 
-impl Stretch {
+impl RoleGuard {
     fn begin(role: u32) -> Self {
         let mut outer = Self { own: role, role: IDLE, stage: Label::NONE, wait: 0, since: 0 };
         with(|slot| {
@@ -258,7 +258,7 @@ impl Stretch {
     }
 }
 
-impl Drop for Stretch {
+impl Drop for RoleGuard {
     fn drop(&mut self) {
         with(|slot| {
             slot.role.store(self.role, Ordering::Relaxed);

@@ -24,7 +24,7 @@ use super::sources::Sources;
 use super::spare::Spare;
 use super::tasks::{Task, TaskBody, Tasks};
 use super::waker;
-use super::{Habits, LoopWorld};
+use super::{LoopOptions, LoopWorld};
 use crate::memory::Reserve;
 use crate::remote::{self, LoopId, OwnInbox, TaskName};
 use crate::visibility::thread_slots::{self, ThreadSlot};
@@ -64,7 +64,7 @@ pub(crate) struct Core {
     last: Cell<usize>,
     /// How long the poller has waited in all while no task was ready.
     idle: Cell<Duration>,
-    habits: Habits,
+    options: LoopOptions,
     /// This kernel thread's, while the loop runs.
     slot: Cell<&'static ThreadSlot>,
 }
@@ -118,7 +118,7 @@ impl Core {
             due: Cell::new(0),
             last: Cell::new(0),
             idle: Cell::new(Duration::ZERO),
-            habits: Habits::default(),
+            options: LoopOptions::default(),
             slot: Cell::new(thread_slots::unused()),
         })
     }
@@ -127,12 +127,12 @@ impl Core {
         self.world
     }
 
-    pub(crate) fn habits(&self) -> &Habits {
-        &self.habits
+    pub(crate) fn options(&self) -> &LoopOptions {
+        &self.options
     }
 
-    pub(crate) fn habits_mut(&mut self) -> &mut Habits {
-        &mut self.habits
+    pub(crate) fn options_mut(&mut self) -> &mut LoopOptions {
+        &mut self.options
     }
 
     // What operations ask of the loop.
@@ -359,7 +359,7 @@ impl Core {
         let Some(name) = task.name() else { return };
         visibility::count(|counters| counters.tasks_ended.add(1));
         // What its destructors wait for by hand they wait for in vain.
-        self.tasks.rest();
+        self.tasks.set_idle();
         self.timers.borrow_mut().clear(name.slot());
         // SAFETY: the task has returned from its turn, or a panic has ended it; or the loop has ended, and gives none. Its
         // destructors begin no turn: to wait is to return, or, where tasks are fibers, to panic, for a fiber that is dropped is

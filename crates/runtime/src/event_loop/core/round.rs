@@ -69,7 +69,7 @@ impl Core {
             set_ambient_deadline(None);
             self.end(self.running());
         }
-        self.tasks.rest();
+        self.tasks.set_idle();
         slot.end_turns(self.tasks.turns().wrapping_sub(given) as u64);
     }
 
@@ -169,7 +169,7 @@ impl Core {
         let expiry = self.timers.borrow_mut().next_expiry();
         let mut poller = self.poller.borrow_mut();
         let mut now = from;
-        while now - from < self.habits.busy_poll {
+        while now - from < self.options.busy_poll {
             poller.wait(Some(Duration::ZERO), events)?;
             now = Instant::now();
             if !events.is_empty() || expiry.is_some_and(|expiry| expiry <= now) {
