@@ -6,7 +6,7 @@
 //!
 //! | gain | measured by | delete it if it gains less than |
 //! | --- | --- | --- |
-//! | 80 µs for each child, a quarter of the time of a process that serves one connection | http on fork, `--close` | 5 % of such a connection |
+//! | 80 µs for each child, a quarter of the time of a process that serves one connection; by a command that was not noted | http on fork, `--close` | 5 % of such a connection |
 
 /// Detects the processor's features for this process, and so for each that it forks. Costs next to nothing when it has
 /// been called before.

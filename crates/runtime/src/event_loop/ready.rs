@@ -6,7 +6,7 @@
 //!
 //! | gain | measured by | delete it if it gains less than |
 //! | --- | --- | --- |
-//! | a third of a switch | `duality model --measure suspend yield-2 30000000`, and `park` | 3 % of a yield |
+//! | a third of a switch, by a command that was not noted | `duality model --measure suspend yield-2 30000000`, and `park` | 3 % of a yield |
 
 use std::cell::Cell;
 use std::mem::MaybeUninit;
@@ -16,10 +16,10 @@ use super::tasks::Task;
 
 /// First in, first out.
 pub(crate) struct Ready {
-    /// As many as `mask` and one more, a power of two; those from `head` to before `tail` are filled.
+    /// There are `mask + 1` of them, a power of two. Those from `head` up to `tail` are filled.
     slots: Cell<NonNull<NonNull<Task>>>,
     mask: Cell<usize>,
-    /// How many tasks have ever come out, and gone in; a slot's index is such a number's low bits.
+    /// How many tasks have ever come out, and gone in. The low bits of such a number are a slot's index.
     head: Cell<usize>,
     tail: Cell<usize>,
 }
@@ -79,7 +79,7 @@ impl Ready {
     ///
     /// # Safety
     ///
-    /// There are more than so many in the queue.
+    /// The queue has more than `others` tasks.
     #[inline]
     pub(crate) unsafe fn ahead(&self, others: usize) -> NonNull<Task> {
         // SAFETY: that slot is filled, by what is asked of the caller.
@@ -92,7 +92,7 @@ impl Ready {
         unsafe { self.slots.get().add(number & self.mask.get()) }
     }
 
-    /// Sees to it that there is room for so many more.
+    /// Makes room for so many more.
     #[inline]
     pub(crate) fn make_room(&self, more: usize) {
         if self.len() + more > self.mask.get() {

@@ -1,4 +1,4 @@
-//! Values in memory that comes back: a loop keeps the blocks of what has ended for what begins next.
+//! A recycler of memory blocks: a loop keeps the blocks of tasks that have ended for tasks that begin.
 //!
 //! A micro-optimisation. A task may live for less than a hundred nanoseconds, and has two blocks: its state, and its join
 //! cell. Without the recycler, a [`RecycledBox`] would be a `Box`.
@@ -26,10 +26,10 @@ use std::task::{Context, Poll};
 
 use super::current;
 
-/// How many blocks of a size a loop keeps. A sanitizer shall see what is used after it was freed.
+/// How many blocks of a size a loop keeps. None under a sanitizer, so that it sees uses after a free.
 const KEPT: u32 = if cfg!(feature = "sanitizer") { 0 } else { 256 };
 
-/// A box, but for where its memory comes from and goes to.
+/// A box whose memory comes from the loop's lists, and goes back to them.
 pub struct RecycledBox<T: ?Sized> {
     value: NonNull<T>,
     owns: PhantomData<T>,

@@ -14,7 +14,7 @@ use super::turn::TurnState;
 use crate::visibility::survey::{self, LoopReport, TaskReport};
 use crate::visibility::{self, Trace, Wait, thread_slots, waits};
 
-/// What a loop keeps in order to be seen.
+/// What a loop keeps for its reports, and its clock.
 pub(crate) struct ReportState {
     start: Instant,
     /// What a task notes as its turn begins: that it waits for a foreign future, unless it says what it waits for, and
@@ -96,7 +96,7 @@ fn report(core: &Core, thread: u32) -> LoopReport {
     LoopReport { thread, tasks: count, ready, longest }
 }
 
-/// Has a fiber that has begun walk its stack.
+/// The trace of a fiber that has begun: it walks its own stack.
 fn walk(task: &Task) -> Option<Trace> {
     if task.wait() == Wait::Begin {
         return None;

@@ -32,8 +32,8 @@ impl<T> Reservation<T> {
     /// How many become usable at a time: 1 MiB.
     const STEP: usize = (1 << 20) / size_of::<T>();
 
-    /// Reserves room for `most` values; under a limit on address space (`RLIMIT_AS`), which stacks and the heap are to
-    /// have as well, for no more than a sixty-fourth of it holds.
+    /// Reserves room for `most` values. Under a limit on address space (`RLIMIT_AS`), reserves at most a sixty-fourth of the
+    /// limit, because stacks and the heap need address space too.
     ///
     /// # Errors
     ///

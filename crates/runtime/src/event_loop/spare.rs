@@ -44,7 +44,7 @@ impl Spare {
     }
 }
 
-/// Puts the block that was given back last, if there is one, in the place of `bytes`, which has no memory.
+/// Gives `bytes`, which has no memory, the buffer that was given back last, if there is one.
 #[inline]
 pub(crate) fn borrow(purpose: Purpose, bytes: &mut Vec<u8>) {
     current::with_loop(|core| {
@@ -55,7 +55,7 @@ pub(crate) fn borrow(purpose: Purpose, bytes: &mut Vec<u8>) {
     });
 }
 
-/// Takes away the memory of `bytes`, in which there is nothing that anyone needs. Not in the block world.
+/// Takes the memory of `bytes`, whose content is no longer needed. Does nothing in the block world.
 #[inline]
 pub(crate) fn give_back(purpose: Purpose, bytes: &mut Vec<u8>) {
     current::with_loop(|core| {

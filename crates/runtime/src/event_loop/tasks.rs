@@ -7,8 +7,8 @@
 //!            │ task 0   │ task 1   │ …      so a task runs in place while others come and go
 //! ```
 //!
-//! With a million tasks, nothing of the next one is in a cache; but the queue tells who comes, and what
-//! is asked for some tasks ahead has come when its turn has. That is most of what a wake costs then.
+//! With a million tasks, no memory of the next task is in a cache. But the queue says which tasks come next, so their
+//! memory is asked for some turns ahead (`prefetch.rs`). Without that, cache misses are most of what a wake costs.
 
 use std::cell::{Cell, UnsafeCell};
 use std::io;
@@ -24,16 +24,16 @@ use super::turn::TurnState;
 use crate::remote::TaskName;
 use crate::visibility::{Label, ShownTask, Wait};
 
-/// What a task is made of: the one difference between the two worlds of a loop.
+/// What a task consists of: the one difference between the two worlds of a loop.
 pub(crate) enum TaskBody {
     Future(LocalFuture),
     Fiber(Fiber),
 }
 
-/// A control block. It is reached by shared references only, which the table gives: a wake may come while the body runs.
+/// A control block. The table gives only shared references to it, because a wake may come while the body runs.
 #[repr(C, align(64))]
 pub(crate) struct Task {
-    /// None where no task is.
+    /// None in a slot without a task.
     name: Cell<Option<TaskName>>,
     /// With the stage that it reached last.
     shown: Cell<ShownTask>,
@@ -52,14 +52,13 @@ impl Task {
         }
     }
 
-    /// None when there is no such task, any more or at all.
+    /// None when the slot has no task.
     #[inline]
     pub(crate) fn name(&self) -> Option<TaskName> {
         self.name.get()
     }
 
-    /// Begins a turn. The task is not queued then, and what it waits for is as `fresh` has it, for the case that it does not
-    /// say.
+    /// Begins a turn: the task is no longer queued, and waits for what `fresh` has, unless it says what it waits for.
     #[inline]
     pub(crate) fn begin_turn(&self, fresh: &TurnState) {
         self.turn.begin(fresh);
@@ -70,7 +69,7 @@ impl Task {
         self.turn.set_wait(wait);
     }
 
-    /// What it waits for; of one that is queued, what it waited for last.
+    /// What the task waits for; if it is queued, what it waited for last.
     pub(crate) fn wait(&self) -> Wait {
         match self.turn.wait() {
             // It has waited for nothing.
@@ -87,7 +86,7 @@ impl Task {
         self.shown.set(self.shown.get().at(stage));
     }
 
-    /// What is to be shown of it.
+    /// What is shown of the task while it has its turn.
     #[inline]
     pub(crate) fn shown(&self) -> ShownTask {
         self.shown.get()
@@ -105,7 +104,7 @@ impl Task {
 }
 
 impl Task {
-    /// The fiber of a task that is one.
+    /// The task's fiber, if its body is one.
     ///
     /// # Safety
     ///
@@ -120,7 +119,7 @@ impl Task {
         }
     }
 
-    /// Polls the future of a task that is one.
+    /// Polls the task's future.
     ///
     /// # Safety
     ///
@@ -128,7 +127,7 @@ impl Task {
     ///
     /// # Panics
     ///
-    /// When the task is none, and with what the future panics with.
+    /// When the body is not a future, and with what the future panics with.
     #[inline]
     pub(crate) unsafe fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
         // SAFETY: no other code uses the future, by what is asked of the caller, nor the body: what looks at bodies
@@ -142,23 +141,23 @@ impl Task {
 
 const _: () = assert!(size_of::<Task>() == 64, "a control block is one cache line");
 
-/// A slot that there is not.
+/// No slot.
 const NO_SLOT: u32 = u32::MAX;
 
-/// The table. Like its tasks, it is reached by shared references only.
+/// The table. Like its tasks, it is used by shared references only.
 #[repr(C, align(64))]
 pub(crate) struct Tasks {
-    /// Those to run, in turn. An entry whose task is not queued is void: its task ended otherwise.
+    /// The run queue. An entry whose task is not marked as queued is void: that task has ended.
     pub(super) ready: Ready,
-    /// The [idle task](Tasks::idle_task) between turns. In the queue's cache line, for both are written when a turn begins.
+    /// The [idle task](Tasks::idle_task) between turns. In the queue's cache line, because both are written when a turn begins.
     running: Cell<NonNull<Task>>,
     /// The name of its first task in its first slot.
     first: TaskName,
-    /// The first is that of the [idle task](Tasks::idle_task), that of slot 0 comes after it, ….
+    /// The first is the [idle task](Tasks::idle_task)'s, the second that of slot 0, and so on.
     blocks: Reservation<Task>,
     /// The control blocks of slots before this one have been written.
     pub(super) used: Cell<usize>,
-    /// The first of those among them that are free, each of which knows the next; [`NO_SLOT`] when none is.
+    /// The first free slot of those, each of which knows the next; [`NO_SLOT`] when none is free.
     free: Cell<u32>,
     spawned: Cell<u32>,
     /// How many entries of the queue were void.
@@ -198,9 +197,11 @@ impl Tasks {
         self.first.of(self.spawned.get(), slot as u32)
     }
 
-    /// Adds a task, ready to run, whose body `make` makes; it may add none meanwhile. Part of its callers, and nothing that
-    /// could panic comes between the making and the writing, so that the body is made where it will be; to pass it by way of
-    /// memory, in words, and to read it in pairs of words, as is done with what is so long, stalls the processor.
+    /// Adds a task, ready to run, whose body `make` makes. `make` must not add a task.
+    ///
+    /// Inlined into its callers, and nothing that could panic comes between making the body and writing it. So the body is
+    /// made in its place. Otherwise it would be written to memory in words and read in pairs of words, which stalls the
+    /// processor.
     #[inline(always)]
     pub(crate) fn insert(&self, make: impl FnOnce() -> TaskBody, now: u32) -> TaskName {
         let name = self.next_name();
@@ -222,7 +223,7 @@ impl Tasks {
         // SAFETY: the place is usable, and no task is there that anyone could refer to.
         unsafe { place.write(Task::new(Some(name), Some(body), now)) };
         self.spawned.set(self.spawned.get().wrapping_add(1));
-        // For what is queued, for this task, and for each that is not queued yet.
+        // Room for what is queued, for this task, and for each task that is not queued yet.
         self.ready.make_room(1 + self.used.get());
         // SAFETY: there is room, as was seen to just now.
         unsafe { self.ready.push(place) };
@@ -234,19 +235,19 @@ impl Tasks {
         self.blocks.make_usable(slot + 1);
     }
 
-    /// Queues the task, unless it is queued; false if there is none of that name here, any more or at all.
+    /// Queues the task, unless it is queued. Returns false if this table has no task of that name.
     #[inline]
     pub(crate) fn wake(&self, name: TaskName) -> bool {
         self.named(name).inspect(|task| self.queue(task)).is_some()
     }
 
-    /// Queues the task that has its turn for another one, unless it is queued.
+    /// Queues the running task for another turn, unless it is queued.
     #[inline]
     pub(crate) fn requeue_running(&self) {
         self.queue(self.running());
     }
 
-    /// Queues the task, which is one of this table, unless it is queued, as the idle task always is.
+    /// Queues a task of this table, unless it is queued. The idle task always counts as queued.
     #[inline]
     fn queue(&self, task: &Task) {
         if !task.is_queued() {
@@ -263,7 +264,7 @@ impl Tasks {
         unsafe { self.blocks.place(0) }
     }
 
-    /// Queues whichever task lives in a slot: timers know no more than that.
+    /// Queues the task in a slot, whichever it is: timers know only the slot.
     pub(crate) fn wake_slot(&self, slot: u32) {
         if let Some(task) = self.at(slot)
             && task.name().is_some()
@@ -272,7 +273,7 @@ impl Tasks {
         }
     }
 
-    /// How many tasks are ready now, at most.
+    /// How many entries the run queue has: at least as many as tasks are ready.
     #[inline]
     pub(crate) fn ready(&self) -> usize {
         self.ready.len()
@@ -290,7 +291,7 @@ impl Tasks {
         self.running.set(self.idle_task());
     }
 
-    /// How many entries have ever been taken from the queue: the number of the turn, while one lasts.
+    /// How many entries have ever been taken from the queue: during a turn, the turn's number.
     #[inline]
     pub(crate) fn taken(&self) -> usize {
         self.ready.taken()
@@ -301,7 +302,7 @@ impl Tasks {
         self.taken().wrapping_sub(self.void.get())
     }
 
-    /// The next ready task, whose [turn](Task::begin_turn) is to begin: until that of another one does, it is the one that runs.
+    /// Makes the next ready task the running one. The caller begins its [turn](Task::begin_turn).
     #[inline]
     pub(crate) fn next(&self) -> Option<&Task> {
         loop {
@@ -324,8 +325,8 @@ impl Tasks {
         slots.filter_map(|slot| self.at(slot)).filter(|task| task.name().is_some())
     }
 
-    /// Ends a task, whose body `drop_body` drops or takes: it cannot be woken any more then, and its slot is free
-    /// after that. Should `drop_body` panic, the slot is lost; a task that has ended so is not ended again.
+    /// Ends a task: from here on it cannot be woken. `drop_body` drops or takes its body; afterwards its slot is free. If
+    /// `drop_body` panics, the slot is lost, and the task must not be ended again.
     ///
     /// # Safety
     ///
@@ -345,13 +346,13 @@ impl Tasks {
         self.named(name).is_some()
     }
 
-    /// The task of that name; none if there is none here, any more or at all.
+    /// The task of that name, if this table has it.
     #[inline]
     fn named(&self, name: TaskName) -> Option<&Task> {
         self.at(name.slot()).filter(|task| task.name() == Some(name))
     }
 
-    /// The first task at or after a slot, and its own.
+    /// The first task at or after a slot, and that task's slot.
     pub(crate) fn first_from(&self, slot: u32) -> Option<(u32, &Task)> {
         let mut slots = slot..self.used.get() as u32;
         slots

@@ -1,9 +1,8 @@
 //! A table of slots: one for each kernel thread that runs tasks, in this process and in its children.
 //!
-//! It is one shared mapping, made before the first child is: a child's slot is given to it by its parent,
-//! and taken back when the child has been reaped, whatever it died of. A slot is never given
-//! back to the kernel, and keeps its counts for the next thread that takes it: so the sum over all slots is
-//! what has been counted since the process began.
+//! It is one shared mapping, made before the first child. A parent gives its child a slot, and takes the slot back when
+//! the child has been reaped, whatever the child died of. A slot is never given back to the kernel, and keeps its counts
+//! for the next thread that takes it. So the sum over all slots is what has been counted since the process began.
 
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -25,7 +24,7 @@ use super::shown_task::ShownTask;
 use super::{Wait, waits};
 use crate::pages;
 
-/// More kernel threads than this at a time are not seen. What is not used is not touched, and costs nothing.
+/// The most kernel threads that are seen at a time. A slot that is not used is not touched, and costs nothing.
 const SLOTS: usize = if cfg!(miri) { 1 << 6 } else { 1 << 16 };
 
 thread_local! {
@@ -33,7 +32,7 @@ thread_local! {
     static SLOT: Cell<*const ThreadSlot> = const { Cell::new(ptr::null()) };
 }
 
-/// Two pairs of cache lines, so that neighbours do not disturb each other, nor the prefetcher them.
+/// Two pairs of cache lines, so that neither neighbours nor the prefetcher cause false sharing.
 #[derive(Default)]
 #[repr(C, align(128))]
 pub(crate) struct ThreadSlot {
@@ -204,13 +203,13 @@ impl ThreadSlot {
         self.thread.load(Ordering::Relaxed)
     }
 
-    /// What is shown of the task that has its turn is this now.
+    /// Shows the running task as `task`.
     #[inline]
     pub(crate) fn set_turn(&self, task: ShownTask) {
         self.turn.store(task.bits(), Ordering::Relaxed);
     }
 
-    /// No task has its turn; the loop on this kernel thread has given so many.
+    /// Shows that no task has its turn, and counts the turns that the loop of this kernel thread has given.
     #[inline]
     pub(crate) fn end_turns(&self, given: u64) {
         self.turn.store(0, Ordering::Relaxed);
@@ -223,7 +222,7 @@ pub(crate) fn run_loop() -> RoleGuard {
     RoleGuard::begin(LOOP)
 }
 
-/// Counts a task of the block world, and has it seen, for as long as the result lives.
+/// Counts a task of the block world, and shows it for as long as the result lives.
 pub(crate) fn run_task() -> RoleGuard {
     RoleGuard::begin(TASK)
 }
@@ -272,7 +271,7 @@ impl Drop for RoleGuard {
     }
 }
 
-/// Has this kernel thread, of the block world, seen to wait for as long as the result lives.
+/// Shows that this kernel thread, of the block world, waits, for as long as the result lives.
 ///
 /// The clock is the coarse one, of some milliseconds: reading it costs a few nanoseconds.
 #[inline]

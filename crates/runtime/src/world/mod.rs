@@ -16,11 +16,13 @@
 //!   suspend:    return Pending; the loop polls us again      (go round from the caller)
 //! ```
 //!
+//! The block world is in [`block`]; park and suspend, which share the event loop, are in `event_loop/park.rs`.
+//!
 //! A kernel thread is in the block world unless an [`EventLoop`](crate::event_loop::EventLoop) runs on
 //! it. Block and park therefore never return `Pending`, with one exception that [`time::timeout`]
 //! relies on: a wait that is cut short because the *ambient deadline* has passed returns `Pending`, in
-//! every world, and the `timeout` that set the deadline sees it and drops the future. That is how
-//! straight-line code that blocks a kernel thread can be cancelled like any other future.
+//! every world, and the `timeout` that set the deadline sees it and drops the future. So straight-line code
+//! that blocks a kernel thread can be cancelled like any other future.
 //!
 //! [`time::timeout`]: crate::time::timeout
 

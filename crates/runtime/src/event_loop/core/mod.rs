@@ -1,6 +1,7 @@
 //! The state of one loop, and what operations ask of it; its [`round`] has a file of its own.
 //!
-//! Tasks call in here through [`current`] while the round that runs them is on the stack below; so every field is a cell, and no borrow is held while a task runs.
+//! Tasks call in here through [`current`] while the round that runs them is on the stack below. So every field is a cell,
+//! and no borrow is held while a task runs.
 
 mod round;
 
@@ -30,47 +31,47 @@ use crate::remote::{self, LoopId, OwnInbox, TaskName};
 use crate::visibility::thread_slots::{self, ThreadSlot};
 use crate::visibility::{self, Label, Wait};
 
-/// How many operations a task may complete before others have their turn. A socket that is always
-/// ready would otherwise keep the loop to itself, for optimistic I/O never waits by itself.
+/// How many operations a task may complete in one turn. Optimistic I/O never waits by itself, so a socket that is
+/// always ready would otherwise keep the loop to itself.
 const BUDGET: u32 = 64;
 
 pub(crate) struct Core {
     world: LoopWorld,
     inbox: OwnInbox,
-    /// Of the inbox's eventfd.
+    /// The token of the inbox's eventfd.
     inbox_token: Token,
     poller: RefCell<Box<dyn Poller>>,
-    /// Whether the poller is a ring, which sockets then operate through.
+    /// Whether the poller is a ring. Sockets then operate through it.
     has_ring: bool,
     sources: RefCell<Sources>,
     pub(super) tasks: Tasks,
     pub(super) timers: RefCell<Timers>,
     pub(crate) report_state: ReportState,
     stacks: RefCell<StackPool>,
-    /// What stacks leave to the rest of the process.
+    /// The memory that stacks leave to the rest of the process.
     reserve: Reserve,
-    /// The memory of its tasks.
+    /// Spare blocks for its tasks.
     pub(crate) blocks: Blocks,
-    /// What its sockets read into and write from.
+    /// Spare buffers for its sockets.
     pub(crate) spare: Spare,
     now: Cell<Instant>,
-    /// What is left of the running task's, if it has spent of it in the turn of this number.
+    /// What is left of the running task's budget, if the task has spent any of it in the turn `spent_in`.
     budget: Cell<u32>,
     spent_in: Cell<usize>,
     draining: Cell<bool>,
-    /// How many tasks have been taken from the queue when those that are ready as a round begins have had their turns, and
-    /// when the round ends.
+    /// The number of the turn after which all tasks that were ready as the round began have had theirs, and of the turn
+    /// after which the round ends.
     due: Cell<usize>,
     last: Cell<usize>,
-    /// How long the poller has waited in all while no task was ready.
+    /// The total time in which the poller waited while no task was ready.
     idle: Cell<Duration>,
     options: LoopOptions,
-    /// This kernel thread's, while the loop runs.
+    /// The slot of this kernel thread, while the loop runs.
     slot: Cell<&'static ThreadSlot>,
 }
 
-/// Writes which task runs on this kernel thread. Called in a signal handler, where its stack has
-/// overflowed: it only reads cells.
+/// Writes which task runs on this kernel thread. Called in a signal handler after the task's stack has overflowed, so it
+/// only reads cells.
 pub(super) fn name_running(line: &mut dyn fmt::Write) -> fmt::Result {
     current::with_loop(|core| match core.and_then(|core| core.running().name()) {
         Some(name) => write!(line, "task {} of loop {}", name.serial(), name.loop_number()),
@@ -92,7 +93,7 @@ impl Core {
         };
         let mut stacks = StackPool::new(stack_size);
         if let LoopWorld::Park { .. } = world {
-            // A loop without room for its first two tasks is of no use.
+            // A loop needs room for its first two tasks.
             let first = [stacks.take()?, stacks.take()?];
             first.into_iter().for_each(|stack| stacks.put(stack));
         }
@@ -159,7 +160,7 @@ impl Core {
         self.tasks.wake(name);
     }
 
-    /// The same for a task of any loop.
+    /// Wakes a task of any loop, if there still is one of that name.
     #[inline]
     pub(crate) fn wake_wherever(&self, name: TaskName) {
         if !self.tasks.wake(name) && name.loop_number() != self.number() {
@@ -167,8 +168,8 @@ impl Core {
         }
     }
 
-    /// Spends one unit of the running task's budget; false when it is used up, and then the task has
-    /// been queued again and must wait, for descriptors and timers must have their turn.
+    /// Spends one unit of the running task's budget. When the budget is used up, queues the task again and returns false:
+    /// the task must wait, so that descriptors and timers have their turn.
     #[inline]
     pub(crate) fn spend(&self) -> bool {
         let turn = self.tasks.taken();
@@ -207,7 +208,7 @@ impl Core {
         operation(poller.ring().expect("only what knows of a ring operates through it"))
     }
 
-    /// Begins to watch a descriptor: a client's, or another.
+    /// Begins to watch a descriptor, which is a client's or another.
     pub(crate) fn watch(&self, client: bool) -> Token {
         visibility::count(|counters| counters.registrations.add(1));
         self.sources.borrow_mut().insert(client)
@@ -221,8 +222,8 @@ impl Core {
         self.idle.get()
     }
 
-    /// Has the running task woken by the next event of `descriptor`. The caller has attempted since
-    /// the last one, as the poller's contract asks.
+    /// Has the running task woken by the next event of `descriptor`. The caller has made an
+    /// attempt since the last event, as the poller's contract asks.
     #[inline]
     pub(crate) fn wake_when(
         &self,
@@ -238,7 +239,7 @@ impl Core {
         self.poller.borrow_mut().arm(descriptor, token, direction)
     }
 
-    /// Ends the watch of a descriptor and closes it; it has, or may have, duplicates, or has none.
+    /// Ends the watch of a descriptor and closes it. `duplicated` says whether it may have duplicates.
     pub(crate) fn close(&self, descriptor: OwnedFd, token: Token, duplicated: bool) {
         {
             let mut poller = self.poller.borrow_mut();
@@ -259,12 +260,12 @@ impl Core {
         self.running().set_wait(wait);
     }
 
-    /// Makes room for a task of a connection that is served, which may take some of the reserve.
+    /// Reserves a task for a connection that is being served. It may take some of the memory kept in reserve.
     pub(crate) fn reserve(&self) -> io::Result<ReservedTask> {
         self.reserve_leaving(self.reserve.bytes() / 2)
     }
 
-    /// Makes room for the task of another connection.
+    /// Reserves a task for another connection.
     pub(super) fn reserve_for_another(&self) -> io::Result<ReservedTask> {
         self.reserve_leaving(self.reserve.bytes())
     }
@@ -320,7 +321,7 @@ impl Core {
         self.running().shown().stage()
     }
 
-    /// Shows the task, which has its turn, as it is now.
+    /// Shows the running task, as it is now, to watching threads.
     #[inline]
     fn show(&self, task: &Task) {
         self.slot.get().set_turn(task.shown().during(self.tasks.taken()));
@@ -358,7 +359,7 @@ impl Core {
     fn end_by(&self, task: &Task, drop_body: impl FnOnce(&mut Option<TaskBody>)) {
         let Some(name) = task.name() else { return };
         visibility::count(|counters| counters.tasks_ended.add(1));
-        // What its destructors wait for by hand they wait for in vain.
+        // Destructors that wait by hand are not woken.
         self.tasks.set_idle();
         self.timers.borrow_mut().clear(name.slot());
         // SAFETY: the task has returned from its turn, or a panic has ended it; or the loop has ended, and gives none. Its
@@ -367,7 +368,7 @@ impl Core {
         unsafe { self.tasks.end(name, drop_body) };
     }
 
-    /// Drops every task, within the loop, so that their descriptors are forgotten as they close.
+    /// Drops every task, within the loop, so that the poller forgets their descriptors as they close.
     pub(crate) fn drop_tasks(&self) {
         let mut from = 0;
         loop {
@@ -376,7 +377,7 @@ impl Core {
                     from = slot + 1;
                     self.end_by(task, drop_body);
                 }
-                // A destructor may have spawned others, in slots that are behind us.
+                // A destructor may have spawned others, in slots before this one.
                 None if from > 0 => from = 0,
                 None => break,
             }
@@ -384,7 +385,7 @@ impl Core {
     }
 }
 
-/// Drops a body in its place. What a destructor panics with has been reported, and ends here.
+/// Drops a body in its place. A destructor's panic has been reported, and ends here.
 #[inline]
 fn drop_body(body: &mut Option<TaskBody>) {
     let _ = catch_unwind(AssertUnwindSafe(|| *body = None));
