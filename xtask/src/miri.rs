@@ -33,14 +33,14 @@ const GROUPS: &[Group] = &[
         program: &["--lib"],
         tests: &[
             "event_loop::",
-            "recycled::",
-            "task::meeting::",
+            "remote::name::",
+            "task::join::",
             "visibility::label::",
-            "visibility::seats::",
-            "visibility::sign::",
+            "visibility::thread_slots::",
+            "visibility::shown_task::",
         ],
         // For the first, its memory is the allocator's, which has no limit; threads that contend take seconds.
-        without: &["more_than_there_is_is_refused", "a_seat_is_taken_by_one_at_a_time"],
+        without: &["more_than_there_is_is_refused", "a_slot_is_taken_by_one_at_a_time"],
     },
     Group {
         package: "duality-runtime",

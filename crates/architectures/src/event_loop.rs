@@ -4,7 +4,7 @@
 //!   accept queue ▶▶  one kernel thread (one for each of --cores)
 //!                    ┌─────────────────────────────────────────────┐
 //!                    │ loop: select│poll│epoll│uring ─▶ a task ─▶  │
-//!                    │   tasks: accept, lobby │ conn 1 │ conn 2 …  │
+//!                    │   tasks: accept, start │ conn 1 │ conn 2 …  │
 //!                    └─────────────────────────────────────────────┘
 //! ```
 //!
@@ -20,14 +20,14 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier};
 
 use duality_poller::Kind;
-use duality_runtime::event_loop::{EventLoop, Waiting};
+use duality_runtime::event_loop::{EventLoop, LoopWorld};
 use duality_runtime::handler::Connections;
 use duality_runtime::net::TcpListener;
 use duality_runtime::task::{self, thread};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use crate::common::accept_queue::{AcceptQueue, reserve};
 use crate::common::admission::Admission;
-use crate::common::lobby::{Lobby, room};
 use crate::common::pressure::Pressure;
 use crate::{Architecture, Disk, Needs, Options, Server, Service, World};
 
@@ -88,22 +88,22 @@ impl Architecture for EventDriven {
     }
 
     fn serve(&self, server: Server) -> io::Result<()> {
-        run_event_loops(server, self.poller, Waiting::Suspend)
+        run_event_loops(server, self.poller, LoopWorld::Suspend)
     }
 }
 
 /// Runs the runtime's event loop for each listener.
-pub(crate) fn run_event_loops(server: Server, poller: Kind, waiting: Waiting) -> io::Result<()> {
+pub(crate) fn run_event_loops(server: Server, poller: Kind, world: LoopWorld) -> io::Result<()> {
     let options = server.options.clone();
     let backlog = options.backlog as usize;
-    let lobby_size = options.accept_queue.map_or(usize::MAX, |all| all.div_ceil(options.cores));
+    let queue_size = options.accept_queue.map_or(usize::MAX, |all| all.div_ceil(options.cores));
     run_loops(server, move |service| {
         let service = service.clone();
-        let mut event_loop = open_loop(poller, waiting, &options)?;
-        let lobby = Arc::new(Lobby::new(options.prefer, lobby_size));
+        let mut event_loop = open_loop(poller, world, &options)?;
+        let queue = Arc::new(AcceptQueue::new(options.prefer, queue_size));
         Ok(move |listener, admission| {
-            let entrance = Entrance { admission, lobby, backlog };
-            event_loop.run(accept_and_spawn(listener, service, entrance));
+            let policy = AcceptPolicy { admission, queue, backlog };
+            event_loop.run(accept_and_spawn(listener, service, policy));
         })
     })
 }
@@ -114,7 +114,8 @@ pub(crate) fn run_loops<R: FnOnce(TcpListener, Admission)>(
     server: Server,
     open: impl Fn(&Service) -> io::Result<R> + Clone + Send + 'static,
 ) -> io::Result<()> {
-    const LOOP_STACK: thread::Stack = thread::Stack::fixed(1 << 20, "the thread of a loop");
+    const LOOP_STACK: thread::ThreadStack =
+        thread::ThreadStack::fixed(1 << 20, "the thread of a loop");
     let service = server.service.clone();
     task::limit_helpers(server.options.disk_helpers);
     let mut listeners = server.into_listeners();
@@ -162,11 +163,11 @@ pub(crate) fn run_loops<R: FnOnce(TcpListener, Admission)>(
     Ok(())
 }
 
-fn open_loop(poller: Kind, waiting: Waiting, options: &Options) -> io::Result<EventLoop> {
+fn open_loop(poller: Kind, world: LoopWorld, options: &Options) -> io::Result<EventLoop> {
     if let Some(reason) = poller.unavailable() {
         return Err(io::Error::other(reason));
     }
-    let opened = EventLoop::new(poller.open()?, waiting)?.busy_polling(options.busy_poll);
+    let opened = EventLoop::new(poller.open()?, world)?.busy_polling(options.busy_poll);
     Ok(match options.disk {
         Disk::Helpers => opened,
         Disk::Inline => opened.disk_in_place(),
@@ -174,50 +175,50 @@ fn open_loop(poller: Kind, waiting: Waiting, options: &Options) -> io::Result<Ev
 }
 
 /// What decides whether a loop accepts another connection.
-struct Entrance {
+struct AcceptPolicy {
     admission: Admission,
-    lobby: Arc<Lobby>,
+    queue: Arc<AcceptQueue>,
     /// How many connections the kernel may have ready for the loop.
     backlog: usize,
 }
 
-impl Entrance {
+impl AcceptPolicy {
     /// Whether connections have to be accepted one by one: a ring takes all that the kernel has ready, which may be
     /// more than may be accepted beside the `held` ones.
-    fn is_narrow(&self, held: usize) -> bool {
-        self.lobby.is_bounded() || self.admission.most() < held.saturating_add(self.backlog)
+    fn is_one_by_one(&self, held: usize) -> bool {
+        self.queue.is_bounded() || self.admission.most() < held.saturating_add(self.backlog)
     }
 }
 
-/// The loop's first task: accepts, and spawns a task for each connection, or has it wait in the lobby.
-async fn accept_and_spawn(mut listener: TcpListener, service: Service, entrance: Entrance) {
+/// The loop's first task: accepts, and spawns a task for each connection, or has it wait in the accept queue.
+async fn accept_and_spawn(mut listener: TcpListener, service: Service, policy: AcceptPolicy) {
     task::stage("accept").await;
-    let lobby = &entrance.lobby;
+    let queue = &policy.queue;
     let connections = Connections::default();
     let mut pressure = Pressure::new(&connections);
-    let usher = {
-        let (lobby, service, connections) = (lobby.clone(), service.clone(), connections.clone());
-        task::spawn(async move { lobby.usher(&service, &connections).await })
+    let starter = {
+        let (queue, service, connections) = (queue.clone(), service.clone(), connections.clone());
+        task::spawn(async move { queue.start_connections(&service, &connections).await })
     };
-    let usher = usher.expect("a loop without connections has room for a task");
-    // Room first: a connection that is accepted can be served.
-    let mut place = room(&mut pressure).await;
+    let starter = starter.expect("a loop without connections has room for a task");
+    // Reserve first: a connection that is accepted can be served.
+    let mut reserved = reserve(&mut pressure).await;
     let mut credit = 0;
     loop {
-        lobby.vacancy(&connections, &mut credit).await;
-        let held = || connections.count() + lobby.waiting();
-        pressure.admit(&entrance.admission, held).await;
-        if entrance.is_narrow(held()) {
+        queue.wait_for_room(&connections, &mut credit).await;
+        let held = || connections.count() + queue.waiting();
+        pressure.admit(&policy.admission, held).await;
+        if policy.is_one_by_one(held()) {
             listener.accept_on_demand();
         }
         match listener.accept_until_drain().await {
             Ok(Some(stream)) => {
                 pressure.relieved();
-                if lobby.lets_through(&connections) {
-                    place.spawn(service.begin(stream, connections.enter()));
-                    place = room(&mut pressure).await;
+                if queue.starts_at_once(&connections) {
+                    reserved.spawn(service.begin(stream, connections.enter()));
+                    reserved = reserve(&mut pressure).await;
                 } else {
-                    lobby.enter(stream);
+                    queue.push(stream);
                 }
             }
             Ok(None) => break,
@@ -225,8 +226,8 @@ async fn accept_and_spawn(mut listener: TcpListener, service: Service, entrance:
         }
     }
     drop(listener);
-    lobby.close();
-    let _ = usher.await;
+    queue.close();
+    let _ = starter.await;
     connections.all_ended().await;
 }
 
@@ -257,14 +258,14 @@ mod tests {
 
     use super::*;
     use crate::Prefer;
-    use crate::common::lobby::FULL;
+    use crate::common::accept_queue::FULL;
 
     /// More than a full loop has.
     const ALL: usize = FULL + 200;
     /// Longer than anything takes that works.
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// What is preferred, and the size of the lobby.
+    /// What is preferred, and the size of the accept queue.
     const POLICIES: [(Prefer, usize); 4] = [
         (Prefer::Serve, usize::MAX),
         (Prefer::Serve, 10),
@@ -272,10 +273,10 @@ mod tests {
         (Prefer::Accept, usize::MAX),
     ];
 
-    /// Rings when it is dropped, as at the end of a thread that panics.
-    struct Rings(Arc<Notify>);
+    /// Notifies when it is dropped, as at the end of a thread that panics.
+    struct NotifiesOnDrop(Arc<Notify>);
 
-    impl Drop for Rings {
+    impl Drop for NotifiesOnDrop {
         fn drop(&mut self) {
             self.0.notify_one();
         }
@@ -288,8 +289,8 @@ mod tests {
         (listener, address)
     }
 
-    fn entrance(lobby: Arc<Lobby>) -> Entrance {
-        Entrance { admission: Admission::unlimited(), lobby, backlog: 0 }
+    fn policy(queue: Arc<AcceptQueue>) -> AcceptPolicy {
+        AcceptPolicy { admission: Admission::unlimited(), queue, backlog: 0 }
     }
 
     /// Serves on a loop until `is_over`, which is asked in every round, so that the loop is never idle.
@@ -297,14 +298,14 @@ mod tests {
         poller: Kind,
         listener: TcpListener,
         service: Service,
-        lobby: Arc<Lobby>,
+        queue: Arc<AcceptQueue>,
         is_over: F,
     ) where
         F: Fn() -> bool + 'static,
     {
-        let opened = open_loop(poller, Waiting::Suspend, &Options::default());
+        let opened = open_loop(poller, LoopWorld::Suspend, &Options::default());
         opened.unwrap().run(async move {
-            let mut accepting = pin!(accept_and_spawn(listener, service, entrance(lobby)));
+            let mut accepting = pin!(accept_and_spawn(listener, service, policy(queue)));
             poll_fn(|context| {
                 context.waker().wake_by_ref();
                 if is_over() { Poll::Ready(()) } else { accepting.as_mut().poll(context) }
@@ -316,14 +317,14 @@ mod tests {
     #[test]
     fn connections_that_wait_for_one_another_are_all_begun() {
         for (prefer, size) in POLICIES {
-            let meeting = Arc::new((AtomicUsize::new(0), Notify::new()));
+            let barrier = Arc::new((AtomicUsize::new(0), Notify::new()));
             let service = Service::new(
-                "meeting",
+                "barrier",
                 Needs::default(),
                 Handler::new(move |mut stream| {
-                    let meeting = meeting.clone();
+                    let barrier = barrier.clone();
                     async move {
-                        let (arrived, all_are_here) = &*meeting;
+                        let (arrived, all_are_here) = &*barrier;
                         if arrived.fetch_add(1, Ordering::Relaxed) + 1 == ALL {
                             all_are_here.notify_waiters();
                         } else {
@@ -335,19 +336,19 @@ mod tests {
             );
             let (listener, address) = listener();
             let over = Arc::new(Notify::new());
-            let rings = Rings(over.clone());
+            let notifies = NotifiesOnDrop(over.clone());
             let clients = std::thread::spawn(move || {
-                let _rings = rings;
+                let _notifies = notifies;
                 let all: Vec<_> = (0..ALL).map(|_| TcpStream::connect(address).unwrap()).collect();
                 for mut client in all {
                     client.set_read_timeout(Some(PATIENCE)).unwrap();
                     client.read_exact(&mut [0]).unwrap();
                 }
             });
-            let lobby = Arc::new(Lobby::new(prefer, size));
-            let opened = open_loop(Kind::Epoll, Waiting::Suspend, &Options::default());
+            let queue = Arc::new(AcceptQueue::new(prefer, size));
+            let opened = open_loop(Kind::Epoll, LoopWorld::Suspend, &Options::default());
             opened.unwrap().run(async move {
-                let mut accepting = pin!(accept_and_spawn(listener, service, entrance(lobby)));
+                let mut accepting = pin!(accept_and_spawn(listener, service, policy(queue)));
                 let mut over = pin!(over.notified());
                 poll_fn(|context| match over.as_mut().poll(context) {
                     Poll::Ready(()) => Poll::Ready(()),
@@ -359,7 +360,7 @@ mod tests {
         }
     }
 
-    /// Clients that are answered never: all that come are begun, wait in the lobby, or are not accepted.
+    /// Clients that are answered never: all that come are begun, wait in the accept queue, or are not accepted.
     fn begins_and_accepts_as_it_was_told(poller: Kind) {
         if let Some(reason) = poller.unavailable() {
             return eprintln!("skipped: {reason}");
@@ -377,11 +378,11 @@ mod tests {
             );
             let (listener, address) = listener();
             let clients: Vec<_> = (0..ALL).map(|_| TcpStream::connect(address).unwrap()).collect();
-            let lobby = Arc::new(Lobby::new(prefer, size));
+            let queue = Arc::new(AcceptQueue::new(prefer, size));
             // While the acceptor waits, its listener counts as one that rests.
             let most = if prefer == Prefer::Accept { ALL } else { FULL + 1 };
-            let (watched, started, rounds) = (lobby.clone(), Instant::now(), AtomicUsize::new(0));
-            serve_until(poller, listener, service, lobby, move || {
+            let (watched, started, rounds) = (queue.clone(), Instant::now(), AtomicUsize::new(0));
+            serve_until(poller, listener, service, queue, move || {
                 let (begun, waiting) = (begun.load(Ordering::Relaxed), watched.waiting());
                 let seen = format!("{prefer:?}, {size}: {begun} begun, {waiting} waiting");
                 assert!(begun <= most && waiting <= size, "{seen}");

@@ -61,7 +61,7 @@ impl Architecture for Pool {
     fn serve(&self, server: Server) -> io::Result<()> {
         let crew = Crew {
             workers: server.options.workers,
-            stack: thread::Stack::chosen(server.options.stack_size, "a thread of the pool"),
+            stack: thread::ThreadStack::chosen(server.options.stack_size, "a thread of the pool"),
             present: Connections::default(),
             connections: Connections::default(),
         };
@@ -78,7 +78,7 @@ impl Architecture for Pool {
 /// The threads of a pool.
 struct Crew {
     workers: usize,
-    stack: thread::Stack,
+    stack: thread::ThreadStack,
     /// Counts threads, as others count connections.
     present: Connections,
     /// Those that the threads serve.
@@ -90,7 +90,7 @@ impl Crew {
     fn start(
         &self,
         admission: &Admission,
-        mut work: impl FnMut(Active) -> io::Result<thread::Body>,
+        mut work: impl FnMut(Active) -> io::Result<thread::ThreadBody>,
     ) -> io::Result<()> {
         for started in 0..self.workers {
             if let Err(error) = self.start_one(admission, started, &mut work) {
@@ -112,7 +112,7 @@ impl Crew {
         &self,
         admission: &Admission,
         there: usize,
-        work: impl FnOnce(Active) -> io::Result<thread::Body>,
+        work: impl FnOnce(Active) -> io::Result<thread::ThreadBody>,
     ) -> io::Result<()> {
         admission.check(there)?;
         let body = work(self.present.enter())?;

@@ -48,7 +48,8 @@ impl Architecture for Threads {
     }
 
     fn serve(&self, server: Server) -> io::Result<()> {
-        let stack = thread::Stack::chosen(server.options.stack_size, "the thread of a connection");
+        let stack =
+            thread::ThreadStack::chosen(server.options.stack_size, "the thread of a connection");
         let service = server.service.clone();
         let mut listener = server.into_listener();
         let connections = Connections::default();
@@ -67,7 +68,7 @@ impl Architecture for Threads {
                     }
                 };
                 let task = service.begin(stream, connections.enter());
-                let mut body: thread::Body = Box::new(move || block_on(task));
+                let mut body: thread::ThreadBody = Box::new(move || block_on(task));
                 while let Err(refused) = thread::start(stack, body) {
                     pressure.wait_out("thread", &refused.error).await;
                     body = refused.body;

@@ -17,7 +17,7 @@
 use std::io;
 
 use duality_poller::Kind;
-use duality_runtime::event_loop::Waiting;
+use duality_runtime::event_loop::LoopWorld;
 
 use crate::event_loop::run_event_loops;
 use crate::{Architecture, Needs, Options, Server, World};
@@ -68,8 +68,8 @@ impl Architecture for Uthreads {
     }
 
     fn serve(&self, server: Server) -> io::Result<()> {
-        let waiting = Waiting::Park { stack_size: server.options.stack_size };
+        let world = LoopWorld::Park { stack_size: server.options.stack_size };
         let poller = server.options.poller.unwrap_or_else(Kind::best);
-        run_event_loops(server, poller, waiting)
+        run_event_loops(server, poller, world)
     }
 }

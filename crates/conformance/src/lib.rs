@@ -293,7 +293,7 @@ macro_rules! for_every_architecture_of_straight_line_code {
         $body! { pool_list ["pool", "--workers=8", "--hand-over=list"] }
         $body! { pool_list_without_room ["pool", "--workers=8", "--accept-queue=0"] }
         $body! { uthreads ["uthreads"] }
-        $body! { uthreads_without_lobby ["uthreads", "--accept-queue=0", "--disk-helpers=1"] }
+        $body! { uthreads_without_accept_queue ["uthreads", "--accept-queue=0", "--disk-helpers=1"] }
         $body! { uthreads_two_cores ["uthreads", "--cores=2"] }
         $body! { uthreads_on_epoll ["uthreads", "--poller=epoll"] }
         $body! { select ["select"] }
@@ -302,7 +302,7 @@ macro_rules! for_every_architecture_of_straight_line_code {
         $body! { epoll_two_cores ["epoll", "--cores=2"] }
         $body! { epoll_prefers_accept ["epoll", "--prefer=accept", "--disk=inline", "--busy-poll=100us"] }
         $body! { uring ["uring"] }
-        $body! { uring_without_lobby ["uring", "--accept-queue=0"] }
+        $body! { uring_without_accept_queue ["uring", "--accept-queue=0"] }
         $body! { uring_two_cores ["uring", "--cores=2"] }
     };
 }

@@ -37,8 +37,8 @@ admission! {
     epoll ["epoll"]
     uring ["uring"]
     handwritten ["handwritten"]
-    epoll_without_lobby ["epoll", "--accept-queue=0"]
-    uring_without_lobby ["uring", "--accept-queue=0"]
+    epoll_without_accept_queue ["epoll", "--accept-queue=0"]
+    uring_without_accept_queue ["uring", "--accept-queue=0"]
     epoll_prefers_accept ["epoll", "--prefer=accept"]
 }
 

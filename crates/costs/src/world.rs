@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use duality_poller::Kind;
 use duality_runtime::block_on;
-use duality_runtime::event_loop::{EventLoop, Waiting};
+use duality_runtime::event_loop::{EventLoop, LoopWorld};
 
 use crate::{Reading, Unit};
 
@@ -48,12 +48,12 @@ impl World {
 
     /// Runs `root` and what it spawns in this world.
     pub(crate) fn run<F: Future + 'static>(self, root: F) -> io::Result<F::Output> {
-        let waiting = match self {
+        let world = match self {
             World::Block => return Ok(block_on(root)),
-            World::Park => Waiting::Park { stack_size: STACK },
-            World::Suspend => Waiting::Suspend,
+            World::Park => LoopWorld::Park { stack_size: STACK },
+            World::Suspend => LoopWorld::Suspend,
         };
-        Ok(EventLoop::new(Kind::Epoll.open()?, waiting)?.run(root))
+        Ok(EventLoop::new(Kind::Epoll.open()?, world)?.run(root))
     }
 
     /// Runs `body`, which says how long it took to do `count` times what it measures.

@@ -1,4 +1,4 @@
-//! Calls on the stack of whoever resumed the running fiber.
+//! Calls on the stack from which the running fiber was resumed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
@@ -6,9 +6,9 @@ use std::ptr;
 use crate::fiber::Payload;
 use crate::fiber::here::HERE;
 use crate::sanitizer::{Bounds, Left};
-use crate::switch::{self, Place};
+use crate::switch::{self, StackPointer};
 
-/// Runs `body` on the stack of whoever resumed the running fiber; outside every fiber it just runs.
+/// Runs `body` on the stack from which the running fiber was resumed; outside every fiber it just runs.
 ///
 /// That stack is in the cache, since all fibers come back to it, and most often a deep one, of the kernel thread.
 ///
@@ -35,7 +35,7 @@ pub fn below<R>(body: impl FnOnce() -> R + Send) -> R {
 #[inline]
 fn call_on<R, F: FnOnce() -> R>(
     body: F,
-    place: Place,
+    place: StackPointer,
     [own, others]: [Bounds; 2],
 ) -> Result<R, Payload> {
     struct Call<F, R> {

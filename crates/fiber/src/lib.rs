@@ -17,7 +17,7 @@
 //!
 //! ```text
 //!   slab, one mapping: ├ guard │ ◀── stack ┼ guard │ ◀── stack ┼ guard │ ◀── stack ┼ …
-//!                        │                    ▲ from the top: label, value, calls
+//!                        │                    ▲ from the top: header, value, calls
 //!                        └ touched: SIGSEGV, and the line of `overflow`, which names the fiber
 //! ```
 //!
@@ -36,37 +36,23 @@
 #![warn(missing_debug_implementations)]
 
 mod below;
+mod colour;
 mod fiber;
 pub mod overflow;
+mod packed_limit;
 mod pool;
+mod prefetch;
 mod sanitizer;
 mod slab;
 mod stack;
 mod switch;
 
-use std::ptr;
-
 pub use self::below::below;
 pub use self::fiber::Fiber;
 pub use self::fiber::here::{suspend, suspend_for};
 pub use self::pool::StackPool;
+pub use self::prefetch::prefetch;
 pub use self::stack::Stack;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
-
-/// Asks for the cache line at `address`, without waiting for it. Any address will do.
-#[inline]
-pub fn fetch(address: usize) {
-    let address = ptr::without_provenance::<i8>(address);
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch never faults, and every x86-64 has it.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address);
-    }
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: a prefetch never faults, and changes neither memory nor flags.
-    unsafe {
-        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) address, options(nostack, readonly, preserves_flags));
-    }
-}

@@ -202,12 +202,12 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     pass_on(previous, signal, info, context, sent);
 }
 
-/// The size that was asked for the stack of the fiber that runs or is visited, in whole pages, if `address` is in the
+/// The size that was asked for the stack of the fiber that runs, or that a function runs on top of, in whole pages, if `address` is in the
 /// guard below it.
 fn overflowed_size(address: usize) -> Option<usize> {
-    let here = HERE.with(|here| [here.running.get(), here.visited.get()]);
+    let here = HERE.with(|here| [here.running.get(), here.on_top_of.get()]);
     let fiber = here.into_iter().find(|fiber| !fiber.is_null())?;
-    // SAFETY: it is alive: what runs or visits it borrows it, and so does its drop, which visits it last.
+    // SAFETY: it is alive: what runs it, or a function on top of it, borrows it, and so does its drop, which is the last to run one.
     let stack = unsafe { &(*fiber).stack };
     let guard = stack.guard();
     (guard..guard + page_size()).contains(&address).then(|| stack.size())
@@ -257,13 +257,13 @@ fn pass_on(
             }
         }
         handler if previous.sa_flags & libc::SA_SIGINFO != 0 => {
-            // SAFETY: whoever installed it with SA_SIGINFO promised this signature.
+            // SAFETY: the code that installed it with SA_SIGINFO promised this signature.
             let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =
                 unsafe { transmute(handler) };
             handler(signal, info, context);
         }
         handler => {
-            // SAFETY: whoever installed it without SA_SIGINFO promised this signature.
+            // SAFETY: the code that installed it without SA_SIGINFO promised this signature.
             let handler: extern "C" fn(c_int) = unsafe { transmute(handler) };
             handler(signal);
         }

@@ -33,7 +33,7 @@ pub struct StackPool {
     size: usize,
     guards: Guards,
     slabs: Vec<Arc<Slab>>,
-    /// Those that nobody uses; the last was used last.
+    /// Those that are not in use; the last was used last.
     spare: Vec<Stack>,
     /// How many of the spare ones, from the first, have no memory.
     cold: usize,

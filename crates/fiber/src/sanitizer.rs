@@ -121,7 +121,7 @@ mod told {
     pub(crate) fn left_for_good(next: Bounds) {
         let (lowest, size) = next.get();
         // SAFETY: it may be called before any switch of stacks. Without a place for its fake stack, the stack's is freed, and
-        // nobody comes back to the stack.
+        // no switch comes back to the stack.
         unsafe { __sanitizer_start_switch_fiber(ptr::null_mut(), lowest, size) };
     }
 

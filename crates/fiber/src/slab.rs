@@ -39,7 +39,7 @@ pub(crate) enum Guards {
     Protected,
 }
 
-/// A mapping and which of its stacks are vacant. Whoever holds a stack holds its slab.
+/// A mapping and which of its stacks are vacant. A stack holds its slab.
 pub(crate) struct Slab {
     lowest: NonZeroUsize,
     stride: usize,
@@ -184,7 +184,7 @@ impl Slab {
     fn guard(&self, index: usize) -> Result<(), GuardError> {
         let page = self.guard_page(index);
         match self.guards {
-            // SAFETY: the page is this slab's own, below a stack that nobody has, and holds nothing.
+            // SAFETY: the page is this slab's own, below a stack that is not in use, and holds nothing.
             Guards::Marked => match unsafe { libc::madvise(page, page_size(), GUARD_INSTALL) } {
                 0 => Ok(()),
                 _ => Err(GuardError::unmarked(io::Error::last_os_error())),
@@ -195,7 +195,7 @@ impl Slab {
                     PROTECTED.fetch_sub(1, Ordering::Relaxed);
                     return Err(GuardError::Refused(too_many(limit)));
                 }
-                // SAFETY: the page is this slab's own, below a stack that nobody has, and holds nothing.
+                // SAFETY: the page is this slab's own, below a stack that is not in use, and holds nothing.
                 unsafe { mprotect(page, page_size(), MprotectFlags::empty()) }.map_err(|error| {
                     PROTECTED.fetch_sub(1, Ordering::Relaxed);
                     GuardError::Refused(error.into())

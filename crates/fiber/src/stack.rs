@@ -2,22 +2,17 @@
 //!
 //! ```text
 //!                                                base
-//!   │ guard │ touched only as deep as calls go … ◀─┤ label │ value │ colour │
+//!   │ guard │ touched only as deep as calls go … ◀─┤ header │ value │ colour │
 //!   low addresses                              one cache line
 //! ```
 //!
-//! The *label* says where the guard and the slab are, so that a fiber need not, whose size counts, and a
+//! The *header* says where the guard and the slab are, so that a fiber need not, whose size counts, and a
 //! signal handler can know.
 //!
 //! The *value* is what the fiber was made with, such as the future that it runs: next to the frames that
 //! use it, it needs no page of its own.
 //!
-//! The *colour* is a number of cache lines that are left out at the top, another for each stack and its
-//! neighbours. Without it, what all stacks touch would have the same few places in a page, which are the
-//! same few sets of each cache: a wake among 1,000 threads cost 41 ns without and 33 ns with 16 colours,
-//! and was the same within a tenth for 100, 10,000 and 100,000 (`benches/wakes.rs` of the runtime; two
-//! alternating runs). More
-//! colours would gain a little more there, and have more stacks begin a second page.
+//! The *colour* is a number of cache lines that are left out at the top (`colour.rs`).
 
 use std::fmt;
 use std::io;
@@ -28,15 +23,16 @@ use std::sync::Arc;
 
 use rustix::param::page_size;
 
-use crate::StackPool;
+use crate::packed_limit::PackedLimit;
 use crate::sanitizer::{Bounds, vacated};
 use crate::slab::Slab;
+use crate::{LINE, StackPool, colour};
 
 /// A stack for a [`Fiber`](crate::Fiber), with a guard page below it.
 ///
 /// Dropping it returns its memory to the kernel; [`StackPool::put`] keeps it for another fiber.
 pub struct Stack {
-    place: Place,
+    limit: PackedLimit,
     slab: Arc<Slab>,
 }
 
@@ -46,35 +42,14 @@ impl fmt::Debug for Stack {
     }
 }
 
-/// Where the guard of a stack begins, and in the low bits, which are 0 there, the stack's colour: all else follows from
-/// them without the stack's number, for which one would have to divide.
-#[derive(Clone, Copy)]
-struct Place(NonZeroUsize);
-
-impl Place {
-    fn new(limit: NonZeroUsize, colour: usize) -> Self {
-        Self(limit | colour)
-    }
-
-    fn limit(self) -> usize {
-        self.0.get() & !(COLOURS - 1)
-    }
-
-    fn colour(self) -> usize {
-        self.0.get() & (COLOURS - 1)
-    }
-}
-
 /// The least room for calls, in bytes.
 pub(crate) const MIN_STACK_SIZE: usize = 4096;
-/// Bytes of the label. It ends a cache line.
-const LABEL: usize = size_of::<Label>();
-const CACHE_LINE: usize = 64;
-const COLOURS: usize = 16;
+/// Bytes of the header. It ends a cache line.
+const HEADER: usize = size_of::<StackHeader>();
 
 impl Stack {
     /// The most that lies above the base of a stack, in bytes.
-    pub(crate) const ABOVE_BASE: usize = LABEL + CACHE_LINE * (COLOURS - 1);
+    pub(crate) const ABOVE_BASE: usize = HEADER + colour::MOST;
 
     /// Maps a stack of at least `size` usable bytes, alone in a slab. Many of them come from a
     /// [`StackPool`].
@@ -88,7 +63,7 @@ impl Stack {
 
     /// The stack of a slab that was taken from it under `index`.
     pub(crate) fn new_in(slab: &Arc<Slab>, index: usize) -> Self {
-        Self { place: Place::new(slab.limit(index), index % COLOURS), slab: slab.clone() }
+        Self { limit: PackedLimit::new(slab.limit(index), colour::of(index)), slab: slab.clone() }
     }
 
     /// Returns the memory of this stack, which no fiber has, to the kernel.
@@ -98,12 +73,12 @@ impl Stack {
 
     /// Where calls begin.
     pub(crate) fn base(&self) -> usize {
-        self.limit() + self.slab.stride() - CACHE_LINE * self.place.colour() - LABEL
+        self.limit() + self.slab.stride() - colour::bytes(self.limit.colour()) - HEADER
     }
 
     /// Where the guard begins.
     pub(crate) fn limit(&self) -> usize {
-        self.place.limit()
+        self.limit.limit()
     }
 
     fn index(&self) -> usize {
@@ -119,19 +94,19 @@ impl Drop for Stack {
 }
 
 /// What lies above the base of a stack that has a fiber.
-struct Label {
-    place: Place,
+struct StackHeader {
+    limit: PackedLimit,
     /// What `Arc::into_raw` gave.
     slab: *const Slab,
 }
 
-/// A stack in the hands of a fiber: one word, since all else is on its label.
+/// A stack in the hands of a fiber: one word, since all else is on its header.
 pub(crate) struct Occupied {
     base: NonZeroUsize,
 }
 
 impl Occupied {
-    /// Leaves `room` bytes free above the label, aligned like a cache line; see [`Occupied::room`]. Below the label are
+    /// Leaves `room` bytes free above the header, aligned like a cache line; see [`Occupied::room`]. Below the header are
     /// at least `beginning` bytes, which the fiber begins with, and those that calls need at least.
     ///
     /// # Panics
@@ -139,9 +114,9 @@ impl Occupied {
     /// When the stack is too small for that.
     pub(crate) fn new(stack: Stack, room: usize, beginning: usize) -> Self {
         let guard = stack.limit();
-        vacated(Bounds::new(|| (guard, stack.base() + LABEL - guard)));
+        vacated(Bounds::new(|| (guard, stack.base() + HEADER - guard)));
         let lowest = guard + page_size() + MIN_STACK_SIZE;
-        let base = room.checked_next_multiple_of(CACHE_LINE);
+        let base = room.checked_next_multiple_of(LINE);
         let base = base.and_then(|above| stack.base().checked_sub(above));
         let fits = |base: usize| base.checked_sub(beginning).is_some_and(|end| end >= lowest);
         let base = base.filter(|&base| fits(base)).and_then(NonZeroUsize::new);
@@ -151,7 +126,7 @@ impl Occupied {
         let slab = Arc::into_raw(unsafe { ptr::read(&raw const stack.slab) });
         let occupied = Self { base };
         // SAFETY: `new_in` has left room for it, in the highest page, and nothing runs on the stack.
-        unsafe { occupied.label().write(Label { place: stack.place, slab }) };
+        unsafe { occupied.header().write(StackHeader { limit: stack.limit, slab }) };
         occupied
     }
 
@@ -160,9 +135,9 @@ impl Occupied {
         ManuallyDrop::new(self).read()
     }
 
-    /// The place above the label.
+    /// The place above the header.
     pub(crate) fn room<T>(&self) -> *mut T {
-        ptr::with_exposed_provenance_mut(self.base.get() + LABEL)
+        ptr::with_exposed_provenance_mut(self.base.get() + HEADER)
     }
 
     /// Where calls begin: a multiple of 16.
@@ -173,33 +148,33 @@ impl Occupied {
 
     /// Where the guard begins.
     pub(crate) fn guard(&self) -> usize {
-        // SAFETY: `new` wrote the label.
-        unsafe { (*self.label()).place.limit() }
+        // SAFETY: `new` wrote the header.
+        unsafe { (*self.header()).limit.limit() }
     }
 
-    /// From the guard to the end of the label.
+    /// From the guard to the end of the header.
     #[inline(always)]
     pub(crate) fn bounds(&self) -> Bounds {
-        Bounds::new(|| (self.guard(), self.base() + LABEL - self.guard()))
+        Bounds::new(|| (self.guard(), self.base() + HEADER - self.guard()))
     }
 
     /// The size that was asked for, in bytes, in whole pages.
     pub(crate) fn size(&self) -> usize {
-        // SAFETY: `new` wrote the label, and keeps the slab.
-        let size = unsafe { (*(*self.label()).slab).size() };
+        // SAFETY: `new` wrote the header, and keeps the slab.
+        let size = unsafe { (*(*self.header()).slab).size() };
         (size - Stack::ABOVE_BASE) / page_size() * page_size()
     }
 
     /// May be called once.
     fn read(&self) -> Stack {
-        // SAFETY: `new` wrote the label, which nobody else knows of, and leaked the slab.
+        // SAFETY: `new` wrote the header, which no other code knows of, and leaked the slab.
         unsafe {
-            let Label { place, slab } = self.label().read();
-            Stack { place, slab: Arc::from_raw(slab) }
+            let StackHeader { limit, slab } = self.header().read();
+            Stack { limit, slab: Arc::from_raw(slab) }
         }
     }
 
-    fn label(&self) -> *mut Label {
+    fn header(&self) -> *mut StackHeader {
         ptr::with_exposed_provenance_mut(self.base.get())
     }
 }

@@ -12,7 +12,7 @@ use duality_fiber::{Fiber, Stack, StackPool, overflow, suspend};
 
 const CASE: &str = "DUALITY_FIBER_FAULT";
 
-/// Has a fiber dropped, and not visited.
+/// Has a fiber dropped, and no function run on top of it.
 const DROPS: &str = "DUALITY_FIBER_DROPS";
 
 /// Runs the test `test` again, in a child process where [`told_to`] is true for it.
@@ -78,7 +78,7 @@ fn an_overflow_is_reported_by_name() {
     assert_reported(test);
 }
 
-/// Neither an errand nor the drop has the fiber run.
+/// Neither a function on top of it nor the drop has the fiber run.
 #[test]
 fn an_overflow_on_the_stack_of_a_fiber_that_does_not_run_is_reported_too() {
     struct Descends;
@@ -87,8 +87,8 @@ fn an_overflow_on_the_stack_of_a_fiber_that_does_not_run_is_reported_too() {
             black_box(descend(0));
         }
     }
-    let visited = "an_overflow_on_the_stack_of_a_fiber_that_does_not_run_is_reported_too";
-    if told_to(visited) {
+    let test = "an_overflow_on_the_stack_of_a_fiber_that_does_not_run_is_reported_too";
+    if told_to(test) {
         let _watch = overflow::watch(name).unwrap();
         let fiber = Fiber::new(Stack::new(64 << 10).unwrap(), || {
             let _descends = Descends;
@@ -98,12 +98,12 @@ fn an_overflow_on_the_stack_of_a_fiber_that_does_not_run_is_reported_too() {
         if env::var_os(DROPS).is_some() {
             drop(fiber);
         } else {
-            fiber.visit(|| drop(Descends));
+            fiber.run_on_top(|| drop(Descends));
         }
         survived();
     }
-    assert_reported(visited);
-    assert_output(&command(visited).env(DROPS, "").output().unwrap());
+    assert_reported(test);
+    assert_output(&command(test).env(DROPS, "").output().unwrap());
 }
 
 /// `pthread_create(3)` gives no signal stack, where `std::thread` does.

@@ -12,8 +12,8 @@
 
 use std::io;
 
-use crate::turn::Turn;
-use crate::{Machine, Wait, Why};
+use crate::attempts::Attempts;
+use crate::{Next, StateMachine, Why};
 
 /// Bytes that are read at once, as many as the service reads.
 pub(crate) const BUFFER: usize = 4096;
@@ -25,7 +25,7 @@ pub(crate) struct Echo {
     unsent: Vec<u8>,
 }
 
-impl Machine for Echo {
+impl StateMachine for Echo {
     type Common = Box<[u8; BUFFER]>;
     type Found = ();
 
@@ -37,8 +37,13 @@ impl Machine for Echo {
         None
     }
 
-    fn wake(&mut self, _: Why<()>, turn: &mut Turn<'_>, buffer: &mut Self::Common) -> Wait<()> {
-        match self.echo(turn, &mut buffer[..]) {
+    fn wake(
+        &mut self,
+        _: Why<()>,
+        attempts: &mut Attempts<'_>,
+        buffer: &mut Self::Common,
+    ) -> Next<()> {
+        match self.echo(attempts, &mut buffer[..]) {
             Ok(wait) => wait,
             Err(error) => error.into(),
         }
@@ -46,21 +51,23 @@ impl Machine for Echo {
 }
 
 impl Echo {
-    fn echo(&mut self, turn: &mut Turn<'_>, buffer: &mut [u8]) -> io::Result<Wait<()>> {
+    fn echo(&mut self, attempts: &mut Attempts<'_>, buffer: &mut [u8]) -> io::Result<Next<()>> {
         loop {
             while !self.unsent.is_empty() {
-                let Some(count) = turn.write(&self.unsent)? else { return Ok(Wait::Write(None)) };
+                let Some(count) = attempts.write(&self.unsent)? else {
+                    return Ok(Next::Write(None));
+                };
                 self.unsent.drain(..count);
             }
-            match turn.read(buffer)? {
+            match attempts.read(buffer)? {
                 None => {
-                    // Whoever was slow once does not keep the room for it.
+                    // A client that was slow once does not keep the room for it.
                     self.unsent = Vec::new();
-                    return Ok(Wait::Read(None));
+                    return Ok(Next::Read(None));
                 }
-                Some(0) => return Ok(Wait::End),
+                Some(0) => return Ok(Next::End),
                 Some(length) => {
-                    let sent = turn.write(&buffer[..length])?.unwrap_or(0);
+                    let sent = attempts.write(&buffer[..length])?.unwrap_or(0);
                     self.unsent.extend_from_slice(&buffer[sent..length]);
                 }
             }

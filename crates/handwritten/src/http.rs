@@ -10,7 +10,7 @@
 //!                 │       │                                   │         │ not all left in one packet
 //!    refused ─────┴───────┴─ cannot be read ─▶ Linger ◀───────┴─────────┘
 //!                                                │  the client may still be sending
-//!                                                └──▶ Deaf ─▶ closed
+//!                                                └──▶ Discard ─▶ closed
 //! ```
 //!
 //! Replies leave before the connection waits for bytes, so that any stage but Disk may find that it has
@@ -26,15 +26,15 @@ use duality_services::http::parts::{
 use duality_services::http::status::{self, Status};
 use duality_services::http::{Http, Limits, REFUSAL_TIME, Reply};
 
+use crate::attempts::Attempts;
 use crate::output::Output;
-use crate::turn::Turn;
-use crate::{Machine, Wait, Why};
+use crate::{Next, StateMachine, Why};
 
 /// What a helper thread brings from the disk.
 type Found = Result<Arc<Page>, Reply>;
 
 /// `Err` is what to wait for; `Ok` that the machine goes on.
-type Step = Result<(), Wait<Found>>;
+type Step = Result<(), Next<Found>>;
 
 /// What the connections of one loop have in common.
 pub(crate) struct Common {
@@ -79,7 +79,7 @@ enum Stage {
     /// The last reply leaves, though the client may still be sending, for so long at most.
     Linger(Duration),
     /// It has left, and what still comes is read and dropped.
-    Deaf { until: Option<Instant> },
+    Discard { until: Option<Instant> },
 }
 
 /// A request whose body is being read.
@@ -102,7 +102,7 @@ struct Sought {
 
 const NEXT_HEAD: Stage = Stage::Head { deadline: None };
 
-impl Machine for Conversation {
+impl StateMachine for Conversation {
     type Common = Common;
     type Found = Found;
 
@@ -126,10 +126,15 @@ impl Machine for Conversation {
         Some(refused)
     }
 
-    fn wake(&mut self, why: Why<Found>, turn: &mut Turn<'_>, common: &mut Common) -> Wait<Found> {
+    fn wake(
+        &mut self,
+        why: Why<Found>,
+        attempts: &mut Attempts<'_>,
+        common: &mut Common,
+    ) -> Next<Found> {
         self.input.borrow_from(&mut common.input);
         self.desk.output.borrow_from(&mut common.gathered);
-        let wait = self.go_on(why, turn, &common.http);
+        let wait = self.go_on(why, attempts, &common.http);
         self.input.give_back_to(&mut common.input);
         self.desk.output.give_back_to(&mut common.gathered);
         wait
@@ -137,10 +142,10 @@ impl Machine for Conversation {
 }
 
 impl Conversation {
-    fn go_on(&mut self, why: Why<Found>, turn: &mut Turn<'_>, http: &Http) -> Wait<Found> {
+    fn go_on(&mut self, why: Why<Found>, attempts: &mut Attempts<'_>, http: &Http) -> Next<Found> {
         let mut step = match why {
             Why::Ready => Ok(()),
-            Why::TimedOut => self.time_out(turn, http.limits()),
+            Why::TimedOut => self.time_out(attempts, http.limits()),
             Why::Found(found) => self.bring(found, http.limits()),
         };
         loop {
@@ -148,12 +153,12 @@ impl Conversation {
                 return wait;
             }
             step = match &self.stage {
-                Stage::Head { .. } => self.take_head(turn, http),
-                Stage::Body(_) => self.take_body(turn, http),
-                Stage::Disk(_) => Err(Wait::End),
-                Stage::End => self.end(turn, http.limits()),
-                Stage::Linger(limit) => self.linger(*limit, turn, http.limits()),
-                Stage::Deaf { .. } => self.drop_input(turn, http.limits()),
+                Stage::Head { .. } => self.take_head(attempts, http),
+                Stage::Body(_) => self.take_body(attempts, http),
+                Stage::Disk(_) => Err(Next::End),
+                Stage::End => self.end(attempts, http.limits()),
+                Stage::Linger(limit) => self.linger(*limit, attempts, http.limits()),
+                Stage::Discard { .. } => self.drop_input(attempts, http.limits()),
             };
         }
     }
@@ -162,14 +167,14 @@ impl Conversation {
 // The stages.
 
 impl Conversation {
-    fn take_head(&mut self, turn: &mut Turn<'_>, http: &Http) -> Step {
+    fn take_head(&mut self, attempts: &mut Attempts<'_>, http: &Http) -> Step {
         let limits = http.limits();
         if self.desk.output.is_much() {
-            self.desk.send(turn, limits)?;
+            self.desk.send(attempts, limits)?;
         }
         // A connection may be idle for long; a request, once begun, may not.
         if self.input.is_empty() {
-            return self.fill(turn.after(limits.idle_time), turn, limits);
+            return self.fill(attempts.after(limits.idle_time), attempts, limits);
         }
         match parse(self.input.unused()) {
             Parsed::Complete(request) => {
@@ -200,15 +205,15 @@ impl Conversation {
         if self.input.is_full() {
             return self.reject(too_long(self.input.unused()), limits);
         }
-        let Stage::Head { deadline } = &mut self.stage else { return Err(Wait::End) };
-        let deadline = *deadline.get_or_insert_with(|| turn.after(limits.head_time));
-        self.fill(deadline, turn, limits)
+        let Stage::Head { deadline } = &mut self.stage else { return Err(Next::End) };
+        let deadline = *deadline.get_or_insert_with(|| attempts.after(limits.head_time));
+        self.fill(deadline, attempts, limits)
     }
 
-    /// Decides what is done about a body. It is read before the request is answered even where nobody
-    /// wants it, as the service does.
+    /// Decides what is done about a body. It is read before the request is answered even where it is not
+    /// wanted, as the service does.
     fn plan_body(&mut self, head: Box<[u8]>, is_last: bool, http: &Http) -> Step {
-        let Parsed::Complete(request) = parse(&head) else { return Err(Wait::End) };
+        let Parsed::Complete(request) = parse(&head) else { return Err(Next::End) };
         match http.plan_body(&request) {
             BodyPlan::TooLong => {
                 let is_head = request.method == Method::Head;
@@ -228,16 +233,16 @@ impl Conversation {
         }
     }
 
-    fn take_body(&mut self, turn: &mut Turn<'_>, http: &Http) -> Step {
+    fn take_body(&mut self, attempts: &mut Attempts<'_>, http: &Http) -> Step {
         let limits = http.limits();
-        let Stage::Body(incoming) = &mut self.stage else { return Err(Wait::End) };
+        let Stage::Body(incoming) = &mut self.stage else { return Err(Next::End) };
         let bad = match incoming.body.take(self.input.unused()) {
             Progress::Unfinished => {
                 let deadline =
-                    incoming.deadline.get_or_insert_with(|| turn.after(limits.body_time));
+                    incoming.deadline.get_or_insert_with(|| attempts.after(limits.body_time));
                 let deadline = *deadline;
                 self.input.consume(self.input.unused().len());
-                return self.fill(deadline, turn, limits);
+                return self.fill(deadline, attempts, limits);
             }
             Progress::Finished(length) => {
                 self.input.consume(length);
@@ -251,9 +256,9 @@ impl Conversation {
     }
 
     /// The last reply leaves together with the end, if that is all there is.
-    fn end(&mut self, turn: &mut Turn<'_>, limits: &Limits) -> Step {
-        if self.desk.output.send_last(turn)? {
-            return Err(Wait::End);
+    fn end(&mut self, attempts: &mut Attempts<'_>, limits: &Limits) -> Step {
+        if self.desk.output.send_last(attempts)? {
+            return Err(Next::End);
         }
         self.stage = Stage::Linger(limits.linger_time);
         Ok(())
@@ -263,26 +268,26 @@ impl Conversation {
     ///
     /// To close a socket that has unread bytes makes the kernel send a reset, which can destroy the
     /// reply before the client has read it.
-    fn linger(&mut self, limit: Duration, turn: &mut Turn<'_>, limits: &Limits) -> Step {
-        self.desk.send(turn, limits)?;
-        turn.shut_down_writing()?;
-        self.stage = Stage::Deaf { until: turn.after(limit) };
+    fn linger(&mut self, limit: Duration, attempts: &mut Attempts<'_>, limits: &Limits) -> Step {
+        self.desk.send(attempts, limits)?;
+        attempts.shut_down_writing()?;
+        self.stage = Stage::Discard { until: attempts.after(limit) };
         Ok(())
     }
 
-    fn drop_input(&mut self, turn: &mut Turn<'_>, limits: &Limits) -> Step {
-        let Stage::Deaf { until } = self.stage else { return Err(Wait::End) };
+    fn drop_input(&mut self, attempts: &mut Attempts<'_>, limits: &Limits) -> Step {
+        let Stage::Discard { until } = self.stage else { return Err(Next::End) };
         self.input.consume(self.input.unused().len());
-        self.fill(until, turn, limits)
+        self.fill(until, attempts, limits)
     }
 
     /// What a wait that took too long comes to.
-    fn time_out(&mut self, turn: &mut Turn<'_>, limits: &Limits) -> Step {
+    fn time_out(&mut self, attempts: &mut Attempts<'_>, limits: &Limits) -> Step {
         if !self.desk.output.is_empty() {
             // A close would leave what the client has not taken to the kernel, which would try to send it
             // for minutes.
-            turn.reset();
-            return Err(Wait::End);
+            attempts.reset();
+            return Err(Next::End);
         }
         match &self.stage {
             Stage::Head { .. } if !self.input.is_empty() => {
@@ -292,7 +297,7 @@ impl Conversation {
                 let is_head = is_head(&incoming.head);
                 self.reject_with(&status::REQUEST_TIMEOUT, is_head, limits)
             }
-            _ => Err(Wait::End),
+            _ => Err(Next::End),
         }
     }
 }
@@ -301,11 +306,16 @@ impl Conversation {
 
 impl Conversation {
     /// Sends what has been gathered, then reads.
-    fn fill(&mut self, deadline: Option<Instant>, turn: &mut Turn<'_>, limits: &Limits) -> Step {
-        self.desk.send(turn, limits)?;
-        match turn.read(self.input.room())? {
-            None => Err(Wait::Read(deadline)),
-            Some(0) => Err(Wait::End),
+    fn fill(
+        &mut self,
+        deadline: Option<Instant>,
+        attempts: &mut Attempts<'_>,
+        limits: &Limits,
+    ) -> Step {
+        self.desk.send(attempts, limits)?;
+        match attempts.read(self.input.room())? {
+            None => Err(Next::Read(deadline)),
+            Some(0) => Err(Next::End),
             Some(length) => {
                 self.input.filled(length);
                 self.desk.output.is_quiet = self.input.has_all();
@@ -316,10 +326,10 @@ impl Conversation {
 
     fn answer_with_body(&mut self, http: &Http) -> Step {
         let Stage::Body(incoming) = std::mem::replace(&mut self.stage, NEXT_HEAD) else {
-            return Err(Wait::End);
+            return Err(Next::End);
         };
         let Incoming { head, body, is_last, .. } = *incoming;
-        let Parsed::Complete(request) = parse(&head) else { return Err(Wait::End) };
+        let Parsed::Complete(request) = parse(&head) else { return Err(Next::End) };
         let persistence = if is_last { Persistence::Close } else { request.persistence };
         let is_quiet = !is_last && self.input.is_empty();
         self.answer(&head, &body.into_kept(), persistence, is_quiet, http)
@@ -334,7 +344,7 @@ impl Conversation {
         is_quiet: bool,
         http: &Http,
     ) -> Step {
-        let Parsed::Complete(request) = parse(head) else { return Err(Wait::End) };
+        let Parsed::Complete(request) = parse(head) else { return Err(Next::End) };
         match self.desk.answer(&request, body, persistence, http) {
             Ok(said) => {
                 self.stage = Stage::after(said, is_quiet, http.limits());
@@ -351,17 +361,17 @@ impl Conversation {
     fn seek(&mut self, errand: Errand, http: &Http, sought: Sought) -> Step {
         self.stage = Stage::Disk(Box::new(sought));
         let http = http.clone();
-        Err(Wait::Helper(Box::new(move || http.run(errand))))
+        Err(Next::Helper(Box::new(move || http.run(errand))))
     }
 
     /// Answers the request whose page was looked for.
     fn bring(&mut self, found: Found, limits: &Limits) -> Step {
         let Stage::Disk(sought) = std::mem::replace(&mut self.stage, Stage::End) else {
-            return Err(Wait::End);
+            return Err(Next::End);
         };
         let Sought { head, persistence, now, is_quiet } = *sought;
         let bytes = head.as_deref().unwrap_or(self.input.unused());
-        let Parsed::Complete(request) = parse(bytes) else { return Err(Wait::End) };
+        let Parsed::Complete(request) = parse(bytes) else { return Err(Next::End) };
         let said = self.desk.answer_found(found, &request, persistence, now);
         let length = request.head.len();
         if head.is_none() {
@@ -444,7 +454,7 @@ impl Desk {
         reply.write(&mut self.output.gathered, parts::seconds(), Persistence::Close, is_head);
     }
 
-    fn send(&mut self, turn: &mut Turn<'_>, limits: &Limits) -> Step {
-        self.output.send(turn, &mut self.memo, limits)
+    fn send(&mut self, attempts: &mut Attempts<'_>, limits: &Limits) -> Step {
+        self.output.send(attempts, &mut self.memo, limits)
     }
 }

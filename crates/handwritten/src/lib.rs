@@ -13,7 +13,7 @@
 //!
 //! A service of `crates/services` is an `async fn`, and under the architecture `epoll` the compiler turns it
 //! into a state machine that the runtime polls. Here the same is done as one would without such a
-//! compiler: a `Machine` is a struct of what outlives a wait, and a callback that goes on from there. The
+//! compiler: a `StateMachine` is a struct of what outlives a wait, and a callback that goes on from there. The
 //! parsers, the pages and the replies are those of the services, and so are buffer sizes, limits, socket
 //! options, the poller and the timers; what differs is who made the state machine, and that it is called by
 //! a loop that knows it and not through a task.
@@ -24,11 +24,11 @@
 
 #![forbid(unsafe_code)]
 
+mod attempts;
+mod callback_loop;
 mod echo;
-mod event_loop;
 mod http;
 mod output;
-mod turn;
 
 use std::io;
 use std::sync::Arc;
@@ -37,8 +37,8 @@ use std::time::Instant;
 use duality_architectures::{ByHand, OpenedByHand};
 use duality_services::{self as services, Setup, SetupError, http::Http};
 
-use event_loop::EventLoop;
-use turn::Turn;
+use attempts::Attempts;
+use callback_loop::CallbackLoop;
 
 /// How a state machine is set up.
 pub type Open = fn(&Setup) -> Result<ByHand, SetupError>;
@@ -67,15 +67,16 @@ pub fn http(http: Http) -> ByHand {
     by_hand::<http::Conversation>(move || http::Common::new(http.clone()))
 }
 
-fn by_hand<M: Machine>(common: impl Fn() -> M::Common + Send + Sync + 'static) -> ByHand {
+fn by_hand<M: StateMachine>(common: impl Fn() -> M::Common + Send + Sync + 'static) -> ByHand {
     Arc::new(move |limit| {
-        let event_loop = EventLoop::<M>::open(common(), limit)?;
-        Ok(Box::new(move |listener, admission| event_loop.run(listener, admission)) as OpenedByHand)
+        let callback_loop = CallbackLoop::<M>::open(common(), limit)?;
+        Ok(Box::new(move |listener, admission| callback_loop.run(listener, admission))
+            as OpenedByHand)
     })
 }
 
 /// One connection, as a state machine.
-trait Machine: Sized + 'static {
+trait StateMachine: Sized + 'static {
     /// What the machines of one loop have in common.
     type Common: 'static;
     /// What a helper thread finds out for a machine.
@@ -91,9 +92,9 @@ trait Machine: Sized + 'static {
     fn wake(
         &mut self,
         why: Why<Self::Found>,
-        turn: &mut Turn<'_>,
+        attempts: &mut Attempts<'_>,
         common: &mut Self::Common,
-    ) -> Wait<Self::Found>;
+    ) -> Next<Self::Found>;
 }
 
 /// Why a machine is called.
@@ -106,8 +107,8 @@ enum Why<F> {
     Found(F),
 }
 
-/// What a machine waits for.
-enum Wait<F> {
+/// What a machine waits for next.
+enum Next<F> {
     /// Bytes from its client, until a deadline.
     Read(Option<Instant>),
     /// Room for bytes to its client, until a deadline.
@@ -118,7 +119,7 @@ enum Wait<F> {
     End,
 }
 
-impl<F> From<io::Error> for Wait<F> {
+impl<F> From<io::Error> for Next<F> {
     /// A connection that breaks off is its client's affair.
     fn from(_: io::Error) -> Self {
         Self::End

@@ -8,8 +8,8 @@ use duality_services::http::parts::{
 };
 use duality_services::http::{Limits, Reply};
 
-use crate::Wait;
-use crate::turn::Turn;
+use crate::Next;
+use crate::attempts::Attempts;
 
 /// The replies of one connection that have not left yet.
 #[derive(Default)]
@@ -101,28 +101,28 @@ impl Output {
     /// Sends all of it; otherwise says what to wait for.
     pub(crate) fn send<F>(
         &mut self,
-        turn: &mut Turn<'_>,
+        attempts: &mut Attempts<'_>,
         memo: &mut Memo,
         limits: &Limits,
-    ) -> Result<(), Wait<F>> {
+    ) -> Result<(), Next<F>> {
         while self.left() > 0 {
-            let Some(count) = self.send_some(turn, memo)? else {
+            let Some(count) = self.send_some(attempts, memo)? else {
                 if !std::mem::replace(&mut self.is_watched, true) {
-                    turn.set_taking_limit(limits.write_time);
+                    attempts.set_taking_limit(limits.write_time);
                 }
-                let next = *self.patience.get_or_insert_with(|| turn.after(limits.write_time));
+                let next = *self.patience.get_or_insert_with(|| attempts.after(limits.write_time));
                 let earliest = [next, self.deadline.flatten()].into_iter().flatten().min();
-                return Err(Wait::Write(earliest));
+                return Err(Next::Write(earliest));
             };
             // A file that has become shorter than was said.
             if count == 0 {
-                return Err(Wait::End);
+                return Err(Next::End);
             }
             self.advance(count);
             (self.patience, self.is_quiet) = (None, false);
             let left = self.left();
             if left > 0 && self.deadline.is_none() {
-                self.deadline = Some(turn.after(limits.sending_time(left)));
+                self.deadline = Some(attempts.after(limits.sending_time(left)));
             }
         }
         if !self.gathered.is_empty() {
@@ -136,32 +136,36 @@ impl Output {
 
     /// Sends all of it together with the end of our side, in one packet. True if the connection may be closed
     /// then; false if it has to linger.
-    pub(crate) fn send_last<F>(&mut self, turn: &mut Turn<'_>) -> Result<bool, Wait<F>> {
+    pub(crate) fn send_last<F>(&mut self, attempts: &mut Attempts<'_>) -> Result<bool, Next<F>> {
         let is_short = !self.gathered.is_empty() && matches!(self.tail, Tail::Nothing);
         if !(self.is_quiet && is_short) {
             return Ok(false);
         }
         self.is_quiet = false;
-        self.advance(turn.write_last(&self.gathered)?.unwrap_or(0));
+        self.advance(attempts.write_last(&self.gathered)?.unwrap_or(0));
         Ok(self.is_empty())
     }
 
-    fn send_some<F>(&mut self, turn: &mut Turn<'_>, memo: &Memo) -> Result<Option<usize>, Wait<F>> {
+    fn send_some<F>(
+        &mut self,
+        attempts: &mut Attempts<'_>,
+        memo: &Memo,
+    ) -> Result<Option<usize>, Next<F>> {
         let gathered = &self.gathered[self.sent..];
         Ok(match (&self.tail, memo.page().map(Page::content)) {
-            (Tail::Nothing, _) => turn.write(gathered)?,
-            (Tail::Made(body, sent), _) => turn.write_both(gathered, &body[*sent..])?,
+            (Tail::Nothing, _) => attempts.write(gathered)?,
+            (Tail::Made(body, sent), _) => attempts.write_both(gathered, &body[*sent..])?,
             (Tail::Page(part), Some(Content::Memory(bytes))) => {
-                turn.write_both(gathered, part.of(bytes))?
+                attempts.write_both(gathered, part.of(bytes))?
             }
             (Tail::Page(_), Some(Content::File(_))) if !gathered.is_empty() => {
-                turn.write(gathered)?
+                attempts.write(gathered)?
             }
             (Tail::Page(part), Some(Content::File(file))) => {
-                turn.send_file(file, part.offset, part.length)?
+                attempts.send_file(file, part.offset, part.length)?
             }
             // The memo keeps the page for as long as there is a tail of it.
-            (Tail::Page(_), None) => return Err(Wait::End),
+            (Tail::Page(_), None) => return Err(Next::End),
         })
     }
 

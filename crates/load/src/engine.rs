@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use duality_poller::Kind;
-use duality_runtime::event_loop::{EventLoop, Waiting};
+use duality_runtime::event_loop::{EventLoop, LoopWorld};
 use duality_runtime::time;
 
 use crate::announce::{Announcer, EdgeAnnouncer};
@@ -52,7 +52,7 @@ pub(crate) fn run(
 
 /// What the connections of loads live on.
 pub(crate) fn event_loop() -> Result<EventLoop, Error> {
-    let opened = Kind::Epoll.open().and_then(|poller| EventLoop::new(poller, Waiting::Suspend));
+    let opened = Kind::Epoll.open().and_then(|poller| EventLoop::new(poller, LoopWorld::Suspend));
     opened.map_err(|error| Error::System { doing: "starting the load", error })
 }
 

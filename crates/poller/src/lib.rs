@@ -72,8 +72,8 @@ pub trait Poller {
     /// the attempt left nothing behind: it would have blocked, or it read fewer bytes than the
     /// buffer holds and no event has yet said [`hangup`](Event::hangup). Then the poller reports at
     /// least one event with this token and direction, for readiness that is there already or that
-    /// comes later. One `arm` buys one report: whoever is woken attempts again, and arms again
-    /// where that would block. Arming what is armed changes nothing.
+    /// comes later. One `arm` buys one report: the task that is woken attempts again, and arms
+    /// again where that would block. Arming what is armed changes nothing.
     ///
     /// Level-triggered pollers (select, poll) disarm the direction as they report it. The
     /// edge-triggered one (epoll) keeps its registration for the descriptor's life, so that arming
@@ -147,8 +147,8 @@ pub struct Token(pub u32);
 
 /// What [`Poller::wait`] found out about one token.
 ///
-/// An error or a full hang-up counts as both readable and writable, so that whoever waits
-/// attempts, and learns the error from the attempt.
+/// An error or a full hang-up counts as both readable and writable, so that the task that
+/// waits attempts, and learns the error from the attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The token that the descriptor was armed with.

@@ -78,7 +78,7 @@ impl Poller for Select {
         self.read.prepare(bound);
         self.write.prepare(bound);
         match select(bound, &mut self.read.ready, &mut self.write.ready, timespec(timeout)) {
-            // After an error the bitmaps say what they said before: nobody may read them.
+            // After an error the bitmaps say what they said before: they must not be read.
             Ok(0) | Err(Errno::INTR) => return Ok(()),
             Ok(_) => {}
             Err(error) => return Err(error.into()),

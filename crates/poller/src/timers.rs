@@ -76,7 +76,7 @@ const HORIZON: u64 = (1 << (LEVELS as u32 * SLOT_BITS)) - 1;
 /// The deadline of a cleared id, and the turn of one that is in no slot.
 const NEVER: u64 = u64::MAX;
 /// Ends a list.
-const NOBODY: u32 = u32::MAX;
+const NO_ID: u32 = u32::MAX;
 
 #[derive(Clone, Copy)]
 struct Entry {
@@ -92,7 +92,7 @@ struct Entry {
 }
 
 const UNLINKED: Entry =
-    Entry { deadline: NEVER, turn: NEVER, previous: NOBODY, next: NOBODY, slot: 0 };
+    Entry { deadline: NEVER, turn: NEVER, previous: NO_ID, next: NO_ID, slot: 0 };
 
 impl Timers {
     /// An empty set. `now` is the earliest instant that it tells apart from the past.
@@ -102,7 +102,7 @@ impl Timers {
             current: 0,
             occupied_levels: 0,
             occupied_slots: [0; LEVELS],
-            heads: [NOBODY; LEVELS * SLOTS],
+            heads: [NO_ID; LEVELS * SLOTS],
             entries: Vec::new(),
         }
     }
@@ -157,7 +157,7 @@ impl Timers {
             // Entries that stay are linked relative to this turn, hence to slots after it.
             self.current = turn;
             let mut id = self.take(slot);
-            while id != NOBODY {
+            while id != NO_ID {
                 let Entry { deadline, next, .. } = self.entries[id as usize];
                 self.entries[id as usize] = UNLINKED;
                 if deadline <= now {
@@ -207,13 +207,13 @@ impl Timers {
         let slot = slot_index(level, digit);
 
         let next = self.heads[slot];
-        if next != NOBODY {
+        if next != NO_ID {
             self.entries[next as usize].previous = id;
         }
         self.heads[slot] = id;
         let turn = tick >> shift << shift;
         self.entries[id as usize] =
-            Entry { deadline, turn, previous: NOBODY, next, slot: slot as u16 };
+            Entry { deadline, turn, previous: NO_ID, next, slot: slot as u16 };
         self.occupied_slots[level as usize] |= 1 << digit;
         self.occupied_levels |= 1 << level;
     }
@@ -221,12 +221,12 @@ impl Timers {
     /// Takes a linked entry out of the list of its slot.
     fn unlink(&mut self, id: u32) {
         let Entry { previous, next, slot, .. } = self.entries[id as usize];
-        if next != NOBODY {
+        if next != NO_ID {
             self.entries[next as usize].previous = previous;
         }
-        if previous != NOBODY {
+        if previous != NO_ID {
             self.entries[previous as usize].next = next;
-        } else if next != NOBODY {
+        } else if next != NO_ID {
             self.heads[slot as usize] = next;
         } else {
             self.take(slot as usize);
@@ -240,7 +240,7 @@ impl Timers {
         if self.occupied_slots[level] == 0 {
             self.occupied_levels &= !(1 << level);
         }
-        std::mem::replace(&mut self.heads[slot], NOBODY)
+        std::mem::replace(&mut self.heads[slot], NO_ID)
     }
 
     /// The first tick at or after `instant`: a deadline must not come early.

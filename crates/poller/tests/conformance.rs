@@ -224,7 +224,7 @@ fn one_arm_buys_one_report(mut poller: Box<dyn Poller>) -> io::Result<()> {
     for direction in [Direction::Read, Direction::Write] {
         poller.arm(near.as_fd(), Token(0), direction)?;
         await_report(&mut *poller, Token(0), direction)?;
-        assert_eq!(look(&mut *poller)?, [], "still ready, but nobody asks");
+        assert_eq!(look(&mut *poller)?, [], "still ready, but not asked for");
     }
     Ok(())
 }
@@ -246,7 +246,7 @@ fn connections_stay_with_an_armed_listener(mut poller: Box<dyn Poller>) -> io::R
     for _ in 0..3 {
         assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
         poller.arm(listener.as_fd(), Token(0), Direction::Read)?;
-        assert_eq!(look(&mut *poller)?, [], "nobody has come yet");
+        assert_eq!(look(&mut *poller)?, [], "no client has come yet");
         for _ in 0..4 {
             std::net::TcpStream::connect(listener.local_addr()?)?;
         }
@@ -279,7 +279,7 @@ fn token_and_descriptor_are_reused(mut poller: Box<dyn Poller>) -> io::Result<()
             poller.forget(near.as_fd(), Token((index as u32 + round) % 4));
         }
     }
-    assert_eq!(look(&mut *poller)?, [], "nobody is watched any more");
+    assert_eq!(look(&mut *poller)?, [], "nothing is watched any more");
     Ok(())
 }
 

@@ -24,7 +24,7 @@ use std::task::{Poll, Waker};
 use std::{env, fmt, ptr};
 
 use duality_fiber::{Fiber, StackPool};
-use duality_runtime::event_loop::{EventLoop, Waiting};
+use duality_runtime::event_loop::{EventLoop, LoopWorld};
 use duality_runtime::task;
 use duality_runtime::time::{Duration, Instant, sleep_until};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -48,7 +48,7 @@ fn main() {
 /// Has all threads sleep again and again for so long that a thousand of them wake in each millisecond.
 fn measure_sleeps(threads: usize) {
     let poller = duality_poller::Kind::Epoll.open().unwrap();
-    let mut event_loop = EventLoop::new(poller, Waiting::Park { stack_size: STACK }).unwrap();
+    let mut event_loop = EventLoop::new(poller, LoopWorld::Park { stack_size: STACK }).unwrap();
     event_loop.run(async move {
         // All are asleep for the first time before any wakes.
         let begin = Instant::now() + Duration::from_secs(1 + threads as u64 / 100_000);
@@ -86,9 +86,9 @@ struct Ring {
     ended: AtomicU64,
     done: AtomicU64,
     wakers: Mutex<Vec<Waker>>,
-    /// Who is woken by whom.
+    /// Which thread wakes which.
     order: Vec<u32>,
-    /// Whom the last token wakes.
+    /// The thread that the last token wakes.
     root: Mutex<Option<Waker>>,
 }
 
@@ -101,16 +101,16 @@ fn measure(threads: usize) {
         wakers: Mutex::new(Vec::with_capacity(threads)),
         order: random_ring(threads),
     });
-    let waiting = Waiting::Park { stack_size: STACK };
+    let world = LoopWorld::Park { stack_size: STACK };
     let poller = duality_poller::Kind::Epoll.open().unwrap();
-    let mut event_loop = EventLoop::new(poller, waiting).unwrap();
+    let mut event_loop = EventLoop::new(poller, world).unwrap();
     let before = resident();
     event_loop.run(async move {
         let begin = cpu_time();
         for index in 0..threads {
             drop(task::spawn(member(index, ring.clone())).unwrap());
         }
-        // Each registers, then is woken once to learn whom to wake.
+        // Each registers, then is woken once to learn which thread to wake.
         task::yield_now().await;
         let wakers = ring.wakers.lock().unwrap().clone();
         assert_eq!(wakers.len(), threads);
@@ -173,7 +173,7 @@ fn cpu_time() -> f64 {
 }
 
 /// The same memory in the same layout, and nothing but touching it: for each thread a line of a table,
-/// and the highest lines of a page of its own, where it finds whom to wake.
+/// and the highest lines of a page of its own, where it finds which thread to wake.
 struct Floor {
     table: Vec<Line>,
     stacks: *mut u8,

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use duality_poller::Kind;
-use duality_runtime::event_loop::{self, EventLoop, Waiting};
+use duality_runtime::event_loop::{self, EventLoop, LoopWorld};
 use duality_runtime::sync::Notify;
 use duality_runtime::task;
 use duality_runtime::time::{Duration, Instant, sleep};
@@ -64,7 +64,7 @@ async fn slept(long: Duration) {
 /// Starts a task as the architectures do, and tells the size of its state.
 fn detach(task: impl Future<Output = ()> + Send + 'static) -> usize {
     let size = size_of_val(&task);
-    event_loop::reserve().expect("a state machine needs no stack").spawn(task::machine(task));
+    event_loop::reserve().expect("a state machine needs no stack").spawn(task::boxed_future(task));
     size
 }
 
@@ -80,7 +80,7 @@ struct Measurement {
 
 fn measure(tasks: usize, start: impl Fn() -> usize + 'static) -> Measurement {
     let poller = Kind::Epoll.open().expect("a descriptor for epoll");
-    let opened = EventLoop::new(poller, Waiting::Suspend);
+    let opened = EventLoop::new(poller, LoopWorld::Suspend);
     opened.expect("a descriptor for the loop").run(async move {
         let (begin, before) = (Instant::now(), resident());
         let state = (0..tasks).fold(0, |_, _| start());

@@ -33,7 +33,7 @@ use self::shim::atomic::{AtomicBool, Ordering, fence};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socket_with};
 use rustix::process::{Pid, getpid};
 
-use crate::event_loop::remote;
+use crate::remote;
 
 #[cfg(all(test, loom))]
 use self::loom_tests::shim;
@@ -59,11 +59,11 @@ pub fn requested() -> bool {
         || with_scope(|scope| scope.is_some_and(Scope::is_requested))
 }
 
-/// The same for a loop that has just made the bell that a drain rings, before it first sleeps.
+/// The same for a loop that has just made the wakeup by which a drain interrupts it, before it first sleeps.
 ///
-/// A request sets the flag and then rings the bells that there are. The fence here and the one in the request
-/// see to it that either the request finds the bell, or this finds the flag.
-pub fn requested_before_the_bell() -> bool {
+/// A request sets the flag and then interrupts the loops that there are. The fence here and the one in the request
+/// ensure that either the request finds the wakeup, or this finds the flag.
+pub fn requested_before_wakeup() -> bool {
     fence(Ordering::SeqCst);
     requested()
 }
@@ -71,7 +71,7 @@ pub fn requested_before_the_bell() -> bool {
 /// Asks this process to drain. There is no way back. Async-signal-safe.
 pub fn request() {
     PROCESS.request(end_input);
-    remote::ring_all();
+    remote::interrupt_all();
 }
 
 /// The kernel threads of one server, which drain together while the rest of the process goes on.
@@ -112,7 +112,7 @@ impl Scope {
     /// Asks the threads of the scope to drain. There is no way back. Not for signal handlers.
     pub fn request(&self) {
         PROCESS.request_part(&self.part, end_input);
-        remote::ring_all();
+        remote::interrupt_all();
     }
 
     fn is_requested(&self) -> bool {
@@ -157,7 +157,7 @@ pub(crate) struct Listed(RawFd);
 
 /// What ends at a drain: the input of a connection, or a listener of the process that made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum DrainTarget {
     Connection,
     Listener(Pid),
 }
@@ -168,9 +168,9 @@ impl Listed {
     /// # Errors
     ///
     /// Where the listener is another process's: `EMFILE`, for it takes a descriptor of its own to leave it.
-    pub(crate) fn new(descriptor: BorrowedFd<'_>, input: Ending) -> io::Result<Self> {
-        if matches!(input, Ending::Listener(maker) if maker != getpid()) {
-            deaf()?;
+    pub(crate) fn new(descriptor: BorrowedFd<'_>, input: DrainTarget) -> io::Result<Self> {
+        if matches!(input, DrainTarget::Listener(maker) if maker != getpid()) {
+            make_not_listening()?;
         }
         let number = descriptor.as_raw_fd();
         with_scope(|scope| {
@@ -182,21 +182,21 @@ impl Listed {
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        PROCESS.strike(self.0, end_input);
+        PROCESS.unlist(self.0, end_input);
     }
 }
 
 /// Ends the input of a descriptor that is listed, and so open. Async-signal-safe.
-fn end_input(number: RawFd, input: Ending) {
+fn end_input(number: RawFd, input: DrainTarget) {
     // SAFETY: what is listed is open, and cannot be closed before it is taken off the list, which needs the lock.
     let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
     match input {
         // The socket is shared with the process that made it, which goes on accepting.
-        Ending::Listener(maker) if maker != getpid() => {
-            if let Some(deaf) = DEAF.get() {
+        DrainTarget::Listener(maker) if maker != getpid() => {
+            if let Some(other) = NOT_LISTENING.get() {
                 // SAFETY: dup3 has no memory to harm. The number stays open, and stays its owner's: only the file
                 // behind it changes. A failure leaves the listener as it is.
-                unsafe { libc::dup3(deaf.as_raw_fd(), number, libc::O_CLOEXEC) };
+                unsafe { libc::dup3(other.as_raw_fd(), number, libc::O_CLOEXEC) };
             }
         }
         // A peer that has reset the connection makes this fail, and needs no telling.
@@ -205,14 +205,14 @@ fn end_input(number: RawFd, input: Ending) {
 }
 
 /// A socket that does not listen: accept(2) fails on it at once (EINVAL).
-static DEAF: OnceLock<OwnedFd> = OnceLock::new();
+static NOT_LISTENING: OnceLock<OwnedFd> = OnceLock::new();
 
-/// Sees to it that there is a [`DEAF`] socket.
-fn deaf() -> io::Result<()> {
-    if DEAF.get().is_none() {
+/// Makes the socket [`NOT_LISTENING`], unless there is one.
+fn make_not_listening() -> io::Result<()> {
+    if NOT_LISTENING.get().is_none() {
         let made = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
         // Another thread may have been quicker; then its socket is as good.
-        let _ = DEAF.set(made?);
+        let _ = NOT_LISTENING.set(made?);
     }
     Ok(())
 }
@@ -227,13 +227,13 @@ struct Drain {
 
 #[derive(Clone, Copy)]
 struct Entry {
-    input: Ending,
+    input: DrainTarget,
     /// The number of the [`Part`] whose drain ends it, too; or 0.
     part: u64,
 }
 
 impl Drain {
-    fn request(&self, end: impl Fn(RawFd, Ending)) {
+    fn request(&self, end: impl Fn(RawFd, DrainTarget)) {
         self.requested.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         self.release(end);
@@ -241,7 +241,7 @@ impl Drain {
 
     /// Drains one part. Takes the lock, which a signal handler must not. A descriptor that was
     /// listed before is ended here; a thread that lists one later sees the flag and ends it.
-    fn request_part(&self, part: &Part, end: impl Fn(RawFd, Ending)) {
+    fn request_part(&self, part: &Part, end: impl Fn(RawFd, DrainTarget)) {
         part.requested.store(true, Ordering::Relaxed);
         {
             let blocking = self.blocking.lock().unwrap_or_else(PoisonError::into_inner);
@@ -255,7 +255,13 @@ impl Drain {
     }
 
     /// Lists a descriptor, whose owner is of that part.
-    fn list(&self, number: RawFd, input: Ending, part: Option<&Part>, end: impl Fn(RawFd, Ending)) {
+    fn list(
+        &self,
+        number: RawFd,
+        input: DrainTarget,
+        part: Option<&Part>,
+        end: impl Fn(RawFd, DrainTarget),
+    ) {
         self.set(number, Some(Entry { input, part: part.map_or(0, |part| part.number) }));
         if part.is_some_and(Part::is_requested) {
             end(number, input);
@@ -264,7 +270,7 @@ impl Drain {
     }
 
     /// Takes a descriptor off the list.
-    fn strike(&self, number: RawFd, end: impl Fn(RawFd, Ending)) {
+    fn unlist(&self, number: RawFd, end: impl Fn(RawFd, DrainTarget)) {
         self.set(number, None);
         self.make_up(end);
     }
@@ -281,7 +287,7 @@ impl Drain {
     /// Walks the list for a request of the process that found the lock held. A later request walks
     /// the list itself. The fences here and in [`request`](Drain::request) ensure that at least one
     /// of the two sees what the other has done.
-    fn make_up(&self, end: impl Fn(RawFd, Ending)) {
+    fn make_up(&self, end: impl Fn(RawFd, DrainTarget)) {
         fence(Ordering::SeqCst);
         if self.requested.load(Ordering::Relaxed) {
             self.release(end);
@@ -289,7 +295,7 @@ impl Drain {
     }
 
     /// Ends the input of all that is listed, unless the list is being changed, whose author does it then.
-    fn release(&self, end: impl Fn(RawFd, Ending)) {
+    fn release(&self, end: impl Fn(RawFd, DrainTarget)) {
         let Ok(blocking) = self.blocking.try_lock() else { return };
         for (number, entry) in blocking.iter().enumerate() {
             if let Some(Entry { input, .. }) = *entry {
@@ -388,7 +394,7 @@ mod loom_tests {
         });
     }
 
-    /// Another is listed while the first is taken off the list: whoever holds up the drain makes up for it.
+    /// Another is listed while the first is taken off the list: the thread that holds up the drain makes up for it.
     #[test]
     fn loom_one_that_leaves_the_list_hides_no_other() {
         model(|| {
@@ -399,7 +405,7 @@ mod loom_tests {
             let leaver = {
                 let (drain, ended) = (drain.clone(), ended.clone());
                 thread::spawn(move || {
-                    drain.strike(0, count(&ended));
+                    drain.unlist(0, count(&ended));
                     // Its descriptor is closed now, and may be another's.
                     ended[0].swap(0, Ordering::Relaxed)
                 })
@@ -458,13 +464,13 @@ mod loom_tests {
         model.check(body);
     }
 
-    const OPEN: Ending = Ending::Connection;
+    const OPEN: DrainTarget = DrainTarget::Connection;
 
     fn part(number: u64) -> Arc<Part> {
         Arc::new(Part { number, requested: AtomicBool::new(false) })
     }
 
-    fn count(ended: &[AtomicU32; 2]) -> impl Fn(RawFd, Ending) {
+    fn count(ended: &[AtomicU32; 2]) -> impl Fn(RawFd, DrainTarget) {
         |number, _| {
             ended[number as usize].fetch_add(1, Ordering::Relaxed);
         }

@@ -7,8 +7,8 @@
 //! | world | a blocking operation … | driven by |
 //! | --- | --- | --- |
 //! | block | is the plain blocking system call | [`block_on`] |
-//! | park | tries, and on "would block" switches to another stack | [`event_loop`], `Waiting::Park` |
-//! | suspend | tries, and on "would block" returns `Pending` | [`event_loop`], `Waiting::Suspend` |
+//! | park | tries, and on "would block" switches to another stack | [`event_loop`], `LoopWorld::Park` |
+//! | suspend | tries, and on "would block" returns `Pending` | [`event_loop`], `LoopWorld::Suspend` |
 //!
 //! The rules that keep the worlds equivalent: a task waits for one thing at a time, as a thread does;
 //! parallel work is [`task::spawn`]; work that would hold up a loop goes through [`task::offload`].
@@ -18,7 +18,6 @@
 
 #![warn(missing_debug_implementations)]
 
-pub mod bell;
 pub mod drain;
 pub mod event_loop;
 pub mod fs;
@@ -29,17 +28,19 @@ pub mod memory;
 pub mod net;
 mod pages;
 pub mod processor;
-mod recycled;
+mod remote;
 pub mod shared;
 pub mod sync;
 pub mod task;
 pub mod time;
 pub mod visibility;
+mod wait;
 pub mod world;
 
+pub use remote::wakeup;
 pub use world::block::block_on;
 
-/// Says that the way by here is not taken often, so that it is laid aside.
+/// Marks a cold path, so that the compiler moves it out of line.
 #[cold]
 #[inline(never)]
 fn cold_path() {}

@@ -56,7 +56,7 @@ mod source {
     ///
     /// It has as many bytes as were asked for, and is not looked at again.
     pub(crate) unsafe fn give_back(place: NonNull<u8>, bytes: usize) {
-        // SAFETY: it is a mapping of its own, and nobody looks at it again, by what is asked of the caller.
+        // SAFETY: it is a mapping of its own, and it is not used again, by what is asked of the caller.
         let unmapped = unsafe { munmap(place.as_ptr().cast(), bytes) };
         debug_assert_eq!(unmapped, Ok(()), "to unmap a whole mapping cannot fail");
     }
@@ -92,7 +92,7 @@ mod source {
     }
 
     pub(crate) unsafe fn give_back(place: NonNull<u8>, bytes: usize) {
-        // SAFETY: `reserve` has allocated it by this layout, and nobody looks at it again, by what is asked of the caller.
+        // SAFETY: `reserve` has allocated it by this layout, and it is not used again, by what is asked of the caller.
         unsafe { dealloc(place.as_ptr(), layout(bytes)) };
     }
 

@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use pin_project_lite::pin_project;
 
 use crate::visibility::Wait;
+use crate::wait::{ambient_deadline, earlier, set_ambient_deadline};
 use crate::world;
 
 /// Waits for at least `duration` from this call on.
@@ -131,10 +132,10 @@ fn poll_before<F: Future>(
     future: Pin<&mut F>,
     context: &mut Context<'_>,
 ) -> Poll<Result<F::Output, Elapsed>> {
-    let outer = world::ambient_deadline();
-    world::set_ambient_deadline(world::earlier(deadline, outer));
+    let outer = ambient_deadline();
+    set_ambient_deadline(earlier(deadline, outer));
     let polled = future.poll(context);
-    world::set_ambient_deadline(outer);
+    set_ambient_deadline(outer);
     match polled {
         Poll::Ready(output) => Poll::Ready(Ok(output)),
         Poll::Pending if deadline.is_some_and(|deadline| world::now() >= deadline) => {

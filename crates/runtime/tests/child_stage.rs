@@ -4,19 +4,19 @@
 
 use std::io::{Read, Write, pipe};
 
-use duality_runtime::visibility::{self, ChildSeat, Wait};
+use duality_runtime::visibility::{self, ChildSlot, Wait};
 use duality_runtime::{block_on, task};
 
 #[test]
 fn a_stage_that_a_child_has_named_by_itself_is_seen_by_the_parent() {
-    let seat = ChildSeat::reserve();
+    let slot = ChildSlot::reserve();
     let (mut ready, mut is_ready) = pipe().unwrap();
     let (mut go, gone) = pipe().unwrap();
     // SAFETY: the child takes no lock that another thread may hold but malloc's, which fork(2) leaves usable.
     let child = unsafe { libc::fork() };
     if child == 0 {
         drop(gone);
-        seat.sit();
+        slot.occupy();
         block_on(async {
             // So long that it is a mapping of its own, which the parent does not have.
             let name = format!("named by {}{}", std::process::id(), ": long".repeat(1 << 18));

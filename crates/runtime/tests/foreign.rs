@@ -9,7 +9,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use duality_poller::Kind;
-use duality_runtime::event_loop::{EventLoop, Waiting};
+use duality_runtime::event_loop::{EventLoop, LoopWorld};
 use duality_runtime::net::{ListenOptions, TcpListener, TcpStream};
 use duality_runtime::sync::channel::bounded;
 use duality_runtime::time::sleep;
@@ -64,12 +64,12 @@ async fn a_socket_in_a_combinator() {
 }
 
 fn run_in(world: &str, body: impl Future<Output = ()> + 'static) {
-    let waiting = match world {
+    let world = match world {
         "block" => return block_on(body),
-        "park" => Waiting::Park { stack_size: 64 * 1024 },
-        _ => Waiting::Suspend,
+        "park" => LoopWorld::Park { stack_size: 64 * 1024 },
+        _ => LoopWorld::Suspend,
     };
-    EventLoop::new(Kind::Epoll.open().unwrap(), waiting).unwrap().run(body);
+    EventLoop::new(Kind::Epoll.open().unwrap(), world).unwrap().run(body);
 }
 
 /// Not a test by itself: what the processes of the tests run.

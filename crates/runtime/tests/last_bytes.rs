@@ -1,8 +1,8 @@
-//! What a stream wrote last arrives, though its peer has sent what nobody read: in every world, on every poller.
+//! What a stream wrote last arrives, though its peer has sent what was not read: in every world, on every poller.
 
 use duality_poller::Kind;
 use duality_runtime::block_on;
-use duality_runtime::event_loop::{EventLoop, Waiting};
+use duality_runtime::event_loop::{EventLoop, LoopWorld};
 use duality_runtime::net::{ListenOptions, TcpListener, TcpStream};
 
 /// What is unread makes the close a reset, which would throw away bytes that the kernel keeps for the close.
@@ -29,8 +29,8 @@ fn when_system_calls_block() {
 #[test]
 fn on_every_loop() {
     for kind in Kind::ALL.iter().filter(|kind| kind.unavailable().is_none()) {
-        for waiting in [Waiting::Suspend, Waiting::Park { stack_size: 256 * 1024 }] {
-            let mut event_loop = EventLoop::new(kind.open().unwrap(), waiting).unwrap();
+        for world in [LoopWorld::Suspend, LoopWorld::Park { stack_size: 256 * 1024 }] {
+            let mut event_loop = EventLoop::new(kind.open().unwrap(), world).unwrap();
             event_loop.run(the_last_bytes_arrive());
         }
     }

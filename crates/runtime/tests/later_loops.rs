@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use duality_poller::Kind;
-use duality_runtime::event_loop::{EventLoop, Waiting};
+use duality_runtime::event_loop::{EventLoop, LoopWorld};
 use duality_runtime::net::{ListenOptions, TcpListener, TcpStream};
 use duality_runtime::task;
 use duality_runtime::time::{Duration, timeout};
@@ -12,7 +12,7 @@ use duality_runtime::time::{Duration, timeout};
 const EVER: Duration = Duration::from_secs(20);
 
 fn run<F: Future + 'static>(kind: Kind, future: F) -> F::Output {
-    EventLoop::new(kind.open().unwrap(), Waiting::Suspend).unwrap().run(future)
+    EventLoop::new(kind.open().unwrap(), LoopWorld::Suspend).unwrap().run(future)
 }
 
 /// A later loop has the names for its descriptors that an earlier one had.

@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
-use duality_runtime::event_loop::{EventLoop, Waiting};
+use duality_runtime::event_loop::{EventLoop, LoopWorld};
 use duality_runtime::task;
 use duality_runtime::time::{Duration, Instant, sleep_until};
 
 fn parked() -> EventLoop {
     let poller = duality_poller::Kind::Epoll.open().unwrap();
-    EventLoop::new(poller, Waiting::Park { stack_size: 16 * 1024 }).unwrap()
+    EventLoop::new(poller, LoopWorld::Park { stack_size: 16 * 1024 }).unwrap()
 }
 
 /// Beyond what mappings of their own would allow (32,730), and each gets its wake and no other's.
@@ -53,7 +53,7 @@ fn a_hundred_thousand_threads_are_alive_and_each_is_woken_once() {
         while turns.load(Ordering::Relaxed) < ALL {
             task::yield_now().await;
         }
-        // They have ended, so a late wake reaches nobody, nor whoever came after them.
+        // They have ended, so a late wake reaches neither them nor a task that came after them.
         wakers.iter().for_each(Waker::wake_by_ref);
         task::yield_now().await;
         seen.set(turns.load(Ordering::Relaxed));

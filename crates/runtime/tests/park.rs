@@ -8,7 +8,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use duality_poller::Kind;
-use duality_runtime::event_loop::{EventLoop, Waiting};
+use duality_runtime::event_loop::{EventLoop, LoopWorld};
 use duality_runtime::time::{Elapsed, sleep, timeout};
 use duality_runtime::{block_on, task};
 
@@ -19,8 +19,8 @@ const EVER: Duration = Duration::from_secs(20);
 
 fn in_every_world<F: Future<Output = ()> + 'static>(body: fn() -> F) {
     block_on(body());
-    for waiting in [Waiting::Park { stack_size: 64 * 1024 }, Waiting::Suspend] {
-        EventLoop::new(Kind::Epoll.open().unwrap(), waiting).unwrap().run(body());
+    for world in [LoopWorld::Park { stack_size: 64 * 1024 }, LoopWorld::Suspend] {
+        EventLoop::new(Kind::Epoll.open().unwrap(), world).unwrap().run(body());
     }
 }
 
@@ -125,7 +125,7 @@ fn who_is_woken_goes_on_where_it_waited() {
 
 #[test]
 fn a_wait_in_a_leaf_is_its_tasks_panic() {
-    let park = Waiting::Park { stack_size: 64 * 1024 };
+    let park = LoopWorld::Park { stack_size: 64 * 1024 };
     EventLoop::new(Kind::Epoll.open().unwrap(), park).unwrap().run(async {
         let others = task::spawn(async {
             for _ in 0..10 {

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use duality_poller::Kind;
-use duality_runtime::event_loop::{self, EventLoop, Waiting};
+use duality_runtime::event_loop::{self, EventLoop, LoopWorld};
 use duality_runtime::sync::Notify;
 use duality_runtime::task;
 use duality_runtime::time::{Duration, timeout};
@@ -27,11 +27,11 @@ fn a_million_tasks_wait_in_little_memory_and_all_are_woken() {
             WOKEN.fetch_add(1, Ordering::Relaxed);
         }
     }
-    let opened = EventLoop::new(Kind::Epoll.open().unwrap(), Waiting::Suspend);
+    let opened = EventLoop::new(Kind::Epoll.open().unwrap(), LoopWorld::Suspend);
     opened.unwrap().run(async {
         let before = resident();
         for _ in 0..TASKS {
-            event_loop::reserve().unwrap().spawn(task::machine(wait()));
+            event_loop::reserve().unwrap().spawn(task::boxed_future(wait()));
         }
         while PARKED.load(Ordering::Relaxed) < TASKS {
             task::yield_now().await;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use duality_poller::Kind;
-use duality_runtime::event_loop::{EventLoop, Waiting};
+use duality_runtime::event_loop::{EventLoop, LoopWorld};
 use duality_runtime::sync::Notify;
 use duality_runtime::task;
 use proptest::prelude::*;
@@ -77,9 +77,9 @@ async fn own_waker() -> Waker {
 #[test]
 fn many_that_are_woken_at_once_all_run() {
     const TASKS: usize = 5000;
-    for waiting in [Waiting::Suspend, Waiting::Park { stack_size: 32 * 1024 }] {
+    for world in [LoopWorld::Suspend, LoopWorld::Park { stack_size: 32 * 1024 }] {
         let poller = Kind::Epoll.open().unwrap();
-        EventLoop::new(poller, waiting).unwrap().run(async {
+        EventLoop::new(poller, world).unwrap().run(async {
             let told = Arc::new(Notify::new());
             let (begun, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
             for number in 1..=TASKS {
@@ -117,7 +117,7 @@ fn a_yield_in_a_destructor_is_in_vain() {
     }
     let vain = Arc::new(AtomicUsize::new(0));
     let seen = vain.clone();
-    EventLoop::new(Kind::Epoll.open().unwrap(), Waiting::Suspend).unwrap().run(async move {
+    EventLoop::new(Kind::Epoll.open().unwrap(), LoopWorld::Suspend).unwrap().run(async move {
         for _ in 0..3 {
             let yields = Yields(vain.clone());
             // The state is dropped with the task, and what it holds with it.
@@ -137,9 +137,9 @@ proptest! {
 
     #[test]
     fn every_task_comes_to_its_end(waves in prop::collection::vec(steps(), 1..4)) {
-        for waiting in [Waiting::Suspend, Waiting::Park { stack_size: 32 * 1024 }] {
+        for world in [LoopWorld::Suspend, LoopWorld::Park { stack_size: 32 * 1024 }] {
             let poller = Kind::Epoll.open().unwrap();
-            let mut event_loop = EventLoop::new(poller, waiting).unwrap();
+            let mut event_loop = EventLoop::new(poller, world).unwrap();
             for steps in waves.clone() {
                 let expected = count(&steps);
                 let ended = Arc::new(AtomicUsize::new(0));

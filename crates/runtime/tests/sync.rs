@@ -1,4 +1,4 @@
-//! Whom the synchronisation primitives wake, whatever is begun, looked at, given up and told, and in whatever order.
+//! Which tasks the synchronisation primitives wake, whatever is begun, looked at, given up and told, and in whatever order.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -10,7 +10,7 @@ use std::thread;
 
 use duality_poller::Kind;
 use duality_runtime::block_on;
-use duality_runtime::event_loop::{EventLoop, Waiting};
+use duality_runtime::event_loop::{EventLoop, LoopWorld};
 use duality_runtime::sync::channel::bounded;
 use duality_runtime::sync::{Mutex, Notify, Permit, Semaphore};
 use duality_runtime::time::{Duration, timeout};
@@ -134,7 +134,7 @@ impl<'a, R> Waiters<'a, R> {
         self.handed.contains(&self.all[index].number)
     }
 
-    /// Who has waited and is not in the queue has been woken, and nobody else.
+    /// The tasks that have waited and are not in the queue have been woken, and no others.
     fn check(&self) {
         for Waiter { number, woken, has_waited, .. } in &self.all {
             let is_woken = *has_waited && !self.queue.contains(number);
@@ -260,7 +260,7 @@ fn channel(capacity: usize, steps: &[Step]) {
 
 /// Where a future that must wait says so.
 fn on_a_loop(body: impl FnOnce() + 'static) {
-    let opened = EventLoop::new(Kind::Poll.open().unwrap(), Waiting::Suspend);
+    let opened = EventLoop::new(Kind::Poll.open().unwrap(), LoopWorld::Suspend);
     opened.unwrap().run(async { body() });
 }
 
@@ -314,10 +314,10 @@ fn a_notification_is_kept_once() {
 }
 
 /// A task that gives its turn back and wants it again has it after all that waited in between.
-fn turns_go_round(waiting: Waiting) {
+fn turns_go_round(world: LoopWorld) {
     const TASKS: usize = 3;
     const TURNS: usize = 4;
-    let opened = EventLoop::new(Kind::Poll.open().unwrap(), waiting);
+    let opened = EventLoop::new(Kind::Poll.open().unwrap(), world);
     let turns = opened.unwrap().run(async {
         let lock = Arc::new(Mutex::new(Vec::new()));
         let task = |number| {
@@ -344,12 +344,12 @@ fn turns_go_round(waiting: Waiting) {
 
 #[test]
 fn turns_go_round_among_state_machines() {
-    turns_go_round(Waiting::Suspend);
+    turns_go_round(LoopWorld::Suspend);
 }
 
 #[test]
 fn turns_go_round_among_user_level_threads() {
-    turns_go_round(Waiting::Park { stack_size: 64 << 10 });
+    turns_go_round(LoopWorld::Park { stack_size: 64 << 10 });
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::mpsc::channel as std_channel;
 use std::time::{Duration, Instant};
 
 use duality_poller::Kind;
-use duality_runtime::event_loop::{EventLoop, Waiting};
+use duality_runtime::event_loop::{EventLoop, LoopWorld};
 use duality_runtime::sync::{Mutex, Notify, channel};
 use duality_runtime::visibility::{self, Survey, Wait};
 use duality_runtime::{task, time};
@@ -27,14 +27,14 @@ const STAGES: [(&str, Wait); 7] = [
 // One test, since a survey asks all the loops of the process.
 #[test]
 fn every_task_is_told_with_what_it_waits_for() {
-    for waiting in [Waiting::Suspend, Waiting::Park { stack_size: 128 * 1024 }] {
-        let has_stacks = waiting != Waiting::Suspend;
+    for world in [LoopWorld::Suspend, LoopWorld::Park { stack_size: 128 * 1024 }] {
+        let has_stacks = world != LoopWorld::Suspend;
         let (go, gone) = std_channel::<()>();
         let release = Arc::new(Notify::new());
         let released = release.clone();
         let serving = std::thread::spawn(move || {
             let poller = Kind::Epoll.open().unwrap();
-            EventLoop::new(poller, waiting).unwrap().run(tasks(released, gone))
+            EventLoop::new(poller, world).unwrap().run(tasks(released, gone))
         });
         let survey = survey_until(|survey| {
             let tasks = survey.answered.first().map_or(&[][..], |report| &report.longest);

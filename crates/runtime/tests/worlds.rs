@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use duality_poller::Kind;
-use duality_runtime::event_loop::{EventLoop, Waiting, idle, resting};
+use duality_runtime::event_loop::{EventLoop, LoopWorld, idle, resting};
 use duality_runtime::net::{ConnectOptions, ListenOptions, TcpListener, TcpStream};
 use duality_runtime::sync::{Mutex, Notify, Semaphore, channel};
 use duality_runtime::time::{Duration, Elapsed, Instant, sleep, timeout};
@@ -32,12 +32,12 @@ impl World {
     }
 
     fn run<F: Future + 'static>(self, future: F) -> F::Output {
-        let (kind, waiting) = match self {
+        let (kind, world) = match self {
             Self::Block => return block_on(future),
-            Self::Park => (Kind::Epoll, Waiting::Park { stack_size: 256 * 1024 }),
-            Self::Suspend(kind) => (kind, Waiting::Suspend),
+            Self::Park => (Kind::Epoll, LoopWorld::Park { stack_size: 256 * 1024 }),
+            Self::Suspend(kind) => (kind, LoopWorld::Suspend),
         };
-        EventLoop::new(kind.open().unwrap(), waiting).unwrap().run(future)
+        EventLoop::new(kind.open().unwrap(), world).unwrap().run(future)
     }
 }
 
@@ -236,7 +236,7 @@ async fn a_connect_can_time_out() {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let listener = TcpListener::bind(any, &ListenOptions::default().backlog(0)).unwrap();
     let address = listener.local_addr().unwrap();
-    // Nobody accepts, so that soon the queue is full and the kernel answers no more.
+    // No connection is accepted, so that soon the queue is full and the kernel answers no more.
     let mut queued = vec![];
     loop {
         match timeout(MOMENT, TcpStream::connect(address)).await {

@@ -69,19 +69,19 @@ const TOO_LONG: &[u8] = b"ERROR a line is at most 1024 bytes\n";
 #[derive(Clone, Default)]
 pub struct Game {
     /// The player that waits for another.
-    door: Arc<Mutex<Option<Waiting>>>,
+    unpaired: Arc<Mutex<Option<UnpairedPlayer>>>,
 }
 
-/// A player that waits.
-struct Waiting {
+/// A player that waits for another.
+struct UnpairedPlayer {
     output: Output,
     other: Other,
 }
 
-/// Where the output of the other player will be once it has come. Set with the door locked.
+/// Where the output of the other player will be once it has come. Set while [`Game::unpaired`] is locked.
 type Other = Arc<OnceLock<Output>>;
 
-/// What a player finds at the door.
+/// What a player finds.
 enum Met {
     /// Nobody.
     Nobody(Other),
@@ -151,16 +151,16 @@ impl Game {
 
     /// Pairs the player with the one that waits, or has it wait.
     fn meet(&self, output: &Output) -> Met {
-        let mut door = self.lock();
-        match door.take() {
+        let mut unpaired = self.lock();
+        match unpaired.take() {
             Some(waiting) => {
-                // It is set once only, since whoever sets it takes it from the door.
+                // It is set once only, since the player that sets it has taken it out of `unpaired`.
                 let _ = waiting.other.set(output.clone());
                 Met::First(waiting.output)
             }
             None => {
                 let other = Other::default();
-                *door = Some(Waiting { output: output.clone(), other: other.clone() });
+                *unpaired = Some(UnpairedPlayer { output: output.clone(), other: other.clone() });
                 Met::Nobody(other)
             }
         }
@@ -168,16 +168,16 @@ impl Game {
 
     /// The other player, if one has come; if not, none will.
     fn met_meanwhile(&self, other: &Other) -> Option<Output> {
-        let mut door = self.lock();
+        let mut unpaired = self.lock();
         if other.get().is_none() {
             // Unpaired, so the player that waits is this one.
-            *door = None;
+            *unpaired = None;
         }
         other.get().cloned()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Waiting>> {
-        self.door.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Option<UnpairedPlayer>> {
+        self.unpaired.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -21,7 +21,7 @@ use allocation_counter::AllocationInfo;
 use duality_poller::Kind;
 use duality_runtime::{
     block_on,
-    event_loop::{self, EventLoop, Waiting},
+    event_loop::{self, EventLoop, LoopWorld},
     net::{self, ListenOptions, TcpListener},
     sync::Notify,
     task,
@@ -80,14 +80,14 @@ fn an_idle_echo_connection_holds_next_to_nothing() {
 
 #[test]
 fn a_loop_that_is_gone_leaves_nothing() {
-    for waiting in [Waiting::Park { stack_size: 16 << 10 }, Waiting::Suspend] {
+    for world in [LoopWorld::Park { stack_size: 16 << 10 }, LoopWorld::Suspend] {
         let one = || {
             let poller = Kind::Epoll.open().unwrap();
-            EventLoop::new(poller, waiting).unwrap().run(task::yield_now());
+            EventLoop::new(poller, world).unwrap().run(task::yield_now());
         };
         one(); // And what a process has once.
         let left = allocation_counter::measure(one);
-        assert_eq!((left.bytes_current, left.count_current), (0, 0), "{waiting:?}: {left:?}");
+        assert_eq!((left.bytes_current, left.count_current), (0, 0), "{world:?}: {left:?}");
     }
 }
 
@@ -160,12 +160,13 @@ where
     let mut listener = TcpListener::bind(any_port, &ListenOptions::default()).unwrap();
     let address = listener.local_addr().unwrap();
     let server = thread::spawn(move || {
-        let mut event_loop = EventLoop::new(Kind::Epoll.open().unwrap(), Waiting::Suspend).unwrap();
+        let mut event_loop =
+            EventLoop::new(Kind::Epoll.open().unwrap(), LoopWorld::Suspend).unwrap();
         let served = async move {
             for _ in 0..connections {
                 let (stream, _) = listener.accept().await.unwrap();
                 let served = Box::pin(serve(stream));
-                let task = task::machine(async move { served.await.unwrap() });
+                let task = task::boxed_future(async move { served.await.unwrap() });
                 event_loop::reserve().unwrap().spawn(task);
             }
             // One more says that the others have been served.
@@ -203,7 +204,7 @@ where
     let listener = TcpListener::bind(any_port, &ListenOptions::default()).unwrap();
     let address = listener.local_addr().unwrap();
     let server = thread::spawn(move || {
-        let waiting = match world {
+        let world = match world {
             // It counts on this thread alone.
             World::Block => {
                 let served = one_after_the_other(listener, connections, async |stream| {
@@ -211,15 +212,15 @@ where
                 });
                 return allocation_counter::measure(|| block_on(served));
             }
-            World::Park => Waiting::Park { stack_size: 128 << 10 },
-            World::Suspend => Waiting::Suspend,
+            World::Park => LoopWorld::Park { stack_size: 128 << 10 },
+            World::Suspend => LoopWorld::Suspend,
         };
-        let mut event_loop = EventLoop::new(Kind::Epoll.open().unwrap(), waiting).unwrap();
+        let mut event_loop = EventLoop::new(Kind::Epoll.open().unwrap(), world).unwrap();
         let served = one_after_the_other(listener, connections, async move |stream| {
             let (ended, served) = (Arc::new(Notify::new()), serve(stream));
             let end = ended.clone();
             // As an architecture does it.
-            event_loop::reserve().unwrap().spawn(task::machine(async move {
+            event_loop::reserve().unwrap().spawn(task::boxed_future(async move {
                 served.await.unwrap();
                 end.notify_one();
             }));

@@ -10,7 +10,7 @@ use std::{
 use duality_poller::Kind;
 use duality_runtime::{
     block_on,
-    event_loop::{EventLoop, Waiting},
+    event_loop::{EventLoop, LoopWorld},
     net::{ListenOptions, TcpListener, TcpStream},
     sync::channel::bounded,
     task,
@@ -28,12 +28,12 @@ enum World {
 
 impl World {
     fn run<F: Future + 'static>(self, future: F) -> F::Output {
-        let waiting = match self {
+        let world = match self {
             Self::Block => return block_on(future),
-            Self::Park => Waiting::Park { stack_size: 256 * 1024 },
-            Self::Suspend => Waiting::Suspend,
+            Self::Park => LoopWorld::Park { stack_size: 256 * 1024 },
+            Self::Suspend => LoopWorld::Suspend,
         };
-        EventLoop::new(Kind::Epoll.open().unwrap(), waiting).unwrap().run(future)
+        EventLoop::new(Kind::Epoll.open().unwrap(), world).unwrap().run(future)
     }
 }
 

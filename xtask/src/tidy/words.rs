@@ -8,6 +8,8 @@ const QUIET: &[&str] = &[
     "crates/poller/src/",
     "crates/fiber/src/",
     "crates/runtime/src/event_loop/",
+    "crates/runtime/src/remote/",
+    "crates/runtime/src/wait.rs",
     "crates/runtime/src/world/",
 ];
 

@@ -10,7 +10,7 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use duality_runtime::visibility::ChildSeat;
+use duality_runtime::visibility::ChildSlot;
 use duality_runtime::{processor, task};
 use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, kill_process,
@@ -57,7 +57,7 @@ impl fmt::Debug for Children {
 
 struct Child {
     /// It has this until it has been reaped.
-    _seat: ChildSeat,
+    _slot: ChildSlot,
     started: Instant,
 }
 
@@ -88,8 +88,8 @@ impl Children {
     /// `EAGAIN` and `ENOMEM`: processes or memory have run out.
     pub fn start(&mut self, body: impl FnOnce()) -> io::Result<()> {
         let parent = getpid();
-        let seat = ChildSeat::reserve();
-        processor::know();
+        let slot = ChildSlot::reserve();
+        processor::detect_features();
         // SAFETY: the child goes on with a copy of this one kernel thread. `new` has found no other threads than
         // helpers, and what a parent does from then on, its architecture and its helpers, starts none.
         match unsafe { libc::fork() } {
@@ -97,7 +97,7 @@ impl Children {
             0 => {
                 let _ = set_parent_process_death_signal(Some(Signal::KILL));
                 if getppid() == Some(parent) {
-                    seat.sit();
+                    slot.occupy();
                     task::contain(body);
                 }
                 // SAFETY: _exit has no preconditions; exit handlers are the parent's to run.
@@ -105,7 +105,7 @@ impl Children {
             }
             child => {
                 let child = Pid::from_raw(child).expect("fork(2) returns a process");
-                self.living.insert(child, Child { _seat: seat, started: Instant::now() });
+                self.living.insert(child, Child { _slot: slot, started: Instant::now() });
                 Ok(())
             }
         }

@@ -1,9 +1,9 @@
 //! What architectures share: the service and its listeners, back-pressure, child processes, signals.
 
 pub mod accept;
+pub mod accept_queue;
 pub mod admission;
 pub mod children;
-pub mod lobby;
 pub mod options;
 pub mod pressure;
 pub mod server;

@@ -88,7 +88,7 @@ fn alone(address: SocketAddr) -> io::Result<()> {
 }
 
 /// Repeats `bind` for a second while the address is in use: the processes of a server that was killed
-/// end a moment after it, and whoever starts it again at once must not find its port taken.
+/// end a moment after it, and a restart at once must not find its port taken.
 fn patiently(bind: impl Fn() -> io::Result<TcpListener>) -> io::Result<TcpListener> {
     let give_up = Instant::now() + Duration::from_secs(1);
     loop {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use duality_runtime::handler::{Active, ErrorHook, Handler};
 use duality_runtime::net::{TcpListener, TcpStream};
-use duality_runtime::task::Machine;
+use duality_runtime::task::BoxedFuture;
 
 use super::admission::Admission;
 
@@ -16,7 +16,7 @@ use super::admission::Admission;
 /// `Needs::default().with_concurrent_connections()`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Somebody makes a task of its straight-line code: it has no state machine written by hand.
+    /// Its straight-line code is made a task: it has no state machine written by hand.
     pub straight_line: bool,
     /// Connections can reach the same memory: they are not in different processes.
     pub shared_memory: bool,
@@ -54,7 +54,7 @@ impl Needs {
 }
 
 /// A connection's task, from the first byte to the close.
-pub type Task = Machine;
+pub type ConnectionTask = BoxedFuture;
 
 /// A service's state machines and event loop, written by hand. Called once for each core with the number of
 /// connections that are served at a time, it opens what the loop needs, and returns what runs it until the
@@ -159,7 +159,7 @@ impl Service {
 
     /// The task that serves a connection, or refuses it where there are too many. It counts as active
     /// until the task is dropped.
-    pub fn begin(&self, stream: TcpStream, active: Active) -> Task {
+    pub fn begin(&self, stream: TcpStream, active: Active) -> ConnectionTask {
         self.handler.begin(stream, active, self.limit, self.on_error.as_ref())
     }
 }

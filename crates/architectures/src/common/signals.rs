@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | SIGTERM, SIGINT | drain; the second one exits with 1 |
 //! | SIGHUP | the same, unless it was ignored when the program began (nohup) |
-//! | SIGUSR1 | a dump of the tasks, by whoever watches this process |
+//! | SIGUSR1 | a dump of the tasks, by the thread that watches this process |
 //! | SIGUSR2 | drain: how a parent process passes it on to its children |
 //! | SIGALRM | the drain has taken too long: exit with 1 |
 
@@ -32,7 +32,7 @@ pub fn install(limit_seconds: u32) -> io::Result<()> {
     if !is_ignored(libc::SIGHUP)? {
         handle(libc::SIGHUP, terminate)?;
     }
-    visibility::prepare()?;
+    visibility::prepare_dumps()?;
     handle(libc::SIGUSR1, dump)?;
     handle(libc::SIGUSR2, pass_on)?;
     handle(libc::SIGALRM, too_long)

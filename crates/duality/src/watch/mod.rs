@@ -2,7 +2,7 @@
 //! SIGUSR1 asks for one (`--dump`), and who holds up a loop (`--stall`). See docs/visibility.md.
 //!
 //! It sleeps until one of them is due. A server that forks has its one watcher in the parent, which sees
-//! the children through their seats (`duality_runtime::visibility`).
+//! the children through their slots (`duality_runtime::visibility`).
 
 mod dump;
 mod stall;
@@ -65,7 +65,7 @@ impl Watch {
         };
         let stats = stats.map(|stats| Arc::new(Mutex::new(stats)));
         let stalls = settings.stall.map(Stalls::new).transpose()?;
-        visibility::prepare()
+        visibility::prepare_dumps()
             .map_err(|error| format!("cannot watch: {error}{}", remedy(&error)))?;
         let watcher = Watcher { stats: stats.clone(), every: settings.stats_every, dump, stalls };
         children::helper();
@@ -100,7 +100,7 @@ impl Watcher {
             let until_stats = stats_due.map(|due| due.saturating_duration_since(Instant::now()));
             let until_look = self.stalls.as_ref().map(Stalls::pause);
             let limit = [until_stats, until_look].into_iter().flatten().min();
-            if visibility::wait(limit) {
+            if visibility::wait_for_dump_request(limit) {
                 complain(self.dump.write(&dump::dump(subject)));
             }
             if let Some(stalls) = &mut self.stalls {

@@ -20,11 +20,11 @@ const LINES: u32 = 10;
 pub(super) struct Stalls {
     threshold: Duration,
     /// The turn that each loop, by its kernel thread, was seen at.
-    seen: HashMap<u32, Turn>,
+    seen: HashMap<u32, SeenTurn>,
     quota: Quota,
 }
 
-struct Turn {
+struct SeenTurn {
     turn: Option<TaskTurn>,
     /// When it was first seen at that turn.
     since: Instant,
@@ -57,7 +57,7 @@ impl Stalls {
     }
 
     fn look_at(&mut self, turn: &LoopTurn, now: Instant) {
-        let fresh = Turn { turn: turn.turn, since: now, told: None };
+        let fresh = SeenTurn { turn: turn.turn, since: now, told: None };
         let seen = self.seen.entry(turn.thread).or_insert(fresh);
         let held = now - seen.since;
         if let (true, Some(task)) = (seen.turn == turn.turn, turn.turn) {
@@ -88,7 +88,7 @@ impl Stalls {
                 held.as_millis()
             ));
         }
-        *seen = Turn { turn: turn.turn, since: now, told: None };
+        *seen = SeenTurn { turn: turn.turn, since: now, told: None };
     }
 }
 

@@ -3,17 +3,17 @@
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
 
-use super::{Errand, GO_ON};
+use super::{GO_ON, OnTop};
 use crate::Fiber;
 use crate::sanitizer::{Bounds, Left};
-use crate::switch::{Place, nowhere, switch};
+use crate::switch::{StackPointer, nowhere, switch};
 
 thread_local! {
     /// Constant-initialised: no destructor, no lazy set-up on the hot path.
     pub(crate) static HERE: Here = const {
         Here {
             running: Cell::new(ptr::null()),
-            visited: Cell::new(ptr::null()),
+            on_top_of: Cell::new(ptr::null()),
             resumer: nowhere(),
             stack: Cell::new(Bounds::UNKNOWN),
             resumer_stack: Cell::new(Bounds::UNKNOWN),
@@ -23,12 +23,12 @@ thread_local! {
 
 /// What a kernel thread knows of its fibers.
 pub(crate) struct Here {
-    /// The one that runs and may leave, null outside every fiber and during an errand.
+    /// The one that runs and may leave, null outside every fiber and while a function runs on top of one.
     pub(crate) running: Cell<*const Fiber>,
-    /// The one on whose stack an errand runs, null without one.
-    pub(crate) visited: Cell<*const Fiber>,
+    /// The one that a function runs on top of, null without one.
+    pub(crate) on_top_of: Cell<*const Fiber>,
     /// Where the stack was left that fibers come back to.
-    pub(crate) resumer: Cell<Place>,
+    pub(crate) resumer: Cell<StackPointer>,
     /// The bounds of the running stack, and of that one.
     pub(crate) stack: Cell<Bounds>,
     pub(crate) resumer_stack: Cell<Bounds>,
@@ -43,8 +43,8 @@ impl Here {
     #[inline(always)]
     pub(crate) unsafe fn switch(
         &self,
-        from: &Cell<Place>,
-        to: &Cell<Place>,
+        from: &Cell<StackPointer>,
+        to: &Cell<StackPointer>,
         bounds: Bounds,
         message: usize,
     ) -> usize {
@@ -58,34 +58,34 @@ impl Here {
     }
 }
 
-/// Runs what a fiber is visited for, until it is to go on.
+/// Runs the functions that are to run on top of a fiber, until the fiber is to go on.
 #[cold]
-pub(crate) fn run_errands(mut message: usize) {
+pub(crate) fn run_functions(mut message: usize) {
     while message != GO_ON {
-        let errand = ptr::with_exposed_provenance_mut::<Errand<'_>>(message);
-        let visit = Visit::begin();
-        // SAFETY: `send` has lent it until we switch back, which the errand cannot: no fiber runs for it.
-        unsafe { (*errand)() };
-        drop(visit);
+        let function = ptr::with_exposed_provenance_mut::<OnTop<'_>>(message);
+        let no_fiber = NoFiber::begin();
+        // SAFETY: `send` has lent it until we switch back, which the function cannot: no fiber runs for it.
+        unsafe { (*function)() };
+        drop(no_fiber);
         // SAFETY: there is no next one.
         message = unsafe { leave(|| None) };
     }
 }
 
-/// While it lives, no fiber is the running one. An errand that left the fiber would return to a visitor whose frame
+/// While it lives, no fiber is the running one. A function that left the fiber would return to a caller whose frame
 /// it borrows from, and be gone on with after that frame is gone.
-struct Visit {
+struct NoFiber {
     fiber: *const Fiber,
 }
 
-impl Visit {
+impl NoFiber {
     fn begin() -> Self {
         Self { fiber: HERE.with(|here| here.running.replace(ptr::null())) }
     }
 }
 
-impl Drop for Visit {
-    /// Also after a panic of the errand, which is one of the fiber: the fiber may catch it, and run on.
+impl Drop for NoFiber {
+    /// Also after a panic of the function, which is one of the fiber: the fiber may catch it, and run on.
     fn drop(&mut self) {
         HERE.with(|here| here.running.set(self.fiber));
     }
@@ -95,7 +95,7 @@ impl Drop for Visit {
 ///
 /// # Panics
 ///
-/// Outside every fiber, within [`below`](crate::below), during a [`visit`](Fiber::visit), and in what the drop of a fiber
+/// Outside every fiber, within [`below`](crate::below), in what [runs on top of a fiber](Fiber::run_on_top), and in what the drop of a fiber
 /// drops.
 #[inline(always)]
 pub fn suspend() {
@@ -123,7 +123,7 @@ pub unsafe fn suspend_for(next: impl FnOnce() -> Option<NonNull<Fiber>>) {
     // SAFETY: the contract of `leave` is this function's own: the caller says that `next` does not switch, and what it names.
     let message = unsafe { leave(next) };
     if message != GO_ON {
-        run_errands(message);
+        run_functions(message);
     }
 }
 
@@ -140,7 +140,7 @@ unsafe fn leave(next: impl FnOnce() -> Option<NonNull<Fiber>>) -> usize {
     let running = here.running.get();
     assert!(
         !running.is_null(),
-        "only a running fiber can be suspended: what it runs below, a visit and its drop must not suspend"
+        "only a running fiber can be suspended: what runs below it, on top of it and in its drop must not suspend"
     );
     let (to, bounds) = match next() {
         Some(next) => {

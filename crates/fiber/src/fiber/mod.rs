@@ -1,4 +1,4 @@
-//! A fiber: made, entered, visited, dropped.
+//! A fiber: made, entered, dropped; and functions that run on top of what it was left in.
 
 pub(crate) mod here;
 
@@ -11,22 +11,20 @@ use std::pin::Pin;
 use std::process::abort;
 use std::ptr;
 
-use self::here::{HERE, run_errands};
+use self::here::{HERE, run_functions};
+use crate::LINE;
 use crate::sanitizer::{Left, left_for_good};
 use crate::stack::{Occupied, Stack};
-use crate::switch::{Place, nowhere, prepare, room_for, switch};
-use crate::{LINE, fetch};
+use crate::switch::{StackPointer, nowhere, prepare, room_for, switch};
 
-// What a switch hands over is one word. To a fiber: that it goes on, or where an errand is that it is to run first.
+// What a switch hands over is one word. To a fiber: that it goes on, or where a function is that is to run on its stack first.
 // From a fiber: that the resumer goes on, that the fiber has ended, or where the payload is that it panicked with.
 
 pub(crate) const GO_ON: usize = 0;
 const ENDED: usize = 1;
 
-/// Bytes of stack, roughly, that the calls take with which a fiber begins: they return when it ends.
-const BEGINNING: usize = 4 * LINE;
-
-pub(crate) type Errand<'a> = &'a mut dyn FnMut();
+/// A function that runs on the stack of a fiber, on top of what the fiber was left in.
+pub(crate) type OnTop<'a> = &'a mut dyn FnMut();
 pub(crate) type Payload = Box<dyn Any + Send>;
 
 /// A function that runs on a stack of its own and can be left and entered again.
@@ -35,7 +33,7 @@ pub(crate) type Payload = Box<dyn Any + Send>;
 #[repr(C)]
 pub struct Fiber {
     /// Where its stack was left; null while it runs, and when it has ended. First, so that a switch has nothing to add.
-    pub(crate) left_at: Cell<Place>,
+    pub(crate) left_at: Cell<StackPointer>,
     /// Taken only by `into_stack`, which consumes the fiber, and by the drop.
     pub(crate) stack: ManuallyDrop<Occupied>,
 }
@@ -99,28 +97,29 @@ impl Fiber {
         came_back(self.enter(self, GO_ON))
     }
 
-    /// Calls `errand` on the stack of the fiber, on top of what it was left in, and leaves it there again.
+    /// Runs `function` on the stack of the fiber, on top of what it was left in, and leaves it there again. Boost.Context
+    /// calls this "ontop".
     ///
-    /// The fiber does not run meanwhile: a [`suspend`](crate::suspend) in `errand` panics.
+    /// The fiber does not run meanwhile: a [`suspend`](crate::suspend) in `function` panics.
     ///
     /// # Panics
     ///
-    /// When the fiber runs or has ended. A panic of `errand` is one of the fiber: it comes out of the call by which the
+    /// When the fiber runs or has ended. A panic of `function` is one of the fiber: it comes out of the call by which the
     /// fiber suspended itself.
-    pub fn visit(&self, mut errand: impl FnMut()) {
+    pub fn run_on_top(&self, mut function: impl FnMut()) {
         self.assert_suspended();
-        came_back(self.send(self, &mut errand));
+        came_back(self.send(self, &mut function));
     }
 
     fn assert_suspended(&self) {
         assert!(!self.left_at.get().is_null(), "a fiber that runs, or has ended, is not entered");
     }
 
-    /// As [`enter`](Fiber::enter), on an errand.
-    fn send(&self, running: *const Self, mut errand: Errand<'_>) -> usize {
-        let outer = HERE.with(|here| here.visited.replace(self));
-        let message = self.enter(running, (&raw mut errand).expose_provenance());
-        HERE.with(|here| here.visited.set(outer));
+    /// As [`enter`](Fiber::enter), with a function for the fiber to run first.
+    fn send(&self, running: *const Self, mut function: OnTop<'_>) -> usize {
+        let outer = HERE.with(|here| here.on_top_of.replace(self));
+        let message = self.enter(running, (&raw mut function).expose_provenance());
+        HERE.with(|here| here.on_top_of.set(outer));
         message
     }
 
@@ -130,7 +129,7 @@ impl Fiber {
         HERE.with(|here| {
             let outer = (here.running.replace(running), here.resumer.get());
             let outer_stack = here.resumer_stack.replace(here.stack.get());
-            // SAFETY: the fiber was left there, or prepared, and nobody else goes on there. Whoever runs last of those
+            // SAFETY: the fiber was left there, or prepared, and nothing else goes on there. The last of the fibers
             // that it passes the processor to comes back here.
             let message =
                 unsafe { here.switch(&here.resumer, &self.left_at, self.stack.bounds(), message) };
@@ -139,18 +138,6 @@ impl Fiber {
             here.resumer_stack.set(outer_stack);
             message
         })
-    }
-
-    /// Asks for the memory that the next switch to the fiber touches first, without waiting for it: where its value
-    /// begins, and the cache lines from where it was left that calls may return to before its end, but no more than `most`.
-    #[inline]
-    pub fn fetch(&self, most: usize) {
-        let (base, left_at) = (self.stack.base(), self.left_at.get().addr());
-        fetch(base + LINE);
-        let lines = (base - left_at).saturating_sub(BEGINNING).div_ceil(LINE);
-        for line in (0..lines.min(most)).rev() {
-            fetch(left_at + line * LINE);
-        }
     }
 
     /// The stack of a fiber that has ended, for use by another one.
@@ -179,7 +166,7 @@ impl Drop for Fiber {
             // The destructors that run there must not suspend: for them no fiber is running.
             message = self.send(ptr::null(), &mut || resume_unwind(Box::new(Unwound)));
         }
-        // SAFETY: nothing runs there any more, and nobody sees the fiber after this.
+        // SAFETY: nothing runs there any more, and the fiber is not used after this.
         unsafe { ManuallyDrop::drop(&mut self.stack) };
         came_back(message);
     }
@@ -192,7 +179,7 @@ extern "C" fn main<F: FnOnce()>(body: *mut F, message: usize) -> ! {
     let body = unsafe { body.read() };
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         if message != GO_ON {
-            run_errands(message);
+            run_functions(message);
         }
         body();
     }));
@@ -205,8 +192,8 @@ extern "C" fn main<F: FnOnce()>(body: *mut F, message: usize) -> ! {
     HERE.with(|here| {
         here.stack.set(here.resumer_stack.get());
         left_for_good(here.resumer_stack.get());
-        // SAFETY: the resumer was left there when it switched to a fiber, and nobody has gone on there, for this fiber runs
-        // instead. Nobody comes back, so the place that is noted for this stack need not live.
+        // SAFETY: the resumer was left there when it switched to a fiber, and nothing has gone on there, for this fiber runs
+        // instead. No switch comes back, so the cell that this stack's pointer is noted in need not live.
         unsafe { switch(&nowhere(), &here.resumer, message) };
     });
     abort()
@@ -236,7 +223,7 @@ impl<T> InPlace<T> {
     ///
     /// # Safety
     ///
-    /// The place has room for it, and nobody else uses it for as long as this lives.
+    /// The place has room for it, and no other code uses it for as long as this lives.
     unsafe fn new(value: T, place: *mut T) -> Self {
         // SAFETY: there is room for the value, and nothing that this overwrites is used, by what is asked of the caller.
         unsafe { place.write(value) };
@@ -251,7 +238,7 @@ impl<T> InPlace<T> {
 
 impl<T> Drop for InPlace<T> {
     fn drop(&mut self) {
-        // SAFETY: the value is valid and ours, and nobody sees it again.
+        // SAFETY: the value is valid and ours, and not used again.
         unsafe { self.0.drop_in_place() };
     }
 }
@@ -313,7 +300,7 @@ mod tests {
             assert_eq!(sum, 256 * 1024);
             suspend();
             assert!(catch_unwind(|| below(|| panic!("on purpose"))).is_err());
-            assert!(catch_unwind(|| below(suspend)).is_err(), "nobody could come back");
+            assert!(catch_unwind(|| below(suspend)).is_err(), "no switch could come back");
             suspend();
         });
         assert!(!fiber.resume());
@@ -354,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_visit_is_on_the_stack_of_the_fiber_and_changes_nothing() {
+    fn a_function_on_top_is_on_the_stack_of_the_fiber_and_changes_nothing() {
         let place = Rc::new(Cell::new(0));
         let told = place.clone();
         let fiber = Fiber::new(stack(), move || {
@@ -362,37 +349,37 @@ mod tests {
             suspend();
             told.set(1);
         });
-        let mut visits = 0;
-        let mut visit = |fiber: &Fiber| {
+        let mut runs = 0;
+        let mut run = |fiber: &Fiber| {
             let mut seen = 0;
-            fiber.visit(|| {
-                let local = visits;
-                visits = std::hint::black_box(&local) + 1;
+            fiber.run_on_top(|| {
+                let local = runs;
+                runs = std::hint::black_box(&local) + 1;
                 seen = (&raw const local).addr();
             });
             seen
         };
-        visit(&fiber); // before it begins
+        run(&fiber); // before it begins
         assert!(!fiber.resume());
         let begun = place.get();
         for _ in 0..2 {
-            assert!(visit(&fiber).abs_diff(begun) < 64 * 1024);
+            assert!(run(&fiber).abs_diff(begun) < 64 * 1024);
         }
         assert_eq!(place.get(), begun);
         assert!(fiber.resume());
-        assert_eq!((place.get(), visits), (1, 3));
+        assert_eq!((place.get(), runs), (1, 3));
     }
 
     #[test]
-    fn an_errand_that_suspends_panics_and_is_not_gone_on_with() {
+    fn a_function_on_top_that_suspends_panics_and_is_not_gone_on_with() {
         let fiber = Fiber::new(stack(), || {
-            // The panic of the errand is one of the fiber, which goes on after it.
+            // The panic of the function is one of the fiber, which goes on after it.
             assert!(catch_unwind(AssertUnwindSafe(suspend)).is_err());
             suspend();
         });
         let suspends = || {
             let borrowed = Box::new(Cell::new(0));
-            fiber.visit(|| {
+            fiber.run_on_top(|| {
                 suspend();
                 borrowed.set(1);
             });
@@ -406,33 +393,33 @@ mod tests {
     }
 
     #[test]
-    fn an_errand_that_suspends_before_the_fiber_begins_ends_it() {
+    fn a_function_on_top_that_suspends_before_the_fiber_begins_ends_it() {
         let fiber = Fiber::new(stack(), || unreachable!("it is never resumed"));
-        let panic = catch_unwind(AssertUnwindSafe(|| fiber.visit(suspend))).unwrap_err();
+        let panic = catch_unwind(AssertUnwindSafe(|| fiber.run_on_top(suspend))).unwrap_err();
         let message = *panic.downcast::<&str>().unwrap();
-        assert!(message.contains("a visit and its drop must not suspend"), "{message}");
+        assert!(message.contains("on top of it and in its drop must not suspend"), "{message}");
         fiber.into_stack();
     }
 
     #[test]
-    fn an_errand_may_run_and_visit_other_fibers() {
-        let visited = Fiber::new(stack(), || {
+    fn a_function_on_top_may_run_other_fibers_and_functions_on_them() {
+        let first = Fiber::new(stack(), || {
             suspend();
             suspend();
         });
-        assert!(!visited.resume());
+        assert!(!first.resume());
         let other = Fiber::new(stack(), suspend);
         let mut steps = Vec::new();
-        visited.visit(|| {
+        first.run_on_top(|| {
             steps.push(other.resume());
-            other.visit(|| steps.push(catch_unwind(suspend).is_err()));
+            other.run_on_top(|| steps.push(catch_unwind(suspend).is_err()));
             steps.push(other.resume());
-            steps.push(catch_unwind(AssertUnwindSafe(|| visited.resume())).is_err());
+            steps.push(catch_unwind(AssertUnwindSafe(|| first.resume())).is_err());
             steps.push(below(|| true));
         });
         assert_eq!(steps, [false, true, true, true, true]);
-        assert!(!visited.resume());
-        assert!(visited.resume());
+        assert!(!first.resume());
+        assert!(first.resume());
     }
 
     #[test]

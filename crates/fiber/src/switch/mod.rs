@@ -34,8 +34,8 @@ compile_error!(
     "user-level threads are there for x86-64 and AArch64; crates/fiber/src/switch has a file for each"
 );
 
-/// Where a stack was left: its stack pointer. Null when nothing is to go on there.
-pub(crate) type Place = *mut u8;
+/// Where a stack was left. Null when nothing is to go on there.
+pub(crate) type StackPointer = *mut u8;
 
 pub(crate) use processor::{call_on, switch};
 
@@ -44,23 +44,23 @@ pub(crate) use processor::{call_on, switch};
 ///
 /// # Safety
 ///
-/// There are [`room_for`] as many bytes of memory below `base`, and nobody else uses them. `main` drops what `data` is, or
+/// There are [`room_for`] as many bytes of memory below `base`, and no other code uses them. `main` drops what `data` is, or
 /// it is not dropped.
 pub(crate) unsafe fn prepare<D>(
     base: usize,
     data: D,
     main: extern "C" fn(*mut D, usize) -> !,
-) -> Place {
+) -> StackPointer {
     let data_at = (base - size_of::<D>()) & !(alignment::<D>() - 1);
     let words = processor::first(main as *const () as usize);
-    let place: Place = ptr::with_exposed_provenance_mut(data_at - size_of_val(&words));
-    // SAFETY: the data and the words below it take at most `room_for` bytes, which are there and nobody else's, by what is
+    let left_at: StackPointer = ptr::with_exposed_provenance_mut(data_at - size_of_val(&words));
+    // SAFETY: the data and the words below it take at most `room_for` bytes, which are there and in no other use, by what is
     // asked of the caller. The data is aligned as it asks, and the words lie at a multiple of 16.
     unsafe {
         ptr::with_exposed_provenance_mut::<D>(data_at).write(data);
-        ptr::write(place.cast(), words);
+        ptr::write(left_at.cast(), words);
     }
-    place
+    left_at
 }
 
 /// How many bytes [`prepare`] writes at the most, with what it skips to align them.
@@ -73,7 +73,7 @@ const fn alignment<D>() -> usize {
     if align_of::<D>() > 16 { align_of::<D>() } else { 16 }
 }
 
-/// A place that nobody goes on at.
-pub(crate) const fn nowhere() -> Cell<Place> {
+/// The stack pointer of no stack.
+pub(crate) const fn nowhere() -> Cell<StackPointer> {
     Cell::new(ptr::null_mut())
 }

@@ -8,7 +8,7 @@
 use std::arch::{asm, naked_asm};
 use std::cell::Cell;
 
-use super::Place;
+use super::StackPointer;
 
 /// What lies on a fresh stack below the data.
 pub(super) type First = [usize; 2];
@@ -19,13 +19,17 @@ pub(super) fn first(main: usize) -> First {
 }
 
 /// Leaves the running stack, notes in `from` where, takes `to` and goes on there, where `message` is handed over.
-/// Returns the message of whoever comes back. The two may be the same.
+/// Returns the message of the switch that comes back. The two may be the same.
 ///
 /// # Safety
 ///
-/// `to` is where a stack was left or prepared, and nobody else goes on there; `from` is valid until then.
+/// `to` is where a stack was left or prepared, and nothing else goes on there; `from` is valid until then.
 #[inline(always)]
-pub(crate) unsafe fn switch(from: &Cell<Place>, to: &Cell<Place>, message: usize) -> usize {
+pub(crate) unsafe fn switch(
+    from: &Cell<StackPointer>,
+    to: &Cell<StackPointer>,
+    message: usize,
+) -> usize {
     let handed;
     // SAFETY: each register that is kept is pushed, or said to be changed; so is all else that a call may change.
     unsafe {
@@ -77,7 +81,7 @@ extern "C" fn begin() {
 pub(crate) unsafe extern "C" fn call_on(
     data: *mut (),
     function: unsafe extern "C" fn(*mut ()),
-    place: Place,
+    place: StackPointer,
 ) {
     naked_asm!(
         ".cfi_startproc",

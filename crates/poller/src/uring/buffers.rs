@@ -145,7 +145,7 @@ impl Buffers {
         let length = usize::from(self.contents[usize::from(number)].length);
         assert!(length <= SIZE, "the kernel wrote no more than there was room for");
         // SAFETY: the buffer lies within the mapping, which the kernel has filled with zeroes at least; and a
-        // buffer with a length is ours: nobody writes to it.
+        // buffer with a length is ours: nothing writes to it.
         unsafe {
             let start = self.memory.start.add(usize::from(number) * SIZE);
             std::slice::from_raw_parts(start.as_ptr(), length)

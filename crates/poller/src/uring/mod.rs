@@ -16,8 +16,8 @@
 //! and no system call is made before [`wait`](Poller::wait), which makes one for all. A connection that is
 //! accepted once and received from once is asked for nothing more: the kernel goes on by itself.
 //!
-//! The ring names a descriptor by its number, in requests that it passes on later. So whoever gives it a socket
-//! promises not to close it before [`close`](Ring::close) or [`forget`](Poller::forget): the number would
+//! The ring names a descriptor by its number, in requests that it passes on later. So a caller that gives it a
+//! socket promises not to close it before [`close`](Ring::close) or [`forget`](Poller::forget): the number would
 //! mean another file. That is why those three are unsafe.
 //!
 //! A poll by io_uring always reports that the peer has ended its side (`POLLRDHUP`), asked for or not, and a
@@ -84,7 +84,7 @@ struct Source {
     ended: Option<Result<(), Errno>>,
     /// The kernel had no buffer for it.
     starved: bool,
-    /// A listener's connections that nobody has taken.
+    /// A listener's connections that have not been taken.
     accepted: Option<VecDeque<OwnedFd>>,
     sending: Option<Flight>,
     /// How the last flight failed, for the next write to tell.
@@ -118,7 +118,7 @@ impl Ring {
 
     /// Accepts a connection; its socket is in blocking mode.
     ///
-    /// From the first call on the kernel accepts all that come, whether anybody takes them or not, until
+    /// From the first call on the kernel accepts all that come, whether they are taken or not, until
     /// [`stop_accepting`](Ring::stop_accepting). A bound on those that wait has to leave room for the accept queue: one
     /// completion of a multishot accept goes on until the queue is empty. To have connections stay in the queue, call
     /// accept(2) when the listener is [armed](Poller::arm) and readable.
@@ -280,7 +280,7 @@ impl Poller for Ring {
         let start = timeout.filter(|timeout| !timeout.is_zero()).map(|_| Instant::now());
         loop {
             let any = self.round(left, events)?;
-            // What concerns nobody any more cuts no wait short.
+            // A completion that no caller waits for cuts no wait short.
             if !any || !events.is_empty() || left.is_some_and(|left| left.is_zero()) {
                 break;
             }
@@ -310,7 +310,7 @@ impl Ring {
         Ok(any)
     }
 
-    /// Notes what has been done: whom it concerns.
+    /// Notes what has been done, and returns the event that tells of it.
     fn complete(&mut self, completion: Completion) -> Option<Event> {
         let (purpose, generation, token) = parts(completion.name);
         if purpose != Purpose::Nothing && !completion.more {
@@ -435,10 +435,10 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         let end = Instant::now() + LAST_LINGER;
-        let mut nobody = Vec::new();
+        let mut ignored = Vec::new();
         while self.queue.sends.count() > 0 && Instant::now() < end {
             let left = end.saturating_duration_since(Instant::now());
-            if self.round(Some(left), &mut nobody).is_err() {
+            if self.round(Some(left), &mut ignored).is_err() {
                 break;
             }
         }

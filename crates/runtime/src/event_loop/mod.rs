@@ -11,21 +11,25 @@
 //! ```
 //!
 //! All of it belongs to one kernel thread: tasks in a slab, a queue of those that are ready, the
-//! descriptors that are watched, the timers. Nothing is shared and nothing is atomic; the only door
-//! from outside is `remote`, through which other kernel threads wake tasks of this loop.
+//! descriptors that are watched, the timers. Nothing is shared and nothing is atomic, but for the
+//! loop's inbox (`remote`), through which other kernel threads wake tasks of this loop.
 //!
 //! Who waits, and on what: a task waits for one direction of one descriptor, or for a wake, with at
 //! most one deadline; so a task needs one timer, and the timers are indexed by the task's slot.
 
 pub(crate) mod core;
-mod fetch;
-mod place;
+pub(crate) mod current;
+mod park;
+mod prefetch;
 mod ready;
-pub(crate) mod remote;
+pub(crate) mod recycler;
 pub(crate) mod report;
 mod reservation;
+mod reserved_task;
 pub(crate) mod sources;
+pub(crate) mod spare;
 pub(crate) mod tasks;
+mod turn;
 pub(crate) mod waker;
 
 use std::cell::RefCell;
@@ -38,14 +42,13 @@ use std::time::Duration;
 use duality_poller::Poller;
 
 use self::core::Core;
-use crate::visibility::seats;
-use crate::world;
+use crate::visibility::thread_slots;
 
-pub use self::place::Place;
+pub use self::reserved_task::ReservedTask;
 
 /// How the tasks of a loop wait: the park or the suspend world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waiting {
+pub enum LoopWorld {
     /// Each task is a user-level thread with a stack of this many bytes.
     Park {
         /// Usable bytes of each stack.
@@ -57,7 +60,7 @@ pub enum Waiting {
 
 /// What a loop does beyond running its tasks.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Habits {
+pub(crate) struct LoopOptions {
     /// How long a loop that has nothing to do goes on looking before it sleeps.
     pub(crate) busy_poll: Duration,
     /// Whether files are read on the loop, and not by helper threads.
@@ -73,20 +76,20 @@ impl fmt::Debug for EventLoop {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("EventLoop")
-            .field("waiting", &self.core.waiting())
+            .field("world", &self.core.world())
             .finish_non_exhaustive()
     }
 }
 
 impl EventLoop {
-    /// A loop that learns readiness from `poller`, and whose tasks wait as `waiting` says.
+    /// A loop that learns readiness from `poller`, and whose tasks wait as in `world`.
     ///
     /// # Errors
     ///
     /// When no descriptor is left for the loop's wake-up, or address space for its table of tasks (4 GiB; under
     /// `RLIMIT_AS` a sixty-fourth of the limit), or too many loops are alive (1,023).
-    pub fn new(poller: Box<dyn Poller>, waiting: Waiting) -> io::Result<Self> {
-        Ok(Self { core: Box::new(Core::new(poller, waiting)?) })
+    pub fn new(poller: Box<dyn Poller>, world: LoopWorld) -> io::Result<Self> {
+        Ok(Self { core: Box::new(Core::new(poller, world)?) })
     }
 
     /// Has the loop, when nothing is ready, go on looking for `budget` before it sleeps in its poller. Zero,
@@ -96,7 +99,7 @@ impl EventLoop {
     /// the price is a processor that is never idle for less than the budget.
     #[must_use]
     pub fn busy_polling(mut self, budget: Duration) -> Self {
-        self.core.habits_mut().busy_poll = budget;
+        self.core.options_mut().busy_poll = budget;
         self
     }
 
@@ -104,7 +107,7 @@ impl EventLoop {
     /// [`task::offload`](crate::task::offload). All tasks wait for the disk then, and none for a helper.
     #[must_use]
     pub fn disk_in_place(mut self) -> Self {
-        self.core.habits_mut().disk_in_place = true;
+        self.core.options_mut().disk_in_place = true;
         self
     }
 
@@ -117,17 +120,17 @@ impl EventLoop {
     /// With what `root` panics with, and when the poller itself fails, which is a bug.
     pub fn run<F: Future + 'static>(&mut self, root: F) -> F::Output {
         let output = Rc::new(RefCell::new(None));
-        let place = output.clone();
+        let result = output.clone();
         // Without memory for a signal stack an overflow still ends the process, if not by name.
-        let _watch = match self.core.waiting() {
-            Waiting::Park { .. } => duality_fiber::overflow::watch(core::name_running).ok(),
-            Waiting::Suspend => None,
+        let _watch = match self.core.world() {
+            LoopWorld::Park { .. } => duality_fiber::overflow::watch(core::name_running).ok(),
+            LoopWorld::Suspend => None,
         };
-        world::enter(Some(&self.core), || {
-            let _seen = seats::run_loop();
+        current::enter(Some(&self.core), || {
+            let _seen = thread_slots::run_loop();
             let spawned = self.core.spawn_local(async move {
                 let value = root.await;
-                *place.borrow_mut() = Some(value);
+                *result.borrow_mut() = Some(value);
             });
             let root = spawned.expect("a loop without tasks has room for its first one");
             self.core.run_until_done(root);
@@ -147,8 +150,8 @@ impl EventLoop {
 /// # Panics
 ///
 /// In the block world, which has no loop.
-pub fn reserve() -> io::Result<Place> {
-    world::with_loop(|core| {
+pub fn reserve() -> io::Result<ReservedTask> {
+    current::with_loop(|core| {
         core.expect("reserve is for tasks of an event loop").reserve_for_another()
     })
 }
@@ -161,7 +164,7 @@ pub fn reserve() -> io::Result<Place> {
 /// In the block world, which has no loop.
 #[must_use]
 pub fn resting() -> usize {
-    world::with_loop(|core| core.expect("resting is for tasks of an event loop").resting())
+    current::with_loop(|core| core.expect("resting is for tasks of an event loop").resting())
 }
 
 /// How long this kernel thread's loop has had nothing to do, in all.
@@ -171,5 +174,5 @@ pub fn resting() -> usize {
 /// In the block world, which has no loop.
 #[must_use]
 pub fn idle() -> Duration {
-    world::with_loop(|core| core.expect("idle is for tasks of an event loop").idle())
+    current::with_loop(|core| core.expect("idle is for tasks of an event loop").idle())
 }

@@ -1,8 +1,12 @@
 //! The queue of tasks that are ready: a ring.
 //!
-//! It is pushed to while a task runs and popped from between two, thousands of times in a round; so it is reached by
-//! a shared reference, and has neither borrows to count nor bounds to check, which took a third of a switch. Nor does a
-//! push look whether there is room, which whoever pushes has seen to.
+//! A micro-optimisation. It is pushed to while a task runs and popped from between two, thousands of times in a round. So it
+//! is reached by a shared reference, and has neither borrows to count nor bounds to check. Nor does a push check that
+//! there is room: the caller has made room before. Without it, the queue would be a `RefCell<VecDeque>`.
+//!
+//! | gain | measured by | delete it if it gains less than |
+//! | --- | --- | --- |
+//! | a third of a switch, by a command that was not noted | `duality model --measure suspend yield-2 30000000`, and `park` | 3 % of a yield |
 
 use std::cell::Cell;
 use std::mem::MaybeUninit;
@@ -12,10 +16,10 @@ use super::tasks::Task;
 
 /// First in, first out.
 pub(crate) struct Ready {
-    /// As many as `mask` and one more, a power of two; those from `head` to before `tail` are filled.
+    /// There are `mask + 1` of them, a power of two. Those from `head` up to `tail` are filled.
     slots: Cell<NonNull<NonNull<Task>>>,
     mask: Cell<usize>,
-    /// How many tasks have ever come out, and gone in; a slot's index is such a number's low bits.
+    /// How many tasks have ever come out, and gone in. The low bits of such a number are a slot's index.
     head: Cell<usize>,
     tail: Cell<usize>,
 }
@@ -75,7 +79,7 @@ impl Ready {
     ///
     /// # Safety
     ///
-    /// There are more than so many in the queue.
+    /// The queue has more than `others` tasks.
     #[inline]
     pub(crate) unsafe fn ahead(&self, others: usize) -> NonNull<Task> {
         // SAFETY: that slot is filled, by what is asked of the caller.
@@ -88,7 +92,7 @@ impl Ready {
         unsafe { self.slots.get().add(number & self.mask.get()) }
     }
 
-    /// Sees to it that there is room for so many more.
+    /// Makes room for so many more.
     #[inline]
     pub(crate) fn make_room(&self, more: usize) {
         if self.len() + more > self.mask.get() {
@@ -105,7 +109,7 @@ impl Ready {
             // SAFETY: the old slot is filled, and there are more new ones than old ones.
             unsafe { slots.add(number & mask).write(self.slot(number).read()) };
         }
-        // SAFETY: nobody has a reference to them, and they are replaced.
+        // SAFETY: there is no reference to them, and they are replaced.
         unsafe { free(self.slots.replace(slots), room) };
         self.mask.set(mask);
     }
@@ -129,6 +133,6 @@ fn allocate(room: usize) -> NonNull<NonNull<Task>> {
 unsafe fn free(slots: NonNull<NonNull<Task>>, room: usize) {
     let slots =
         ptr::slice_from_raw_parts_mut(slots.as_ptr().cast::<MaybeUninit<NonNull<Task>>>(), room);
-    // SAFETY: `allocate` has leaked such a box, and nobody uses it any more, by what is asked of the caller.
+    // SAFETY: `allocate` has leaked such a box, and it is no longer in use, by what is asked of the caller.
     drop(unsafe { Box::from_raw(slots) });
 }

@@ -9,24 +9,25 @@ use std::time::{Duration, Instant};
 use rustix::process::getpid;
 
 use super::core::Core;
-use super::tasks::{Task, Turn};
+use super::tasks::Task;
+use super::turn::TurnState;
 use crate::visibility::survey::{self, LoopReport, TaskReport};
-use crate::visibility::{self, Trace, Wait, seats, waits};
+use crate::visibility::{self, Trace, Wait, thread_slots, waits};
 
-/// What a loop keeps in order to be seen.
-pub(crate) struct Sight {
+/// What a loop keeps for its reports, and its clock.
+pub(crate) struct ReportState {
     start: Instant,
-    /// What a task notes as its turn begins: should it not say what it waits for, that is a future of somebody else's. With the time of the round, in milliseconds since the start; they begin again after
-    /// 49 days.
-    fresh: Turn,
+    /// What a task notes as its turn begins: that it waits for a foreign future, unless it says what it waits for, and
+    /// the time of the round, in milliseconds since the start, which overflows after 49 days.
+    fresh: TurnState,
     answered: Cell<u32>,
 }
 
-impl Sight {
+impl ReportState {
     pub(crate) fn new(now: Instant) -> Self {
         Self {
             start: now,
-            fresh: Turn::new(Wait::Foreign, 0, false),
+            fresh: TurnState::new(Wait::Foreign, 0, false),
             answered: Cell::new(survey::asked()),
         }
     }
@@ -38,7 +39,7 @@ impl Sight {
     }
 
     #[inline]
-    pub(crate) fn fresh(&self) -> &Turn {
+    pub(crate) fn fresh(&self) -> &TurnState {
         &self.fresh
     }
 
@@ -58,12 +59,12 @@ impl Sight {
 #[cold]
 pub(crate) fn answer(core: &Core) {
     let asked = survey::asked();
-    core.sight.answered.set(asked);
-    seats::with(|seat| survey::answer(asked, report(core, seat.thread())));
+    core.report_state.answered.set(asked);
+    thread_slots::with(|slot| survey::answer(asked, report(core, slot.thread())));
 }
 
 fn report(core: &Core, thread: u32) -> LoopReport {
-    let clock = core.sight.clock();
+    let clock = core.report_state.clock();
     let tasks = &core.tasks;
     let ready = tasks.ready();
     let age = |task: &Task| Some((clock.wrapping_sub(task.since()), task.name()?.slot()));
@@ -82,7 +83,7 @@ fn report(core: &Core, thread: u32) -> LoopReport {
         let due = core.timers.borrow().deadline(slot).filter(|_| task.wait() == Wait::Time);
         Some(TaskReport {
             number: task.name()?.serial(),
-            stage: task.sign().stage().name(),
+            stage: task.shown().stage().name(),
             wait: task.wait(),
             is_ready: task.is_queued(),
             waited: Duration::from_millis(age.into()),
@@ -95,13 +96,13 @@ fn report(core: &Core, thread: u32) -> LoopReport {
     LoopReport { thread, tasks: count, ready, longest }
 }
 
-/// Has a fiber that has begun walk its stack.
+/// The trace of a fiber that has begun: it walks its own stack.
 fn walk(task: &Task) -> Option<Trace> {
     if task.wait() == Wait::Begin {
         return None;
     }
     let mut trace = None;
     // SAFETY: a loop reports between two rounds, when no task ends.
-    unsafe { task.fiber() }?.visit(|| trace = visibility::capture());
+    unsafe { task.fiber() }?.run_on_top(|| trace = visibility::capture());
     trace
 }

@@ -1,9 +1,9 @@
-//! The descriptors that a loop watches, and who waits for them.
+//! The descriptors that a loop watches, and the tasks that wait for them.
 
 use duality_poller::{Direction, Event, Token};
 use slab::Slab;
 
-use super::waker::TaskName;
+use crate::remote::TaskName;
 
 /// One watched descriptor; of the pairs, the first is for reading and the second for writing.
 #[derive(Default)]
@@ -14,7 +14,7 @@ struct Source {
     exhausted: [bool; 2],
     /// The peer has closed, or the descriptor has failed: no edge may follow.
     hangup: bool,
-    /// Who waits for it waits for a client.
+    /// It is a client's connection: a task that waits for it waits for a client.
     client: bool,
 }
 
@@ -70,14 +70,14 @@ impl Sources {
     pub(crate) fn wait(&mut self, token: Token, direction: Direction, task: TaskName) {
         let source = &mut self.slab[token.0 as usize];
         let before = source.waiters[direction as usize].replace(task);
-        // Whoever gave up at a deadline is still noted, and counted.
+        // A task that gave up at a deadline is still noted, and counted.
         self.resting += usize::from(source.client && before.is_none());
     }
 
     /// Notes events and adds the tasks to wake to `woken`.
     ///
-    /// Those of all events first: what is known of a thousand descriptors is in no near cache, but the processor fetches
-    /// some at a time as long as nothing else is done in between.
+    /// Notes all events before any task is woken. The entries of a thousand descriptors are in no near cache, but the processor
+    /// fetches several at a time as long as nothing else is done in between.
     pub(crate) fn note(&mut self, events: &[Event], woken: &mut Vec<TaskName>) {
         for event in events {
             // An event may be for a descriptor that was forgotten in this very round.
@@ -96,7 +96,7 @@ impl Sources {
         }
     }
 
-    /// Every task that waits to read, for the drain.
+    /// Takes every task that waits to read, for the drain.
     pub(crate) fn take_readers(&mut self) -> Vec<TaskName> {
         let mut readers = Vec::new();
         for (_, source) in &mut self.slab {

@@ -7,8 +7,8 @@
 //!            │ task 0   │ task 1   │ …      so a task runs in place while others come and go
 //! ```
 //!
-//! With a million tasks, nothing of the next one is in a cache; but the queue tells who comes, and what
-//! is asked for some tasks ahead has come when its turn has. That is most of what a wake costs then.
+//! With a million tasks, no memory of the next task is in a cache. But the queue says which tasks come next, so their
+//! memory is asked for some turns ahead (`prefetch.rs`). Without that, cache misses are most of what a wake costs.
 
 use std::cell::{Cell, UnsafeCell};
 use std::io;
@@ -17,97 +17,61 @@ use std::task::{Context, Poll};
 
 use duality_fiber::Fiber;
 
-use super::fetch::STACK_AHEAD;
 use super::ready::Ready;
+use super::recycler::LocalFuture;
 use super::reservation::Reservation;
-use super::waker::TaskName;
-use crate::recycled::LocalMachine;
-use crate::visibility::{Label, Sign, Wait};
+use super::turn::TurnState;
+use crate::remote::TaskName;
+use crate::visibility::{Label, ShownTask, Wait};
 
-/// What a task is made of: the one difference between the two worlds of a loop.
-pub(crate) enum Body {
-    Future(LocalMachine),
+/// What a task consists of: the one difference between the two worlds of a loop.
+pub(crate) enum TaskBody {
+    Future(LocalFuture),
     Fiber(Fiber),
 }
 
-/// A control block. It is reached by shared references only, which the table gives: a wake may come while the body runs.
+/// A control block. The table gives only shared references to it, because a wake may come while the body runs.
 #[repr(C, align(64))]
 pub(crate) struct Task {
-    /// None where no task is.
+    /// None in a slot without a task.
     name: Cell<Option<TaskName>>,
     /// With the stage that it reached last.
-    sign: Cell<Sign>,
-    turn: Turn,
-    /// In use by nobody but the round that runs it, if one does.
-    pub(super) body: UnsafeCell<Option<Body>>,
-}
-
-/// What changes with each turn of a task. All of it is written by one store when a turn begins: the processor brings about one
-/// store to its cache at a time, and there are some twenty from one turn to the next, which is what a turn takes.
-///
-/// A word is read as it was written, or a part of what was: the processor does not forward stores to longer loads.
-#[repr(align(16))]
-pub(crate) struct Turn(Cell<[u32; 4]>);
-
-impl Turn {
-    /// What the task waits for, packed.
-    const WAIT: usize = 0;
-    /// Since when, by the clock of `Sight`; both as of its last turn. Of a slot that is free, the next one that is.
-    const SINCE: usize = 1;
-    /// Whether it is to run; if so, it is in the queue.
-    const QUEUED: usize = 2;
-
-    pub(crate) const fn new(wait: Wait, since: u32, is_queued: bool) -> Self {
-        Self(Cell::new([wait.pack(), since, is_queued as u32, 0]))
-    }
-
-    #[inline]
-    fn word(&self, index: usize) -> &Cell<u32> {
-        let words: &Cell<[u32]> = &self.0;
-        &words.as_slice_of_cells()[index]
-    }
-
-    #[inline]
-    pub(crate) fn since(&self) -> u32 {
-        self.word(Self::SINCE).get()
-    }
-
-    pub(crate) fn set_since(&self, since: u32) {
-        self.word(Self::SINCE).set(since);
-    }
+    shown: Cell<ShownTask>,
+    turn: TurnState,
+    /// Used only by the round that runs it, if one does.
+    pub(super) body: UnsafeCell<Option<TaskBody>>,
 }
 
 impl Task {
-    fn new(name: Option<TaskName>, body: Option<Body>, now: u32) -> Self {
+    fn new(name: Option<TaskName>, body: Option<TaskBody>, now: u32) -> Self {
         Self {
             name: Cell::new(name),
-            sign: Cell::new(Sign::new(name.map_or(0, TaskName::serial))),
-            turn: Turn::new(Wait::Begin, now, true),
+            shown: Cell::new(ShownTask::new(name.map_or(0, TaskName::serial))),
+            turn: TurnState::new(Wait::Begin, now, true),
             body: UnsafeCell::new(body),
         }
     }
 
-    /// None when there is no such task, any more or at all.
+    /// None when the slot has no task.
     #[inline]
     pub(crate) fn name(&self) -> Option<TaskName> {
         self.name.get()
     }
 
-    /// Begins a turn. The task is not queued then, and what it waits for is as `fresh` has it, for the case that it does not
-    /// say.
+    /// Begins a turn: the task is no longer queued, and waits for what `fresh` has, unless it says what it waits for.
     #[inline]
-    pub(crate) fn begin_turn(&self, fresh: &Turn) {
-        self.turn.0.set(fresh.0.get());
+    pub(crate) fn begin_turn(&self, fresh: &TurnState) {
+        self.turn.begin(fresh);
     }
 
     #[inline]
     pub(crate) fn set_wait(&self, wait: Wait) {
-        self.turn.word(Turn::WAIT).set(wait.pack());
+        self.turn.set_wait(wait);
     }
 
-    /// What it waits for; of one that is queued, what it waited for last.
+    /// What the task waits for; if it is queued, what it waited for last.
     pub(crate) fn wait(&self) -> Wait {
-        match Wait::unpack(self.turn.word(Turn::WAIT).get()) {
+        match self.turn.wait() {
             // It has waited for nothing.
             None | Some(Wait::Foreign) if self.is_queued() => Wait::Turn,
             wait => wait.unwrap_or(Wait::Foreign),
@@ -119,28 +83,28 @@ impl Task {
     }
 
     pub(crate) fn set_stage(&self, stage: Label) {
-        self.sign.set(self.sign.get().at(stage));
+        self.shown.set(self.shown.get().at(stage));
     }
 
-    /// What is to be shown of it.
+    /// What is shown of the task while it has its turn.
     #[inline]
-    pub(crate) fn sign(&self) -> Sign {
-        self.sign.get()
+    pub(crate) fn shown(&self) -> ShownTask {
+        self.shown.get()
     }
 
     #[inline]
     pub(crate) fn is_queued(&self) -> bool {
-        self.turn.word(Turn::QUEUED).get() != 0
+        self.turn.is_queued()
     }
 
     #[inline]
     fn set_queued(&self, is_queued: bool) {
-        self.turn.word(Turn::QUEUED).set(is_queued.into());
+        self.turn.set_queued(is_queued);
     }
 }
 
 impl Task {
-    /// The fiber of a task that is one.
+    /// The task's fiber, if its body is one.
     ///
     /// # Safety
     ///
@@ -150,26 +114,26 @@ impl Task {
         // SAFETY: only `end` changes a body, and by what is asked of the caller it does not do so now. The other exclusive
         // reference is that of `poll`, to bodies that are no fibers; it is gone before the future runs.
         match unsafe { &*self.body.get() } {
-            Some(Body::Fiber(fiber)) => Some(fiber),
+            Some(TaskBody::Fiber(fiber)) => Some(fiber),
             _ => None,
         }
     }
 
-    /// Polls the future of a task that is one.
+    /// Polls the task's future.
     ///
     /// # Safety
     ///
-    /// As for [`fiber`](Task::fiber); and nobody else polls it.
+    /// As for [`fiber`](Task::fiber); and no other code polls it.
     ///
     /// # Panics
     ///
-    /// When the task is none, and with what the future panics with.
+    /// When the body is not a future, and with what the future panics with.
     #[inline]
     pub(crate) unsafe fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
-        // SAFETY: nobody else uses the future, by what is asked of the caller, nor the body: what looks at bodies
-        // (`fiber`, `fetch_body`) is done with them before it returns, but for fibers, which this one is not.
+        // SAFETY: no other code uses the future, by what is asked of the caller, nor the body: what looks at bodies
+        // (`fiber`, `prefetch_body`) is done with them before it returns, but for fibers, which this one is not.
         match unsafe { &mut *self.body.get() } {
-            Some(Body::Future(future)) => future.poll(context),
+            Some(TaskBody::Future(future)) => future.poll(context),
             _ => panic!("a task that is no fiber is a future until it ends"),
         }
     }
@@ -177,23 +141,23 @@ impl Task {
 
 const _: () = assert!(size_of::<Task>() == 64, "a control block is one cache line");
 
-/// A slot that there is not.
+/// No slot.
 const NO_SLOT: u32 = u32::MAX;
 
-/// The table. Like its tasks, it is reached by shared references only.
+/// The table. Like its tasks, it is used by shared references only.
 #[repr(C, align(64))]
 pub(crate) struct Tasks {
-    /// Those to run, in turn. An entry whose task is not queued is void: its task ended otherwise.
+    /// The run queue. An entry whose task is not marked as queued is void: that task has ended.
     pub(super) ready: Ready,
-    /// [Nobody](Tasks::nobody) between turns. In the queue's cache line, for both are written when a turn begins.
+    /// The [idle task](Tasks::idle_task) between turns. In the queue's cache line, because both are written when a turn begins.
     running: Cell<NonNull<Task>>,
     /// The name of its first task in its first slot.
     first: TaskName,
-    /// The first is [nobody](Tasks::nobody)'s, that of slot 0 comes after it, ….
+    /// The first is the [idle task](Tasks::idle_task)'s, the second that of slot 0, and so on.
     blocks: Reservation<Task>,
     /// The control blocks of slots before this one have been written.
     pub(super) used: Cell<usize>,
-    /// The first of those among them that are free, each of which knows the next; [`NO_SLOT`] when none is.
+    /// The first free slot of those, each of which knows the next; [`NO_SLOT`] when none is free.
     free: Cell<u32>,
     spawned: Cell<u32>,
     /// How many entries of the queue were void.
@@ -209,7 +173,7 @@ impl Tasks {
     pub(crate) fn new(first: TaskName) -> io::Result<Self> {
         let blocks = Reservation::new(TaskName::SLOTS)?;
         blocks.make_usable(0);
-        // SAFETY: the place is usable. The block is without a body, so that nobody needs to drop it.
+        // SAFETY: the place is usable. The block is without a body, so that it need not be dropped.
         unsafe { blocks.place(0).write(Task::new(None, None, 0)) };
         Ok(Self {
             ready: Ready::default(),
@@ -233,11 +197,13 @@ impl Tasks {
         self.first.of(self.spawned.get(), slot as u32)
     }
 
-    /// Adds a task, ready to run, whose body `make` makes; it may add none meanwhile. Part of its callers, and nothing that
-    /// could panic comes between the making and the writing, so that the body is made where it will be; to pass it by way of
-    /// memory, in words, and to read it in pairs of words, as is done with what is so long, stalls the processor.
+    /// Adds a task, ready to run, whose body `make` makes. `make` must not add a task.
+    ///
+    /// Inlined into its callers, and nothing that could panic comes between making the body and writing it. So the body is
+    /// made in its place. Otherwise it would be written to memory in words and read in pairs of words, which stalls the
+    /// processor.
     #[inline(always)]
-    pub(crate) fn insert(&self, make: impl FnOnce() -> Body, now: u32) -> TaskName {
+    pub(crate) fn insert(&self, make: impl FnOnce() -> TaskBody, now: u32) -> TaskName {
         let name = self.next_name();
         let slot = name.slot() as usize;
         let is_new = slot == self.used.get();
@@ -251,13 +217,13 @@ impl Tasks {
         if is_new {
             self.used.set(slot + 1);
         } else {
-            // SAFETY: the slot has been used, so its control block is written; nobody has its body, which is gone.
+            // SAFETY: the slot has been used, so its control block is written; its body is gone, so there is no reference to it.
             self.free.set(unsafe { place.as_ref() }.since());
         }
         // SAFETY: the place is usable, and no task is there that anyone could refer to.
         unsafe { place.write(Task::new(Some(name), Some(body), now)) };
         self.spawned.set(self.spawned.get().wrapping_add(1));
-        // For what is queued, for this task, and for each that is not queued yet.
+        // Room for what is queued, for this task, and for each task that is not queued yet.
         self.ready.make_room(1 + self.used.get());
         // SAFETY: there is room, as was seen to just now.
         unsafe { self.ready.push(place) };
@@ -269,19 +235,19 @@ impl Tasks {
         self.blocks.make_usable(slot + 1);
     }
 
-    /// Queues the task, unless it is queued; false if there is none of that name here, any more or at all.
+    /// Queues the task, unless it is queued. Returns false if this table has no task of that name.
     #[inline]
     pub(crate) fn wake(&self, name: TaskName) -> bool {
         self.named(name).inspect(|task| self.queue(task)).is_some()
     }
 
-    /// Queues the task that has its turn for another one, unless it is queued.
+    /// Queues the running task for another turn, unless it is queued.
     #[inline]
     pub(crate) fn requeue_running(&self) {
         self.queue(self.running());
     }
 
-    /// Queues the task, which is one of this table, unless it is queued, as nobody always is.
+    /// Queues a task of this table, unless it is queued. The idle task always counts as queued.
     #[inline]
     fn queue(&self, task: &Task) {
         if !task.is_queued() {
@@ -292,13 +258,13 @@ impl Tasks {
         }
     }
 
-    /// A task that is none: always queued, never in the queue.
-    fn nobody(&self) -> NonNull<Task> {
+    /// What runs while no task has its turn: a control block without a task, marked as queued and never in the queue.
+    fn idle_task(&self) -> NonNull<Task> {
         // SAFETY: there is room for one.
         unsafe { self.blocks.place(0) }
     }
 
-    /// Queues whichever task lives in a slot: timers know no more than that.
+    /// Queues the task in a slot, whichever it is: timers know only the slot.
     pub(crate) fn wake_slot(&self, slot: u32) {
         if let Some(task) = self.at(slot)
             && task.name().is_some()
@@ -307,7 +273,7 @@ impl Tasks {
         }
     }
 
-    /// How many tasks are ready now, at most.
+    /// How many entries the run queue has: at least as many as tasks are ready.
     #[inline]
     pub(crate) fn ready(&self) -> usize {
         self.ready.len()
@@ -316,16 +282,16 @@ impl Tasks {
     /// The task that has its turn.
     #[inline]
     pub(crate) fn running(&self) -> &Task {
-        // SAFETY: it is nobody, or `next` has set it: a control block of this table that has been written.
+        // SAFETY: it is the idle task, or `next` has set it: a control block of this table that has been written.
         unsafe { self.running.get().as_ref() }
     }
 
     /// No task has its turn.
-    pub(crate) fn rest(&self) {
-        self.running.set(self.nobody());
+    pub(crate) fn set_idle(&self) {
+        self.running.set(self.idle_task());
     }
 
-    /// How many entries have ever been taken from the queue: the number of the turn, while one lasts.
+    /// How many entries have ever been taken from the queue: during a turn, the turn's number.
     #[inline]
     pub(crate) fn taken(&self) -> usize {
         self.ready.taken()
@@ -336,15 +302,13 @@ impl Tasks {
         self.taken().wrapping_sub(self.void.get())
     }
 
-    /// The next ready task, whose [turn](Task::begin_turn) is to begin: until that of another one does, it is the one that runs.
+    /// Makes the next ready task the running one. The caller begins its [turn](Task::begin_turn).
     #[inline]
     pub(crate) fn next(&self) -> Option<&Task> {
         loop {
             let (place, len) = self.ready.pop()?;
-            if len > STACK_AHEAD + 1 {
-                // SAFETY: so many are left in the queue.
-                unsafe { self.fetch_ahead(len - 1) };
-            }
+            // SAFETY: so many are left in the queue.
+            unsafe { self.prefetch_ahead(len - 1) };
             // SAFETY: only control blocks of this table that have been written are queued.
             let task = unsafe { place.as_ref() };
             if task.is_queued() {
@@ -361,19 +325,19 @@ impl Tasks {
         slots.filter_map(|slot| self.at(slot)).filter(|task| task.name().is_some())
     }
 
-    /// Ends a task, whose body `drop_body` drops or takes: it cannot be woken any more then, and its slot is free
-    /// after that. Should `drop_body` panic, the slot is lost; a task that has ended so is not ended again.
+    /// Ends a task: from here on it cannot be woken. `drop_body` drops or takes its body; afterwards its slot is free. If
+    /// `drop_body` panics, the slot is lost, and the task must not be ended again.
     ///
     /// # Safety
     ///
     /// The task does not run, and no reference to its body is used any more. While `drop_body` runs, no turn begins.
     #[inline]
-    pub(crate) unsafe fn end(&self, name: TaskName, drop_body: impl FnOnce(&mut Option<Body>)) {
+    pub(crate) unsafe fn end(&self, name: TaskName, drop_body: impl FnOnce(&mut Option<TaskBody>)) {
         let Some(task) = self.named(name) else { return };
         task.name.set(None);
         task.set_queued(false);
-        // SAFETY: nobody has a reference to the body, by what is asked of the caller; and nobody comes by one: the name
-        // leads here no more, and what is queued is looked at as a turn begins.
+        // SAFETY: there is no reference to the body, by what is asked of the caller, and none is made: the name no longer
+        // leads here, and what is queued is looked at as a turn begins.
         drop_body(unsafe { &mut *task.body.get() });
         task.turn.set_since(self.free.replace(name.slot()));
     }
@@ -382,13 +346,13 @@ impl Tasks {
         self.named(name).is_some()
     }
 
-    /// The task of that name; none if there is none here, any more or at all.
+    /// The task of that name, if this table has it.
     #[inline]
     fn named(&self, name: TaskName) -> Option<&Task> {
         self.at(name.slot()).filter(|task| task.name() == Some(name))
     }
 
-    /// The first task at or after a slot, and its own.
+    /// The first task at or after a slot, and that task's slot.
     pub(crate) fn first_from(&self, slot: u32) -> Option<(u32, &Task)> {
         let mut slots = slot..self.used.get() as u32;
         slots
@@ -404,17 +368,6 @@ impl Tasks {
         (slot < self.used.get()).then(|| unsafe { self.place(slot).as_ref() })
     }
 
-    /// The task that is queued after `others`.
-    ///
-    /// # Safety
-    ///
-    /// More than so many are queued.
-    #[inline]
-    pub(super) unsafe fn ahead(&self, others: usize) -> &Task {
-        // SAFETY: by what is asked of the caller; and only control blocks of this table that have been written are queued.
-        unsafe { self.ready.ahead(others).as_ref() }
-    }
-
     /// Where the control block of a slot is.
     ///
     /// # Safety
@@ -422,7 +375,7 @@ impl Tasks {
     /// There is room for it.
     #[inline]
     unsafe fn place(&self, slot: usize) -> NonNull<Task> {
-        // SAFETY: the caller says that there is room for the slot, and the first place is nobody's.
+        // SAFETY: the caller says that there is room for the slot, and the first control block is the idle task's.
         unsafe { self.blocks.place(slot + 1) }
     }
 }

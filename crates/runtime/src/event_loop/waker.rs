@@ -2,83 +2,15 @@
 //!
 //! There is nothing to count and nothing to free: making, cloning and dropping one costs nothing. On
 //! the loop's own kernel thread a wake is a push to the loop's queue; from any other it goes through
-//! the loop's [`remote`](super::remote) door. A wake for a task, or a loop, that is gone does nothing.
+//! the loop's inbox ([`remote`]). A wake for a task, or a loop, that is gone does nothing.
 
-use std::num::NonZero;
 use std::ptr;
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
-use super::remote;
-use crate::world;
+use super::current;
+use crate::remote::{self, TaskName};
 
-const _: () = assert!(usize::BITS == 64, "a task's name needs a word of 64 bits");
-
-/// A task of some loop of this process.
-///
-/// ```text
-///   63        54 53                          26 25                     0
-///   │ loop (10) │ serial of the task (28)      │ slot of the task (26) │
-/// ```
-///
-/// Loops have numbers from 1, so that a name is not 0, and none is a word as well. The slot is where the task lives, the
-/// serial which of the slot's tenants it is: the low bits of the loop's count of tasks. A stale name is recognised by it, and
-/// should it not be (a slot's tenant 2^28 tasks later), the wake is spurious, which every wait allows for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TaskName(NonZero<u64>);
-
-impl TaskName {
-    pub(crate) const SLOTS: usize = 1 << Self::SLOT_BITS;
-    const SLOT_BITS: u32 = 26;
-    const SERIAL_BITS: u32 = 28;
-
-    /// The name of a loop's first task in its first slot.
-    ///
-    /// # Panics
-    ///
-    /// If the number is 0.
-    pub(crate) fn first(lane: u16) -> Self {
-        let bits = u64::from(lane) << (Self::SERIAL_BITS + Self::SLOT_BITS);
-        Self(NonZero::new(bits).expect("loops have numbers from 1"))
-    }
-
-    /// The name of another task of the loop whose first one this names. Of the serial the low bits are taken.
-    #[inline]
-    pub(crate) fn of(self, serial: u32, slot: u32) -> Self {
-        let serial = u64::from(serial) & ((1 << Self::SERIAL_BITS) - 1);
-        Self(self.0 | serial << Self::SLOT_BITS | u64::from(slot))
-    }
-
-    pub(crate) const fn bits(self) -> u64 {
-        self.0.get()
-    }
-
-    /// What has these bits, unless they are 0.
-    #[inline]
-    pub(crate) fn from_bits(bits: u64) -> Option<Self> {
-        NonZero::new(bits).map(Self)
-    }
-
-    pub(crate) const fn lane(self) -> u16 {
-        (self.bits() >> (Self::SERIAL_BITS + Self::SLOT_BITS)) as u16
-    }
-
-    pub(crate) const fn serial(self) -> u32 {
-        (self.bits() >> Self::SLOT_BITS) as u32 & ((1 << Self::SERIAL_BITS) - 1)
-    }
-
-    pub(crate) const fn slot(self) -> u32 {
-        self.bits() as u32 & ((1 << Self::SLOT_BITS) - 1)
-    }
-
-    fn wake(self) {
-        world::with_loop(|core| match core {
-            Some(core) => core.wake_wherever(self),
-            None => remote::wake(self),
-        });
-    }
-}
-
-/// The waker of the task of that name; of none, one that wakes nobody.
+/// The waker of the task of that name; without a name, one that does nothing.
 #[inline]
 pub(crate) fn of(name: Option<TaskName>) -> Waker {
     let bits = name.map_or(0, TaskName::bits);
@@ -93,25 +25,11 @@ const fn raw(name: *const ()) -> RawWaker {
 
 fn wake(name: *const ()) {
     if let Some(name) = TaskName::from_bits(name.addr() as u64) {
-        name.wake();
+        current::with_loop(|core| match core {
+            Some(core) => core.wake_wherever(name),
+            None => remote::wake(name),
+        });
     }
 }
 
 static TABLE: RawWakerVTable = RawWakerVTable::new(raw, wake, wake, |_| {});
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_survives_packing() {
-        for lane in [1, 77, 1023] {
-            for (serial, slot) in [(0, 0), (77, 1), ((1 << 28) - 1, (1 << 26) - 1)] {
-                let name = TaskName::first(lane).of(serial, slot);
-                assert_eq!((name.lane(), name.serial(), name.slot()), (lane, serial, slot));
-                assert_eq!(TaskName::from_bits(name.bits()), Some(name));
-            }
-        }
-        assert_eq!(TaskName::first(1).of(1 << 28, 5), TaskName::first(1).of(0, 5));
-    }
-}

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use crate::net::TcpStream;
-use crate::{log, shared, visibility};
+use crate::{log, shared, task};
 
 /// So many errors are told; one more line says that the others are not.
 const TOLD: u64 = 5;
@@ -77,7 +77,7 @@ pub(super) fn tell(peer: &Peer, error: &io::Error) {
     let [_, failed] = counts();
     let before = failed.fetch_add(1, Relaxed);
     if before < TOLD {
-        log::warn(line(address.as_ref(), visibility::current_stage().as_deref(), error));
+        log::warn(line(address.as_ref(), task::current_stage().as_deref(), error));
     } else if before == TOLD {
         log::warn("further errors of connections are not logged");
     }

@@ -7,11 +7,11 @@
 //!   Handler        one type for all services
 //!        │ Handler::begin, once for each connection
 //!        ▼
-//!   Machine        the connection's task: the service, what counts it, who is told of its error
+//!   BoxedFuture    the connection's task: the service, what counts it, who is told of its error
 //! ```
 //!
 //! A registry of services holds handlers, and an architecture runs what a handler makes. Neither
-//! knows the type of a service's future, and a wait is still one call: the machine is compiled where
+//! knows the type of a service's future, and a wait is still one call: the future is compiled where
 //! [`Handler::new`] is called, as a whole.
 
 mod connections;
@@ -27,14 +27,14 @@ use std::task::{Context, Poll, ready};
 use pin_project_lite::pin_project;
 
 use crate::net::TcpStream;
-use crate::task::{Machine, machine};
+use crate::task::{BoxedFuture, boxed_future};
 use crate::visibility;
 
 pub use connections::{Active, Connections};
 pub use failures::ErrorHook;
 
 /// How a connection's task is made, which tells the hook of an error.
-type Begin = Arc<dyn Fn(TcpStream, Active, Option<&ErrorHook>) -> Machine + Send + Sync>;
+type Begin = Arc<dyn Fn(TcpStream, Active, Option<&ErrorHook>) -> BoxedFuture + Send + Sync>;
 
 /// What is done with each connection of a service, and with one that is one too many.
 #[derive(Clone)]
@@ -79,7 +79,7 @@ impl Handler {
         active: Active,
         limit: usize,
         hook: Option<&ErrorHook>,
-    ) -> Machine {
+    ) -> BoxedFuture {
         let begin = if active.number() > limit { &self.refuse } else { &self.serve };
         let task = begin(stream, active, hook);
         visibility::connection_began(size_of_val(&*task));
@@ -100,7 +100,7 @@ where
 {
     Arc::new(move |stream, active, hook| {
         let peer = failures::peer(&stream, hook);
-        machine(Serving { future: serve(stream), peer, _connection: Connection(active) })
+        boxed_future(Serving { future: serve(stream), peer, _connection: Connection(active) })
     })
 }
 

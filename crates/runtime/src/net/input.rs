@@ -1,4 +1,4 @@
-//! The bytes that a client has sent and nobody has used yet.
+//! The bytes that a client has sent and the service has not used yet.
 //!
 //! ```text
 //!   idle       no memory at all
@@ -14,7 +14,7 @@
 //! connection reads into is one that is still in a cache. A task of the block world keeps its block
 //! while it waits, since it waits in the system call that fills it.
 
-use super::spare::{self, Purpose};
+use crate::event_loop::spare::{self, Purpose};
 
 /// A buffer that is filled at its end and used from its beginning.
 ///
@@ -134,12 +134,12 @@ impl Input {
     #[inline]
     pub fn consume(&mut self, length: usize) {
         self.start = self.end.min(self.start + length);
-        self.rest();
+        self.release_if_empty();
     }
 
-    /// Parts with memory in which there is nothing.
+    /// Gives back the memory, if there is nothing in it.
     #[inline]
-    pub(super) fn rest(&mut self) {
+    pub(super) fn release_if_empty(&mut self) {
         if self.is_empty() {
             (self.start, self.end) = (0, 0);
             spare::give_back(Purpose::Reading, &mut self.bytes);

@@ -14,8 +14,8 @@ use rustix::net::{
 use rustix::process::getpid;
 
 use super::TcpStream;
-use super::socket::{Access, Done, Patience, Socket, nonblocking_here};
-use crate::drain::{self, Ending};
+use super::socket::{Access, Done, Socket, TimeLimit, nonblocking_here};
+use crate::drain::{self, DrainTarget};
 use crate::visibility;
 
 /// How a listener is made.
@@ -99,7 +99,7 @@ impl TcpListener {
         // Linux passes it on to accepted sockets, which saves a system call for each.
         sockopt::set_tcp_nodelay(&descriptor, true)?;
         listen(&descriptor, options.backlog)?;
-        let input = Ending::Listener(getpid());
+        let input = DrainTarget::Listener(getpid());
         Ok(Self { socket: Socket::new(descriptor, false).ending_at_drain(input) })
     }
 
@@ -116,7 +116,7 @@ impl TcpListener {
     /// Leaves each connection in the kernel's accept queue until [`accept`](Self::accept) is called for it.
     ///
     /// So does every listener that is not used on a loop with a ring (io_uring), whose accept takes all that the
-    /// queue holds in one go, and each that comes later, whether anybody waits for them or not. There this costs the
+    /// queue holds in one go, and each that comes later, whether a task waits for them or not. There this costs the
     /// system call a connection that the ring saves. What the ring has taken until now is accepted first.
     #[doc(hidden)]
     pub fn accept_on_demand(&mut self) {
@@ -158,10 +158,10 @@ impl TcpListener {
         let nonblocking = nonblocking_here();
         let mut flags = SocketFlags::CLOEXEC;
         flags.set(SocketFlags::NONBLOCK, nonblocking);
-        let mut patience = Patience::new(None);
+        let mut time_limit = TimeLimit::new(None);
         let accepted = poll_fn(|context| {
             let accept = |listener: Access<'_>| listener.accept(flags);
-            self.socket.poll(context, Direction::Read, &mut patience, accept)
+            self.socket.poll(context, Direction::Read, &mut time_limit, accept)
         })
         .await;
         match accepted {

@@ -5,7 +5,6 @@ mod listener;
 mod options;
 mod output;
 mod socket;
-pub(crate) mod spare;
 mod stream;
 
 pub use input::Input;

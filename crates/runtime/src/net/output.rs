@@ -1,6 +1,6 @@
 //! Bytes that are gathered to be sent together.
 
-use super::spare::{self, Purpose};
+use crate::event_loop::spare::{self, Purpose};
 
 /// A buffer that has memory only while there is something in it, as an [`Input`](super::Input) has.
 ///

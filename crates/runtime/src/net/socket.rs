@@ -12,11 +12,13 @@ use duality_poller::{Direction, Ring, Token};
 use rustix::io::ioctl_fionbio;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, recv, send, shutdown};
 
-use crate::drain::{Ending, Listed};
+use crate::drain::{DrainTarget, Listed};
 use crate::event_loop::core::Core;
-use crate::event_loop::remote::{self, LoopId};
-use crate::visibility::{self, Wait, seats};
-use crate::world::{self, Waited, block, foreign};
+use crate::event_loop::current;
+use crate::remote::{self, LoopId};
+use crate::visibility::{self, Wait, thread_slots};
+use crate::wait::Waited;
+use crate::world::{block, foreign};
 
 /// A socket, and what the world that last used it keeps for it.
 pub(crate) struct Socket {
@@ -33,7 +35,7 @@ pub(crate) struct Socket {
     /// ready.
     pub(super) by_system_calls: bool,
     /// What it is, if its input ends when the process drains.
-    pub(super) ends_at_drain: Option<Ending>,
+    pub(super) ends_at_drain: Option<DrainTarget>,
     listed: Option<Listed>,
 }
 
@@ -174,19 +176,19 @@ impl Access<'_> {
 }
 
 impl<T> Moved<T> {
-    /// Whether another attempt would block, it will tell.
+    /// Another attempt finds out whether it would block.
     const fn all(value: T) -> Self {
         Self { value, short: false }
     }
 }
 
 /// How long one operation may wait; kept across the polls of that operation.
-pub(crate) struct Patience {
+pub(crate) struct TimeLimit {
     limit: Option<Duration>,
     deadline: Option<Instant>,
 }
 
-impl Patience {
+impl TimeLimit {
     pub(crate) const fn new(limit: Option<Duration>) -> Self {
         Self { limit, deadline: None }
     }
@@ -222,7 +224,7 @@ impl Socket {
     }
 
     /// Marks a listener, or an accepted connection: its input ends when the process drains.
-    pub(crate) fn ending_at_drain(mut self, input: Ending) -> Self {
+    pub(crate) fn ending_at_drain(mut self, input: DrainTarget) -> Self {
         self.ends_at_drain = Some(input);
         self
     }
@@ -233,14 +235,14 @@ impl Socket {
             return;
         }
         let Some((watcher, token)) = self.watched else { return };
-        world::with_loop(|core| {
+        current::with_loop(|core| {
             if let Some(core) = core.filter(|core| core.id() == watcher && core.has_ring()) {
                 core.with_ring(|ring| ring.stop_accepting(token));
             }
         });
     }
 
-    /// The same socket under a descriptor of its own, watched by nobody yet.
+    /// The same socket under a descriptor of its own, watched by no loop yet.
     pub(crate) fn try_clone(&mut self) -> io::Result<Self> {
         let duplicate = rustix::io::fcntl_dupfd_cloexec(self.as_fd(), 0)?;
         self.duplicated = true;
@@ -255,49 +257,13 @@ impl Socket {
         &mut self,
         context: &Context<'_>,
         direction: Direction,
-        patience: &mut Patience,
-        attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
+        time_limit: &mut TimeLimit,
+        mut attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
     ) -> Poll<io::Result<Done<T>>> {
         // SAFETY: the reference ends with this call. `enter`, which lends the loop, is on the stack below the task until then.
-        match unsafe { world::this_loop() } {
-            None => self.poll_blocking(direction, patience, attempt),
-            Some(core) => self.poll_on_loop(core, context, direction, patience, attempt),
-        }
-    }
-
-    fn poll_blocking<T>(
-        &mut self,
-        direction: Direction,
-        patience: &mut Patience,
-        mut attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
-    ) -> Poll<io::Result<Done<T>>> {
-        self.make_blocking()?;
-        if let Some(input) = self.ends_at_drain
-            && self.listed.is_none()
-        {
-            self.listed = Some(Listed::new(self.as_fd(), input)?);
-        }
-        let _seen = seats::waiting(Wait::descriptor(direction, self.as_fd().as_raw_fd()));
-        let own = |now| patience.deadline(now);
-        match block::wait_for_descriptor(self.as_fd(), direction, own)? {
-            Waited::Pending => Poll::Pending,
-            Waited::Again => {
-                visibility::count(|counters| counters.attempts.add(1));
-                let moved = block::retry(|| attempt(self.access(None)));
-                Poll::Ready(moved.map(|moved| Done::Moved(moved.value)))
-            }
-        }
-    }
-
-    #[inline]
-    fn poll_on_loop<T>(
-        &mut self,
-        core: &Core,
-        context: &Context<'_>,
-        direction: Direction,
-        patience: &mut Patience,
-        mut attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
-    ) -> Poll<io::Result<Done<T>>> {
+        let Some(core) = (unsafe { current::this_loop() }) else {
+            return self.poll_blocking(direction, time_limit, attempt);
+        };
         let by_ring = core.has_ring() && !self.by_system_calls;
         self.join_loop(core, !by_ring)?;
         if by_ring {
@@ -335,7 +301,7 @@ impl Socket {
             if self.ends_at_drain.is_some() && direction == Direction::Read && core.draining() {
                 return Poll::Ready(Ok(Done::Drained));
             }
-            let deadline = patience.deadline(core.now());
+            let deadline = time_limit.deadline(core.now());
             if deadline.is_some_and(|deadline| core.now() >= deadline) {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
@@ -345,6 +311,30 @@ impl Socket {
             match core.wait(deadline) {
                 Waited::Again => {}
                 Waited::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    fn poll_blocking<T>(
+        &mut self,
+        direction: Direction,
+        time_limit: &mut TimeLimit,
+        mut attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
+    ) -> Poll<io::Result<Done<T>>> {
+        self.make_blocking()?;
+        if let Some(input) = self.ends_at_drain
+            && self.listed.is_none()
+        {
+            self.listed = Some(Listed::new(self.as_fd(), input)?);
+        }
+        let _seen = thread_slots::show_wait(Wait::descriptor(direction, self.as_fd().as_raw_fd()));
+        let own = |now| time_limit.deadline(now);
+        match block::wait_for_descriptor(self.as_fd(), direction, own)? {
+            Waited::Pending => Poll::Pending,
+            Waited::Again => {
+                visibility::count(|counters| counters.attempts.add(1));
+                let moved = block::retry(|| attempt(self.access(None)));
+                Poll::Ready(moved.map(|moved| Done::Moved(moved.value)))
             }
         }
     }
@@ -415,7 +405,7 @@ pub(super) fn count_written(count: usize) {
 
 /// Whether new sockets of this kernel thread are to be in non-blocking mode.
 pub(crate) fn nonblocking_here() -> bool {
-    world::with_loop(|core| core.is_some_and(|core| !core.has_ring()))
+    current::with_loop(|core| core.is_some_and(|core| !core.has_ring()))
 }
 
 impl AsFd for Socket {
@@ -431,7 +421,7 @@ impl Drop for Socket {
         self.listed = None;
         let Some((watcher, token)) = self.watched else { return };
         let Some(descriptor) = self.descriptor.take() else { return };
-        world::with_loop(|core| match core.filter(|core| core.id() == watcher) {
+        current::with_loop(|core| match core.filter(|core| core.id() == watcher) {
             Some(core) => core.close(descriptor, token, self.duplicated),
             None => remote::close(watcher, token, descriptor),
         });

@@ -18,9 +18,11 @@ use rustix::net::{
 use super::input::Input;
 use super::listener::internet_address;
 use super::options::ConnectOptions;
-use super::socket::{Access, Done, Moved, Patience, Socket, count_written, nonblocking_here};
-use crate::drain::Ending;
-use crate::{fs, visibility, world};
+use super::socket::{Access, Done, Moved, Socket, TimeLimit, count_written, nonblocking_here};
+use crate::drain::DrainTarget;
+use crate::event_loop::current;
+use crate::wait::ambient_deadline;
+use crate::{fs, visibility};
 
 /// The most that one `sendfile(2)` is asked for, so that a large file shares the loop.
 const SEND_FILE_CHUNK: u64 = 1 << 20;
@@ -67,7 +69,9 @@ impl fmt::Debug for TcpStream {
 
 impl TcpStream {
     pub(super) fn accepted(descriptor: OwnedFd, nonblocking: bool) -> Self {
-        Self::from_socket(Socket::new(descriptor, nonblocking).ending_at_drain(Ending::Connection))
+        Self::from_socket(
+            Socket::new(descriptor, nonblocking).ending_at_drain(DrainTarget::Connection),
+        )
     }
 
     fn from_socket(socket: Socket) -> Self {
@@ -111,7 +115,7 @@ impl TcpStream {
         options.apply(descriptor.as_fd())?;
         // A kernel thread waits inside connect(2), where an ambient deadline does not reach it, but the
         // socket's own limit does.
-        let limit = world::with_loop(|core| core.is_none()).then(world::ambient_deadline).flatten();
+        let limit = current::with_loop(|core| core.is_none()).then(ambient_deadline).flatten();
         if let Some(deadline) = limit {
             let left = deadline.saturating_duration_since(Instant::now());
             sockopt::set_socket_timeout(
@@ -175,7 +179,7 @@ impl TcpStream {
             if let Ok(moved) = &received {
                 input.filled(moved.value);
             }
-            input.rest();
+            input.release_if_empty();
             received
         })
     }
@@ -417,7 +421,7 @@ impl TcpStream {
         }
         *kept = limit;
         // Only the block world has the kernel watch the time.
-        if world::with_loop(|core| core.is_none()) {
+        if current::with_loop(|core| core.is_none()) {
             visibility::count(|counters| counters.other_calls.add(1));
             sockopt::set_socket_timeout(self.as_fd(), which, limit)?;
         }
@@ -432,13 +436,13 @@ impl TcpStream {
         direction: Direction,
         mut attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>> + Send + 's,
     ) -> impl Future<Output = io::Result<T>> + Send + 's {
-        let mut patience = Patience::new(match direction {
+        let mut time_limit = TimeLimit::new(match direction {
             Direction::Read => self.read_timeout,
             Direction::Write => self.write_timeout,
         });
         let socket = &mut self.socket;
         poll_fn(move |context| {
-            let done = socket.poll(context, direction, &mut patience, &mut attempt);
+            let done = socket.poll(context, direction, &mut time_limit, &mut attempt);
             done.map_ok(|done| match done {
                 Done::Moved(value) => value,
                 // For a read: nothing, and no more to come.

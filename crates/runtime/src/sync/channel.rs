@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-use super::queue::{Turn, Waiting, Wake, Want};
+use super::wait_queue::{Position, WaitQueue, Wake, Want};
 use crate::visibility::Wait;
 
 /// A channel that holds at most `capacity` values. Senders that wait for room get it in the order in which
@@ -41,16 +41,16 @@ pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     assert!(capacity > 0, "a channel needs room for one value");
     let queue = Queue { values: VecDeque::new(), capacity, promised: 0, senders: 1, open: true };
     let shared = Arc::new(Shared {
-        queue: Waiting::new(Wait::Send, queue),
-        arrivals: Waiting::new(Wait::Receive, ()),
+        queue: WaitQueue::new(Wait::Send, queue),
+        arrivals: WaitQueue::new(Wait::Receive, ()),
     });
     (Sender { shared: shared.clone() }, Receiver { shared })
 }
 
 /// Senders wait on `queue`, the receiver on `arrivals`, so that each wakes the other kind only.
 struct Shared<T> {
-    queue: Waiting<Queue<T>>,
-    arrivals: Waiting<()>,
+    queue: WaitQueue<Queue<T>>,
+    arrivals: WaitQueue<()>,
 }
 
 struct Queue<T> {
@@ -77,7 +77,7 @@ impl<T> Queue<T> {
     fn take(&mut self, waited: bool) -> (Option<T>, Wake) {
         match self.values.pop_front() {
             Some(value) => (Some(value), self.hand_room(waited)),
-            None => (None, Wake::Nobody),
+            None => (None, Wake::None),
         }
     }
 
@@ -94,14 +94,14 @@ impl<T> Want<Queue<T>> for Sending<'_, T> {
     /// Whether it was sent; otherwise the receiver is gone.
     type Gain = bool;
 
-    fn attempt(&mut self, queue: &mut Queue<T>, turn: Turn) -> Option<bool> {
-        let has_room = match turn {
-            Turn::Handed => {
+    fn attempt(&mut self, queue: &mut Queue<T>, position: Position) -> Option<bool> {
+        let has_room = match position {
+            Position::Handed => {
                 queue.promised -= 1;
                 true
             }
-            Turn::First => queue.has_room(),
-            Turn::Behind => false,
+            Position::First => queue.has_room(),
+            Position::Behind => false,
         };
         if !queue.open {
             return Some(false);
@@ -119,12 +119,12 @@ impl<T> Want<Queue<T>> for Sending<'_, T> {
 }
 
 /// The wish to receive a value, or to hear that there will be none.
-struct Receiving<'q, T>(&'q Waiting<Queue<T>>);
+struct Receiving<'q, T>(&'q WaitQueue<Queue<T>>);
 
 impl<T> Want<()> for Receiving<'_, T> {
     type Gain = Option<T>;
 
-    fn attempt(&mut self, (): &mut (), _: Turn) -> Option<Option<T>> {
+    fn attempt(&mut self, (): &mut (), _: Position) -> Option<Option<T>> {
         self.0.change(|queue, waited| {
             let (value, wake) = queue.take(waited);
             let ended = value.is_none() && queue.senders == 0;
@@ -134,7 +134,7 @@ impl<T> Want<()> for Receiving<'_, T> {
 
     /// There is one receiver, and it attempts again whenever it is woken.
     fn decline(&mut self, (): &mut (), _: bool) -> Wake {
-        Wake::Nobody
+        Wake::None
     }
 }
 
@@ -197,7 +197,7 @@ impl<T> Sender<T> {
             if fits {
                 queue.values.extend(value.take());
             }
-            (fits, Wake::Nobody)
+            (fits, Wake::None)
         });
         self.sent(sent, value)
     }
@@ -217,7 +217,7 @@ impl<T> Clone for Sender<T> {
     fn clone(&self) -> Self {
         self.shared.queue.change(|queue, _| {
             queue.senders += 1;
-            ((), Wake::Nobody)
+            ((), Wake::None)
         });
         Self { shared: self.shared.clone() }
     }
@@ -227,7 +227,7 @@ impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
         self.shared.queue.change(|queue, _| {
             queue.senders -= 1;
-            ((), Wake::Nobody)
+            ((), Wake::None)
         });
         self.shared.tell_receiver();
     }

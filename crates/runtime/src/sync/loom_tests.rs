@@ -1,4 +1,4 @@
-//! A semaphore's permits and its line of waiters under loom: the same files, with loom's atomics, whose making is
+//! A semaphore's permits and its list of waiters under loom: the same files, with loom's atomics, whose making is
 //! not constant.
 
 use loom::cell::UnsafeCell;
@@ -6,25 +6,29 @@ use loom::sync::{Arc, Mutex, atomic};
 use loom::thread;
 
 use self::atomic::AtomicUsize;
-use self::line::{Left, Line};
 use self::permits::Permits;
+use self::waiter_list::{WaiterList, WaiterState};
 
-#[path = "line.rs"]
-mod line;
 #[path = "permits.rs"]
 mod permits;
+#[path = "waiter_list.rs"]
+mod waiter_list;
 
 /// A lock of one permit: what [`Semaphore`](super::Semaphore) does, with threads that park as its waiters.
 struct Lock {
     permits: Permits,
-    line: Mutex<Line<thread::Thread>>,
+    waiters: Mutex<WaiterList<thread::Thread>>,
     value: UnsafeCell<u32>,
 }
 
 impl Lock {
     fn new() -> Arc<Self> {
         let permits = Permits::new(AtomicUsize::new(Permits::word(1)));
-        Arc::new(Self { permits, line: Mutex::new(Line::new()), value: UnsafeCell::new(0) })
+        Arc::new(Self {
+            permits,
+            waiters: Mutex::new(WaiterList::new()),
+            value: UnsafeCell::new(0),
+        })
     }
 
     /// Adds one to the value.
@@ -39,8 +43,8 @@ impl Lock {
     fn try_add(&self) -> bool {
         let taken = self.permits.take()
             || self.permits.count() > 0 && {
-                let line = self.line.lock().unwrap();
-                !line.has_waiting() && self.permits.take_alone()
+                let waiters = self.waiters.lock().unwrap();
+                !waiters.has_waiting() && self.permits.take_alone()
             };
         if taken {
             self.use_it();
@@ -51,10 +55,10 @@ impl Lock {
     /// The same, but gives up at once if it would have to wait; false when it gave up.
     fn add_or_give_up(&self) -> bool {
         if !self.permits.take() {
-            let mut line = self.line.lock().unwrap();
-            if line.has_waiting() || !self.permits.take_or_wait() {
-                let ticket = line.queue(None, &thread::current());
-                drop(line);
+            let mut waiters = self.waiters.lock().unwrap();
+            if waiters.has_waiting() || !self.permits.take_or_wait() {
+                let ticket = waiters.queue(None, &thread::current());
+                drop(waiters);
                 self.give_up(ticket);
                 return false;
             }
@@ -67,34 +71,34 @@ impl Lock {
         // SAFETY: the permit is the only one; loom would find another thread that reaches the value.
         self.value.with_mut(|value| unsafe { *value += 1 });
         if self.permits.give_back() {
-            let mut line = self.line.lock().unwrap();
-            if !line.has_waiting() {
+            let mut waiters = self.waiters.lock().unwrap();
+            if !waiters.has_waiting() {
                 self.permits.nothing_waits();
             } else if self.permits.take_for_waiter() {
-                hand_over(&mut line);
+                hand_over(&mut waiters);
             }
         }
     }
 
     fn wait(&self) {
-        let mut line = self.line.lock().unwrap();
-        if !line.has_waiting() && self.permits.take_or_wait() {
+        let mut waiters = self.waiters.lock().unwrap();
+        if !waiters.has_waiting() && self.permits.take_or_wait() {
             return;
         }
-        let ticket = line.queue(None, &thread::current());
-        while !line.is_handed(ticket) {
-            drop(line);
+        let ticket = waiters.queue(None, &thread::current());
+        while !waiters.is_handed(ticket) {
+            drop(waiters);
             thread::park();
-            line = self.line.lock().unwrap();
+            waiters = self.waiters.lock().unwrap();
         }
-        assert_eq!(line.leave(ticket), Left::Handed);
+        assert_eq!(waiters.leave(ticket), WaiterState::Handed);
     }
 
-    fn give_up(&self, ticket: line::Ticket) {
-        let mut line = self.line.lock().unwrap();
-        if line.leave(ticket) == Left::Handed {
-            if line.has_waiting() {
-                hand_over(&mut line);
+    fn give_up(&self, ticket: waiter_list::Ticket) {
+        let mut waiters = self.waiters.lock().unwrap();
+        if waiters.leave(ticket) == WaiterState::Handed {
+            if waiters.has_waiting() {
+                hand_over(&mut waiters);
             } else {
                 self.permits.give_back();
             }
@@ -102,8 +106,8 @@ impl Lock {
     }
 }
 
-fn hand_over(line: &mut Line<thread::Thread>) {
-    line.hand().expect("one waits").unpark();
+fn hand_over(waiters: &mut WaiterList<thread::Thread>) {
+    waiters.hand().expect("one waits").unpark();
 }
 
 /// What a thread of the model does; true if it added one.
@@ -163,13 +167,13 @@ fn loom_a_newcomer_takes_nothing_of_a_waiter() {
         let lock = Lock::new();
         assert!(lock.permits.take());
         assert!(!lock.permits.take_or_wait());
-        let ticket = lock.line.lock().unwrap().queue(None, &thread::current());
+        let ticket = lock.waiters.lock().unwrap().queue(None, &thread::current());
         let newcomer = {
             let lock = lock.clone();
             thread::spawn(move || lock.try_add())
         };
         lock.use_it();
         assert!(!newcomer.join().unwrap(), "the one that waits has waited longer");
-        assert!(lock.line.lock().unwrap().is_handed(ticket));
+        assert!(lock.waiters.lock().unwrap().is_handed(ticket));
     });
 }

@@ -1,6 +1,6 @@
 //! Synchronisation between tasks, of any world and across kernel threads.
 //!
-//! All of it stands on one queue of waiters (`queue.rs`): a waiter leaves its waker there and waits as its
+//! All of it stands on one queue of waiters (`wait_queue.rs`): a waiter leaves its waker there and waits as its
 //! world does. A semaphore, and so a mutex, does without that as long as nothing waits (`permits.rs`).
 //!
 //! **Order.** All of it is fair: first come, first served, and what was handed to a waiter cannot be taken
@@ -19,14 +19,14 @@
 use std::sync::atomic;
 
 pub mod channel;
-mod line;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod mutex;
 mod notify;
 mod permits;
-mod queue;
 mod semaphore;
+mod wait_queue;
+mod waiter_list;
 
 pub use mutex::{Mutex, MutexGuard};
 pub use notify::Notify;

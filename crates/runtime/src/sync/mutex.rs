@@ -31,7 +31,7 @@ use super::semaphore::{Permit, Semaphore};
 /// # }
 /// ```
 pub struct Mutex<T> {
-    turn: Semaphore,
+    semaphore: Semaphore,
     value: UnsafeCell<T>,
 }
 
@@ -46,35 +46,35 @@ impl<T: fmt::Debug> fmt::Debug for Mutex<T> {
     }
 }
 
-// SAFETY: the value is reached only by whoever has the turn, so that it moves between threads (hence
+// SAFETY: the value is reached only by the task that has the permit, so that it moves between threads (hence
 // `T: Send`) but is never used by two at once.
 unsafe impl<T: Send> Sync for Mutex<T> {}
 
 impl<T> Mutex<T> {
     /// A mutex that holds `value`.
     pub const fn new(value: T) -> Self {
-        Self { turn: Semaphore::new(1), value: UnsafeCell::new(value) }
+        Self { semaphore: Semaphore::new(1), value: UnsafeCell::new(value) }
     }
 
-    /// Waits for the turn and takes it. A panic while it is held gives it back, with the value as it is.
+    /// Waits for the permit and takes it. A panic while it is held gives it back, with the value as it is.
     pub async fn lock(&self) -> MutexGuard<'_, T> {
-        self.hold(self.turn.acquire().await)
+        self.hold(self.semaphore.acquire().await)
     }
 
-    /// Takes the turn if no task has it or waits for it.
+    /// Takes the permit if no task has it or waits for it.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        self.turn.try_acquire().map(|turn| self.hold(turn))
+        self.semaphore.try_acquire().map(|permit| self.hold(permit))
     }
 
-    fn hold<'a>(&'a self, turn: Permit<'a>) -> MutexGuard<'a, T> {
-        MutexGuard { mutex: self, _turn: turn, _value: PhantomData }
+    fn hold<'a>(&'a self, permit: Permit<'a>) -> MutexGuard<'a, T> {
+        MutexGuard { mutex: self, _permit: permit, _value: PhantomData }
     }
 }
 
-/// The turn at a [`Mutex`], given back when it is dropped.
+/// The lock of a [`Mutex`], given back when it is dropped.
 pub struct MutexGuard<'a, T> {
     mutex: &'a Mutex<T>,
-    _turn: Permit<'a>,
+    _permit: Permit<'a>,
     /// Sharing the guard shares the value, so it needs what `&mut T` needs.
     _value: PhantomData<&'a mut T>,
 }

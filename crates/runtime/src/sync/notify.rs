@@ -5,7 +5,7 @@ use std::future::Future;
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::queue::{Turn, Waiting, Wake, Want};
+use super::wait_queue::{Position, WaitQueue, Wake, Want};
 use crate::visibility::Wait;
 
 /// Tells waiting tasks that something has happened.
@@ -30,7 +30,7 @@ use crate::visibility::Wait;
 /// # }
 /// ```
 pub struct Notify {
-    state: Waiting<State>,
+    state: WaitQueue<State>,
     /// How often all have been notified, to be known without the lock.
     broadcasts: AtomicU64,
 }
@@ -52,7 +52,7 @@ impl Notify {
     /// With nothing to tell yet.
     pub const fn new() -> Self {
         let state = State { kept: false, broadcasts: 0 };
-        Self { state: Waiting::new(Wait::Notify, state), broadcasts: AtomicU64::new(0) }
+        Self { state: WaitQueue::new(Wait::Notify, state), broadcasts: AtomicU64::new(0) }
     }
 
     /// Waits for a notification, or takes the one that is kept. A task that has called this before all are told
@@ -94,9 +94,10 @@ struct Notified {
 impl Want<State> for Notified {
     type Gain = ();
 
-    fn attempt(&mut self, state: &mut State, turn: Turn) -> Option<()> {
-        let told =
-            turn == Turn::Handed || mem::take(&mut state.kept) || state.broadcasts != self.seen;
+    fn attempt(&mut self, state: &mut State, position: Position) -> Option<()> {
+        let told = position == Position::Handed
+            || mem::take(&mut state.kept)
+            || state.broadcasts != self.seen;
         told.then_some(())
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::atomic::AtomicUsize;
 use super::permits::Permits;
-use super::queue::{Turn, Waiting, Wake, Want};
+use super::wait_queue::{Position, WaitQueue, Wake, Want};
 use crate::visibility::{self, Wait};
 
 /// A number of permits that tasks take and give back.
@@ -29,7 +29,7 @@ use crate::visibility::{self, Wait};
 /// ```
 pub struct Semaphore {
     permits: Permits,
-    waiters: Waiting<()>,
+    waiters: WaitQueue<()>,
 }
 
 impl fmt::Debug for Semaphore {
@@ -46,7 +46,7 @@ impl Semaphore {
     pub const fn new(permits: usize) -> Self {
         Self {
             permits: Permits::new(AtomicUsize::new(Permits::word(permits))),
-            waiters: Waiting::new(Wait::Lock, ()),
+            waiters: WaitQueue::new(Wait::Lock, ()),
         }
     }
 
@@ -66,7 +66,7 @@ impl Semaphore {
             || self.permits.count() > 0
                 && self
                     .waiters
-                    .change(|(), waited| (!waited && self.permits.take_alone(), Wake::Nobody));
+                    .change(|(), waited| (!waited && self.permits.take_alone(), Wake::None));
         taken.then(|| Permit::taken(self))
     }
 
@@ -83,7 +83,7 @@ impl Semaphore {
                 self.permits.nothing_waits();
             }
             let handed = waited && self.permits.take_for_waiter();
-            ((), if handed { Wake::One } else { Wake::Nobody })
+            ((), if handed { Wake::One } else { Wake::None })
         });
     }
 }
@@ -91,11 +91,11 @@ impl Semaphore {
 impl Want<()> for &Permits {
     type Gain = ();
 
-    fn attempt(&mut self, (): &mut (), turn: Turn) -> Option<()> {
-        let taken = match turn {
-            Turn::Handed => true,
-            Turn::First => self.take_or_wait(),
-            Turn::Behind => false,
+    fn attempt(&mut self, (): &mut (), position: Position) -> Option<()> {
+        let taken = match position {
+            Position::Handed => true,
+            Position::First => self.take_or_wait(),
+            Position::Behind => false,
         };
         taken.then_some(())
     }
@@ -105,7 +105,7 @@ impl Want<()> for &Permits {
             return Wake::One;
         }
         self.give_back();
-        Wake::Nobody
+        Wake::None
     }
 }
 

@@ -1,6 +1,6 @@
 //! Tasks: starting them, taking turns, and work that must not hold up a loop.
 
-mod meeting;
+mod join;
 mod offload;
 // For the architectures. What is hidden here and below may change without notice.
 #[doc(hidden)]
@@ -22,17 +22,19 @@ use std::task::{Context, Poll, Waker};
 
 use pin_project_lite::pin_project;
 
-use crate::event_loop::Place;
 use crate::event_loop::core::Core;
-use crate::visibility::{self, Wait};
-use crate::world::{self, Waited, block};
+use crate::event_loop::{ReservedTask, current};
+use crate::visibility::{self, Label, Wait, thread_slots};
+use crate::wait::Waited;
+use crate::world::{self, block};
 
 #[doc(hidden)]
-pub use crate::recycled::{Machine, machine};
-use meeting::{Awaiting, Ending, meeting};
+pub use crate::event_loop::recycler::{BoxedFuture, boxed_future};
+use join::{Completer, Joiner, join_cell};
 
 /// The stack of a task that is a kernel thread. Only the pages that are touched cost memory.
-const THREAD_STACK: thread::Stack = thread::Stack::fixed(256 * 1024, "the thread of a task");
+const THREAD_STACK: thread::ThreadStack =
+    thread::ThreadStack::fixed(256 * 1024, "the thread of a task");
 
 /// Starts `future` as a task of its own: a kernel thread in the block world, a user-level thread or a
 /// state machine on this loop in the others.
@@ -59,25 +61,25 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    let place = world::with_loop(|core| core.map(Core::reserve).transpose())?;
+    let reserved = current::with_loop(|core| core.map(Core::reserve).transpose())?;
     let home = loop_here();
-    let (ending, awaiting) = meeting();
-    start(place, || Spawned { future, finish: Finish { ending, outcome: Err(JoinError) } })?;
+    let (completer, joiner) = join_cell();
+    start(reserved, || Spawned { future, finish: Finish { completer, outcome: Err(JoinError) } })?;
     let state = size_of::<Spawned<F>>() as u64;
     visibility::count(|counters| counters.task_state_allocated_bytes.add(state));
-    Ok(JoinHandle { awaiting, home })
+    Ok(JoinHandle { joiner, home })
 }
 
-fn start<F>(place: Option<Place>, make: impl FnOnce() -> F) -> io::Result<()>
+fn start<F>(reserved: Option<ReservedTask>, make: impl FnOnce() -> F) -> io::Result<()>
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let Some(place) = place else {
+    let Some(reserved) = reserved else {
         let task = make();
         return thread::start(THREAD_STACK, Box::new(move || block::block_on(task)))
             .map_err(|refused| refused.error);
     };
-    place.spawn_unboxed(make);
+    reserved.spawn_unboxed(make);
     Ok(())
 }
 
@@ -118,7 +120,7 @@ impl Future for YieldNow {
             return Poll::Ready(());
         }
         // SAFETY: the reference ends with this call. `enter`, which lends the loop, is on the stack below the task until then.
-        let waited = match unsafe { world::this_loop() } {
+        let waited = match unsafe { current::this_loop() } {
             None => {
                 std::thread::yield_now();
                 Waited::Again
@@ -135,8 +137,8 @@ impl Future for YieldNow {
     }
 }
 
-/// Waits until the running task is woken, by whoever has its waker, or in vain: for what tells tasks something in a way of
-/// its own.
+/// Waits until the running task's waker is used; may return early. For code that has its own way to tell a task
+/// something.
 ///
 /// ```
 /// # use std::{future::poll_fn, task::Poll};
@@ -172,7 +174,7 @@ impl Future for Woken {
             return Poll::Ready(());
         }
         // SAFETY: the reference ends with this call. `enter`, which lends the loop, is on the stack below the task until then.
-        let waited = match unsafe { world::this_loop() } {
+        let waited = match unsafe { current::this_loop() } {
             None => block::wait(None),
             Some(core) => core.wait(None),
         };
@@ -202,7 +204,7 @@ impl Future for Woken {
 /// ```
 #[must_use]
 pub fn group() -> u32 {
-    world::with_loop(|core| core.map_or(0, |core| core.lane().into()))
+    current::with_loop(|core| core.map_or(0, |core| core.number().into()))
 }
 
 /// Marks a stage boundary: a place where an architecture made of stages may queue the task again.
@@ -225,8 +227,28 @@ pub fn group() -> u32 {
 /// ```
 #[inline]
 pub fn stage(name: &'static str) -> impl Future<Output = ()> + Send {
-    visibility::stage(name);
+    let label = Label::new(name);
+    visibility::count(|counters| counters.stages.add(1));
+    current::with_loop(|core| match core {
+        Some(core) => core.set_stage(label),
+        None => thread_slots::with(|slot| slot.set_stage(label)),
+    });
     ready(())
+}
+
+/// The name of the stage that the running task has reached last, if it has one and this kernel thread is seen.
+#[doc(hidden)]
+#[must_use]
+pub fn current_stage() -> Option<String> {
+    let stage = current::with_loop(|core| match core {
+        Some(core) => core.stage(),
+        None => {
+            let mut stage = Label::NONE;
+            thread_slots::with(|slot| stage = slot.stage());
+            stage
+        }
+    });
+    stage.name()
 }
 
 /// Computes something without waiting, on the stack of the kernel thread.
@@ -271,7 +293,7 @@ pub fn leaf<R>(body: impl FnOnce() -> R + Send) -> R {
 /// # }
 /// ```
 pub struct JoinHandle<T> {
-    awaiting: Awaiting<Result<T, JoinError>, Waker>,
+    joiner: Joiner<Result<T, JoinError>, Waker>,
     /// Where the loop is that the task is one of; 0 for none.
     home: usize,
 }
@@ -285,7 +307,7 @@ impl<T> fmt::Debug for JoinHandle<T> {
 /// Where the loop of this kernel thread is; 0 for none.
 #[inline]
 fn loop_here() -> usize {
-    world::with_loop(|core| core.map_or(0, |core| ptr::from_ref(core).addr()))
+    current::with_loop(|core| core.map_or(0, |core| ptr::from_ref(core).addr()))
 }
 
 /// The task ended without a result: it panicked, or its loop ended.
@@ -304,16 +326,16 @@ impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { awaiting, home } = self.get_mut();
+        let Self { joiner, home } = self.get_mut();
         let is_beside = *home != 0 && *home == loop_here();
         let outcome = world::wait_until(context, Wait::Join, None, |context| {
             let waker = || context.waker().clone();
             let outcome = if is_beside {
                 // SAFETY: a loop's tasks are on its kernel thread from beginning to end, and that is this one. Should
                 // it be a later loop in the same place, all tasks of the earlier one have ended.
-                unsafe { awaiting.poll_beside(waker) }
+                unsafe { joiner.poll_beside(waker) }
             } else {
-                awaiting.poll(waker)
+                joiner.poll(waker)
             };
             outcome.map_or(Poll::Pending, Poll::Ready)
         });
@@ -343,14 +365,14 @@ impl<F: Future> Future for Spawned<F> {
 
 /// The task's end of its handle: says what the task came to when it is dropped, which is an error unless it ended.
 struct Finish<T> {
-    ending: Ending<Result<T, JoinError>, Waker>,
+    completer: Completer<Result<T, JoinError>, Waker>,
     outcome: Result<T, JoinError>,
 }
 
 impl<T> Drop for Finish<T> {
     fn drop(&mut self) {
         let outcome = mem::replace(&mut self.outcome, Err(JoinError));
-        if let Some(waiter) = self.ending.end(outcome) {
+        if let Some(waiter) = self.completer.complete(outcome) {
             waiter.wake();
         }
     }

@@ -1,6 +1,6 @@
-//! Work that would hold up a loop: disk, computation, blocking calls of somebody else's.
+//! Work that would hold up a loop: disk, computation, blocking calls of other libraries.
 //!
-//! In the block world it runs in place, where it holds up nobody else. On a loop it goes to helper
+//! In the block world it runs in place, where it holds up no other task. On a loop it goes to helper
 //! threads, as in Flash's AMPED (Pai et al. 1999): a few kernel threads that the process's loops share,
 //! made when work waits and none is idle.
 
@@ -16,6 +16,7 @@ use std::thread::Result as Caught;
 use self::shim::{Condvar, Mutex, MutexGuard};
 use super::thread;
 use crate::drain;
+use crate::event_loop::current;
 use crate::visibility::{self, Wait};
 use crate::world;
 
@@ -28,12 +29,12 @@ use std::sync as shim;
 /// and on a machine of few processors more of them only take turns.
 pub const HELPERS: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 static MOST: AtomicUsize = AtomicUsize::new(HELPERS.get());
-const HELPER_STACK: thread::Stack = thread::Stack::fixed(1 << 20, "a helper thread");
+const HELPER_STACK: thread::ThreadStack = thread::ThreadStack::fixed(1 << 20, "a helper thread");
 
 type Job = Box<dyn FnOnce() + Send>;
 
 /// Jobs, and the helper threads that take them.
-struct Pool {
+struct HelperPool {
     helpers: Mutex<Helpers>,
     work: Condvar,
 }
@@ -49,10 +50,10 @@ impl Helpers {
 }
 
 #[cfg(not(all(test, loom)))]
-static POOL: Pool = Pool { helpers: Mutex::new(Helpers::NONE), work: Condvar::new() };
+static POOL: HelperPool = HelperPool { helpers: Mutex::new(Helpers::NONE), work: Condvar::new() };
 #[cfg(all(test, loom))]
 loom::lazy_static! {
-    static ref POOL: Pool = Pool { helpers: Mutex::new(Helpers::NONE), work: Condvar::new() };
+    static ref POOL: HelperPool = HelperPool { helpers: Mutex::new(Helpers::NONE), work: Condvar::new() };
 }
 
 /// Bounds the helper threads of this process; those that are there stay.
@@ -62,7 +63,7 @@ pub fn limit_helpers(most: NonZeroUsize) {
 
 /// Runs `work`, which reads files: on a loop that has them read in place, there and then.
 pub(crate) async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    if world::with_loop(|core| core.is_some_and(|core| core.habits().disk_in_place)) {
+    if current::with_loop(|core| core.is_some_and(|core| core.options().disk_in_place)) {
         return work();
     }
     offload(work).await
@@ -82,29 +83,29 @@ pub(crate) async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> T + Send +
 ///
 /// With what `work` panics with.
 pub async fn offload<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    if world::with_loop(|core| core.is_none()) {
+    if current::with_loop(|core| core.is_none()) {
         return work();
     }
     visibility::count(|counters| counters.offloads.add(1));
-    let slot = Arc::new(Mutex::new(Slot { result: None, waiter: None }));
-    let filled = slot.clone();
+    let cell = Arc::new(Mutex::new(ResultCell { result: None, waiter: None }));
+    let filled = cell.clone();
     submit(Box::new(move || {
         let result = catch_unwind(AssertUnwindSafe(work));
-        let mut slot = lock(&filled);
-        slot.result = Some(result);
-        let waiter = slot.waiter.take();
-        drop(slot);
+        let mut cell = lock(&filled);
+        cell.result = Some(result);
+        let waiter = cell.waiter.take();
+        drop(cell);
         if let Some(waiter) = waiter {
             waiter.wake();
         }
     }));
     let result = poll_fn(|context| {
         world::wait_until(context, Wait::Offload, None, |context| {
-            let mut slot = lock(&slot);
-            match slot.result.take() {
+            let mut cell = lock(&cell);
+            match cell.result.take() {
                 Some(result) => Poll::Ready(result),
                 None => {
-                    slot.waiter = Some(context.waker().clone());
+                    cell.waiter = Some(context.waker().clone());
                     Poll::Pending
                 }
             }
@@ -117,12 +118,12 @@ pub async fn offload<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stati
     }
 }
 
-struct Slot<T> {
+struct ResultCell<T> {
     result: Option<Caught<T>>,
     waiter: Option<Waker>,
 }
 
-/// Has a helper thread run `job`, which must not panic. [`offload`] is this for tasks; here nobody waits, and
+/// Has a helper thread run `job`, which must not panic. [`offload`] is this for tasks. Here no task waits, and
 /// the job itself says when it is done: for loops that are not of this crate.
 pub fn submit(job: Box<dyn FnOnce() + Send>) {
     POOL.submit(job, MOST.load(Ordering::Relaxed), || {
@@ -137,7 +138,7 @@ fn help() {
     }
 }
 
-impl Pool {
+impl HelperPool {
     /// Leaves a job to the helpers, of which there are to be `most`; `start` makes one, or says that it cannot.
     fn submit(&self, job: Job, most: usize, start: impl FnOnce() -> bool) {
         let mut helpers = lock(&self.helpers);
@@ -190,13 +191,13 @@ mod tests {
     use duality_poller::Kind;
 
     use super::*;
-    use crate::event_loop::{EventLoop, Waiting};
+    use crate::event_loop::{EventLoop, LoopWorld};
 
     /// Of four jobs that each wait for a second one, two are at work at a time.
     #[test]
     fn there_are_as_many_helpers_as_were_asked_for() {
         limit_helpers(NonZeroUsize::new(2).unwrap());
-        let opened = EventLoop::new(Kind::Epoll.open().unwrap(), Waiting::Suspend);
+        let opened = EventLoop::new(Kind::Epoll.open().unwrap(), LoopWorld::Suspend);
         opened.unwrap().run(async {
             let (at_work, pair) = (Arc::new(AtomicUsize::new(0)), Arc::new(Barrier::new(2)));
             let jobs: Vec<_> = (0..4)
@@ -224,14 +225,14 @@ mod loom_tests {
 
     use super::*;
 
-    /// Two threads submit a job each, and so many helpers can be made at most; both jobs are done. A job that nobody
+    /// Two threads submit a job each, and so many helpers can be made at most; both jobs are done. A job that no helper
     /// comes for shows as a deadlock, or in the count.
     fn jobs_are_done(helpers: usize) {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);
         model.check(move || {
             let world = Arc::new(World {
-                pool: Pool { helpers: Mutex::new(Helpers::NONE), work: Condvar::new() },
+                pool: HelperPool { helpers: Mutex::new(Helpers::NONE), work: Condvar::new() },
                 refusals: AtomicUsize::new(2 - helpers),
                 done: AtomicUsize::new(0),
                 threads: Mutex::new(Vec::new()),
@@ -252,7 +253,7 @@ mod loom_tests {
     }
 
     struct World {
-        pool: Pool,
+        pool: HelperPool,
         /// How many more times no thread is made.
         refusals: AtomicUsize,
         done: AtomicUsize,

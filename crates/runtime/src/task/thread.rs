@@ -15,16 +15,16 @@ use std::ptr;
 use duality_fiber::overflow::{KernelStack, LARGER, run_watched};
 
 use crate::drain::{self, Scope};
-use crate::visibility::{self, seats};
+use crate::visibility::{self, thread_slots};
 
 /// What a kernel thread runs.
-pub type Body = Box<dyn FnOnce() + Send>;
+pub type ThreadBody = Box<dyn FnOnce() + Send>;
 
 /// The stack of a kernel thread.
 #[derive(Clone, Copy, Debug)]
-pub struct Stack(KernelStack);
+pub struct ThreadStack(KernelStack);
 
-impl Stack {
+impl ThreadStack {
     /// One of `size` bytes, chosen by the user. An overflow is reported as that of its `owner`, such as "a helper thread".
     #[must_use]
     pub const fn chosen(size: usize, owner: &'static str) -> Self {
@@ -51,7 +51,7 @@ pub struct Refused {
     /// Why: `EAGAIN` for a limit on threads or memory.
     pub error: io::Error,
     /// What the thread was to run.
-    pub body: Body,
+    pub body: ThreadBody,
 }
 
 impl fmt::Debug for Refused {
@@ -66,7 +66,7 @@ impl fmt::Debug for Refused {
 /// # Errors
 ///
 /// [`Refused`], when no thread can be made.
-pub fn start(stack: Stack, body: Body) -> Result<(), Refused> {
+pub fn start(stack: ThreadStack, body: ThreadBody) -> Result<(), Refused> {
     let argument = Box::into_raw(Box::new(Start { stack, body, scope: Scope::here() }));
     match create(stack.length(), argument.cast()) {
         0 => Ok(()),
@@ -80,8 +80,8 @@ pub fn start(stack: Stack, body: Body) -> Result<(), Refused> {
 
 /// What a new thread is given.
 struct Start {
-    stack: Stack,
-    body: Body,
+    stack: ThreadStack,
+    body: ThreadBody,
     /// That of the thread that makes it.
     scope: Option<Scope>,
 }
@@ -117,7 +117,7 @@ extern "C" fn main(argument: *mut c_void) -> *mut c_void {
     // SAFETY: `start` leaked this box for this thread alone.
     let Start { stack, body, scope } = *unsafe { Box::from_raw(argument.cast::<Start>()) };
     let watched = move || {
-        let _seat = seats::sit();
+        let _slot = thread_slots::occupy();
         visibility::count(|counters| {
             counters.threads_created.add(1);
             counters.task_stack_allocated_bytes.add(stack.0.size as u64);

@@ -64,7 +64,7 @@ counters! {
     stages,
     /// Connections that accept(2) returned.
     connections_accepted,
-    /// Connections whose service began; the others wait in a list or a lobby.
+    /// Connections whose service began; the others wait in a list or an accept queue of the server.
     connections_begun,
     /// Connections whose service ended.
     connections_ended,
@@ -79,7 +79,7 @@ counters! {
     attempts,
     /// Attempts that would have blocked. None in the block world, where they block.
     would_blocks,
-    /// Waits for a mutex or a semaphore that somebody else had.
+    /// Waits for a mutex or a semaphore that another task had.
     lock_waits,
     /// Mutexes and semaphores that were taken, waited for or not.
     locks,

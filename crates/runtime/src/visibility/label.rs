@@ -7,7 +7,7 @@
 //!   known, of this process:  │ address, length ▸ 3 │ … │     after the first call, all that a stage costs
 //!        │ not there yet: a cold path
 //!        ▼
-//!   names, in the hall:      │ 1: accept │ 2: lobby │ 3: http: request │ …     copied, and never changed
+//!   names, in the table:     │ 1: accept │ 2: start │ 3: http: request │ …     copied, and never changed
 //! ```
 //!
 //! A child process shows a number and not an address: what a child has leaked, its parent does not have. The table is
@@ -15,7 +15,7 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use super::seats;
+use super::thread_slots;
 
 /// The name of a stage, by its place among the names, from 1; 0 is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Label {
     pub(crate) const BITS: u32 = MOST.ilog2() + 1;
     const MASK: u64 = (1 << Self::BITS) - 1;
 
-    /// User-space addresses have 47 bits on x86-64 and 48 on aarch64, where nobody asks mmap(2) for more.
+    /// User-space addresses have 47 bits on x86-64 and 48 on aarch64, unless mmap(2) is asked for more.
     const ADDRESS_BITS: u32 = 48;
 
     #[inline]
@@ -69,7 +69,7 @@ impl Label {
     /// Finds the name among those of all processes, or adds it there, and notes in `place` where it is.
     #[cold]
     fn learn(name: &str, place: &AtomicU64, key: u64) -> Self {
-        let index = seats::names().and_then(|names| names.find_or_add(cut(name)));
+        let index = thread_slots::names().and_then(|names| names.find_or_add(cut(name)));
         let label = index.map_or(Self::NONE, |index| Self(index as u16 + 1));
         let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
         // Should another thread have taken the place meanwhile, the next call finds the name again.
@@ -88,7 +88,7 @@ impl Label {
 
     /// The name; `None` where there is none.
     pub(crate) fn name(self) -> Option<String> {
-        seats::names()?.at(usize::from(self.0).checked_sub(1)?)
+        thread_slots::names()?.at(usize::from(self.0).checked_sub(1)?)
     }
 }
 
@@ -116,7 +116,7 @@ const FREE: u8 = 0;
 const TAKEN: u8 = u8::MAX;
 
 impl<const COUNT: usize> Names<COUNT> {
-    /// Where the name is, which may be added for it; `None` when all places are taken. Two that add the same at once may
+    /// Where the name is, which may be added for it; `None` when there is no room for more names. Two that add the same at once may
     /// add it twice.
     fn find_or_add(&self, name: &str) -> Option<usize> {
         self.0.iter().position(|place| place.is(name) || place.take(name))

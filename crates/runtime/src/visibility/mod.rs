@@ -1,78 +1,51 @@
 //! What a running server shows of itself: counters, and what each task does or waits for.
 //!
 //! ```text
-//!   kernel threads                      the hall (shared with child processes)        readers
+//!   kernel threads                      table of slots (shared with child processes)   readers
 //!   ┌──────────┐  plain stores          ┌──────────────────────────────────┐  loads
-//!   │ a loop   │───────────────────────▶│ seat 0: counters, task, stage …  │──────▶ totals()
-//!   │ a thread │───────────────────────▶│ seat 1: counters, stage, wait …  │──────▶ threads()
-//!   │ a child  │───────────────────────▶│ seat 2: …                        │──────▶ loops()
+//!   │ a loop   │───────────────────────▶│ slot 0: counters, task, stage …  │──────▶ totals()
+//!   │ a thread │───────────────────────▶│ slot 1: counters, stage, wait …  │──────▶ threads()
+//!   │ a child  │───────────────────────▶│ slot 2: …                        │──────▶ loops()
 //!   └──────────┘                        └──────────────────────────────────┘
-//!        ▲  bell, then a report of its tasks
+//!        ▲  interrupt, then a report of its tasks
 //!        └────────────────────────────────────────── survey() ◀── a watching kernel thread
 //! ```
 //!
-//! Each kernel thread that runs tasks has a *seat* that it alone writes to: so a count costs a load, an
-//! add and a store, and no atomic read-modify-write. The hall is one shared mapping, so that the seats of
+//! Each kernel thread that runs tasks has a *slot* that it alone writes to: so a count costs a load, an
+//! add and a store, and no atomic read-modify-write. The table is one shared mapping, so that the slots of
 //! the processes of `fork` and `prefork` are read like those of threads. What the tasks of a loop wait
 //! for stands in the loop's own table; the loop reports it when it is asked ([`survey()`]).
 //!
-//! Nothing here prints: `duality serve` does, by a kernel thread of its own that [`wait`]s.
+//! Nothing here prints: `duality serve` does, by a kernel thread of its own that waits ([`wait_for_dump_request`]).
 
-mod bell;
 mod counters;
+mod dump;
+mod free_list;
 mod label;
-mod places;
-pub(crate) mod seats;
-mod sign;
+mod shown_task;
 pub(crate) mod survey;
+pub(crate) mod thread_slots;
 mod trace;
 pub(crate) mod waits;
 
-pub use bell::{prepare, request_dump, wait};
 pub use counters::Totals;
-pub use seats::{
-    ChildSeat, LoopTurn, TaskTurn, ThreadReport, Threads, loops, threads, totals, uncounted_threads,
-};
+pub use dump::{prepare_dumps, request_dump, wait_for_dump_request};
 pub use survey::{LoopReport, Survey, TaskReport, survey};
+pub use thread_slots::{
+    ChildSlot, LoopTurn, TaskTurn, ThreadReport, Threads, loops, threads, totals, uncounted_threads,
+};
 pub use trace::{Trace, install_sampling, name_frames, name_instruction, sample};
 pub use waits::Wait;
 
 pub(crate) use counters::Counters;
 pub(crate) use label::Label;
-pub(crate) use sign::Sign;
+pub(crate) use shown_task::ShownTask;
 pub(crate) use trace::capture;
 
-use crate::world;
-
-/// Adds to the counters of this kernel thread, if it has a seat.
+/// Adds to the counters of this kernel thread, if it has a slot.
 #[inline]
 pub(crate) fn count(change: impl FnOnce(&Counters)) {
-    seats::with(|seat| change(&seat.counters));
-}
-
-/// Notes that the running task has reached a stage.
-#[inline]
-pub(crate) fn stage(name: &'static str) {
-    let label = Label::new(name);
-    count(|counters| counters.stages.add(1));
-    world::with_loop(|core| match core {
-        Some(core) => core.set_stage(label),
-        None => seats::with(|seat| seat.set_stage(label)),
-    });
-}
-
-/// The name of the stage that the running task has reached last, if it has one and this kernel thread is seen.
-#[must_use]
-pub fn current_stage() -> Option<String> {
-    let stage = world::with_loop(|core| match core {
-        Some(core) => core.stage(),
-        None => {
-            let mut stage = Label::NONE;
-            seats::with(|seat| stage = seat.stage());
-            stage
-        }
-    });
-    stage.name()
+    thread_slots::with(|slot| change(&slot.counters));
 }
 
 /// Counts a connection whose service begins on this kernel thread, with the bytes of its task's state.

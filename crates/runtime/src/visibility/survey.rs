@@ -1,6 +1,6 @@
 //! Asking the loops of this process what their tasks wait for.
 //!
-//! A loop answers between two of its rounds: the watcher rings its bell, and waits for the answers. A
+//! A loop answers between two of its rounds: the watcher interrupts their waits, and waits for the answers. A
 //! loop that a task holds does not answer in time, and is told apart by that.
 
 use std::net::SocketAddr;
@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::seats::{LoopTurn, loops};
+use super::thread_slots::{LoopTurn, loops};
 use super::{Trace, Wait};
-use crate::event_loop::remote;
+use crate::remote;
 
 /// The number of the last survey. A loop that has answered another owes an answer.
 static ASKED: AtomicU32 = AtomicU32::new(0);
@@ -76,7 +76,7 @@ pub fn survey(most: u32, patience: Duration) -> Survey {
     MOST.store(most, Ordering::Relaxed);
     answers.survey = ASKED.fetch_add(1, Ordering::Release).wrapping_add(1);
     answers.reports.clear();
-    remote::ring_all();
+    remote::interrupt_all();
     let (mut answers, _) = ARRIVED
         .wait_timeout_while(answers, patience, |answers| answers.reports.len() < expected.len())
         .unwrap_or_else(PoisonError::into_inner);

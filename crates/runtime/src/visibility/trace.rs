@@ -1,8 +1,8 @@
 //! Where a parked user-level thread is, and where a busy kernel thread is.
 //!
-//! A parked user-level thread tells by itself: its loop resumes it in order to have it walk its own stack
-//! and park again, so that nobody unwinds a stack that is not running. The walk only gathers addresses;
-//! whoever prints them finds their names, on a stack with room for it.
+//! A parked user-level thread walks its own stack: its loop runs the walk on top of what the thread was left in. So no code
+//! unwinds a stack that is not running. The walk only gathers addresses; their names are found by the code that prints
+//! them, on a stack with room for it.
 //!
 //! A kernel thread that computes is asked by a signal, whose handler notes the interrupted instruction:
 //! more than that a handler cannot find out, for what walks a stack may take locks.
@@ -75,7 +75,7 @@ pub fn name_instruction(instruction: usize) -> Vec<String> {
 }
 
 /// The function that a fiber begins with: what is above it is the loop.
-const BASE: &str = "duality_runtime::world::park::fiber";
+const BASE: &str = "duality_runtime::event_loop::park::fiber";
 
 /// Crates whose functions say nothing about what a task waits for, and their sources.
 const MACHINERY: &[(&str, &str)] = &[
@@ -88,7 +88,7 @@ const MACHINERY: &[(&str, &str)] = &[
 
 /// The same of this crate: what every wait stands on.
 const OWN_MACHINERY: &[&str] =
-    &["event_loop/", "visibility/", "world/", "net/socket.rs", "sync/queue.rs"];
+    &["event_loop/", "visibility/", "world/", "net/socket.rs", "sync/wait_queue.rs"];
 
 /// A function of the program, and where in it an instruction is.
 struct Function {
@@ -149,7 +149,7 @@ fn last_components(path: &str) -> &str {
 /// The instruction that the last thread which was asked had reached; 0 before it answers.
 static SAMPLED: AtomicUsize = AtomicUsize::new(0);
 
-/// Installs the handler that [`sample`] needs, for SIGURG, which otherwise nobody uses.
+/// Installs the handler that [`sample`] needs, for SIGURG, which nothing else uses.
 ///
 /// # Errors
 ///

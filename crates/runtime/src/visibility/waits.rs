@@ -100,7 +100,7 @@ pub(crate) fn peer(wait: Wait, process: Pid) -> Option<SocketAddr> {
         // SAFETY: should the number mean nothing any more, the kernel says so; the call changes nothing.
         getpeername(unsafe { BorrowedFd::borrow_raw(descriptor) })
     } else {
-        // Where the kernel lets nobody look into another process, the peer is not known.
+        // Where the kernel forbids a look into another process, the peer is not known.
         let process = pidfd_open(process, PidfdFlags::empty()).ok()?;
         getpeername(pidfd_getfd(process, descriptor, PidfdGetfdFlags::empty()).ok()?)
     };

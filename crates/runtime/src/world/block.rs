@@ -17,8 +17,9 @@ use std::time::Instant;
 use duality_poller::Direction;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::{Waited, ambient_deadline, earlier};
-use crate::visibility::{self, seats};
+use crate::event_loop::current;
+use crate::visibility::{self, thread_slots};
+use crate::wait::{Waited, ambient_deadline, earlier, set_ambient_deadline};
 
 thread_local! {
     /// Where the data of the waker is that the future of the innermost [`block_on`] is polled with;
@@ -39,9 +40,9 @@ pub(super) fn waker_here() -> usize {
 /// assert_eq!(answer, 42);
 /// ```
 pub fn block_on<F: Future>(future: F) -> F::Output {
-    super::enter(None, || {
-        let _seen = seats::run_task();
-        let outer = super::set_ambient_deadline(None);
+    current::enter(None, || {
+        let _seen = thread_slots::run_task();
+        let outer = set_ambient_deadline(None);
         let mut future = pin!(future);
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let _outer = Outer(WAKER.replace(waker.data().addr()));
@@ -49,11 +50,11 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
         let output = loop {
             match future.as_mut().poll(&mut context) {
                 Poll::Ready(output) => break output,
-                // None of our operations does this outside `timeout`; a future of somebody else's may.
+                // None of our operations does this outside `timeout`; a foreign future may.
                 Poll::Pending => thread::park(),
             }
         };
-        super::set_ambient_deadline(outer);
+        set_ambient_deadline(outer);
         output
     })
 }

@@ -1,35 +1,35 @@
-//! A bounded number of turns at something costly, and what the turns before left open for reuse.
+//! A pool of things that are costly to open: a bounded number is in use at a time, and idle ones are reused.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use duality_runtime::sync::{Permit, Semaphore};
 use duality_runtime::time::{Duration, timeout};
 
-/// At most so many turns at a time, and at most as many things that wait for the next turn.
+/// At most so many things in use at a time, and at most as many idle ones.
 pub(super) struct Pool<T> {
-    turns: Semaphore,
+    permits: Semaphore,
     idle: Mutex<Vec<T>>,
 }
 
-/// A turn, in which one thing at a time is taken out of the pool or made, used, and put into the pool.
-pub(super) struct Turn<'p, T> {
+/// The permission to use one thing at a time: it is taken out of the pool or made, used, and put into the pool.
+pub(super) struct Checkout<'p, T> {
     pool: &'p Pool<T>,
     _permit: Permit<'p>,
 }
 
 impl<T> Pool<T> {
-    /// With room for `turns` turns at a time.
-    pub(super) const fn new(turns: usize) -> Self {
-        Self { turns: Semaphore::new(turns), idle: Mutex::new(Vec::new()) }
+    /// A pool of which `most` things may be in use at a time.
+    pub(super) const fn new(most: usize) -> Self {
+        Self { permits: Semaphore::new(most), idle: Mutex::new(Vec::new()) }
     }
 
-    /// Waits for a turn; `None` when none came within `limit`.
-    pub(super) async fn turn(&self, limit: Duration) -> Option<Turn<'_, T>> {
-        let permit = match self.turns.try_acquire() {
+    /// Waits for a permission; `None` when there was none within `limit`.
+    pub(super) async fn check_out(&self, limit: Duration) -> Option<Checkout<'_, T>> {
+        let permit = match self.permits.try_acquire() {
             Some(permit) => permit,
-            None => timeout(limit, self.turns.acquire()).await.ok()?,
+            None => timeout(limit, self.permits.acquire()).await.ok()?,
         };
-        Some(Turn { pool: self, _permit: permit })
+        Some(Checkout { pool: self, _permit: permit })
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<T>> {
@@ -38,13 +38,13 @@ impl<T> Pool<T> {
     }
 }
 
-impl<T> Turn<'_, T> {
+impl<T> Checkout<'_, T> {
     /// Takes out what was put in last, which is the likeliest to be good still.
     pub(super) fn take(&self) -> Option<T> {
         self.pool.idle().pop()
     }
 
-    /// Puts in something that the next turn may use.
+    /// Puts in something that the next checkout may use.
     pub(super) fn put(self, thing: T) {
         self.pool.idle().push(thing);
     }

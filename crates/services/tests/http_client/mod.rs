@@ -18,7 +18,7 @@ use duality_architectures::common::admission::Admission;
 use duality_poller::Kind;
 use duality_runtime::{
     block_on,
-    event_loop::{EventLoop, Waiting},
+    event_loop::{EventLoop, LoopWorld},
     net, task,
 };
 use duality_services::http::Http;
@@ -81,7 +81,7 @@ where
 {
     let mut listener = bind();
     let address = listener.local_addr().unwrap();
-    let waiting = match world {
+    let world = match world {
         World::ByHand => unreachable!("only http is written by hand"),
         World::Block => {
             thread::spawn(move || {
@@ -92,11 +92,11 @@ where
             });
             return address;
         }
-        World::Park => Waiting::Park { stack_size: 256 << 10 },
-        World::Suspend => Waiting::Suspend,
+        World::Park => LoopWorld::Park { stack_size: 256 << 10 },
+        World::Suspend => LoopWorld::Suspend,
     };
     thread::spawn(move || {
-        let mut event_loop = EventLoop::new(Kind::Epoll.open().unwrap(), waiting).unwrap();
+        let mut event_loop = EventLoop::new(Kind::Epoll.open().unwrap(), world).unwrap();
         event_loop.run(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let served = serve(stream);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use duality_poller::Kind;
 use duality_runtime::block_on;
-use duality_runtime::event_loop::{EventLoop, Waiting};
+use duality_runtime::event_loop::{EventLoop, LoopWorld};
 
 /// Long enough never to pass in a test that works.
 pub(crate) const EVER: Duration = Duration::from_secs(60);
@@ -21,13 +21,13 @@ impl World {
     /// Runs a future to its end. What it opened on a loop must not outlive it: a store that keeps
     /// connections is to be dropped within.
     pub(crate) fn run<F: Future + 'static>(self, future: F) -> F::Output {
-        let waiting = match self {
+        let world = match self {
             Self::Block => return block_on(future),
             // As much as the architectures give by default.
-            Self::Park => Waiting::Park { stack_size: 128 * 1024 },
-            Self::Suspend => Waiting::Suspend,
+            Self::Park => LoopWorld::Park { stack_size: 128 * 1024 },
+            Self::Suspend => LoopWorld::Suspend,
         };
-        EventLoop::new(Kind::Epoll.open().unwrap(), waiting).unwrap().run(future)
+        EventLoop::new(Kind::Epoll.open().unwrap(), world).unwrap().run(future)
     }
 }
 

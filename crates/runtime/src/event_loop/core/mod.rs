@@ -1,7 +1,7 @@
 //! The state of one loop, and what operations ask of it; its [`round`] has a file of its own.
 //!
-//! Tasks call in here through [`world::with_loop`](crate::world) while the round that runs them is on
-//! the stack below; so every field is a cell, and no borrow is held while a task runs.
+//! Tasks call in here through [`current`] while the round that runs them is on the stack below. So every field is a cell,
+//! and no borrow is held while a task runs.
 
 mod round;
 
@@ -16,95 +16,97 @@ use std::time::{Duration, Instant};
 use duality_fiber::{Stack, StackPool};
 use duality_poller::{Direction, Poller, Ring, Timers, Token};
 
-use super::place::Place;
-use super::remote::{self, LoopId};
-use super::report::Sight;
+use super::current;
+use super::park;
+use super::recycler::{Blocks, local_future};
+use super::report::ReportState;
+use super::reserved_task::ReservedTask;
 use super::sources::Sources;
-use super::tasks::{Body, Task, Tasks};
-use super::waker::{self, TaskName};
-use super::{Habits, Waiting};
+use super::spare::Spare;
+use super::tasks::{Task, TaskBody, Tasks};
+use super::waker;
+use super::{LoopOptions, LoopWorld};
 use crate::memory::Reserve;
-use crate::net::spare::Spare;
-use crate::recycled::{Blocks, local_machine};
-use crate::visibility::seats::{self, Seat};
+use crate::remote::{self, LoopId, OwnInbox, TaskName};
+use crate::visibility::thread_slots::{self, ThreadSlot};
 use crate::visibility::{self, Label, Wait};
-use crate::world::{self, Waited, park, suspend};
 
-/// How many operations a task may complete before others have their turn. A socket that is always
-/// ready would otherwise keep the loop to itself, for optimistic I/O never waits by itself.
+/// How many operations a task may complete in one turn. Optimistic I/O never waits by itself, so a socket that is
+/// always ready would otherwise keep the loop to itself.
 const BUDGET: u32 = 64;
 
 pub(crate) struct Core {
-    waiting: Waiting,
-    lane: remote::Claim,
-    bell: Token,
+    world: LoopWorld,
+    inbox: OwnInbox,
+    /// The token of the inbox's eventfd.
+    inbox_token: Token,
     poller: RefCell<Box<dyn Poller>>,
-    /// Whether the poller is a ring, which sockets then operate through.
+    /// Whether the poller is a ring. Sockets then operate through it.
     has_ring: bool,
     sources: RefCell<Sources>,
     pub(super) tasks: Tasks,
     pub(super) timers: RefCell<Timers>,
-    pub(crate) sight: Sight,
+    pub(crate) report_state: ReportState,
     stacks: RefCell<StackPool>,
-    /// What stacks leave to the rest of the process.
+    /// The memory that stacks leave to the rest of the process.
     reserve: Reserve,
-    /// The memory of its tasks.
+    /// Spare blocks for its tasks.
     pub(crate) blocks: Blocks,
-    /// What its sockets read into and write from.
+    /// Spare buffers for its sockets.
     pub(crate) spare: Spare,
     now: Cell<Instant>,
-    /// What is left of the running task's, if it has spent of it in the turn of this number.
+    /// What is left of the running task's budget, if the task has spent any of it in the turn `spent_in`.
     budget: Cell<u32>,
     spent_in: Cell<usize>,
     draining: Cell<bool>,
-    /// How many tasks have been taken from the queue when those that are ready as a round begins have had their turns, and
-    /// when the round ends.
+    /// The number of the turn after which all tasks that were ready as the round began have had theirs, and of the turn
+    /// after which the round ends.
     due: Cell<usize>,
     last: Cell<usize>,
-    /// How long the poller has waited in all while no task was ready.
+    /// The total time in which the poller waited while no task was ready.
     idle: Cell<Duration>,
-    habits: Habits,
-    /// This kernel thread's, while the loop runs.
-    seat: Cell<&'static Seat>,
+    options: LoopOptions,
+    /// The slot of this kernel thread, while the loop runs.
+    slot: Cell<&'static ThreadSlot>,
 }
 
-/// Writes which task runs on this kernel thread. Called in a signal handler, where its stack has
-/// overflowed: it only reads cells.
+/// Writes which task runs on this kernel thread. Called in a signal handler after the task's stack has overflowed, so it
+/// only reads cells.
 pub(super) fn name_running(line: &mut dyn fmt::Write) -> fmt::Result {
-    world::with_loop(|core| match core.and_then(|core| core.running().name()) {
-        Some(name) => write!(line, "task {} of loop {}", name.serial(), name.lane()),
+    current::with_loop(|core| match core.and_then(|core| core.running().name()) {
+        Some(name) => write!(line, "task {} of loop {}", name.serial(), name.loop_number()),
         None => line.write_str("a user-level thread"),
     })
 }
 
 impl Core {
-    pub(crate) fn new(mut poller: Box<dyn Poller>, waiting: Waiting) -> io::Result<Self> {
-        let lane = remote::claim()?;
+    pub(crate) fn new(mut poller: Box<dyn Poller>, world: LoopWorld) -> io::Result<Self> {
+        let inbox = remote::take_inbox()?;
         let mut sources = Sources::default();
         let has_ring = poller.ring().is_some();
-        let bell = sources.insert(false);
-        poller.arm(lane.bell(), bell, Direction::Read)?;
+        let inbox_token = sources.insert(false);
+        poller.arm(inbox.event(), inbox_token, Direction::Read)?;
         let now = Instant::now();
-        let stack_size = match waiting {
-            Waiting::Park { stack_size } => stack_size,
-            Waiting::Suspend => 0,
+        let stack_size = match world {
+            LoopWorld::Park { stack_size } => stack_size,
+            LoopWorld::Suspend => 0,
         };
         let mut stacks = StackPool::new(stack_size);
-        if let Waiting::Park { .. } = waiting {
-            // A loop without room for its first two tasks is of no use.
+        if let LoopWorld::Park { .. } = world {
+            // A loop needs room for its first two tasks.
             let first = [stacks.take()?, stacks.take()?];
             first.into_iter().for_each(|stack| stacks.put(stack));
         }
-        let tasks = Tasks::new(TaskName::first(lane.number()))?;
+        let tasks = Tasks::new(TaskName::first(inbox.number()))?;
         Ok(Self {
-            waiting,
-            lane,
-            bell,
+            world,
+            inbox,
+            inbox_token,
             poller: RefCell::new(poller),
             has_ring,
             sources: RefCell::new(sources),
             timers: RefCell::new(Timers::new(now)),
-            sight: Sight::new(now),
+            report_state: ReportState::new(now),
             stacks: RefCell::new(stacks),
             reserve: Reserve::of_this_process(),
             blocks: Blocks::default(),
@@ -117,31 +119,31 @@ impl Core {
             due: Cell::new(0),
             last: Cell::new(0),
             idle: Cell::new(Duration::ZERO),
-            habits: Habits::default(),
-            seat: Cell::new(seats::nobodys()),
+            options: LoopOptions::default(),
+            slot: Cell::new(thread_slots::unused()),
         })
     }
 
-    pub(crate) fn waiting(&self) -> Waiting {
-        self.waiting
+    pub(crate) fn world(&self) -> LoopWorld {
+        self.world
     }
 
-    pub(crate) fn habits(&self) -> &Habits {
-        &self.habits
+    pub(crate) fn options(&self) -> &LoopOptions {
+        &self.options
     }
 
-    pub(crate) fn habits_mut(&mut self) -> &mut Habits {
-        &mut self.habits
+    pub(crate) fn options_mut(&mut self) -> &mut LoopOptions {
+        &mut self.options
     }
 
     // What operations ask of the loop.
 
-    pub(crate) fn lane(&self) -> u16 {
-        self.lane.number()
+    pub(crate) fn number(&self) -> u16 {
+        self.inbox.number()
     }
 
     pub(crate) fn id(&self) -> LoopId {
-        self.lane.id()
+        self.inbox.id()
     }
 
     #[inline]
@@ -158,16 +160,16 @@ impl Core {
         self.tasks.wake(name);
     }
 
-    /// The same for a task of any loop.
+    /// Wakes a task of any loop, if there still is one of that name.
     #[inline]
     pub(crate) fn wake_wherever(&self, name: TaskName) {
-        if !self.tasks.wake(name) && name.lane() != self.lane() {
+        if !self.tasks.wake(name) && name.loop_number() != self.number() {
             remote::wake(name);
         }
     }
 
-    /// Spends one unit of the running task's budget; false when it is used up, and then the task has
-    /// been queued again and must wait, for descriptors and timers must have their turn.
+    /// Spends one unit of the running task's budget. When the budget is used up, queues the task again and returns false:
+    /// the task must wait, so that descriptors and timers have their turn.
     #[inline]
     pub(crate) fn spend(&self) -> bool {
         let turn = self.tasks.taken();
@@ -206,7 +208,7 @@ impl Core {
         operation(poller.ring().expect("only what knows of a ring operates through it"))
     }
 
-    /// Begins to watch a descriptor: a client's, or another.
+    /// Begins to watch a descriptor, which is a client's or another.
     pub(crate) fn watch(&self, client: bool) -> Token {
         visibility::count(|counters| counters.registrations.add(1));
         self.sources.borrow_mut().insert(client)
@@ -220,8 +222,8 @@ impl Core {
         self.idle.get()
     }
 
-    /// Has the running task woken by the next event of `descriptor`. The caller has attempted since
-    /// the last one, as the poller's contract asks.
+    /// Has the running task woken by the next event of `descriptor`. The caller has made an
+    /// attempt since the last event, as the poller's contract asks.
     #[inline]
     pub(crate) fn wake_when(
         &self,
@@ -237,7 +239,7 @@ impl Core {
         self.poller.borrow_mut().arm(descriptor, token, direction)
     }
 
-    /// Ends the watch of a descriptor and closes it; it has, or may have, duplicates, or has none.
+    /// Ends the watch of a descriptor and closes it. `duplicated` says whether it may have duplicates.
     pub(crate) fn close(&self, descriptor: OwnedFd, token: Token, duplicated: bool) {
         {
             let mut poller = self.poller.borrow_mut();
@@ -258,51 +260,22 @@ impl Core {
         self.running().set_wait(wait);
     }
 
-    /// Leaves the running task until it is woken, `deadline` passes or the ambient deadline does.
-    #[inline(always)]
-    pub(crate) fn wait(&self, deadline: Option<Instant>) -> Waited {
-        let ambient = world::ambient_deadline();
-        if let Some(deadline) = world::earlier(deadline, ambient)
-            && let Some(name) = self.running().name()
-        {
-            self.timers.borrow_mut().set(name.slot(), deadline);
-        }
-        // A timer that is still set when the task is woken otherwise is left alone: the next deadline
-        // replaces it, and should there be none, it wakes the task in vain once.
-        self.leave(ambient)
-    }
-
-    /// Leaves the running task until the others that are ready have had a turn.
-    #[inline(always)]
-    pub(crate) fn wait_for_turn(&self) -> Waited {
-        self.tasks.requeue_running();
-        self.leave(world::ambient_deadline())
-    }
-
-    #[inline(always)]
-    fn leave(&self, ambient: Option<Instant>) -> Waited {
-        match self.waiting {
-            Waiting::Park { .. } => park::wait(self, ambient),
-            Waiting::Suspend => suspend::wait(),
-        }
-    }
-
-    /// Makes room for a task of a connection that is served, which may take some of the reserve.
-    pub(crate) fn reserve(&self) -> io::Result<Place> {
+    /// Reserves a task for a connection that is being served. It may take some of the memory kept in reserve.
+    pub(crate) fn reserve(&self) -> io::Result<ReservedTask> {
         self.reserve_leaving(self.reserve.bytes() / 2)
     }
 
-    /// Makes room for the task of another connection.
-    pub(super) fn reserve_for_another(&self) -> io::Result<Place> {
+    /// Reserves a task for another connection.
+    pub(super) fn reserve_for_another(&self) -> io::Result<ReservedTask> {
         self.reserve_leaving(self.reserve.bytes())
     }
 
-    fn reserve_leaving(&self, bytes: usize) -> io::Result<Place> {
-        let stack = match self.waiting {
-            Waiting::Park { .. } => Some(self.stacks.borrow_mut().take_leaving(bytes)?),
-            Waiting::Suspend => None,
+    fn reserve_leaving(&self, bytes: usize) -> io::Result<ReservedTask> {
+        let stack = match self.world {
+            LoopWorld::Park { .. } => Some(self.stacks.borrow_mut().take_leaving(bytes)?),
+            LoopWorld::Suspend => None,
         };
-        Ok(Place::new(stack))
+        Ok(ReservedTask::new(stack))
     }
 
     #[inline]
@@ -324,15 +297,15 @@ impl Core {
         future: impl Future<Output = ()> + 'static,
     ) -> io::Result<TaskName> {
         Ok(match self.reserve()?.stack {
-            None => self.insert(|| Body::Future(local_machine(future))),
+            None => self.insert(|| TaskBody::Future(local_future(future))),
             Some(stack) => self.insert_fiber(stack, || future),
         })
     }
 
     #[inline(always)]
-    pub(super) fn insert(&self, make: impl FnOnce() -> Body) -> TaskName {
+    pub(super) fn insert(&self, make: impl FnOnce() -> TaskBody) -> TaskName {
         visibility::count(|counters| counters.tasks_created.add(1));
-        self.tasks.insert(make, self.sight.clock())
+        self.tasks.insert(make, self.report_state.clock())
     }
 
     pub(crate) fn set_stage(&self, stage: Label) {
@@ -345,13 +318,13 @@ impl Core {
 
     /// The stage that the running task has reached last.
     pub(crate) fn stage(&self) -> Label {
-        self.running().sign().stage()
+        self.running().shown().stage()
     }
 
-    /// Shows the task, which has its turn, as it is now.
+    /// Shows the running task, as it is now, to watching threads.
     #[inline]
     fn show(&self, task: &Task) {
-        self.seat.get().set_turn(task.sign().during(self.tasks.taken()));
+        self.slot.get().set_turn(task.shown().during(self.tasks.taken()));
     }
 
     #[inline(always)]
@@ -361,21 +334,21 @@ impl Core {
         make: impl FnOnce() -> F,
     ) -> TaskName {
         let waker = waker::of(Some(self.tasks.next_name()));
-        if let Waiting::Park { stack_size } = self.waiting {
+        if let LoopWorld::Park { stack_size } = self.world {
             visibility::count(|counters| {
                 counters.task_stack_allocated_bytes.add(stack_size as u64);
             });
         }
-        self.insert(|| Body::Fiber(park::fiber(stack, waker, make)))
+        self.insert(|| TaskBody::Fiber(park::fiber(stack, waker, make)))
     }
 
     /// Ends a task that has run to its end. Between turns only.
     #[inline]
     fn end(&self, task: &Task) {
         self.end_by(task, |body| match body {
-            Some(Body::Future(_)) => drop_body(body),
+            Some(TaskBody::Future(_)) => drop_body(body),
             _ => {
-                let Some(Body::Fiber(fiber)) = body.take() else { return };
+                let Some(TaskBody::Fiber(fiber)) = body.take() else { return };
                 self.stacks.borrow_mut().put(fiber.into_stack());
             }
         });
@@ -383,11 +356,11 @@ impl Core {
 
     /// Ends a task, whose body `drop_body` drops or takes. Between turns only.
     #[inline]
-    fn end_by(&self, task: &Task, drop_body: impl FnOnce(&mut Option<Body>)) {
+    fn end_by(&self, task: &Task, drop_body: impl FnOnce(&mut Option<TaskBody>)) {
         let Some(name) = task.name() else { return };
         visibility::count(|counters| counters.tasks_ended.add(1));
-        // What its destructors wait for by hand they wait for in vain.
-        self.tasks.rest();
+        // Destructors that wait by hand are not woken.
+        self.tasks.set_idle();
         self.timers.borrow_mut().clear(name.slot());
         // SAFETY: the task has returned from its turn, or a panic has ended it; or the loop has ended, and gives none. Its
         // destructors begin no turn: to wait is to return, or, where tasks are fibers, to panic, for a fiber that is dropped is
@@ -395,7 +368,7 @@ impl Core {
         unsafe { self.tasks.end(name, drop_body) };
     }
 
-    /// Drops every task, within the loop, so that their descriptors are forgotten as they close.
+    /// Drops every task, within the loop, so that the poller forgets their descriptors as they close.
     pub(crate) fn drop_tasks(&self) {
         let mut from = 0;
         loop {
@@ -404,7 +377,7 @@ impl Core {
                     from = slot + 1;
                     self.end_by(task, drop_body);
                 }
-                // A destructor may have spawned others, in slots that are behind us.
+                // A destructor may have spawned others, in slots before this one.
                 None if from > 0 => from = 0,
                 None => break,
             }
@@ -412,8 +385,8 @@ impl Core {
     }
 }
 
-/// Drops a body in its place. What a destructor panics with has been reported, and ends here.
+/// Drops a body in its place. A destructor's panic has been reported, and ends here.
 #[inline]
-fn drop_body(body: &mut Option<Body>) {
+fn drop_body(body: &mut Option<TaskBody>) {
     let _ = catch_unwind(AssertUnwindSafe(|| *body = None));
 }

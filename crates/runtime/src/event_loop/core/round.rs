@@ -12,32 +12,31 @@ use duality_poller::{Direction, Event};
 
 use super::Core;
 use crate::drain;
-use crate::event_loop::fetch::TASK_AHEAD;
-use crate::event_loop::remote::Message;
-use crate::event_loop::report;
 use crate::event_loop::tasks::Task;
-use crate::event_loop::waker::{self, TaskName};
-use crate::visibility::seats::{self, Seat};
-use crate::{cold_path, visibility, world};
+use crate::event_loop::{report, waker};
+use crate::remote::{Message, TaskName};
+use crate::visibility::thread_slots::{self, ThreadSlot};
+use crate::wait::set_ambient_deadline;
+use crate::{cold_path, visibility};
 
-/// How many tasks run in a round at least, if so many become ready; and then as many again as have, up to `MORE`, for as
-/// long as it has not lasted a slice. A round ends with a system call, which costs as much as twenty switches between tasks
-/// that only wake one another, and to look at the clock costs as much as seven.
+/// The least number of turns in a round, if so many tasks become ready. The round then goes on for as many turns again, up
+/// to `MORE`, until it has lasted a slice. A round ends with a system call, which costs as much as twenty switches between
+/// tasks that only wake one another. To read the clock costs as much as seven.
 const ROUND: usize = 256;
 const MORE: usize = 1024;
 const SLICE: Duration = Duration::from_micros(50);
 
 impl Core {
     pub(crate) fn run_until_done(&self, root: TaskName) {
-        let seat = seats::here();
-        self.seat.set(seat);
+        let slot = thread_slots::here();
+        self.slot.set(slot);
         let mut events = Vec::with_capacity(256);
         let (mut woken, mut fired) = (Vec::new(), Vec::new());
         self.now.set(Instant::now());
-        // A drain that was requested before the loop had its bell has not rung it.
-        self.draining.set(drain::requested_before_the_bell());
+        // A drain that was requested before the loop had its inbox has not interrupted it.
+        self.draining.set(drain::requested_before_wakeup());
         loop {
-            self.run_ready(seat);
+            self.run_ready(slot);
             if !self.tasks.contains(root) {
                 return;
             }
@@ -47,7 +46,7 @@ impl Core {
             for slot in fired.drain(..) {
                 self.tasks.wake_slot(slot);
             }
-            if self.sight.is_asked() {
+            if self.report_state.is_asked() {
                 report::answer(self);
             }
             if drain::requested() && !self.draining.replace(true) {
@@ -56,22 +55,22 @@ impl Core {
         }
     }
 
-    /// Runs the tasks that are ready now, and of those that they make ready as many as a round may have; the
-    /// others wait for the next one, so that descriptors and timers have their turn.
-    fn run_ready(&self, seat: &Seat) {
+    /// Runs the tasks that are ready now, and of those that they make ready as many as a round may have. The others wait for
+    /// the next round, so that descriptors and timers have their turn.
+    fn run_ready(&self, slot: &ThreadSlot) {
         let (before, given) = (self.tasks.taken(), self.tasks.turns());
         let ready = self.tasks.ready();
         self.due.set(before.wrapping_add(ready));
         self.last.set(before.wrapping_add(ready.max(ROUND)));
-        self.tasks.fetch_first();
+        self.tasks.prefetch_first();
         let run = || while self.give_turn() {};
         // The panic hook has said what and where; the task's connection closes, the rest go on.
         while catch_unwind(AssertUnwindSafe(run)).is_err() {
-            world::set_ambient_deadline(None);
+            set_ambient_deadline(None);
             self.end(self.running());
         }
-        self.tasks.rest();
-        seat.end_turns(self.tasks.turns().wrapping_sub(given) as u64);
+        self.tasks.set_idle();
+        slot.end_turns(self.tasks.turns().wrapping_sub(given) as u64);
     }
 
     /// Gives the next ready task its turn, if the round has one left.
@@ -87,19 +86,19 @@ impl Core {
         // SAFETY: the task ends after its turn, below.
         let has_ended = match unsafe { task.fiber() } {
             Some(fiber) => {
-                // The others of a round follow from where this one waits.
+                // The next fibers of the round are resumed from where this one waits.
                 cold_path();
                 fiber.resume()
             }
             None => {
-                // To drop it would do nothing, by way of the table.
+                // A waker's drop does nothing, but is a call by way of its table.
                 let waker = ManuallyDrop::new(waker::of(task.name()));
-                // SAFETY: the task ends after its turn, below; and turns are given one at a time, so nobody else polls it.
+                // SAFETY: the task ends after its turn, below; and turns are given one at a time, so no other code polls it.
                 unsafe { task.poll(&mut Context::from_waker(&waker)) }.is_ready()
             }
         };
         if has_ended {
-            // Not the one that was resumed, if that has passed the processor to another.
+            // The running task is another one than was resumed, if that has passed the processor on.
             self.end(self.running());
         }
         true
@@ -115,12 +114,12 @@ impl Core {
     fn begin_turn(&self) -> Option<&Task> {
         let task = self.tasks.next()?;
         self.show(task);
-        task.begin_turn(self.sight.fresh());
+        task.begin_turn(self.report_state.fresh());
         Some(task)
     }
 
-    /// Ends the turn of the running fiber and begins that of the next one: what [`Core::give_turn`] does, but from where
-    /// a user-level thread waits, to spare the way by the loop. None when it is the loop's turn, as at the end of a round.
+    /// Ends the turn of the running fiber and begins that of the next one, as [`Core::give_turn`] does, but without a switch to
+    /// the loop in between. None when the loop is to go on, as at the end of a round.
     #[inline(always)]
     pub(crate) fn next_fiber(&self) -> Option<NonNull<Fiber>> {
         if !self.has_turn() {
@@ -132,8 +131,8 @@ impl Core {
         Some(NonNull::from(fiber.expect("tasks of a loop whose tasks are fibers are fibers")))
     }
 
-    /// Gives more turns to a round that has had its own: unless a task has used up its budget, or more tasks were ready
-    /// at once than a round needs.
+    /// Prolongs a round that has used its turns, unless a task has used up its budget, or more tasks were ready at once than
+    /// a round needs.
     #[cold]
     fn prolong(&self) -> bool {
         let is_longer = self.last.get() != self.due.get() && self.now().elapsed() < SLICE;
@@ -156,7 +155,7 @@ impl Core {
         if let Some(from) = idle_from {
             self.idle.set(self.idle.get() + (now - from));
         }
-        self.sight.tick(now);
+        self.report_state.tick(now);
         visibility::count(|counters| {
             counters.poller_rounds.add(1);
             counters.descriptors_watched.add(self.sources.borrow().len() as u64);
@@ -165,12 +164,12 @@ impl Core {
         });
     }
 
-    /// Waits until there is an event, or a timer is due: awake at first, then asleep.
+    /// Waits until there is an event, or a timer is due: first by busy polling, then asleep.
     fn await_first_event(&self, from: Instant, events: &mut Vec<Event>) -> io::Result<()> {
         let expiry = self.timers.borrow_mut().next_expiry();
         let mut poller = self.poller.borrow_mut();
         let mut now = from;
-        while now - from < self.habits.busy_poll {
+        while now - from < self.options.busy_poll {
             poller.wait(Some(Duration::ZERO), events)?;
             now = Instant::now();
             if !events.is_empty() || expiry.is_some_and(|expiry| expiry <= now) {
@@ -183,29 +182,28 @@ impl Core {
     fn dispatch(&self, events: &[Event], woken: &mut Vec<TaskName>) {
         self.sources.borrow_mut().note(events, woken);
         for (index, &name) in woken.iter().enumerate() {
-            if let Some(&later) = woken.get(index + TASK_AHEAD) {
-                self.tasks.fetch(later);
-            }
+            self.tasks.prefetch_woken(woken, index);
             self.wake(name);
         }
         woken.clear();
-        if events.iter().any(|event| event.token == self.bell) {
-            self.answer_bell();
+        if events.iter().any(|event| event.token == self.inbox_token) {
+            self.read_inbox();
         }
     }
 
-    fn answer_bell(&self) {
-        for message in self.lane.take() {
+    fn read_inbox(&self) {
+        for message in self.inbox.take() {
             match message {
                 Message::Wake(name) => self.wake(name),
                 Message::Close(watcher, token, descriptor) if watcher == self.id() => {
                     self.close(descriptor, token, true);
                 }
-                Message::Close(..) => {} // For a loop that had the lane before: it is closed, and that is all.
+                Message::Close(..) => {} // For an earlier loop of this number: the descriptor is closed, and that is all.
             }
         }
-        let armed = self.poller.borrow_mut().arm(self.lane.bell(), self.bell, Direction::Read);
-        armed.expect("the bell stays registered for the life of the loop");
+        let armed =
+            self.poller.borrow_mut().arm(self.inbox.event(), self.inbox_token, Direction::Read);
+        armed.expect("the inbox's eventfd stays registered for the life of the loop");
     }
 
     fn wake_readers(&self) {

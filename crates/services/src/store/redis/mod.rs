@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   a loop, or a process of the block world ("group"):
-//!     calls ──> a turn (64) ──> an idle connection that is still good, or a new one ──> exchange
+//!     calls ──> a checkout (64) ──> an idle connection that is still good, or a new one ──> exchange
 //!                     ▲                                                                  │
 //!                     └────────── put back after whole replies, dropped otherwise ◀──────┘
 //! ```
@@ -39,7 +39,7 @@ use rustix::io::Errno;
 
 use self::codec::{Malformed, Reply, decode_remark, encode_remark, push_command};
 use self::connection::Connection;
-use super::pool::{Pool, Turn};
+use super::pool::{Checkout, Pool};
 use super::{Options, RedisCalls, Remark, Visit};
 
 const VISITORS: &[u8] = b"duality:visitors";
@@ -212,18 +212,18 @@ impl Redis {
         read: fn([Reply; COUNT]) -> Option<T>,
     ) -> Result<T, Fault> {
         group.exchanges.is_over()?;
-        let turn = group.pool.turn(self.options.turn_limit).await.ok_or(Fault::Crowded)?;
+        let checkout = group.pool.check_out(self.options.turn_limit).await.ok_or(Fault::Crowded)?;
         // Others may have found out while this one waited.
         group.exchanges.is_over()?;
-        let (connection, replies) = self.exchange(group, &turn, commands).await?;
+        let (connection, replies) = self.exchange(group, &checkout, commands).await?;
         // An error is a whole reply too: after it the connection is as good as before.
         if let Some(refusal) = replies.iter().find_map(refusal) {
-            turn.put(connection);
+            checkout.put(connection);
             return Err(refusal);
         }
         let replies = replies.try_into().ok().and_then(read);
         let value = replies.ok_or(Fault::Confused("is of another kind than was asked for"))?;
-        turn.put(connection);
+        checkout.put(connection);
         Ok(value)
     }
 
@@ -231,12 +231,12 @@ impl Redis {
     async fn exchange(
         &self,
         group: &Group,
-        turn: &Turn<'_, Connection>,
+        checkout: &Checkout<'_, Connection>,
         commands: &Commands,
     ) -> Result<(Connection, Vec<Reply>), Fault> {
         let give_up = Instant::now() + self.options.connect_limit;
         loop {
-            while let Some(mut connection) = turn.take() {
+            while let Some(mut connection) = checkout.take() {
                 if !connection.is_quiet() {
                     continue;
                 }
@@ -249,7 +249,7 @@ impl Redis {
             }
             group.connects.is_over()?;
             match self.connect().await {
-                // Redis is not away. Another turn puts back its connection, or a file is closed.
+                // Redis is not away. Another call puts back its connection, or a file is closed.
                 Err(Fault::Unreached(error)) if lacks(&error) && Instant::now() < give_up => {
                     sleep(PAUSE).await;
                 }

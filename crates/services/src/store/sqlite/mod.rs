@@ -162,9 +162,9 @@ impl Sqlite {
             Access::Read => &self.readers,
             Access::Write => &self.writer,
         };
-        let turn = pool.turn(self.limit).await;
-        let turn = turn.ok_or("no turn came in time: it is overloaded")?;
-        let mut job = Job { sqlite: self.clone(), access, opened: turn.take(), work, log: 0 };
+        let checkout = pool.check_out(self.limit).await;
+        let checkout = checkout.ok_or("no turn came in time: it is overloaded")?;
+        let mut job = Job { sqlite: self.clone(), access, opened: checkout.take(), work, log: 0 };
         let start = Instant::now();
         let result = loop {
             let outcome;
@@ -180,7 +180,7 @@ impl Sqlite {
             job = job.empty_log().await;
         }
         if let Some(opened) = job.opened {
-            turn.put(opened);
+            checkout.put(opened);
         }
         result
     }
@@ -354,12 +354,12 @@ mod tests {
         let remark = Remark { guest: "ann".into(), text: "x".repeat(10_000) };
         block_on(async {
             sqlite.visit(0).await.unwrap();
-            let turn = sqlite.writer.turn(LIMIT).await.unwrap();
-            let opened = turn.take().unwrap();
+            let checkout = sqlite.writer.check_out(LIMIT).await.unwrap();
+            let opened = checkout.take().unwrap();
             // SQLite has the same error for a file that it may not let grow. It takes the size that the file
             // has for the least limit.
             opened.connection.pragma_update(None, "max_page_count", 1).unwrap();
-            turn.put(opened);
+            checkout.put(opened);
             sqlite.add_entry("ann", "1").await.unwrap();
             let error = sqlite.add_remark(&remark).await.unwrap_err();
             assert!(error.contains("full"), "{error}");

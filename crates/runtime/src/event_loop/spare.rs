@@ -1,12 +1,18 @@
-//! A loop's spare memory for bytes that come and go: taken when there are some, given back when they are gone.
+//! The spare buffers of a loop's connections: taken when there are bytes to keep, given back when they are used.
 //!
-//! It is a few pairs of moves to take a block and to give it back, and no lock, for it is the loop's own. In
-//! the block world nothing is given back: each task is a kernel thread there, and has its blocks to itself.
+//! A micro-optimisation, of memory more than of time: an idle connection has no buffer, and all connections of a loop
+//! read into the one that is still in a cache. To take a buffer and to give it back are a few pairs of moves, and no
+//! lock, for it is the loop's own. Without spare buffers, they would be malloc(3) and free(3). In the block world nothing is
+//! given back: each task is a kernel thread there, and has its buffers to itself.
+//!
+//! | gain | measured by | delete it if it gains less than |
+//! | --- | --- | --- |
+//! | not measured since this table was made | processor time of a request of http on epoll, at 100 and at 10,000 connections | 1 % of a request |
 
 use std::cell::RefCell;
 use std::mem;
 
-use crate::world;
+use super::current;
 
 /// How many blocks of a kind a loop keeps. More are in use where many connections are within a request.
 const KEPT: usize = 64;
@@ -38,10 +44,10 @@ impl Spare {
     }
 }
 
-/// Puts the block that was given back last, if there is one, in the place of `bytes`, which has no memory.
+/// Gives `bytes`, which has no memory, the buffer that was given back last, if there is one.
 #[inline]
 pub(crate) fn borrow(purpose: Purpose, bytes: &mut Vec<u8>) {
-    world::with_loop(|core| {
+    current::with_loop(|core| {
         let spare = core.and_then(|core| core.spare.of(purpose).borrow_mut().pop());
         if let Some(spare) = spare {
             *bytes = spare;
@@ -49,10 +55,10 @@ pub(crate) fn borrow(purpose: Purpose, bytes: &mut Vec<u8>) {
     });
 }
 
-/// Takes away the memory of `bytes`, in which there is nothing that anyone needs. Not in the block world.
+/// Takes the memory of `bytes`, whose content is no longer needed. Does nothing in the block world.
 #[inline]
 pub(crate) fn give_back(purpose: Purpose, bytes: &mut Vec<u8>) {
-    world::with_loop(|core| {
+    current::with_loop(|core| {
         let Some(core) = core else { return };
         if bytes.capacity() == 0 {
             return;

@@ -8,12 +8,12 @@ use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use super::line::{Left, Line, Ticket};
+use super::waiter_list::{Ticket, WaiterList, WaiterState};
 use crate::visibility::{self, Wait};
 use crate::world;
 
 /// State of type `T`, and the tasks that wait for it to change.
-pub(super) struct Waiting<T> {
+pub(super) struct WaitQueue<T> {
     /// What a wait here is called in a dump.
     wait: Wait,
     inner: Mutex<Inner<T>>,
@@ -21,13 +21,13 @@ pub(super) struct Waiting<T> {
 
 struct Inner<T> {
     state: T,
-    line: Line<Waker>,
+    waiters: WaiterList<Waker>,
 }
 
 /// Which waiters a change wakes.
 #[derive(Clone, Copy)]
 pub(super) enum Wake {
-    Nobody,
+    None,
     /// The task that has waited longest, if any does. It is handed what it waits for.
     One,
     /// All, for them to attempt again.
@@ -36,7 +36,7 @@ pub(super) enum Wake {
 
 /// Where a task stands when it attempts to get what it wants.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum Position {
     /// It was handed what it wants.
     Handed,
     /// No task waits.
@@ -50,24 +50,24 @@ pub(super) trait Want<T> {
     /// What it gets.
     type Gain;
 
-    /// Takes what it wants, if its turn allows that and the state has it. When the turn is
-    /// [`Handed`](Turn::Handed), it must succeed.
-    fn attempt(&mut self, state: &mut T, turn: Turn) -> Option<Self::Gain>;
+    /// Takes what it wants, if its position allows that and the state has it. When the position is
+    /// [`Handed`](Position::Handed), it must succeed.
+    fn attempt(&mut self, state: &mut T, position: Position) -> Option<Self::Gain>;
 
     /// Gives back what it was handed, for it has given up. `waited` says whether other tasks wait.
     fn decline(&mut self, state: &mut T, waited: bool) -> Wake;
 }
 
-impl<T> Waiting<T> {
+impl<T> WaitQueue<T> {
     pub(super) const fn new(wait: Wait, state: T) -> Self {
-        Self { wait, inner: Mutex::new(Inner { state, line: Line::new() }) }
+        Self { wait, inner: Mutex::new(Inner { state, waiters: WaiterList::new() }) }
     }
 
     /// Changes the state, wakes as the change says, and returns its result. The change is told whether
     /// tasks wait.
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut T, bool) -> (R, Wake)) -> R {
         let mut inner = self.lock();
-        let waited = inner.line.has_waiting();
+        let waited = inner.waiters.has_waiting();
         let (result, wake) = change(&mut inner.state, waited);
         wake_up(inner, wake);
         result
@@ -86,16 +86,16 @@ impl<T> Waiting<T> {
 /// Wakes as a change says, without the lock: what is woken may need it at once.
 fn wake_up<T>(mut inner: MutexGuard<'_, Inner<T>>, wake: Wake) {
     match wake {
-        Wake::Nobody => {}
+        Wake::None => {}
         Wake::One => {
-            let woken = inner.line.hand();
+            let woken = inner.waiters.hand();
             drop(inner);
             if let Some(waker) = woken {
                 waker.wake();
             }
         }
         Wake::All => {
-            let woken = inner.line.dismiss();
+            let woken = inner.waiters.dismiss();
             drop(inner);
             woken.for_each(Waker::wake);
         }
@@ -103,13 +103,13 @@ fn wake_up<T>(mut inner: MutexGuard<'_, Inner<T>>, wake: Wake) {
 }
 
 impl<T> Inner<T> {
-    fn turn(&self, ticket: Option<Ticket>) -> Turn {
-        if ticket.is_some_and(|ticket| self.line.is_handed(ticket)) {
-            Turn::Handed
-        } else if self.line.has_waiting() {
-            Turn::Behind
+    fn position(&self, ticket: Option<Ticket>) -> Position {
+        if ticket.is_some_and(|ticket| self.waiters.is_handed(ticket)) {
+            Position::Handed
+        } else if self.waiters.has_waiting() {
+            Position::Behind
         } else {
-            Turn::First
+            Position::First
         }
     }
 }
@@ -117,8 +117,8 @@ impl<T> Inner<T> {
 /// The wait for a state. By hand and not an `async fn`, which would keep what it was called with twice, as
 /// its arguments and as what it uses: a parked task is as large as what it waits in.
 pub(super) struct Until<'a, T, W: Want<T>> {
-    queue: &'a Waiting<T>,
-    /// Its place in the line, if it has queued.
+    queue: &'a WaitQueue<T>,
+    /// Its ticket, if it has queued.
     ticket: Option<Ticket>,
     want: W,
 }
@@ -133,11 +133,11 @@ impl<T, W: Want<T>> Future for Until<'_, T, W> {
         let wait = queue.wait;
         let reached = world::wait_until(context, wait, None, |context| {
             let mut inner = queue.lock();
-            let turn = inner.turn(*ticket);
-            match want.attempt(&mut inner.state, turn) {
+            let position = inner.position(*ticket);
+            match want.attempt(&mut inner.state, position) {
                 Some(gain) => {
                     if let Some(ticket) = ticket.take() {
-                        inner.line.leave(ticket);
+                        inner.waiters.leave(ticket);
                     }
                     Poll::Ready(gain)
                 }
@@ -148,7 +148,7 @@ impl<T, W: Want<T>> Future for Until<'_, T, W> {
                             _ => counters.condition_waits.add(1),
                         });
                     }
-                    *ticket = Some(inner.line.queue(*ticket, context.waker()));
+                    *ticket = Some(inner.waiters.queue(*ticket, context.waker()));
                     Poll::Pending
                 }
             }
@@ -161,8 +161,8 @@ impl<T, W: Want<T>> Drop for Until<'_, T, W> {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket else { return };
         let mut inner = self.queue.lock();
-        if inner.line.leave(ticket) == Left::Handed {
-            let waited = inner.line.has_waiting();
+        if inner.waiters.leave(ticket) == WaiterState::Handed {
+            let waited = inner.waiters.has_waiting();
             let wake = self.want.decline(&mut inner.state, waited);
             wake_up(inner, wake);
         }

@@ -1,11 +1,11 @@
-//! Which places of a fixed number are free: a list without a lock (Treiber 1986), for threads and processes.
+//! Which slots of a fixed number are free: a list without a lock (Treiber 1986), for threads and processes.
 //!
 //! ```text
-//!   head: [ changes │ 3 ] ─▶ below[2]: 1 ─▶ below[0]: 0        places 2 and 0 are free, and all from `opened` on
+//!   head: [ changes │ 3 ] ─▶ below[2]: 1 ─▶ below[0]: 0        slots 2 and 0 are free, and all from `opened` on
 //! ```
 //!
-//! The head carries a count of its changes: who read it, and then what is below, takes the place only if nobody has taken
-//! and given back any in between (ABA). All zeroes is a list whose places are all free.
+//! The head carries a count of its changes: a thread that has read the head, and then what is below it, takes the slot
+//! only if no slot has been taken or given back in between (ABA). All zeroes is a list whose slots are all free.
 
 use self::shim::{AtomicU32, AtomicU64, Ordering};
 
@@ -15,17 +15,17 @@ use loom::sync::atomic as shim;
 use std::sync::atomic as shim;
 
 #[repr(C)]
-pub(super) struct Places<const COUNT: usize> {
-    /// The first free place, plus one, and above it how often it has changed.
+pub(super) struct FreeList<const COUNT: usize> {
+    /// The first free slot, plus one, and above it how often it has changed.
     head: AtomicU64,
-    /// Places that have been taken at some time are those below.
+    /// Slots that have been taken at some time are those below.
     opened: AtomicU32,
-    /// Of each free place: the one below it in the list, plus one; 0 ends it.
+    /// Of each free slot: the one below it in the list, plus one; 0 ends it.
     below: [AtomicU32; COUNT],
 }
 
-impl<const COUNT: usize> Places<COUNT> {
-    /// Takes a free place, the one that was given back last. What its last holder did there is seen.
+impl<const COUNT: usize> FreeList<COUNT> {
+    /// Takes a free slot, the one that was given back last. What its last holder did there is seen.
     pub(super) fn take(&self) -> Option<usize> {
         let mut head = self.head.load(Ordering::Acquire);
         while let Some(index) = (head as u32).checked_sub(1) {
@@ -44,7 +44,7 @@ impl<const COUNT: usize> Places<COUNT> {
         Some(index)
     }
 
-    /// Gives back a place that was taken.
+    /// Gives back a slot that was taken.
     pub(super) fn give_back(&self, index: usize) {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
@@ -58,13 +58,13 @@ impl<const COUNT: usize> Places<COUNT> {
         }
     }
 
-    /// All places that have been taken at some time are below this.
+    /// All slots that have been taken at some time are below this.
     pub(super) fn opened(&self) -> usize {
         COUNT.min(self.opened.load(Ordering::Relaxed) as usize)
     }
 }
 
-/// The head that follows `head` and names the place `first`.
+/// The head that follows `head` and names the slot `first`.
 const fn after(head: u64, first: u32) -> u64 {
     ((head >> 32).wrapping_add(1) << 32) | first as u64
 }
@@ -77,51 +77,51 @@ mod loom_tests {
 
     use super::*;
 
-    /// Places with something in each that one thread may touch at a time: its holder. loom fails the model otherwise.
+    /// Slots with something in each that one thread may touch at a time: its holder. loom fails the model otherwise.
     struct World {
-        places: Places<3>,
+        free: FreeList<3>,
         contents: [UnsafeCell<u32>; 3],
     }
 
-    // SAFETY: loom checks that nobody else is at a cell.
+    // SAFETY: loom checks that one thread at a time is at a cell.
     unsafe impl Sync for World {}
-    // SAFETY: places and contents are numbers, which belong to no thread.
+    // SAFETY: the list and the contents are numbers, which belong to no thread.
     unsafe impl Send for World {}
 
     impl World {
         fn take(&self) -> usize {
-            let index = self.places.take().expect("there are places for all");
+            let index = self.free.take().expect("there are slots for all");
             self.touch(index, |content| {
-                assert_eq!(std::mem::replace(content, 1), 0, "somebody has it")
+                assert_eq!(std::mem::replace(content, 1), 0, "it has a holder")
             });
             index
         }
 
         fn give_back(&self, index: usize) {
             self.touch(index, |content| *content = 0);
-            self.places.give_back(index);
+            self.free.give_back(index);
         }
 
         fn touch(&self, index: usize, touch: impl FnOnce(&mut u32)) {
-            // SAFETY: nobody else is at the cell, or loom fails the model here.
+            // SAFETY: no other thread is at the cell, or loom fails the model here.
             self.contents[index].with_mut(|content| touch(unsafe { &mut *content }));
         }
     }
 
-    /// One thread takes a place while another takes two and gives the first of them back, which then is first again.
+    /// One thread takes a slot while another takes two and gives the first of them back, which then is first again.
     #[test]
-    fn loom_a_place_has_one_holder() {
+    fn loom_a_slot_has_one_holder() {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);
         model.check(|| {
             let number = || AtomicU32::new(0);
-            let places = Places {
+            let free = FreeList {
                 head: AtomicU64::new(0),
                 opened: number(),
                 below: std::array::from_fn(|_| number()),
             };
             let contents = std::array::from_fn(|_| UnsafeCell::new(0));
-            let world = Arc::new(World { places, contents });
+            let world = Arc::new(World { free, contents });
             let both = [world.take(), world.take()];
             both.into_iter().for_each(|index| world.give_back(index));
             let other = {

@@ -38,7 +38,7 @@ impl Readiness {
 
 /// What a machine does its attempts with, while it is being called. They return how many bytes have moved,
 /// and `None` where the machine has to wait.
-pub(crate) struct Turn<'c> {
+pub(crate) struct Attempts<'c> {
     socket: BorrowedFd<'c>,
     readiness: &'c mut Readiness,
     budget: u32,
@@ -47,7 +47,7 @@ pub(crate) struct Turn<'c> {
     now: Instant,
 }
 
-impl<'c> Turn<'c> {
+impl<'c> Attempts<'c> {
     pub(crate) fn new(
         socket: BorrowedFd<'c>,
         readiness: &'c mut Readiness,

@@ -1,10 +1,23 @@
-//! The door of a loop for everybody else: wakes, and descriptors to close, from other kernel threads.
+//! How other kernel threads reach a loop: they wake its tasks, and have it close descriptors.
 //!
-//! Each loop holds a *lane* for its life: a place in a table of the process, with a stack of messages
+//! ```text
+//!   other kernel threads                          the loop's kernel thread
+//!   wake, close ──▶ inbox: ▢─▶▢─▶▢ ─────────────▶ take: all messages at once
+//!        └── was it empty? ──▶ eventfd ─────────▶ poller.wait returns
+//!   interrupt_all (a drain, a survey) ─▶ eventfd
+//! ```
+//!
+//! Each loop owns an *inbox* for its life: an entry of a table of the process, with a stack of messages
 //! (Treiber 1986) that others push to without a lock and the loop takes whole, and an eventfd that
-//! interrupts the loop's wait. Only the push that finds the stack empty writes to the eventfd. Lanes
-//! are never freed, only taken again by later loops, so that a waker that outlived its loop finds a
-//! lane at the worst, and never freed memory.
+//! interrupts the loop's wait. Only the push that finds the stack empty writes to the eventfd. Inboxes
+//! are never freed, only taken again by later loops. So a waker that outlived its loop finds the inbox
+//! of a later loop at worst, and never freed memory.
+//!
+//! This module stands below the loop, so that draining and surveys, which interrupt loops, need not know
+//! what a loop is.
+
+mod name;
+pub mod wakeup;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,8 +27,8 @@ use std::sync::atomic::AtomicU16;
 use duality_poller::Token;
 use rustix::event::{EventfdFlags, eventfd};
 
+pub(crate) use self::name::TaskName;
 use self::shim::{AtomicBool, AtomicPtr, Ordering};
-use super::waker::TaskName;
 
 #[cfg(all(test, loom))]
 use loom::sync::atomic as shim;
@@ -23,157 +36,160 @@ use loom::sync::atomic as shim;
 use std::sync::atomic as shim;
 
 /// One more than there can be loops alive in a process: they have numbers from 1.
-pub(crate) const LANES: usize = 1024;
+const LOOPS: usize = 1024;
 
 /// What other kernel threads ask of a loop.
 pub(crate) enum Message {
     Wake(TaskName),
-    /// A descriptor that this loop watches is no longer wanted: forget it, then close it. For any other loop the token
-    /// means something else, and there is nothing to do but the close.
+    /// Forget a descriptor that this loop watches, then close it. A loop of another id watches nothing
+    /// under this token, and only closes the descriptor.
     Close(LoopId, Token, OwnedFd),
 }
 
-/// One loop among those that the process has had. A number comes again after 65,536 loops on its lane.
+/// One loop among those that the process has had. An id comes again after 65,536 loops of its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LoopId {
-    lane: u16,
-    /// How many loops had the lane before it.
-    term: u16,
+    number: u16,
+    /// How many loops had the number before it.
+    generation: u16,
 }
 
-static TABLE: [OnceLock<Lane>; LANES] = [const { OnceLock::new() }; LANES];
+/// The inbox of each loop, at the index of the loop's number.
+static TABLE: [OnceLock<Inbox>; LOOPS] = [const { OnceLock::new() }; LOOPS];
 
-struct Lane<B = OwnedFd> {
-    taken: AtomicBool,
-    /// Loops that have had it. Only who takes the lane changes it.
-    terms: AtomicU16,
-    inbox: Inbox<Message>,
-    bell: B,
+struct Inbox<E = OwnedFd> {
+    is_owned: AtomicBool,
+    /// How many loops have had it. Only the loop that takes the inbox changes it.
+    generations: AtomicU16,
+    messages: MessageStack<Message>,
+    event: E,
 }
 
 /// What interrupts a loop's wait: an eventfd, and in the model a counter.
 trait Interrupt {
-    fn ring(&self);
-    fn silence(&self);
+    fn signal(&self);
+    fn clear(&self);
 }
 
-/// A lane in the hands of its loop; given back on drop.
-pub(crate) struct Claim {
+/// The inbox of a loop, in the loop's hands; given back on drop.
+pub(crate) struct OwnInbox {
     id: LoopId,
-    lane: &'static Lane,
+    inbox: &'static Inbox,
 }
 
-/// Takes the first free lane.
-pub(crate) fn claim() -> io::Result<Claim> {
-    for (number, place) in TABLE.iter().enumerate().skip(1) {
-        let lane = match place.get() {
-            Some(lane) => lane,
+/// Takes the first inbox that no loop has.
+pub(crate) fn take_inbox() -> io::Result<OwnInbox> {
+    for (number, entry) in TABLE.iter().enumerate().skip(1) {
+        let inbox = match entry.get() {
+            Some(inbox) => inbox,
             None => {
-                let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-                // Another thread may have been quicker; then its lane is as good as ours.
-                place.get_or_init(|| Lane::new(bell))
+                let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+                // Another thread may have been quicker; then its inbox is as good as ours.
+                entry.get_or_init(|| Inbox::new(event))
             }
         };
-        if !lane.taken.swap(true, Ordering::AcqRel) {
-            let term = lane.terms.fetch_add(1, Ordering::Relaxed);
-            return Ok(Claim { id: LoopId { lane: number as u16, term }, lane });
+        if !inbox.is_owned.swap(true, Ordering::AcqRel) {
+            let generation = inbox.generations.fetch_add(1, Ordering::Relaxed);
+            return Ok(OwnInbox { id: LoopId { number: number as u16, generation }, inbox });
         }
     }
-    Err(io::Error::other(format!("more than {} event loops in one process", LANES - 1)))
+    Err(io::Error::other(format!("more than {} event loops in one process", LOOPS - 1)))
 }
 
 /// Asks the loop that `name` belongs to, if it is alive, to wake the task.
 #[inline(never)]
 pub(crate) fn wake(name: TaskName) {
-    send(name.lane(), Message::Wake(name));
+    send(name.loop_number(), Message::Wake(name));
 }
 
 /// Has a loop forget a descriptor that it watches, and closes it.
 pub(crate) fn close(watcher: LoopId, token: Token, descriptor: OwnedFd) {
-    send(watcher.lane, Message::Close(watcher, token, descriptor));
+    send(watcher.number, Message::Close(watcher, token, descriptor));
 }
 
-/// Sends a message to the loop of a lane; it is dropped when that loop is gone.
-fn send(lane: u16, message: Message) {
-    if let Some(lane) = TABLE[usize::from(lane)].get() {
-        lane.send(message);
+/// Sends a message to the loop of that number; it is dropped when there is no such loop.
+fn send(number: u16, message: Message) {
+    if let Some(inbox) = TABLE[usize::from(number)].get() {
+        inbox.send(message);
     }
 }
 
-/// Interrupts the wait of the loop of a lane.
-pub(crate) fn ring(lane: u16) {
-    if let Some(lane) = TABLE[usize::from(lane)].get() {
-        lane.bell.ring();
+/// Interrupts the wait of the loop of that number.
+fn interrupt(number: u16) {
+    if let Some(inbox) = TABLE[usize::from(number)].get() {
+        inbox.event.signal();
     }
 }
 
 /// Interrupts the wait of every loop of this process. Async-signal-safe.
-pub(crate) fn ring_all() {
-    for lane in TABLE.iter().filter_map(OnceLock::get) {
-        lane.bell.ring();
+pub(crate) fn interrupt_all() {
+    for inbox in TABLE.iter().filter_map(OnceLock::get) {
+        inbox.event.signal();
     }
 }
 
 impl Interrupt for OwnedFd {
-    fn ring(&self) {
+    fn signal(&self) {
         // It can only fail when the counter is full, and then the loop is as good as awake.
         let _ = rustix::io::write(self, &1u64.to_ne_bytes());
     }
 
-    fn silence(&self) {
+    fn clear(&self) {
         let _ = rustix::io::read(self, &mut [0u8; 8]);
     }
 }
 
-impl<B: Interrupt> Lane<B> {
-    /// A lane that is free.
-    fn new(bell: B) -> Self {
-        let (taken, terms) = (AtomicBool::new(false), AtomicU16::new(0));
-        Self { taken, terms, inbox: Inbox::new(), bell }
+impl<E: Interrupt> Inbox<E> {
+    /// An inbox that no loop has.
+    fn new(event: E) -> Self {
+        let (is_owned, generations) = (AtomicBool::new(false), AtomicU16::new(0));
+        Self { is_owned, generations, messages: MessageStack::new(), event }
     }
 
     fn send(&self, message: Message) {
-        if self.taken.load(Ordering::Acquire) && self.inbox.push(message) {
-            self.bell.ring();
+        if self.is_owned.load(Ordering::Acquire) && self.messages.push(message) {
+            self.event.signal();
         }
     }
 
-    /// In this order: who finds the inbox empty after it was taken rings again, and that is not silenced.
+    /// Clears the event first: a sender that finds the stack empty after it was taken signals again,
+    /// and that signal must not be cleared.
     fn take(&self) -> Vec<Message> {
-        self.bell.silence();
-        self.inbox.take()
+        self.event.clear();
+        self.messages.take()
     }
 }
 
-impl Claim {
+impl OwnInbox {
     pub(crate) fn id(&self) -> LoopId {
         self.id
     }
 
+    /// The number of the loop.
     pub(crate) fn number(&self) -> u16 {
-        self.id.lane
+        self.id.number
     }
 
-    /// Becomes readable when messages (or a drain) wait.
-    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
-        self.lane.bell.as_fd()
+    /// The eventfd: readable when messages wait, and when the loop's wait is interrupted.
+    pub(crate) fn event(&self) -> BorrowedFd<'_> {
+        self.inbox.event.as_fd()
     }
 
-    /// Silences the bell, then takes what has come in, oldest first.
+    /// Clears the event, then takes the messages, oldest first.
     pub(crate) fn take(&self) -> Vec<Message> {
-        self.lane.take()
+        self.inbox.take()
     }
 }
 
-impl Drop for Claim {
+impl Drop for OwnInbox {
     fn drop(&mut self) {
         self.take();
-        self.lane.taken.store(false, Ordering::Release);
+        self.inbox.is_owned.store(false, Ordering::Release);
     }
 }
 
 /// A stack that anyone pushes to and its owner takes whole.
-struct Inbox<T> {
+struct MessageStack<T> {
     top: AtomicPtr<Node<T>>,
 }
 
@@ -182,12 +198,12 @@ struct Node<T> {
     below: *mut Node<T>,
 }
 
-impl<T> Inbox<T> {
+impl<T> MessageStack<T> {
     fn new() -> Self {
         Self { top: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
-    /// Adds a message; true when the inbox was empty, so that the owner must be told.
+    /// Adds a message; true when the stack was empty, so that the owner must be told.
     fn push(&self, value: T) -> bool {
         let node = Box::into_raw(Box::new(Node { value, below: std::ptr::null_mut() }));
         let mut top = self.top.load(Ordering::Relaxed);
@@ -216,17 +232,17 @@ impl<T> Inbox<T> {
     }
 }
 
-impl<T> Drop for Inbox<T> {
+impl<T> Drop for MessageStack<T> {
     fn drop(&mut self) {
         self.take();
     }
 }
 
 // SAFETY: messages move from the pushing threads to the taking one, and are never shared.
-unsafe impl<T: Send> Send for Inbox<T> {}
-// SAFETY: `push` and `take` change the inbox by one atomic operation each, so that any threads may call them at once; a message
+unsafe impl<T: Send> Send for MessageStack<T> {}
+// SAFETY: `push` and `take` change the stack by one atomic operation each, so that any threads may call them at once; a message
 // is moved in by one and out by one.
-unsafe impl<T: Send> Sync for Inbox<T> {}
+unsafe impl<T: Send> Sync for MessageStack<T> {}
 
 #[cfg(all(test, not(loom)))]
 mod tests {
@@ -234,16 +250,16 @@ mod tests {
 
     #[test]
     fn messages_come_out_in_the_order_they_went_in() {
-        let inbox = Inbox::new();
-        assert!(inbox.push(1), "the first push finds it empty");
-        assert!(!inbox.push(2));
-        assert_eq!(inbox.take(), [1, 2]);
-        assert!(inbox.push(3), "it is empty again");
+        let messages = MessageStack::new();
+        assert!(messages.push(1), "the first push finds it empty");
+        assert!(!messages.push(2));
+        assert_eq!(messages.take(), [1, 2]);
+        assert!(messages.push(3), "it is empty again");
     }
 
     #[test]
-    fn a_lane_is_taken_by_one_loop_at_a_time() {
-        let (first, second) = (claim().unwrap(), claim().unwrap());
+    fn an_inbox_is_taken_by_one_loop_at_a_time() {
+        let (first, second) = (take_inbox().unwrap(), take_inbox().unwrap());
         assert_ne!(first.number(), second.number());
     }
 }
@@ -267,12 +283,12 @@ mod loom_tests {
 
     impl Deeds {
         fn doing(&self, index: usize) {
-            // SAFETY: nobody else is at the cell, or loom fails the model here.
+            // SAFETY: no other thread is at the cell, or loom fails the model here.
             self.0[index].with_mut(|deed| unsafe { *deed = true });
         }
 
         fn are_seen(&self, index: usize) {
-            // SAFETY: nobody writes to the cell meanwhile, or loom fails the model here.
+            // SAFETY: no thread writes to the cell meanwhile, or loom fails the model here.
             assert!(self.0[index].with(|deed| unsafe { *deed }));
         }
     }
@@ -281,16 +297,16 @@ mod loom_tests {
     #[derive(Default)]
     struct Counter {
         count: Mutex<u64>,
-        rung: Condvar,
+        signalled: Condvar,
     }
 
     impl Interrupt for Counter {
-        fn ring(&self) {
+        fn signal(&self) {
             *self.count.lock().unwrap() += 1;
-            self.rung.notify_one();
+            self.signalled.notify_one();
         }
 
-        fn silence(&self) {
+        fn clear(&self) {
             *self.count.lock().unwrap() = 0;
         }
     }
@@ -299,7 +315,7 @@ mod loom_tests {
         fn wait(&self) {
             let mut count = self.count.lock().unwrap();
             while *count == 0 {
-                count = self.rung.wait(count).unwrap();
+                count = self.signalled.wait(count).unwrap();
             }
         }
     }
@@ -308,27 +324,27 @@ mod loom_tests {
         TaskName::first(1).of(0, task)
     }
 
-    /// Whoever finds the inbox empty rings; so after the last ring nothing may be left behind.
+    /// The push that finds the stack empty signals; so after the last signal nothing may be left behind.
     #[test]
     fn loom_no_message_is_lost_and_each_batch_is_announced() {
         loom::model(|| {
-            let (inbox, deeds) = (Arc::new(Inbox::new()), Arc::new(Deeds::default()));
+            let (messages, deeds) = (Arc::new(MessageStack::new()), Arc::new(Deeds::default()));
             let pushers: Vec<_> = [0, 1]
                 .map(|value| {
-                    let (inbox, deeds) = (inbox.clone(), deeds.clone());
+                    let (messages, deeds) = (messages.clone(), deeds.clone());
                     thread::spawn(move || {
                         deeds.doing(value);
-                        usize::from(inbox.push(value))
+                        usize::from(messages.push(value))
                     })
                 })
                 .into();
-            let early = inbox.take();
+            let early = messages.take();
             early.iter().for_each(|&value| deeds.are_seen(value));
-            let rings: usize = pushers.into_iter().map(|pusher| pusher.join().unwrap()).sum();
-            let late = inbox.take();
+            let signals: usize = pushers.into_iter().map(|pusher| pusher.join().unwrap()).sum();
+            let late = messages.take();
             assert_eq!(early.len() + late.len(), 2);
             let batches = usize::from(!early.is_empty()) + usize::from(!late.is_empty());
-            assert_eq!(rings, batches);
+            assert_eq!(signals, batches);
         });
     }
 
@@ -339,20 +355,20 @@ mod loom_tests {
         // All interleavings are too many; two threads that are interrupted once each lose a wake where it can be lost.
         model.preemption_bound = Some(2);
         model.check(|| {
-            let lane = Arc::new(Lane::new(Counter::default()));
-            lane.taken.store(true, Ordering::Relaxed);
+            let inbox = Arc::new(Inbox::new(Counter::default()));
+            inbox.is_owned.store(true, Ordering::Relaxed);
             let deeds = Arc::new(Deeds::default());
             let wakers = [0, 1].map(|task| {
-                let (lane, deeds) = (lane.clone(), deeds.clone());
+                let (inbox, deeds) = (inbox.clone(), deeds.clone());
                 thread::spawn(move || {
                     deeds.doing(task as usize);
-                    lane.send(Message::Wake(name(task)));
+                    inbox.send(Message::Wake(name(task)));
                 })
             });
             let mut awaited = 2;
             while awaited > 0 {
-                lane.bell.wait();
-                for message in lane.take() {
+                inbox.event.wait();
+                for message in inbox.take() {
                     let Message::Wake(name) = message else { unreachable!("nothing is closed") };
                     deeds.are_seen(name.slot() as usize);
                     awaited -= 1;

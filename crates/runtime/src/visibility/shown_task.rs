@@ -11,22 +11,22 @@ use super::Label;
 ///
 /// It is not 0, which stands for no task. Of the turn the low bits are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sign(u64);
+pub(crate) struct ShownTask(u64);
 
-impl Sign {
-    const SOMEBODY: u64 = 1 << 63;
+impl ShownTask {
+    const IS_TASK: u64 = 1 << 63;
     const STAGE_AT: u32 = 32;
     const TURN_AT: u32 = Self::STAGE_AT + Label::BITS;
 
     /// That of a task that has reached no stage, in no turn.
     #[inline]
     pub(crate) const fn new(number: u32) -> Self {
-        Self(Self::SOMEBODY | number as u64)
+        Self(Self::IS_TASK | number as u64)
     }
 
     /// That of the same task at a stage, in no turn.
     pub(crate) const fn at(self, stage: Label) -> Self {
-        Self(Self::SOMEBODY | (stage.bits() as u64) << Self::STAGE_AT | self.number() as u64)
+        Self(Self::IS_TASK | (stage.bits() as u64) << Self::STAGE_AT | self.number() as u64)
     }
 
     /// Of one in no turn: the same in this one.
@@ -63,20 +63,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sign_survives_packing() {
-        let stage = Label::new("stage of a signed task");
+    fn a_shown_task_survives_packing() {
+        let stage = Label::new("stage of a shown task");
         for number in [0, 1, u32::MAX] {
-            let sign = Sign::new(number);
-            assert_eq!((sign.number(), sign.stage()), (number, Label::NONE));
-            let staged = sign.at(stage);
+            let shown = ShownTask::new(number);
+            assert_eq!((shown.number(), shown.stage()), (number, Label::NONE));
+            let staged = shown.at(stage);
             for turn in [0, 1, usize::MAX] {
-                let seen = Sign::from_bits(staged.during(turn).bits()).unwrap();
+                let seen = ShownTask::from_bits(staged.during(turn).bits()).unwrap();
                 assert_eq!((seen.number(), seen.stage()), (number, stage));
                 assert_ne!(seen, staged.during(turn.wrapping_add(1)));
-                assert_eq!(seen.without_stage(), sign.during(turn));
+                assert_eq!(seen.without_stage(), shown.during(turn));
             }
-            assert_eq!(staged.at(Label::NONE), sign);
+            assert_eq!(staged.at(Label::NONE), shown);
         }
-        assert_eq!(Sign::from_bits(0), None);
+        assert_eq!(ShownTask::from_bits(0), None);
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
 use duality_poller::{Direction, Event, Kind, Poller, Token};
-use duality_runtime::event_loop::{EventLoop, Waiting, idle};
+use duality_runtime::event_loop::{EventLoop, LoopWorld, idle};
 use duality_runtime::fs;
 use duality_runtime::time::{Duration, Instant, sleep};
 
@@ -53,7 +53,7 @@ fn an_idle_loop_looks_for_as_long_as_it_was_told_before_it_sleeps() {
         let (looks, waits) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let poller = Kind::Epoll.open().unwrap();
         let poller = Noting { poller, looks: looks.clone(), waits: waits.clone() };
-        let opened = EventLoop::new(Box::new(poller), Waiting::Suspend).unwrap();
+        let opened = EventLoop::new(Box::new(poller), LoopWorld::Suspend).unwrap();
         let slept = opened.busy_polling(budget).run(async {
             let (start, before) = (Instant::now(), idle());
             sleep(MOMENT).await;
@@ -71,7 +71,7 @@ fn a_loop_that_reads_files_itself_has_them_at_once() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("file"), b"content").unwrap();
     let root = fs::Root::open(directory.path()).unwrap();
-    let opened = EventLoop::new(Kind::Epoll.open().unwrap(), Waiting::Suspend).unwrap();
+    let opened = EventLoop::new(Kind::Epoll.open().unwrap(), LoopWorld::Suspend).unwrap();
     opened.disk_in_place().run(async move {
         let mut reading = pin!(async move {
             let file = root.open_file("file").await.unwrap();
@@ -79,6 +79,6 @@ fn a_loop_that_reads_files_itself_has_them_at_once() {
             file.read_at(0, length as usize).await.unwrap()
         });
         let first = poll_fn(|context| Poll::Ready(reading.as_mut().poll(context))).await;
-        assert_eq!(first, Poll::Ready(b"content".to_vec()), "it waited for nobody");
+        assert_eq!(first, Poll::Ready(b"content".to_vec()), "it waited for no helper");
     });
 }

@@ -1,24 +1,24 @@
-//! The lobby of an event loop: connections that have been accepted and whose tasks have not begun.
+//! The accept queue of an event loop: connections that have been accepted and whose tasks have not started.
 //!
 //! ```text
-//!   accept queue ▶ [ acceptor ] ─── not full ──────────────▶ ( a task: under way, or at rest )
-//!                        └─ full ─▶ lobby ▶ [ usher ] ──────▶ (  …                           )
+//!   kernel's accept queue ▶ [ acceptor ] ─── not full ──────────────────▶ ( a task: under way, or at rest )
+//!                               └─ full ─▶ loop's accept queue ▶ [ starter ] ▶ (  …                       )
 //! ```
 //!
-//! A connection is *under way* unless it rests, which is to wait for its client, be it to send or to
-//! take. A loop that begins all that come, however many it has yet to answer, comes back to each so late
-//! that nothing of it is in a cache any more: at 15,000 connections every request cost a sixth more. So
-//! a loop that is full serves first. It accepts all the same, as eagerly as there is room in the lobby: what
-//! overflows the kernel's accept queue is not heard of again for a second, or several.
+//! A connection is *under way* unless it rests. It rests while it waits for its client to send or to take.
+//! A loop that starts all connections that come returns to each of them so late that nothing of it is in a cache any
+//! more: at 15,000 connections every request cost a sixth more. So a loop that is full serves first. It still
+//! accepts, as eagerly as its accept queue has room: what overflows the kernel's accept queue is not heard of again
+//! for a second, or several.
 //!
-//! Two options bend this. Under [`Prefer::Accept`] every connection begins as it comes, and the lobby stays
-//! empty. [`Options::accept_queue`](super::options::Options::accept_queue) bounds the lobby; a lobby without
-//! any room leaves connections in the kernel's accept queue until it is their turn.
+//! Two options change this. Under [`Prefer::Accept`] every connection starts as it comes, and the loop's accept queue stays
+//! empty. [`Options::accept_queue`](super::options::Options::accept_queue) bounds the loop's accept queue; with a bound
+//! of 0, connections stay in the kernel's accept queue until they can start.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use duality_runtime::event_loop::{self, Place};
+use duality_runtime::event_loop::{self, ReservedTask};
 use duality_runtime::handler::Connections;
 use duality_runtime::net::TcpStream;
 use duality_runtime::sync::Notify;
@@ -32,10 +32,10 @@ use super::service::Service;
 /// How many connections are under way on a loop that is full.
 pub(crate) const FULL: usize = 1024;
 
-/// How often a full loop looks whether it is busy: it is unless a quarter of the time was idle.
-const GLANCE: Duration = Duration::from_millis(1);
+/// How often a full loop checks whether it is busy: it is unless a quarter of the time was idle.
+const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// How many connections it begins if it is not: those under way all wait for something else than this
+/// How many connections a full loop starts if it is not busy: those under way all wait for something else than this
 /// processor, and more of them do no harm.
 const CREDIT: u32 = 64;
 
@@ -44,16 +44,16 @@ fn is_full(connections: &Connections) -> bool {
     connections.count().saturating_sub(event_loop::resting()) >= FULL
 }
 
-/// Connections that wait for their turn, the first come first.
-pub(crate) struct Lobby {
+/// Connections that wait to be started, first in, first out.
+pub(crate) struct AcceptQueue {
     prefer: Prefer,
     /// How many may wait.
     size: usize,
     inner: Mutex<Inner>,
     /// There is a connection, or there will be none.
     changed: Notify,
-    /// One has left.
-    left: Notify,
+    /// A connection has been removed.
+    removed: Notify,
 }
 
 #[derive(Default)]
@@ -62,11 +62,11 @@ struct Inner {
     closed: bool,
 }
 
-impl Lobby {
-    /// An empty one for at most `size` connections.
+impl AcceptQueue {
+    /// An empty queue for at most `size` connections.
     pub(crate) fn new(prefer: Prefer, size: usize) -> Self {
         let inner = Mutex::default();
-        Self { prefer, size, inner, changed: Notify::new(), left: Notify::new() }
+        Self { prefer, size, inner, changed: Notify::new(), removed: Notify::new() }
     }
 
     /// Whether connections may have to stay in the kernel's accept queue.
@@ -76,20 +76,20 @@ impl Lobby {
 
     /// Waits until a connection may be accepted: there is room for it to wait, or it need not. `credit` is the
     /// acceptor's, 0 at the start.
-    pub(crate) async fn vacancy(&self, connections: &Connections, credit: &mut u32) {
+    pub(crate) async fn wait_for_room(&self, connections: &Connections, credit: &mut u32) {
         match (self.prefer, self.size) {
             (Prefer::Accept, _) => {}
             (Prefer::Serve, 0) => wait_while_full(connections, credit).await,
             (Prefer::Serve, size) => {
                 while self.waiting() >= size {
-                    self.left.notified().await;
+                    self.removed.notified().await;
                 }
             }
         }
     }
 
-    /// Whether a connection that has been accepted after [`vacancy`](Self::vacancy) begins without waiting.
-    pub(crate) fn lets_through(&self, connections: &Connections) -> bool {
+    /// Whether a connection that has been accepted after [`wait_for_room`](Self::wait_for_room) starts without waiting.
+    pub(crate) fn starts_at_once(&self, connections: &Connections) -> bool {
         match (self.prefer, self.size) {
             (Prefer::Accept, _) | (Prefer::Serve, 0) => true,
             (Prefer::Serve, _) => self.waiting() == 0 && !is_full(connections),
@@ -101,35 +101,35 @@ impl Lobby {
         self.lock().streams.len()
     }
 
-    /// Has a connection wait.
-    pub(crate) fn enter(&self, stream: TcpStream) {
+    /// Adds a connection.
+    pub(crate) fn push(&self, stream: TcpStream) {
         self.lock().streams.push_back(stream);
         self.changed.notify_one();
     }
 
-    /// Nobody comes any more.
+    /// No connection will be added any more.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_one();
     }
 
-    /// Begins the connections in their turn, until the lobby is closed and empty.
-    pub(crate) async fn usher(&self, service: &Service, connections: &Connections) {
-        task::stage("lobby").await;
+    /// Starts the connections in their order, until the queue is closed and empty.
+    pub(crate) async fn start_connections(&self, service: &Service, connections: &Connections) {
+        task::stage("start").await;
         let mut pressure = Pressure::new(connections);
         let mut credit = 0;
-        while self.is_waited_in().await {
+        while self.has_connection().await {
             wait_while_full(connections, &mut credit).await;
-            let place = room(&mut pressure).await;
-            // Nobody else takes one out.
+            let reserved = reserve(&mut pressure).await;
+            // Only this task removes connections.
             let Some(stream) = self.lock().streams.pop_front() else { continue };
-            self.left.notify_one();
-            place.spawn(service.begin(stream, connections.enter()));
+            self.removed.notify_one();
+            reserved.spawn(service.begin(stream, connections.enter()));
         }
     }
 
     /// Waits until there is a connection; false when there will be none.
-    async fn is_waited_in(&self) -> bool {
+    async fn has_connection(&self) -> bool {
         loop {
             {
                 let inner = self.lock();
@@ -146,11 +146,11 @@ impl Lobby {
     }
 }
 
-/// Room for a task, as soon as there is some.
-pub(crate) async fn room(pressure: &mut Pressure) -> Place {
+/// Reserves a task, as soon as there is room for one.
+pub(crate) async fn reserve(pressure: &mut Pressure) -> ReservedTask {
     loop {
         match event_loop::reserve() {
-            Ok(place) => return place,
+            Ok(reserved) => return reserved,
             Err(error) => pressure.wait_out("stack", &error).await,
         }
     }
@@ -163,7 +163,7 @@ async fn wait_while_full(connections: &Connections, credit: &mut u32) {
             return;
         }
         let (start, idle) = (Instant::now(), event_loop::idle());
-        time::sleep(GLANCE).await;
+        time::sleep(CHECK_INTERVAL).await;
         if 4 * (event_loop::idle() - idle) > start.elapsed() {
             *credit = CREDIT;
         }

@@ -1,4 +1,4 @@
-//! A line of waiters: who came first, and who has been handed what it waits for.
+//! A list of waiters: in which order they came, and which have been handed what they wait for.
 //!
 //! ```text
 //!   front                                        back
@@ -7,63 +7,63 @@
 //! ```
 //!
 //! Things are handed to the front of those that wait, so those that were handed something and have not
-//! come for it yet stand before all that wait. A [`Line`] is plain data: its owner locks it.
+//! come for it yet stand before all that wait. A [`WaiterList`] is plain data: its owner locks it.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
 
 /// Waiters, each with the `W` that wakes it.
-pub(super) struct Line<W> {
+pub(super) struct WaiterList<W> {
     /// Sorted by ticket, since tickets only grow. A waiter that was handed something has no waker.
-    places: VecDeque<(Ticket, Option<W>)>,
+    waiters: VecDeque<(Ticket, Option<W>)>,
     /// How many of them were handed something: the first ones.
     handed: usize,
     next_ticket: Ticket,
 }
 
-/// Names a place in the line.
+/// Names a waiter in the list.
 pub(super) type Ticket = NonZeroU64;
 
-/// How a waiter left the line.
+/// What a waiter was when it left the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Left {
+pub(super) enum WaiterState {
     /// It was handed something, which it takes along.
     Handed,
     /// It waited still.
     Waiting,
-    /// It had no place: it never queued, or all were woken.
+    /// It was not in the list: it never queued, or all were woken.
     Outside,
 }
 
-impl<W: Clone> Line<W> {
+impl<W: Clone> WaiterList<W> {
     pub(super) const fn new() -> Self {
-        Self { places: VecDeque::new(), handed: 0, next_ticket: Ticket::MIN }
+        Self { waiters: VecDeque::new(), handed: 0, next_ticket: Ticket::MIN }
     }
 
     /// Whether anything waits that has not been handed something.
     pub(super) fn has_waiting(&self) -> bool {
-        self.places.len() > self.handed
+        self.waiters.len() > self.handed
     }
 
-    /// Queues a waiter, in its old place if it has one still; returns its ticket.
+    /// Queues a waiter, in its old place if it is still in the list; returns its ticket.
     pub(super) fn queue(&mut self, ticket: Option<Ticket>, waker: &W) -> Ticket {
         if let Some(ticket) = ticket
             && let Ok(index) = self.find(ticket)
         {
-            if let Some(old) = &mut self.places[index].1 {
+            if let Some(old) = &mut self.waiters[index].1 {
                 old.clone_from(waker);
             }
             return ticket;
         }
         let ticket = self.next_ticket;
         self.next_ticket = ticket.saturating_add(1);
-        self.places.push_back((ticket, Some(waker.clone())));
+        self.waiters.push_back((ticket, Some(waker.clone())));
         ticket
     }
 
     /// Hands something to the waiter that has waited longest, and returns what wakes it.
     pub(super) fn hand(&mut self) -> Option<W> {
-        let waker = self.places.get_mut(self.handed)?.1.take();
+        let waker = self.waiters.get_mut(self.handed)?.1.take();
         self.handed += 1;
         waker
     }
@@ -73,27 +73,27 @@ impl<W: Clone> Line<W> {
         self.find(ticket).is_ok_and(|index| index < self.handed)
     }
 
-    /// Takes a waiter out of the line.
-    pub(super) fn leave(&mut self, ticket: Ticket) -> Left {
-        let Ok(index) = self.find(ticket) else { return Left::Outside };
-        self.places.remove(index);
+    /// Takes a waiter out of the list.
+    pub(super) fn leave(&mut self, ticket: Ticket) -> WaiterState {
+        let Ok(index) = self.find(ticket) else { return WaiterState::Outside };
+        self.waiters.remove(index);
         if index < self.handed {
             self.handed -= 1;
-            return Left::Handed;
+            return WaiterState::Handed;
         }
-        Left::Waiting
+        WaiterState::Waiting
     }
 
     /// Takes out all that wait, and returns what wakes them.
     pub(super) fn dismiss(&mut self) -> impl Iterator<Item = W> + use<W> {
         let waiting = match self.handed {
-            0 => std::mem::take(&mut self.places),
-            handed => self.places.split_off(handed),
+            0 => std::mem::take(&mut self.waiters),
+            handed => self.waiters.split_off(handed),
         };
         waiting.into_iter().filter_map(|(_, waker)| waker)
     }
 
     fn find(&self, ticket: Ticket) -> Result<usize, usize> {
-        self.places.binary_search_by_key(&ticket, |(ticket, _)| *ticket)
+        self.waiters.binary_search_by_key(&ticket, |(ticket, _)| *ticket)
     }
 }

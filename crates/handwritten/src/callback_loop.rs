@@ -2,7 +2,7 @@
 //!
 //! All of it belongs to one kernel thread. A machine is called from where its event is found, and goes on
 //! until it has to wait; so no queue of ready tasks stands between them, and no more is ever under way
-//! than the events of one round, which is why there is no lobby as the runtime's loop has one.
+//! than the events of one round, which is why there is no accept queue as the runtime's loop has one.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,31 +13,31 @@ use std::time::{Duration, Instant};
 use duality_architectures::common::admission::Admission;
 use duality_architectures::common::pressure::{PAUSE, Pressure};
 use duality_poller::{Direction, Event, Kind, Poller, Timers, Token};
-use duality_runtime::bell::Bell;
 use duality_runtime::drain;
 use duality_runtime::handler::Connections;
 use duality_runtime::net::TcpListener;
 use duality_runtime::task::submit;
+use duality_runtime::wakeup::Wakeup;
 use rustix::io::ioctl_fionbio;
 use rustix::net::{SocketFlags, accept_with};
 use slab::Slab;
 
-use crate::turn::{BUDGET, Readiness, Turn};
-use crate::{Machine, Wait, Why};
+use crate::attempts::{Attempts, BUDGET, Readiness};
+use crate::{Next, StateMachine, Why};
 
-const BELL: Token = Token(0);
+const WAKEUP: Token = Token(0);
 const LISTENER: Token = Token(1);
 /// Connections have the tokens from here on.
 const FIRST: u32 = 2;
 
 /// The loop of one kernel thread.
-pub(crate) struct EventLoop<M: Machine> {
+pub(crate) struct CallbackLoop<M: StateMachine> {
     common: M::Common,
     /// Connections at a time; the next are refused.
     limit: usize,
     poller: Box<dyn Poller>,
     timers: Timers,
-    bell: Bell,
+    wakeup: Wakeup,
     listener: Option<Listener>,
     connections: Slab<Connection<M>>,
     /// Those whose turn was cut short, so that others have theirs.
@@ -48,7 +48,7 @@ pub(crate) struct EventLoop<M: Machine> {
     draining: bool,
 }
 
-type FoundBox<M> = Arc<Mutex<Vec<(usize, Option<<M as Machine>::Found>)>>>;
+type FoundBox<M> = Arc<Mutex<Vec<(usize, Option<<M as StateMachine>::Found>)>>>;
 
 struct Listener {
     socket: TcpListener,
@@ -82,18 +82,18 @@ enum WaitsFor {
     Turn,
 }
 
-impl<M: Machine> EventLoop<M> {
+impl<M: StateMachine> CallbackLoop<M> {
     /// Opens what the loop needs before it can serve.
     pub(crate) fn open(common: M::Common, limit: usize) -> io::Result<Self> {
-        let (mut poller, bell) = (Kind::Epoll.open()?, Bell::new()?);
-        poller.arm(bell.as_fd(), BELL, Direction::Read)?;
+        let (mut poller, wakeup) = (Kind::Epoll.open()?, Wakeup::new()?);
+        poller.arm(wakeup.as_fd(), WAKEUP, Direction::Read)?;
         let now = Instant::now();
         Ok(Self {
             common,
             limit,
             poller,
             timers: Timers::new(now),
-            bell,
+            wakeup,
             listener: None,
             connections: Slab::new(),
             cut_short: Vec::new(),
@@ -109,8 +109,8 @@ impl<M: Machine> EventLoop<M> {
         let pressure = Pressure::new(&Connections::default());
         self.listener = Some(Listener { socket, admission, pressure, ready: true, lacking: false });
         let (mut events, mut fired) = (Vec::with_capacity(256), Vec::new());
-        // A drain that was requested before the loop had its bell has not rung it.
-        if drain::requested_before_the_bell() {
+        // A drain that was requested before the loop had its wakeup has not sent it.
+        if drain::requested_before_wakeup() {
             self.drain();
         }
         while self.listener.is_some() || !self.connections.is_empty() {
@@ -145,7 +145,7 @@ impl<M: Machine> EventLoop<M> {
 
     fn dispatch(&mut self, event: &Event) {
         match event.token {
-            BELL => self.answer_bell(),
+            WAKEUP => self.take_found(),
             LISTENER => {
                 if let Some(listener) = &mut self.listener {
                     listener.ready |= !listener.lacking;
@@ -251,20 +251,20 @@ impl<M: Machine> EventLoop<M> {
     fn wake(&mut self, key: usize, why: Why<M::Found>) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Connection { socket, readiness, machine, .. } = connection;
-        let mut turn = Turn::new(socket.as_fd(), readiness, self.draining, self.now);
+        let mut attempts = Attempts::new(socket.as_fd(), readiness, self.draining, self.now);
         // The panic hook says what and where; the connection closes, the others go on.
-        let call = || machine.wake(why, &mut turn, &mut self.common);
-        let wait = catch_unwind(AssertUnwindSafe(call)).unwrap_or(Wait::End);
-        let cut_short = turn.was_cut_short();
+        let call = || machine.wake(why, &mut attempts, &mut self.common);
+        let wait = catch_unwind(AssertUnwindSafe(call)).unwrap_or(Next::End);
+        let cut_short = attempts.was_cut_short();
         match wait {
-            Wait::End => self.end(key),
-            Wait::Helper(job) => self.have_helped(key, job),
-            Wait::Read(_) | Wait::Write(_) if cut_short => {
+            Next::End => self.end(key),
+            Next::Helper(job) => self.have_helped(key, job),
+            Next::Read(_) | Next::Write(_) if cut_short => {
                 connection.waits_for = WaitsFor::Turn;
                 self.cut_short.push(key);
             }
-            Wait::Read(deadline) => self.rest(key, Direction::Read, deadline),
-            Wait::Write(deadline) => self.rest(key, Direction::Write, deadline),
+            Next::Read(deadline) => self.rest(key, Direction::Read, deadline),
+            Next::Write(deadline) => self.rest(key, Direction::Write, deadline),
         }
     }
 
@@ -293,22 +293,22 @@ impl<M: Machine> EventLoop<M> {
         self.try_again();
     }
 
-    // Helper threads, and what else rings the bell.
+    // Helper threads, and what else wakes the loop.
 
     fn have_helped(&mut self, key: usize, job: Box<dyn FnOnce() -> M::Found + Send>) {
         self.connections[key].waits_for = WaitsFor::Helper;
-        let (found, ringer) = (self.found.clone(), self.bell.ringer());
+        let (found, wakeup) = (self.found.clone(), self.wakeup.sender());
         submit(Box::new(move || {
             let outcome = catch_unwind(AssertUnwindSafe(job)).ok();
             found.lock().unwrap_or_else(PoisonError::into_inner).push((key, outcome));
-            ringer.ring();
+            wakeup.send();
         }));
     }
 
-    fn answer_bell(&mut self) {
-        self.bell.silence();
-        let armed = self.poller.arm(self.bell.as_fd(), BELL, Direction::Read);
-        armed.expect("the bell stays registered for the life of the loop");
+    fn take_found(&mut self) {
+        self.wakeup.clear();
+        let armed = self.poller.arm(self.wakeup.as_fd(), WAKEUP, Direction::Read);
+        armed.expect("the wakeup stays registered for the life of the loop");
         let found = std::mem::take(&mut *self.found.lock().unwrap_or_else(PoisonError::into_inner));
         for (key, outcome) in found {
             match outcome {

@@ -1,7 +1,11 @@
-//! Values in memory that comes back: a loop keeps the blocks of what has ended for what begins next.
+//! A recycler of memory blocks: a loop keeps the blocks of tasks that have ended for tasks that begin.
 //!
-//! A task may live for less than a hundred nanoseconds, and has two blocks: its state, and where its end is met.
-//! To take both from malloc(3) and to free them was a quarter of what it cost.
+//! A micro-optimisation. A task may live for less than a hundred nanoseconds, and has two blocks: its state, and its join
+//! cell. Without the recycler, a [`RecycledBox`] would be a `Box`.
+//!
+//! | gain | measured by | delete it if it gains less than |
+//! | --- | --- | --- |
+//! | a quarter of the instructions of a spawn and join were those of malloc(3) and free(3) | `duality model --measure suspend spawn 5000000`, and `park` | 5 % of a spawn and join |
 //!
 //! ```text
 //!   drop ─▶ class 24 bytes: ▢─▶▢─▶▢      one list for each size that malloc has, of the loop's own, so
@@ -20,27 +24,27 @@ use std::pin::Pin;
 use std::ptr::{self, NonNull};
 use std::task::{Context, Poll};
 
-use crate::world;
+use super::current;
 
-/// How many blocks of a size a loop keeps. A sanitizer shall see what is used after it was freed.
+/// How many blocks of a size a loop keeps. None under a sanitizer, so that it sees uses after a free.
 const KEPT: u32 = if cfg!(feature = "sanitizer") { 0 } else { 256 };
 
-/// A box, but for where its memory comes from and goes to.
-pub struct Recycled<T: ?Sized> {
+/// A box whose memory comes from the loop's lists, and goes back to them.
+pub struct RecycledBox<T: ?Sized> {
     value: NonNull<T>,
     owns: PhantomData<T>,
 }
 
-impl<T: ?Sized> fmt::Debug for Recycled<T> {
+impl<T: ?Sized> fmt::Debug for RecycledBox<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Recycled").finish_non_exhaustive()
+        formatter.debug_struct("RecycledBox").finish_non_exhaustive()
     }
 }
 
 // SAFETY: it owns its value, and nothing else; blocks come from an allocator that serves every thread.
-unsafe impl<T: ?Sized + Send> Send for Recycled<T> {}
+unsafe impl<T: ?Sized + Send> Send for RecycledBox<T> {}
 
-impl<T> Recycled<T> {
+impl<T> RecycledBox<T> {
     pub(crate) fn new(value: T) -> Self {
         let place = take(Layout::new::<T>()).cast::<T>();
         // SAFETY: the block is new, and has that layout.
@@ -50,30 +54,30 @@ impl<T> Recycled<T> {
 }
 
 /// A future in a block of its own, as what a loop runs is.
-pub type Machine = Pin<Recycled<dyn Future<Output = ()> + Send>>;
+pub type BoxedFuture = Pin<RecycledBox<dyn Future<Output = ()> + Send>>;
 
 /// The same, for a future that stays on its kernel thread. It is pinned, and polled or dropped in its place.
-pub(crate) struct LocalMachine(Recycled<dyn Future<Output = ()>>);
+pub(crate) struct LocalFuture(RecycledBox<dyn Future<Output = ()>>);
 
-/// Makes a [`Machine`] of a future.
-pub fn machine(future: impl Future<Output = ()> + Send + 'static) -> Machine {
+/// Makes a [`BoxedFuture`] of a future.
+pub fn boxed_future(future: impl Future<Output = ()> + Send + 'static) -> BoxedFuture {
     // The compiler knows how to forget the type of what a `NonNull` points to.
-    let future: NonNull<dyn Future<Output = ()> + Send> = Recycled::new(future).into_raw();
-    // SAFETY: it came from `into_raw` just now, and is nobody else's. What is in a block is not moved until it is dropped.
-    unsafe { Pin::new_unchecked(Recycled::from_raw(future)) }
+    let future: NonNull<dyn Future<Output = ()> + Send> = RecycledBox::new(future).into_raw();
+    // SAFETY: it came from `into_raw` just now, and has no other owner. What is in a block is not moved until it is dropped.
+    unsafe { Pin::new_unchecked(RecycledBox::from_raw(future)) }
 }
 
-/// Makes a [`LocalMachine`] of a future.
-pub(crate) fn local_machine(future: impl Future<Output = ()> + 'static) -> LocalMachine {
-    let future: NonNull<dyn Future<Output = ()>> = Recycled::new(future).into_raw();
-    // SAFETY: it came from `into_raw` just now, and is nobody else's.
-    LocalMachine(unsafe { Recycled::from_raw(future) })
+/// Makes a [`LocalFuture`] of a future.
+pub(crate) fn local_future(future: impl Future<Output = ()> + 'static) -> LocalFuture {
+    let future: NonNull<dyn Future<Output = ()>> = RecycledBox::new(future).into_raw();
+    // SAFETY: it came from `into_raw` just now, and has no other owner.
+    LocalFuture(unsafe { RecycledBox::from_raw(future) })
 }
 
-impl LocalMachine {
+impl LocalFuture {
     #[inline]
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        // SAFETY: what is in a block is not moved until it is dropped, and nobody else has the block.
+        // SAFETY: what is in a block is not moved until it is dropped, and the block has no other owner.
         unsafe { Pin::new_unchecked(&mut *self.0) }.poll(context)
     }
 
@@ -85,18 +89,18 @@ impl LocalMachine {
     }
 }
 
-impl From<Machine> for LocalMachine {
+impl From<BoxedFuture> for LocalFuture {
     #[inline]
-    fn from(machine: Machine) -> Self {
-        // SAFETY: it stays in its block, and a `LocalMachine` keeps it pinned.
+    fn from(future: BoxedFuture) -> Self {
+        // SAFETY: it stays in its block, and a `LocalFuture` keeps it pinned.
         let future: NonNull<dyn Future<Output = ()>> =
-            unsafe { Pin::into_inner_unchecked(machine) }.into_raw();
-        // SAFETY: it came from `into_raw` just now, and is nobody else's.
-        Self(unsafe { Recycled::from_raw(future) })
+            unsafe { Pin::into_inner_unchecked(future) }.into_raw();
+        // SAFETY: it came from `into_raw` just now, and has no other owner.
+        Self(unsafe { RecycledBox::from_raw(future) })
     }
 }
 
-impl<T: ?Sized> Recycled<T> {
+impl<T: ?Sized> RecycledBox<T> {
     /// Its value, for the caller to see to.
     pub(crate) fn into_raw(self) -> NonNull<T> {
         ManuallyDrop::new(self).value
@@ -104,13 +108,13 @@ impl<T: ?Sized> Recycled<T> {
 
     /// # Safety
     ///
-    /// The value is one that [`into_raw`](Recycled::into_raw) gave, maybe by another type, and nobody else's.
+    /// The value is one that [`into_raw`](RecycledBox::into_raw) gave, maybe by another type, and has no other owner.
     pub(crate) unsafe fn from_raw(value: NonNull<T>) -> Self {
         Self { value, owns: PhantomData }
     }
 }
 
-impl<T: ?Sized> Deref for Recycled<T> {
+impl<T: ?Sized> Deref for RecycledBox<T> {
     type Target = T;
 
     #[inline]
@@ -120,7 +124,7 @@ impl<T: ?Sized> Deref for Recycled<T> {
     }
 }
 
-impl<T: ?Sized> DerefMut for Recycled<T> {
+impl<T: ?Sized> DerefMut for RecycledBox<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: the value is there until this is dropped, and borrowed exclusively as this is.
@@ -128,7 +132,7 @@ impl<T: ?Sized> DerefMut for Recycled<T> {
     }
 }
 
-impl<T: ?Sized> Drop for Recycled<T> {
+impl<T: ?Sized> Drop for RecycledBox<T> {
     fn drop(&mut self) {
         /// Gives the block back also when the value's destructor panics.
         struct Block(NonNull<u8>, Layout);
@@ -159,7 +163,7 @@ struct Class {
     count: Cell<u32>,
 }
 
-/// What is written into a block that nobody uses.
+/// What is written into a block that is not in use.
 struct Kept {
     next: Option<NonNull<Kept>>,
 }
@@ -168,7 +172,7 @@ impl Class {
     /// Up to 1,016 bytes.
     const COUNT: usize = 64;
 
-    /// The class whose blocks are as long as that and longer by the least: 24, 40, 56, … as malloc's are.
+    /// The class of the smallest blocks that are long enough: 24, 40, 56, …, the sizes of malloc's blocks.
     #[inline]
     const fn of(layout: Layout) -> Option<usize> {
         let class = layout.size().saturating_sub(24).div_ceil(16);
@@ -187,13 +191,13 @@ impl Class {
     #[inline]
     fn pop(&self) -> Option<NonNull<u8>> {
         let kept = self.first.get()?;
-        // SAFETY: it is on the list, so it was written by `push`, and is nobody else's.
+        // SAFETY: it is on the list, so it was written by `push`, and has no other owner.
         self.first.set(unsafe { kept.read() }.next);
         self.count.set(self.count.get() - 1);
         Some(kept.cast())
     }
 
-    /// Keeps a block of this class that is nobody's any more; false when there are enough.
+    /// Keeps a block of this class that is no longer in use; false when there are enough.
     #[inline]
     fn push(&self, block: NonNull<u8>) -> bool {
         if self.count.get() == KEPT {
@@ -227,7 +231,7 @@ fn take(layout: Layout) -> NonNull<u8> {
         return NonNull::new(nowhere).expect("no alignment is zero");
     }
     let Some(class) = Class::of(layout) else { return allocate(layout) };
-    let kept = world::with_loop(|core| core.and_then(|core| core.blocks.0[class].pop()));
+    let kept = current::with_loop(|core| core.and_then(|core| core.blocks.0[class].pop()));
     kept.unwrap_or_else(|| allocate(Class::layout(class)))
 }
 
@@ -239,7 +243,7 @@ fn give_back(block: NonNull<u8>, layout: Layout) {
     }
     let class = Class::of(layout);
     let is_kept = class.is_some_and(|class| {
-        world::with_loop(|core| core.is_some_and(|core| core.blocks.0[class].push(block)))
+        current::with_loop(|core| core.is_some_and(|core| core.blocks.0[class].push(block)))
     });
     if !is_kept {
         // SAFETY: it was allocated by this layout, which `take` chose in the same way.
@@ -300,10 +304,10 @@ mod tests {
         #[repr(align(64))]
         struct Aligned(Rc<()>);
         let alive = Rc::new(());
-        let small = Recycled::new(alive.clone());
-        let large = Recycled::new((alive.clone(), [0_u8; 5000]));
-        let aligned = Recycled::new(Aligned(alive.clone()));
-        let nothing = Recycled::new(());
+        let small = RecycledBox::new(alive.clone());
+        let large = RecycledBox::new((alive.clone(), [0_u8; 5000]));
+        let aligned = RecycledBox::new(Aligned(alive.clone()));
+        let nothing = RecycledBox::new(());
         assert_eq!((Rc::strong_count(&alive), *nothing), (4, ()));
         assert_eq!((&raw const aligned.0).addr() % 64, 0);
         drop((small, large, aligned, nothing));
@@ -318,7 +322,7 @@ mod tests {
                 panic!("on purpose");
             }
         }
-        let value = Recycled::new((Panics, 1_u64));
+        let value = RecycledBox::new((Panics, 1_u64));
         assert!(catch_unwind(AssertUnwindSafe(|| drop(value))).is_err());
     }
 }

@@ -1,0 +1,93 @@
+//! The park and the suspend world: how a task of a loop waits.
+//!
+//! ```text
+//!                   ┌─ park:    switch to the next ready fiber, or to the loop;
+//!   Core::wait ─────┤           comes back, by another switch, in the task's next turn
+//!                   └─ suspend: return Pending to the loop, which polls the task again
+//! ```
+//!
+//! In the park world a task is a fiber: a user-level thread. Its future is polled once, on the fiber's stack,
+//! and never returns `Pending`, because each wait within it leaves the stack and comes back.
+//!
+//! In the suspend world the compiler has turned the service into a state machine that holds what is alive at
+//! each wait, and no more: the continuation of selective CPS conversion (Kerneis & Chroboczek 2009).
+
+use std::future::Future;
+use std::task::{Context, Waker};
+use std::time::Instant;
+
+use duality_fiber::{Fiber, Stack, suspend_for};
+
+use super::LoopWorld;
+use super::core::Core;
+use super::current;
+use crate::wait::{Waited, ambient_deadline, earlier, set_ambient_deadline};
+
+impl Core {
+    /// Leaves the running task until it is woken, `deadline` passes or the ambient deadline does.
+    ///
+    /// Inlined into its callers, as [`suspend_for`] is.
+    #[inline(always)]
+    pub(crate) fn wait(&self, deadline: Option<Instant>) -> Waited {
+        let ambient = ambient_deadline();
+        if let Some(deadline) = earlier(deadline, ambient)
+            && let Some(name) = self.tasks.running().name()
+        {
+            self.timers.borrow_mut().set(name.slot(), deadline);
+        }
+        // A timer that is still set when the task is woken otherwise is left alone: the next deadline
+        // replaces it, and should there be none, it wakes the task in vain once.
+        self.leave(ambient)
+    }
+
+    /// Leaves the running task until the others that are ready have had a turn.
+    #[inline(always)]
+    pub(crate) fn wait_for_turn(&self) -> Waited {
+        self.tasks.requeue_running();
+        self.leave(ambient_deadline())
+    }
+
+    /// Leaves the running task, whose ambient deadline this is, until its next turn.
+    #[inline(always)]
+    fn leave(&self, ambient: Option<Instant>) -> Waited {
+        match (self.world(), ambient) {
+            (LoopWorld::Suspend, _) => Waited::Pending,
+            (LoopWorld::Park { .. }, Some(deadline)) => self.park_before(deadline),
+            (LoopWorld::Park { .. }, None) => {
+                // SAFETY: a fiber that is given a turn is suspended, or had its turn until now; and it stays in its
+                // control block until the turn ends.
+                unsafe { suspend_for(|| self.next_fiber()) };
+                Waited::Again
+            }
+        }
+    }
+
+    /// Parks the running task under an ambient deadline. Other tasks run on this kernel thread in between, each
+    /// with its own deadline.
+    #[cold]
+    fn park_before(&self, deadline: Instant) -> Waited {
+        set_ambient_deadline(None);
+        self.leave(None);
+        set_ambient_deadline(Some(deadline));
+        if self.now() >= deadline { Waited::Pending } else { Waited::Again }
+    }
+}
+
+/// The fiber that runs the future that `make` makes on `stack`; `waker` wakes the task that the fiber becomes.
+#[inline(always)]
+pub(super) fn fiber<F: Future<Output = ()> + 'static>(
+    stack: Stack,
+    waker: Waker,
+    make: impl FnOnce() -> F,
+) -> Fiber {
+    Fiber::with(stack, make, move |mut future| {
+        let mut context = Context::from_waker(&waker);
+        // `Pending` comes only from a foreign future, which will use the waker.
+        while future.as_mut().poll(&mut context).is_pending() {
+            // SAFETY: the reference ends with this call. The loop that has given this fiber a turn lives until the fiber has
+            // ended or is dropped, and a drop unwinds from here without another look at the loop.
+            let core = unsafe { current::this_loop() }.expect("a fiber is run by a loop");
+            core.leave(None);
+        }
+    })
+}

@@ -1,0 +1,92 @@
+//! A wakeup for a loop that is not this crate's own: tells it of a drain, and of what other kernel
+//! threads have done for it.
+//!
+//! It is the inbox that each [`EventLoop`](crate::event_loop::EventLoop) has, without messages. A loop
+//! written by hand watches the descriptor, clears it when it becomes readable, and then looks what has
+//! changed.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use super::OwnInbox;
+
+/// A descriptor that becomes readable when the process is asked to drain, and when a [`WakeupSender`] sends.
+pub struct Wakeup {
+    inbox: OwnInbox,
+}
+
+impl fmt::Debug for Wakeup {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Wakeup").finish_non_exhaustive()
+    }
+}
+
+impl Wakeup {
+    /// A wakeup for one loop.
+    ///
+    /// # Errors
+    ///
+    /// When no descriptor is left for it, or too many loops are alive (1,023).
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { inbox: super::take_inbox()? })
+    }
+
+    /// What makes this wakeup readable.
+    #[must_use]
+    pub fn sender(&self) -> WakeupSender {
+        WakeupSender { number: self.inbox.number() }
+    }
+
+    /// Makes it unreadable. Clear it first, and look what has changed afterwards: a change that comes in between
+    /// makes it readable again.
+    pub fn clear(&self) {
+        // There are no messages: this loop has no task that could be named.
+        drop(self.inbox.take());
+    }
+}
+
+impl AsFd for Wakeup {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inbox.event()
+    }
+}
+
+/// Makes a [`Wakeup`] readable, from any kernel thread. Once the wakeup is gone, a send does nothing, or wakes a
+/// later loop for nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct WakeupSender {
+    number: u16,
+}
+
+impl WakeupSender {
+    /// Makes the wakeup readable.
+    pub fn send(self) {
+        super::interrupt(self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use duality_poller::{Direction, Kind, Token};
+
+    use super::*;
+
+    #[test]
+    fn a_wakeup_is_readable_until_it_is_cleared_and_then_again() {
+        let wakeup = Wakeup::new().unwrap();
+        let mut poller = Kind::Poll.open().unwrap();
+        let mut events = Vec::new();
+        for _ in 0..2 {
+            let sender = wakeup.sender();
+            std::thread::spawn(move || sender.send()).join().unwrap();
+            poller.arm(wakeup.as_fd(), Token(0), Direction::Read).unwrap();
+            poller.wait(None, &mut events).unwrap();
+            assert!(events[0].readable);
+            wakeup.clear();
+            poller.arm(wakeup.as_fd(), Token(0), Direction::Read).unwrap();
+            poller.wait(Some(std::time::Duration::ZERO), &mut events).unwrap();
+            assert!(events.is_empty());
+        }
+    }
+}
