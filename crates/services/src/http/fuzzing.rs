@@ -6,8 +6,10 @@ use duality_runtime::net::Input;
 use super::{
     body::{Body, Progress},
     conditional::{Conditions, Validators, Verdict},
-    date, range,
-    request::{self, Framing, Parsed},
+    date,
+    fields::Framing,
+    range,
+    request::{self, Parsed},
     target,
 };
 

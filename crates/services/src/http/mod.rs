@@ -26,6 +26,7 @@ mod cache;
 mod conditional;
 mod date;
 mod demo;
+mod fields;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod limits;
@@ -35,6 +36,7 @@ mod page;
 mod pages;
 pub mod parts;
 mod range;
+mod receive;
 mod reply;
 mod request;
 mod site;
@@ -56,12 +58,13 @@ pub use pages::{Answer, Asked, Offer, Pages};
 pub use reply::Reply;
 
 use crate::{Entry, Setting, Setup, SetupError, clock};
-use body::{Body, Progress};
+use fields::{Framing, Persistence};
 use limits::REFUSAL_ROOM;
 use memo::Memo;
 use parts::BodyPlan;
 use range::Part;
-use request::{Framing, Method, Parsed, Persistence, Request};
+use receive::{Taken, take_body};
+use request::{Method, Parsed, Request};
 use site::{Looked, Site};
 use status::Status;
 use wire::{Again, Deadline, Filled, Wire};
@@ -454,49 +457,6 @@ impl Next {
             Persistence::Implied | Persistence::Announced => Next::Request,
             Persistence::Close if is_quiet => Next::End,
             Persistence::Close => Next::Linger,
-        }
-    }
-}
-
-/// What came of the body of a request.
-enum Taken {
-    /// All of it: what is kept of it. What follows is the next request.
-    Whole(Vec<u8>),
-    /// Something that is answered by this status, and after which nothing can be read.
-    Bad(&'static Status),
-    /// The end of the connection.
-    End,
-}
-
-/// Reads a body, and keeps it if there is `room` for it.
-async fn take_body(
-    framing: Framing,
-    room: Option<usize>,
-    wire: &mut Wire<'_>,
-    input: &mut Input,
-    limits: &Limits,
-) -> io::Result<Taken> {
-    task::stage("http: body").await;
-    let mut body = Body::new(framing, limits.body, room);
-    let mut deadline = Deadline::new(limits.body_time);
-    loop {
-        match body.take(input.unused()) {
-            Progress::Finished(length) => {
-                input.consume(length);
-                return Ok(Taken::Whole(body.into_kept()));
-            }
-            Progress::Malformed => return Ok(Taken::Bad(&status::BAD_REQUEST)),
-            Progress::TooLong => return Ok(Taken::Bad(&status::CONTENT_TOO_LARGE)),
-            Progress::Unfinished => input.consume(input.unused().len()),
-        }
-        let filled = match deadline.left() {
-            Some(left) => wire.fill(input, left).await?,
-            None => Filled::TimedOut,
-        };
-        match filled {
-            Filled::Some => {}
-            Filled::TimedOut => return Ok(Taken::Bad(&status::REQUEST_TIMEOUT)),
-            Filled::End => return Ok(Taken::End),
         }
     }
 }

@@ -13,9 +13,10 @@ use duality_runtime::fs;
 use super::{
     conditional::{Validators, Verdict},
     date,
+    fields::Persistence,
     range::Part,
     reply::{self, Reply},
-    request::{Method, Persistence, Request},
+    request::{Method, Request},
     status,
 };
 

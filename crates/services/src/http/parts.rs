@@ -8,12 +8,13 @@ use duality_runtime::block_on;
 
 pub use super::{
     body::{Body, Progress},
+    fields::{Framing, Persistence},
     limits::{GATHERED, REFUSAL_ROOM},
     memo::Memo,
     page::{Content, Page},
     range::Part,
     reply::CONTINUE,
-    request::{Framing, Method, Parsed, Persistence, Request, is_head, parse, too_long},
+    request::{Method, Parsed, Request, is_head, parse, too_long},
     site::{Errand, Looked},
 };
 pub use crate::clock::seconds;

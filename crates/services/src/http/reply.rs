@@ -5,7 +5,8 @@ use std::io::Write;
 
 use super::{
     date,
-    request::{Method, Persistence},
+    fields::Persistence,
+    request::Method,
     status::{self, Status},
 };
 

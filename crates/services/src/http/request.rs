@@ -5,15 +5,14 @@
 
 use std::mem::MaybeUninit;
 
-use duality_runtime::drain;
 use httparse::Header;
 
 use super::{
     authority::split_authority,
     conditional::Conditions,
+    fields::{Fields, Finished, Framing, Persistence},
     limits::HEADER_FIELDS,
     status::{self, Status},
-    target,
 };
 
 /// What some bytes at the start of a request are.
@@ -76,40 +75,6 @@ pub enum Method {
     Known,
     /// None of these.
     Unknown,
-}
-
-/// What becomes of the connection after the reply, and so what the reply says about it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Persistence {
-    /// It stays open, as is understood in HTTP/1.1.
-    Implied,
-    /// It stays open, which a client of HTTP/1.0 has asked for and must be told.
-    Announced,
-    /// It ends.
-    Close,
-}
-
-impl Persistence {
-    /// The same, or the end of the connection if the server drains: to be asked just before the reply says so.
-    #[must_use]
-    #[inline]
-    pub fn unless_draining(self) -> Self {
-        if drain::requested() { Persistence::Close } else { self }
-    }
-}
-
-/// How the body is framed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Framing {
-    /// It has so many bytes.
-    Length(u64),
-    /// It comes in chunks that say where it ends.
-    Chunked,
-}
-
-impl Framing {
-    /// There is no body.
-    pub const NONE: Framing = Framing::Length(0);
 }
 
 /// Parses the head at the start of `bytes`.
@@ -257,191 +222,6 @@ fn bad_version(bytes: &[u8]) -> Option<&'static Status> {
         ..=9 if begins_well && !is_whole => None,
         _ => Some(&status::BAD_REQUEST),
     }
-}
-
-/// The header fields that have a meaning here, as they are come upon.
-#[derive(Default)]
-struct Fields<'b> {
-    host: Option<&'b [u8]>,
-    has_content_type: bool,
-    content_length: Option<u64>,
-    codings: Codings,
-    close: bool,
-    keep_alive: bool,
-    expects_continue: bool,
-    expects_other: bool,
-    conditions: Conditions<'b>,
-}
-
-/// What the header fields say, taken together.
-struct Finished<'b> {
-    persistence: Persistence,
-    body: Framing,
-    expects_continue: bool,
-    conditions: Conditions<'b>,
-}
-
-impl<'b> Fields<'b> {
-    fn read(headers: &[Header<'b>]) -> Result<Fields<'b>, &'static Status> {
-        let mut fields = Fields::default();
-        for header in headers {
-            fields.take(header.name, header.value)?;
-        }
-        Ok(fields)
-    }
-
-    fn take(&mut self, name: &str, value: &'b [u8]) -> Result<(), &'static Status> {
-        let is = |known: &str| name.eq_ignore_ascii_case(known);
-        // Most fields mean nothing here, and most of those are sorted out by their length.
-        match name.len() {
-            4 if is("host") => {
-                let earlier = self.host.replace(value);
-                if earlier.is_some() || split_authority(value).is_none() {
-                    return Err(&status::BAD_REQUEST);
-                }
-            }
-            6 if is("expect") => {
-                let is_continue = value.eq_ignore_ascii_case(b"100-continue");
-                self.expects_continue |= is_continue;
-                self.expects_other |= !is_continue;
-            }
-            10 if is("connection") => self.take_connection(value),
-            12 if is("content-type") => {
-                // Which of two counts is read differently by different frameworks.
-                let earlier = std::mem::replace(&mut self.has_content_type, true);
-                if earlier {
-                    return Err(&status::BAD_REQUEST);
-                }
-            }
-            14 if is("content-length") => {
-                // The standard also allows to merge equal values; honest clients send one.
-                let length = content_length(value).ok_or(&status::BAD_REQUEST)?;
-                let earlier = self.content_length.replace(length);
-                if earlier.is_some() {
-                    return Err(&status::BAD_REQUEST);
-                }
-            }
-            17 if is("transfer-encoding") => self.codings.take(value),
-            // Other names, but a gateway that makes environment variables of fields (RFC 3875,
-            // section 4.1.18) takes them for the framing.
-            14 if is("content_length") => return Err(&status::BAD_REQUEST),
-            17 if is("transfer_encoding") => return Err(&status::BAD_REQUEST),
-            5 | 8 | 13 | 17 | 19 => self.conditions.take(name, value),
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn take_connection(&mut self, value: &[u8]) {
-        for option in value.split(|&byte| byte == b',') {
-            let option = option.trim_ascii();
-            self.close |= option.eq_ignore_ascii_case(b"close");
-            self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
-        }
-    }
-
-    fn finish(self, minor_version: u8, target: &str) -> Result<Finished<'b>, &'static Status> {
-        // RFC 9112, section 3.2.2: the host in a target counts, and the client has to repeat it in
-        // `Host`. Where the two differ, an implementation that looks at one of them only sees
-        // another request than one that looks at the other.
-        let host_is_right = match self.host {
-            None => minor_version == 0,
-            Some(host) => target::agrees(target, host),
-        };
-        if !host_is_right {
-            return Err(&status::BAD_REQUEST);
-        }
-        let body = match (self.codings, self.content_length) {
-            (Codings::None, length) => Framing::Length(length.unwrap_or(0)),
-            // RFC 9112, section 6.1: either way the framing of the message is in doubt.
-            (_, Some(_)) => return Err(&status::BAD_REQUEST),
-            _ if minor_version == 0 => return Err(&status::BAD_REQUEST),
-            (codings, None) => codings.framing()?,
-        };
-        // HTTP/1.0 does not know of expectations (RFC 9110, section 10.1.1).
-        if self.expects_other && minor_version > 0 {
-            return Err(&status::EXPECTATION_FAILED);
-        }
-        let persistence = match minor_version {
-            _ if self.close => Persistence::Close,
-            0 if self.keep_alive => Persistence::Announced,
-            0 => Persistence::Close,
-            _ => Persistence::Implied,
-        };
-        Ok(Finished {
-            persistence,
-            body,
-            expects_continue: self.expects_continue && minor_version > 0,
-            conditions: self.conditions,
-        })
-    }
-}
-
-/// The codings that `Transfer-Encoding` tells of: one list, be it in one field or in several.
-#[derive(Clone, Copy, Debug, Default)]
-enum Codings {
-    #[default]
-    None,
-    /// `chunked` alone.
-    Chunked,
-    /// Others, after which `chunked` may come.
-    Others,
-    /// Others, then `chunked`.
-    OthersThenChunked,
-    /// None of these.
-    Doubtful,
-}
-
-impl Codings {
-    /// Goes on with the list.
-    fn take(&mut self, value: &[u8]) {
-        for coding in value.split(|&byte| byte == b',') {
-            let coding = coding.trim_ascii();
-            *self = match *self {
-                _ if coding.is_empty() => Codings::Doubtful,
-                Codings::None if coding.eq_ignore_ascii_case(b"chunked") => Codings::Chunked,
-                Codings::Others if coding.eq_ignore_ascii_case(b"chunked") => {
-                    Codings::OthersThenChunked
-                }
-                Codings::None | Codings::Others => Codings::Others,
-                _ => Codings::Doubtful,
-            };
-        }
-    }
-
-    /// How a body is framed. RFC 9112, section 6.3: if the last coding is not chunked, where the body ends cannot
-    /// be known. Other codings before it are honest, but not to be had here.
-    fn framing(self) -> Result<Framing, &'static Status> {
-        match self {
-            Codings::None => Ok(Framing::NONE),
-            Codings::Chunked => Ok(Framing::Chunked),
-            Codings::OthersThenChunked => Err(&status::NOT_IMPLEMENTED),
-            Codings::Others | Codings::Doubtful => Err(&status::BAD_REQUEST),
-        }
-    }
-}
-
-/// The length that a field tells of. The standard allows zeros before the number, but no client writes them. To
-/// `strtol(3)` with base 0, which some implementations call, `010` is 8: behind one, the last two bytes of a
-/// body would be the next request.
-fn content_length(value: &[u8]) -> Option<u64> {
-    if matches!(value, [b'0', _, ..]) { None } else { number(value) }
-}
-
-/// Digits alone, for a number of 64 bits.
-pub(super) fn number(value: &[u8]) -> Option<u64> {
-    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    let append = |length: u64, digit: &u8| {
-        length.checked_mul(10).and_then(|tens| tens.checked_add(u64::from(digit - b'0')))
-    };
-    value.iter().try_fold(0, append)
-}
-
-/// Whether a byte may be part of a token (RFC 9110, section 5.6.2): a method, or a field's name.
-pub(super) fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 #[cfg(test)]

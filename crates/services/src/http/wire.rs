@@ -14,12 +14,13 @@ use duality_runtime::{
 };
 
 use super::{
+    fields::Persistence,
     limits::{GATHERED, Limits},
     memo::Memo,
     page::{Content, Page},
     range::Part,
     reply::{CONTINUE, Reply},
-    request::{Method, Persistence, Request},
+    request::{Method, Request},
     status::Status,
 };
 use crate::clock;

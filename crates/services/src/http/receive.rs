@@ -1,0 +1,56 @@
+//! Reads the body of a request from its connection.
+
+use std::io;
+
+use duality_runtime::{net::Input, task};
+
+use super::{
+    body::{Body, Progress},
+    fields::Framing,
+    limits::Limits,
+    status::{self, Status},
+    wire::{Deadline, Filled, Wire},
+};
+
+/// What came of the body of a request.
+pub(super) enum Taken {
+    /// All of it: what is kept of it. What follows is the next request.
+    Whole(Vec<u8>),
+    /// Something that is answered by this status, and after which nothing can be read.
+    Bad(&'static Status),
+    /// The end of the connection.
+    End,
+}
+
+/// Reads a body, and keeps it if there is `room` for it.
+pub(super) async fn take_body(
+    framing: Framing,
+    room: Option<usize>,
+    wire: &mut Wire<'_>,
+    input: &mut Input,
+    limits: &Limits,
+) -> io::Result<Taken> {
+    task::stage("http: body").await;
+    let mut body = Body::new(framing, limits.body, room);
+    let mut deadline = Deadline::new(limits.body_time);
+    loop {
+        match body.take(input.unused()) {
+            Progress::Finished(length) => {
+                input.consume(length);
+                return Ok(Taken::Whole(body.into_kept()));
+            }
+            Progress::Malformed => return Ok(Taken::Bad(&status::BAD_REQUEST)),
+            Progress::TooLong => return Ok(Taken::Bad(&status::CONTENT_TOO_LARGE)),
+            Progress::Unfinished => input.consume(input.unused().len()),
+        }
+        let filled = match deadline.left() {
+            Some(left) => wire.fill(input, left).await?,
+            None => Filled::TimedOut,
+        };
+        match filled {
+            Filled::Some => {}
+            Filled::TimedOut => return Ok(Taken::Bad(&status::REQUEST_TIMEOUT)),
+            Filled::End => return Ok(Taken::End),
+        }
+    }
+}
