@@ -29,7 +29,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::common::accept_queue::{AcceptQueue, reserve};
 use crate::common::admission::Admission;
 use crate::common::pressure::Pressure;
-use crate::{Architecture, Disk, Needs, Options, Server, Service, World};
+use crate::{Architecture, Disk, Needs, Options, Served, Server, World};
 
 /// The event loop on `select(2)`.
 pub static SELECT: EventDriven = EventDriven { poller: Kind::Select };
@@ -112,7 +112,7 @@ pub(crate) fn run_event_loops(server: Server, poller: Kind, world: LoopWorld) ->
 /// each confined to a processor. Loops share nothing. `open` makes a loop ready, and returns what runs it.
 pub(crate) fn run_loops<R: FnOnce(TcpListener, Admission)>(
     server: Server,
-    open: impl Fn(&Service) -> io::Result<R> + Clone + Send + 'static,
+    open: impl Fn(&Served) -> io::Result<R> + Clone + Send + 'static,
 ) -> io::Result<()> {
     const LOOP_STACK: thread::ThreadStack =
         thread::ThreadStack::fixed(1 << 20, "the thread of a loop");
@@ -191,7 +191,7 @@ impl AcceptPolicy {
 }
 
 /// The loop's first task: accepts, and spawns a task for each connection, or has it wait in the accept queue.
-async fn accept_and_spawn(mut listener: TcpListener, service: Service, policy: AcceptPolicy) {
+async fn accept_and_spawn(mut listener: TcpListener, service: Served, policy: AcceptPolicy) {
     task::stage("accept").await;
     let queue = &policy.queue;
     let connections = Connections::default();
@@ -297,7 +297,7 @@ mod tests {
     fn serve_until<F>(
         poller: Kind,
         listener: TcpListener,
-        service: Service,
+        service: Served,
         queue: Arc<AcceptQueue>,
         is_over: F,
     ) where
@@ -318,7 +318,7 @@ mod tests {
     fn connections_that_wait_for_one_another_are_all_begun() {
         for (prefer, size) in POLICIES {
             let barrier = Arc::new((AtomicUsize::new(0), Notify::new()));
-            let service = Service::new(
+            let service = Served::new(
                 "barrier",
                 Needs::default(),
                 Handler::new(move |mut stream| {
@@ -368,7 +368,7 @@ mod tests {
         for (prefer, size) in POLICIES {
             let begun = Arc::new(AtomicUsize::new(0));
             let counted = begun.clone();
-            let service = Service::new(
+            let service = Served::new(
                 "busy",
                 Needs::default(),
                 Handler::new(move |_stream| {

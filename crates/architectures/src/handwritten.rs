@@ -15,14 +15,14 @@
 //!
 //! It differs from `epoll` in who made the state machine, and in nothing else that is measured, so that the
 //! difference between the two is the price of the compiler's conversion. It carries the services that
-//! have such a machine ([`Service::by_hand`](crate::Service::by_hand)), and knows none of them.
+//! have such a machine ([`Served::by_hand`](crate::Served::by_hand)), and knows none of them.
 
 use std::io;
 
 use duality_poller::Kind;
 
 use crate::event_loop::run_loops;
-use crate::{Architecture, Needs, Options, Server, Service, World};
+use crate::{Architecture, Needs, Options, Served, Server, World};
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +58,6 @@ impl Architecture for Handwritten {
     }
 
     fn serve(&self, server: Server) -> io::Result<()> {
-        run_loops(server, Service::open_by_hand)
+        run_loops(server, Served::open_by_hand)
     }
 }

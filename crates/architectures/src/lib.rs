@@ -1,6 +1,6 @@
 //! Server architectures: how connections become processes, threads and events.
 //!
-//! Each file is one architecture and reads as its definition. All of them run the same [`Service`],
+//! Each file is one architecture and reads as its definition. All of them run the same [`Served`],
 //! compiled once; they differ in who waits, and on what:
 //!
 //! | file | a connection is | waits in |
@@ -35,8 +35,8 @@ use duality_poller::Kind;
 pub use duality_runtime::handler::{ErrorHook, Handler};
 
 pub use common::options::{Disk, HandOver, Options, Prefer};
+pub use common::served::{ByHand, Needs, OpenedByHand, Served};
 pub use common::server::Server;
-pub use common::service::{ByHand, Needs, OpenedByHand, Service};
 pub use common::{signals, usage};
 
 /// Every architecture, in the order in which they are taught and shown.

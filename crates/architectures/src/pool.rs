@@ -27,7 +27,7 @@ use duality_runtime::{block_on, log};
 use crate::common::accept::accept_and_serve;
 use crate::common::admission::Admission;
 use crate::common::pressure::{Pressure, remedy};
-use crate::{Architecture, HandOver, Needs, Options, Server, Service, World};
+use crate::{Architecture, HandOver, Needs, Options, Served, Server, World};
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug)]
@@ -120,7 +120,7 @@ impl Crew {
     }
 }
 
-fn each_accepts(crew: &Crew, listener: &TcpListener, service: &Service) -> io::Result<()> {
+fn each_accepts(crew: &Crew, listener: &TcpListener, service: &Served) -> io::Result<()> {
     // Each thread has a listener of its own beside its connection.
     let admission = Admission::new(listener, service.descriptors() + 1, 1);
     crew.start(&admission, |present| {
@@ -138,7 +138,7 @@ fn each_accepts(crew: &Crew, listener: &TcpListener, service: &Service) -> io::R
 fn by_a_list(
     crew: &Crew,
     mut listener: TcpListener,
-    service: &Service,
+    service: &Served,
     size: Option<usize>,
 ) -> io::Result<()> {
     let list = Arc::new(List::new(size.unwrap_or(usize::MAX)));

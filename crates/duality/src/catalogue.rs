@@ -1,6 +1,6 @@
 //! The services that this program can serve: those that come with Duality, or one of the user's own.
 
-use duality_architectures::{Needs, Service as Served};
+use duality_architectures::{Needs, Served};
 use duality_handwritten as handwritten;
 use duality_lab::plan::settings::Misfit;
 use duality_services::{ALL, Entry, Setting, Setup, SetupError, find, http};

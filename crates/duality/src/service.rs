@@ -8,7 +8,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use duality_architectures::{ALL, Architecture, Handler, Needs, Options, Service as Served};
+use duality_architectures::{ALL, Architecture, Handler, Needs, Options, Served};
 use duality_runtime::net::TcpStream;
 
 #[cfg(feature = "tool")]

@@ -5,14 +5,14 @@ use duality_runtime::net::TcpListener;
 use duality_runtime::{block_on, task};
 
 use super::pressure::Pressure;
-use super::service::Service;
+use super::served::Served;
 
 /// Accepts a connection, serves it to its end, and accepts the next; returns when the process drains.
 ///
 /// `connections` counts those of all members together.
 pub(crate) fn accept_and_serve(
     mut listener: TcpListener,
-    service: &Service,
+    service: &Served,
     connections: &Connections,
 ) {
     let mut pressure = Pressure::new(connections);

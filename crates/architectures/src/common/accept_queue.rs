@@ -27,7 +27,7 @@ use duality_runtime::time::{self, Duration, Instant};
 
 use super::options::Prefer;
 use super::pressure::Pressure;
-use super::service::Service;
+use super::served::Served;
 
 /// How many connections are under way on a loop that is full.
 pub(crate) const FULL: usize = 1024;
@@ -114,7 +114,7 @@ impl AcceptQueue {
     }
 
     /// Starts the connections in their order, until the queue is closed and empty.
-    pub(crate) async fn start_connections(&self, service: &Service, connections: &Connections) {
+    pub(crate) async fn start_connections(&self, service: &Served, connections: &Connections) {
         task::stage("start").await;
         let mut pressure = Pressure::new(connections);
         let mut credit = 0;

@@ -6,7 +6,7 @@ pub mod admission;
 pub mod children;
 pub mod options;
 pub mod pressure;
+pub mod served;
 pub mod server;
-pub mod service;
 pub mod signals;
 pub mod usage;

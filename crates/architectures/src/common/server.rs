@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use duality_runtime::net::{ListenOptions, TcpListener};
 
 use super::options::Options;
-use super::service::Service;
+use super::served::Served;
 use crate::Architecture;
 
 /// A service bound to an address.
 pub struct Server {
     /// What is done with each connection.
-    pub service: Service,
+    pub service: Served,
     /// What was chosen about the architecture.
     pub options: Options,
     /// One listener for each core, all at the same address.
@@ -40,7 +40,7 @@ impl Server {
     /// Those of [`TcpListener::bind`]; an address that stays in use for a second.
     pub fn bind(
         architecture: &dyn Architecture,
-        service: Service,
+        service: Served,
         address: SocketAddr,
         options: Options,
     ) -> io::Result<Self> {

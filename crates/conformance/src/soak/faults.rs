@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::kinds::Client;
-use super::rounds::Service;
+use super::rounds::Protocol;
 use super::wire::Wire;
 
 /// How long a client at fault stays at the most.
@@ -140,12 +140,12 @@ impl Client<'_> {
         let mut wire = self.connect()?;
         wire.hurry(STAY)?;
         let bytes = match self.scene.service {
-            Service::Http | Service::Guestbook => {
+            Protocol::Http | Protocol::Guestbook => {
                 b"GET /large.txt HTTP/1.1\r\nHost: soak\r\n\r\n".repeat(1 + self.below(100))
             }
             // Lines of 64 bytes, all of which are echoed or told to the others.
-            Service::Echo => [b'e'; 64].repeat(1 << (4 + self.below(10))),
-            Service::Chat => format!("{:>63}\n", "much").into_bytes().repeat(1 + self.below(50)),
+            Protocol::Echo => [b'e'; 64].repeat(1 << (4 + self.below(10))),
+            Protocol::Chat => format!("{:>63}\n", "much").into_bytes().repeat(1 + self.below(50)),
         };
         wire.try_send(&bytes)?;
         Ok(wire)

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use duality_lab::random::SplitMix64;
 
 use super::question::{Heads, Question};
-use super::rounds::Service;
+use super::rounds::Protocol;
 use super::wire::Wire;
 use super::{faults, right};
 
@@ -57,7 +57,7 @@ const fn kind(name: &'static str, weight: u64, act: Act) -> Kind {
 /// What the clients of a round share.
 pub(super) struct Scene {
     pub(super) address: SocketAddr,
-    pub(super) service: Service,
+    pub(super) service: Protocol,
     pub(super) heads: Heads,
     /// One burst at a time.
     pub(super) burst: Mutex<()>,
@@ -75,7 +75,7 @@ pub(super) struct Client<'s> {
 }
 
 impl Scene {
-    pub(super) fn new(address: SocketAddr, service: Service) -> Self {
+    pub(super) fn new(address: SocketAddr, service: Protocol) -> Self {
         Self {
             address,
             service,

@@ -5,7 +5,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use duality_lab::random::SplitMix64;
 
-use super::rounds::Service;
+use super::rounds::Protocol;
 use super::wire::Wire;
 
 const INDEX: &[u8] = include_bytes!("../../../services/demo/index.html");
@@ -48,18 +48,18 @@ pub(super) struct Heads(Mutex<HashMap<Vec<u8>, Vec<u8>>>);
 
 impl Question {
     /// Something that the service answers on every connection; a `short` one, and its reply, fit into a socket's buffer many times.
-    pub(super) fn of(service: Service, random: &mut SplitMix64, short: bool) -> Self {
+    pub(super) fn of(service: Protocol, random: &mut SplitMix64, short: bool) -> Self {
         match service {
-            Service::Echo | Service::Chat => {
+            Protocol::Echo | Protocol::Chat => {
                 let longest = if short { 300 } else { 16 << 10 };
                 let length = 1 + random_below(random, longest);
                 let bytes = printable(random, length);
                 Self { reply: Reply::Same(bytes.clone()), bytes }
             }
-            Service::Http if !short && random.below(6) == 0 => Self::of_body(random),
-            Service::Http => Self::of_page(random, short),
-            Service::Guestbook if random.below(3) == 0 => Self::of_page(random, short),
-            Service::Guestbook => Self::of_guestbook(random),
+            Protocol::Http if !short && random.below(6) == 0 => Self::of_body(random),
+            Protocol::Http => Self::of_page(random, short),
+            Protocol::Guestbook if random.below(3) == 0 => Self::of_page(random, short),
+            Protocol::Guestbook => Self::of_guestbook(random),
         }
     }
 

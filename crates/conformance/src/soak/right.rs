@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::chat;
 use super::kinds::Client;
 use super::question::Question;
-use super::rounds::Service;
+use super::rounds::Protocol;
 use super::wire::Wire;
 
 /// How many connections a burst has.
@@ -15,7 +15,7 @@ const BURST: usize = 200;
 
 /// A few requests on one connection, each after the reply to the last.
 pub(super) fn kept_alive(client: &mut Client<'_>) -> Result<(), String> {
-    if client.scene.service == Service::Chat {
+    if client.scene.service == Protocol::Chat {
         return chat::talk(client, |wire, lines, _| wire.send(lines));
     }
     let mut wire = connect(client)?;
@@ -34,7 +34,7 @@ pub(super) fn kept_alive(client: &mut Client<'_>) -> Result<(), String> {
 
 /// A request and the end of what the client has to say; then the reply, and the end of the connection.
 pub(super) fn half_closed(client: &mut Client<'_>) -> Result<(), String> {
-    if client.scene.service == Service::Chat {
+    if client.scene.service == Protocol::Chat {
         return chat::leave(client);
     }
     let mut wire = connect(client)?;
@@ -47,7 +47,7 @@ pub(super) fn half_closed(client: &mut Client<'_>) -> Result<(), String> {
 
 /// Many requests at once; then the replies, in order.
 pub(super) fn pipelined(client: &mut Client<'_>) -> Result<(), String> {
-    if client.scene.service == Service::Chat {
+    if client.scene.service == Protocol::Chat {
         return chat::talk(client, |wire, lines, _| wire.send(lines));
     }
     let mut wire = connect(client)?;
@@ -62,7 +62,7 @@ pub(super) fn pipelined(client: &mut Client<'_>) -> Result<(), String> {
 
 /// Requests that are cut anywhere, with pauses between the pieces.
 pub(super) fn in_pieces(client: &mut Client<'_>) -> Result<(), String> {
-    if client.scene.service == Service::Chat {
+    if client.scene.service == Protocol::Chat {
         return chat::talk(client, send_in_pieces);
     }
     let mut wire = connect(client)?;
@@ -81,7 +81,7 @@ pub(super) fn burst(client: &mut Client<'_>) -> Result<(), String> {
     for _ in 0..BURST {
         asked.push((connect(client)?, client.question(true)));
     }
-    let checked = client.scene.service != Service::Chat;
+    let checked = client.scene.service != Protocol::Chat;
     for (wire, question) in &mut asked {
         wire.send(&question.bytes).map_err(|error| unsent(&error))?;
     }

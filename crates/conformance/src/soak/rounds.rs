@@ -6,7 +6,7 @@ use crate::{architecture_called, lack};
 
 /// A service that the clients can speak to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Service {
+pub(super) enum Protocol {
     Http,
     Guestbook,
     Echo,
@@ -20,7 +20,7 @@ pub(super) type Variant = &'static [&'static str];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Round {
     pub(super) variant: Variant,
-    pub(super) service: Service,
+    pub(super) service: Protocol,
 }
 
 /// Those that differ in the unsafe code that runs beneath them. `iterative` is not among them: who is silent there
@@ -43,7 +43,7 @@ const VARIANTS: &[Variant] = &[
     &["handwritten"],
 ];
 
-impl Service {
+impl Protocol {
     pub(super) const ALL: [Self; 4] = [Self::Http, Self::Guestbook, Self::Echo, Self::Chat];
 
     pub(super) fn name(self) -> &'static str {
@@ -94,7 +94,7 @@ pub(super) fn chosen(
     services: &[String],
 ) -> Result<(Vec<Round>, Vec<String>), String> {
     let variants = named("architecture", architectures, VARIANTS.to_vec(), |variant| variant[0])?;
-    let services = named("service", services, Service::ALL.to_vec(), Service::name)?;
+    let services = named("service", services, Protocol::ALL.to_vec(), Protocol::name)?;
     let (able, unable): (Vec<_>, Vec<_>) = variants
         .into_iter()
         .map(|variant| (variant, lack(variant)))
@@ -145,7 +145,7 @@ mod tests {
         for (number, round) in rounds.iter().take(able).enumerate() {
             assert!(rounds[..number].iter().all(|before| before.variant != round.variant));
         }
-        for service in Service::ALL {
+        for service in Protocol::ALL {
             let count = rounds.iter().filter(|round| round.service == service).count();
             assert!(count * 5 >= rounds.len(), "{service:?}: {count} of {}", rounds.len());
         }

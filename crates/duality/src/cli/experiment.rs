@@ -5,7 +5,7 @@ use std::time::Duration;
 use duality_architectures::{self as architectures, ALL, Options};
 use duality_lab::peers::Peer;
 use duality_lab::plan::Plan;
-use duality_lab::plan::resolve::{self, Architecture, Service};
+use duality_lab::plan::resolve::{self, Architecture, ServiceFacts};
 use duality_lab::plan::settings::{Misfit, Settings};
 use duality_lab::plan::variant::Choice;
 use duality_lab::record::{Carrier, World};
@@ -39,7 +39,7 @@ pub(super) fn plan(
 /// This program, as its servers are set up for an experiment.
 struct Program {
     listed: Listed,
-    service: Service,
+    service: ServiceFacts,
     tuning: Tuning,
     setup: Setup,
 }
@@ -60,7 +60,7 @@ impl Program {
             let location: Result<Location, _> = url.parse();
             location.map_err(|error| Misfit::new("store", error.to_string()))?;
         }
-        let service = Service {
+        let service = ServiceFacts {
             name: listed.name.clone(),
             is_own: listed.is_own,
             persistent: listed.persistent,
@@ -75,7 +75,7 @@ impl Program {
 }
 
 impl resolve::Program for Program {
-    fn service(&self) -> &Service {
+    fn service(&self) -> &ServiceFacts {
         &self.service
     }
 

@@ -27,7 +27,7 @@ const REPEATS: usize = 3;
 /// The program whose servers are measured, set up for one experiment.
 pub trait Program {
     /// The service that is measured.
-    fn service(&self) -> &Service;
+    fn service(&self) -> &ServiceFacts;
 
     /// The names of all architectures, in the order in which they are shown.
     fn architectures(&self) -> Vec<&'static str>;
@@ -42,7 +42,7 @@ pub trait Program {
 
 /// A service, as far as a plan depends on it.
 #[derive(Clone, Debug)]
-pub struct Service {
+pub struct ServiceFacts {
     /// Its name.
     pub name: String,
     /// Whether it is a program's own, and not one of those that come with Duality.
@@ -195,7 +195,7 @@ fn architectures(settings: &Settings, program: &dyn Program) -> Result<Vec<Subje
 }
 
 /// What peers serve.
-fn site(service: &Service, settings: &Settings) -> Site {
+fn site(service: &ServiceFacts, settings: &Settings) -> Site {
     match &settings.root {
         Some(root) => Site::Directory(std::path::absolute(root).unwrap_or_else(|_| root.clone())),
         None => Site::Files(service.demo_files.clone()),
@@ -280,7 +280,7 @@ fn unavailable_peers(design: &Design, is_demo: bool) -> BTreeMap<(String, usize)
     unavailable
 }
 
-fn path(service: &Service, settings: &Settings) -> Result<String, Misfit> {
+fn path(service: &ServiceFacts, settings: &Settings) -> Result<String, Misfit> {
     let page = Target::default_page(&service.name);
     match &settings.path {
         Some(_) if page.is_none() => {
@@ -296,7 +296,11 @@ fn path(service: &Service, settings: &Settings) -> Result<String, Misfit> {
 }
 
 /// The numbers of connections that were asked for, or else those of the usual ones that make sense.
-fn concurrency(service: &Service, plan: &Plan, settings: &Settings) -> Result<Vec<usize>, Misfit> {
+fn concurrency(
+    service: &ServiceFacts,
+    plan: &Plan,
+    settings: &Settings,
+) -> Result<Vec<usize>, Misfit> {
     let told = |problem: String| match service.is_own && plan.exchange.is_none() {
         true => Misfit::new(
             Misfit::WHOLE,
@@ -324,7 +328,7 @@ fn concurrency(service: &Service, plan: &Plan, settings: &Settings) -> Result<Ve
 /// What cannot be carried, and why; found before anything starts, so that it costs no time.
 fn unavailable(
     plan: &Plan,
-    service: &Service,
+    service: &ServiceFacts,
     subjects: &[Subject],
 ) -> BTreeMap<(String, usize), String> {
     let design = &plan.design;
@@ -396,10 +400,10 @@ mod tests {
     use crate::record::World;
 
     /// A program with two architectures: ten workers, and a loop that no service knows by name.
-    struct Sample(Service);
+    struct Sample(ServiceFacts);
 
     impl Program for Sample {
-        fn service(&self) -> &Service {
+        fn service(&self) -> &ServiceFacts {
             &self.0
         }
 
@@ -431,7 +435,7 @@ mod tests {
     }
 
     fn sample(name: &str) -> Sample {
-        Sample(Service {
+        Sample(ServiceFacts {
             name: name.to_owned(),
             is_own: false,
             persistent: true,

@@ -66,7 +66,7 @@ pub type OpenedByHand = Box<dyn FnOnce(TcpListener, Admission)>;
 
 /// What is done with one connection, under every architecture.
 #[derive(Clone)]
-pub struct Service {
+pub struct Served {
     name: Arc<str>,
     needs: Needs,
     handler: Handler,
@@ -78,7 +78,7 @@ pub struct Service {
     descriptors: usize,
 }
 
-impl Service {
+impl Served {
     /// A service that does with each connection what `handler` does.
     pub fn new(name: &str, needs: Needs, handler: Handler) -> Self {
         Self {
@@ -164,8 +164,8 @@ impl Service {
     }
 }
 
-impl fmt::Debug for Service {
+impl fmt::Debug for Served {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Service").field("name", &self.name).finish_non_exhaustive()
+        formatter.debug_struct("Served").field("name", &self.name).finish_non_exhaustive()
     }
 }
