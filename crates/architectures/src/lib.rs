@@ -14,7 +14,7 @@
 //! | [`event_loop`] | a state machine (select, poll, epoll, uring) | the loop |
 //! | [`handwritten`] | a state machine written by hand | the loop |
 //!
-//! A new architecture is a file with a type that implements [`Architecture`], and a line in [`ALL`];
+//! A new architecture is a file with a type that implements [`Architecture`], and a line in the registry, [`ALL`];
 //! help, comparison, tests and report take it from there.
 
 #![warn(missing_debug_implementations)]
@@ -39,20 +39,46 @@ pub use common::served::{ByHand, Needs, OpenedByHand, Served};
 pub use common::server::Server;
 pub use common::{signals, usage};
 
-/// Every architecture, in the order in which they are taught and shown.
-pub static ALL: &[&dyn Architecture] = &[
-    &iterative::Iterative,
-    &fork::Fork,
-    &prefork::Prefork,
-    &threads::Threads,
-    &pool::Pool,
-    &uthreads::Uthreads,
-    &event_loop::SELECT,
-    &event_loop::POLL,
-    &event_loop::EPOLL,
-    &event_loop::URING,
-    &handwritten::Handwritten,
-];
+/// Makes the registry: [`ALL`], and macros by which tests have a case for each member.
+macro_rules! registry {
+    ($dollar:tt; straight-line { $($name:ident: $architecture:expr,)* } by-hand { $($hand:ident: $other:expr,)* }) => {
+        /// Every architecture, in the order in which they are taught and shown.
+        pub static ALL: &[&dyn Architecture] = &[$(&$architecture,)* $(&$other,)*];
+
+        /// Calls a macro with the name of each architecture that runs straight-line code, as an identifier, and the
+        /// arguments of `serve --architecture` for it.
+        #[doc(hidden)]
+        #[macro_export]
+        macro_rules! for_each_of_straight_line_code {
+            ($dollar body:ident) => { $($dollar body! { $name [stringify!($name)] })* };
+        }
+
+        /// The same for each that runs what was written by hand.
+        #[doc(hidden)]
+        #[macro_export]
+        macro_rules! for_each_by_hand {
+            ($dollar body:ident) => { $($dollar body! { $hand [stringify!($hand)] })* };
+        }
+    };
+}
+
+registry! { $;
+    straight-line {
+        iterative: iterative::Iterative,
+        fork: fork::Fork,
+        prefork: prefork::Prefork,
+        threads: threads::Threads,
+        pool: pool::Pool,
+        uthreads: uthreads::Uthreads,
+        select: event_loop::SELECT,
+        poll: event_loop::POLL,
+        epoll: event_loop::EPOLL,
+        uring: event_loop::URING,
+    }
+    by-hand {
+        handwritten: handwritten::Handwritten,
+    }
+}
 
 /// A way to map tasks onto processes, kernel threads, user-level threads or events.
 pub trait Architecture: Sync {
@@ -130,4 +156,36 @@ pub enum World {
 /// The architecture of that name.
 pub fn find(name: &str) -> Option<&'static dyn Architecture> {
     ALL.iter().copied().find(|architecture| architecture.name() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_registry_calls_an_architecture_what_it_calls_itself() {
+        let mut names = Vec::new();
+        macro_rules! collect {
+            ($name:ident [$argument:expr]) => {
+                names.push(($argument, stringify!($name)));
+            };
+        }
+        for_each_of_straight_line_code!(collect);
+        for_each_by_hand!(collect);
+        let all: Vec<_> = ALL.iter().map(|one| (one.name(), one.name())).collect();
+        assert_eq!(names, all);
+    }
+
+    #[test]
+    fn straight_line_code_runs_where_the_registry_says() {
+        let mut count = 0;
+        macro_rules! check {
+            ($name:ident [$argument:expr]) => {
+                count += 1;
+                assert!(find($argument).unwrap().gives().straight_line, "{}", $argument);
+            };
+        }
+        for_each_of_straight_line_code!(check);
+        assert_eq!(count, ALL.iter().filter(|one| one.gives().straight_line).count());
+    }
 }

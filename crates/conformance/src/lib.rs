@@ -5,6 +5,7 @@
 mod redis;
 pub mod soak;
 
+pub use duality_architectures as architectures;
 pub use redis::Redis;
 
 use std::collections::BTreeSet;
@@ -23,12 +24,12 @@ use rustix::process::{Pid, Signal, kill_process};
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A server process; killed when it is dropped.
-pub struct Served {
+pub struct ServerProcess {
     child: Child,
     address: SocketAddr,
 }
 
-impl Served {
+impl ServerProcess {
     /// Starts `command` and waits until it says where it listens.
     ///
     /// # Panics
@@ -142,7 +143,7 @@ fn is_complaint(line: &str) -> bool {
     !line.starts_with("uthreads on epoll: the kernel refuses uring")
 }
 
-impl Drop for Served {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -270,13 +271,13 @@ pub fn architecture_called(name: &str) -> &'static dyn Architecture {
     duality_architectures::find(name).expect("it is an architecture")
 }
 
-/// Calls a macro with the name of a module and the arguments of `serve` for each architecture there is,
-/// and the variants that differ in more than a number: for services that are also written by hand.
+/// Calls a macro with the name of a module and the arguments of `serve` for each architecture of the registry, and the
+/// variants that differ in more than a number: for services that are also written by hand.
 #[macro_export]
 macro_rules! for_every_architecture {
     ($body:ident) => {
         $crate::for_every_architecture_of_straight_line_code!($body);
-        $body! { handwritten ["handwritten"] }
+        $crate::architectures::for_each_by_hand!($body);
         $body! { handwritten_two_cores ["handwritten", "--cores=2"] }
     };
 }
@@ -285,23 +286,16 @@ macro_rules! for_every_architecture {
 #[macro_export]
 macro_rules! for_every_architecture_of_straight_line_code {
     ($body:ident) => {
-        $body! { iterative ["iterative"] }
-        $body! { fork ["fork"] }
-        $body! { prefork ["prefork", "--workers=8"] }
-        $body! { threads ["threads"] }
+        $crate::architectures::for_each_of_straight_line_code!($body);
+        $body! { prefork_of_eight ["prefork", "--workers=8"] }
         $body! { pool_accept ["pool", "--workers=8", "--hand-over=accept"] }
-        $body! { pool_list ["pool", "--workers=8", "--hand-over=list"] }
-        $body! { pool_list_without_room ["pool", "--workers=8", "--accept-queue=0"] }
-        $body! { uthreads ["uthreads"] }
+        $body! { pool_of_eight ["pool", "--workers=8", "--hand-over=list"] }
+        $body! { pool_without_accept_queue ["pool", "--workers=8", "--accept-queue=0"] }
         $body! { uthreads_without_accept_queue ["uthreads", "--accept-queue=0", "--disk-helpers=1"] }
         $body! { uthreads_two_cores ["uthreads", "--cores=2"] }
         $body! { uthreads_on_epoll ["uthreads", "--poller=epoll"] }
-        $body! { select ["select"] }
-        $body! { poll ["poll"] }
-        $body! { epoll ["epoll"] }
         $body! { epoll_two_cores ["epoll", "--cores=2"] }
         $body! { epoll_prefers_accept ["epoll", "--prefer=accept", "--disk=inline", "--busy-poll=100us"] }
-        $body! { uring ["uring"] }
         $body! { uring_without_accept_queue ["uring", "--accept-queue=0"] }
         $body! { uring_two_cores ["uring", "--cores=2"] }
     };

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::process::Command;
 
 use duality_architectures::Options;
-use duality_conformance::{Served, eventually, runs_here};
+use duality_conformance::{ServerProcess, eventually, runs_here};
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n";
 
@@ -64,7 +64,7 @@ fn a_list_takes_no_more_than_it_has_room_for() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
         command.args(["serve", "echo", "--listen=127.0.0.1:0", "--architecture=pool"]);
         command.args(["--workers=1", &format!("--accept-queue={room}")]);
-        let server = Served::start(&mut command);
+        let server = ServerProcess::start(&mut command);
         let descriptors = format!("/proc/{}/fd", server.pid());
         let count = || std::fs::read_dir(&descriptors).unwrap().count();
         let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
@@ -84,14 +84,14 @@ fn a_list_takes_no_more_than_it_has_room_for() {
 fn count_of_a_server_without_clients() -> usize {
     let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
     command.args(["serve", "echo", "--listen=127.0.0.1:0", "--architecture=pool", "--workers=1"]);
-    let server = Served::start(&mut command);
+    let server = ServerProcess::start(&mut command);
     std::fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count()
 }
 
 fn one_too_many_is_refused(architecture: &[&str]) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
     command.args(["serve", "http", "--listen=127.0.0.1:0", "--max-connections=3"]);
-    let server = Served::start(command.arg("--architecture").args(architecture));
+    let server = ServerProcess::start(command.arg("--architecture").args(architecture));
     let mut held: Vec<_> = (0..3).map(|_| server.connect()).collect();
     let mut page = Vec::new();
     for stream in &mut held {

@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-use duality_conformance::Served;
+use duality_conformance::ServerProcess;
 
 /// What a guest of this test writes; the browser must show it as text.
 const REMARKS: &str = "fish & <chips>, naïve \"quotes\" +%41";
@@ -35,7 +35,7 @@ fn a_remark_is_signed_and_shown(architecture: &str) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
     command.args(["serve", "guestbook", "--listen=127.0.0.1:0", "--architecture", architecture]);
     command.args(["--store", &store]).arg("--templates").arg(&templates);
-    let server = Served::start(&mut command);
+    let server = ServerProcess::start(&mut command);
 
     let shown = open(&format!("http://{}/sign", server.address()), directory.path());
     let remarks = "fish &amp; &lt;chips&gt;, naïve \"quotes\" +%41";

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use duality_conformance::Served;
+use duality_conformance::ServerProcess;
 use rustix::process::Signal;
 
 fn run(arguments: &[&str]) -> (i32, String) {
@@ -65,7 +65,8 @@ fn the_last_of_a_repeated_flag_counts() {
 fn a_server_listens_where_its_user_would_write_it() {
     for listen in ["0", ":0", "localhost:0"] {
         let arguments = ["serve", "echo", "--listen", listen];
-        let server = Served::start(Command::new(env!("CARGO_BIN_EXE_served")).args(arguments));
+        let server =
+            ServerProcess::start(Command::new(env!("CARGO_BIN_EXE_served")).args(arguments));
         assert!(server.address().ip().is_loopback(), "{}", server.address());
         assert_eq!(server.ask(b"hello"), b"hello");
     }
@@ -104,9 +105,9 @@ fn failures_are_told_in_one_line() {
 
 /// Loads an http server for a while, in the middle of which something happens to it; the exit code, and what was said on
 /// standard output and standard error.
-fn load_while(happens: impl FnOnce(Served)) -> (Option<i32>, String, String) {
+fn load_while(happens: impl FnOnce(ServerProcess)) -> (Option<i32>, String, String) {
     let served = || Command::new(env!("CARGO_BIN_EXE_served"));
-    let server = Served::start(served().args(["serve", "http", "--listen=127.0.0.1:0"]));
+    let server = ServerProcess::start(served().args(["serve", "http", "--listen=127.0.0.1:0"]));
     let target = format!("http://{}/", server.address());
     let load = served()
         .args(["load", "-c", "4", "-d", "3s", "--warm-up", "100ms", &target])

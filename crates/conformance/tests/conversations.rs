@@ -4,11 +4,11 @@ use std::process::Command;
 use std::thread;
 
 use duality_conformance::{
-    Conversation, Served, for_every_architecture_of_straight_line_code, runs_here,
+    Conversation, ServerProcess, for_every_architecture_of_straight_line_code, runs_here,
 };
 
-fn serve(service: &str, architecture: &[&str]) -> Served {
-    Served::start(&mut command(service, architecture))
+fn serve(service: &str, architecture: &[&str]) -> ServerProcess {
+    ServerProcess::start(&mut command(service, architecture))
 }
 
 fn command(service: &str, architecture: &[&str]) -> Command {
@@ -42,7 +42,7 @@ macro_rules! conversations {
 for_every_architecture_of_straight_line_code!(conversations);
 
 /// Runs `body` where connections share memory; elsewhere, checks that the service is refused.
-fn where_it_can_be_carried(service: &str, architecture: &[&str], body: fn(&Served)) {
+fn where_it_can_be_carried(service: &str, architecture: &[&str], body: fn(&ServerProcess)) {
     if !runs_here(architecture) {
         return;
     }
@@ -83,7 +83,7 @@ fn price(symbol: &str) -> String {
     format!("{}.{:02}", cents / 100, cents % 100)
 }
 
-fn quotes_are_exact(server: &Served) {
+fn quotes_are_exact(server: &ServerProcess) {
     let mut client = server.talk();
     for symbol in ["A", "IBM", "ABCDEFGH"] {
         assert_eq!(client.ask(symbol), format!("{symbol} {}", price(symbol)));
@@ -99,7 +99,7 @@ fn quotes_are_exact(server: &Served) {
     assert_eq!(client.hear(), "", "a line without an end ends the connection");
 }
 
-fn players_play(server: &Served) {
+fn players_play(server: &ServerProcess) {
     for _ in 0..5 {
         let (mut one, mut other) = (server.talk(), server.talk());
         // Who of the two came first is the server's to say.
@@ -121,7 +121,7 @@ fn players_play(server: &Served) {
 const MEMBERS: usize = 6;
 const LINES: usize = 50;
 
-fn everyone_hears(server: &Served) {
+fn everyone_hears(server: &ServerProcess) {
     let mut members: Vec<(String, Conversation)> = Vec::new();
     for _ in 0..MEMBERS {
         let mut member = server.talk();

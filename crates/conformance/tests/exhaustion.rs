@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
 use duality_conformance::{
-    Complaints, Redis, Served, eventually, for_every_architecture,
+    Complaints, Redis, ServerProcess, eventually, for_every_architecture,
     for_every_architecture_of_straight_line_code, runs_here,
 };
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
@@ -85,7 +85,7 @@ fn allow_descriptors(count: u64) {
 /// Connects all clients, has each of them send `request`, and leave when `is_whole` says that its reply has come.
 /// They leave in the order of their replies: which of them has been accepted is the server's choice.
 fn replies(
-    server: &Served,
+    server: &ServerProcess,
     clients: usize,
     request: &[u8],
     is_whole: impl Fn(&[u8]) -> bool,
@@ -125,7 +125,7 @@ fn replies(
 }
 
 /// Ends the server, which must not have failed; what it complained of.
-fn end(server: Served, complaints: Complaints) -> Vec<String> {
+fn end(server: ServerProcess, complaints: Complaints) -> Vec<String> {
     server.signal(Signal::TERM);
     let (status, _) = server.wait();
     let said: Vec<String> = complaints.rest().collect();
@@ -138,7 +138,7 @@ fn files_are_sent_where_descriptors_are_few(architecture: &[&str], clients: usiz
     std::fs::write(root.path().join("long"), vec![b'x'; LONG]).unwrap();
     let root = format!("--root={}", root.path().display());
     let mut command = limited("ulimit -n 64", &["http", &root, "--architecture"]);
-    let mut server = Served::start(command.args(architecture));
+    let mut server = ServerProcess::start(command.args(architecture));
     let complaints = server.complaints();
     let request = b"GET /long HTTP/1.1\r\nHost: test\r\n\r\n";
     for _ in 0..5 {
@@ -160,7 +160,7 @@ fn in_little_address_space_clients_wait(architecture: &[&str]) {
     let request = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n";
     for limit in ["ulimit -v 262144", "ulimit -v 98304"] {
         let mut command = limited(limit, &["http", "--architecture"]);
-        let mut server = Served::start(command.args(architecture));
+        let mut server = ServerProcess::start(command.args(architecture));
         let complaints = server.complaints();
         let all = replies(&server, clients, request, |reply| reply.len() > 200);
         for reply in &all {
@@ -178,7 +178,7 @@ fn members_are_admitted_where_descriptors_are_few(architecture: &[&str]) {
         return; // They share no memory.
     }
     let mut command = limited("ulimit -n 64", &["chat", "--architecture"]);
-    let mut server = Served::start(command.args(architecture));
+    let mut server = ServerProcess::start(command.args(architecture));
     let complaints = server.complaints();
     for reply in replies(&server, 60, b"", |reply| reply.ends_with(b"\n")) {
         assert!(reply.starts_with(b"* you are "), "{}", reply.escape_ascii());
@@ -190,7 +190,7 @@ fn an_overflow_is_named(architecture: &[&str]) {
     for where_to in ["recurse", "helper"] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_panicky"));
         command.args(["serve", "--listen=127.0.0.1:0", "--architecture"]).args(architecture);
-        let mut server = Served::start(&mut command);
+        let mut server = ServerProcess::start(&mut command);
         let complaints = server.complaints();
         let mut stream = server.connect();
         stream.write_all(where_to.as_bytes()).unwrap();
@@ -219,7 +219,7 @@ fn a_store_in_redis_is_reached_where_descriptors_are_few() {
             continue;
         }
         let arguments = ["guestbook", &store, "--architecture", architecture];
-        let mut server = Served::start(&mut limited("ulimit -n 64", &arguments));
+        let mut server = ServerProcess::start(&mut limited("ulimit -n 64", &arguments));
         let complaints = server.complaints();
         let request = b"GET /guestbook HTTP/1.1\r\nHost: test\r\n\r\n";
         for _ in 0..3 {
@@ -277,7 +277,7 @@ fn the_least_stack_is_enough() {
                 architecture,
             ]);
             command.arg(format!("--stack-size={size}")).current_dir(&directory);
-            let server = Served::start(&mut command);
+            let server = ServerProcess::start(&mut command);
             let mut stream = server.connect();
             stream.write_all(question).unwrap();
             let mut reply = vec![0; answer.len()];

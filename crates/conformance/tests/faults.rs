@@ -6,7 +6,8 @@ use std::thread;
 
 use duality_architectures::{Architecture, Options};
 use duality_conformance::{
-    Served, architectures_that, eventually, for_every_architecture_of_straight_line_code, runs_here,
+    ServerProcess, architectures_that, eventually, for_every_architecture_of_straight_line_code,
+    runs_here,
 };
 use rustix::process::Signal;
 
@@ -31,14 +32,14 @@ macro_rules! faults {
 
 for_every_architecture_of_straight_line_code!(faults);
 
-fn serve(program: &str, architecture: &[&str], limits: &str) -> Served {
+fn serve(program: &str, architecture: &[&str], limits: &str) -> ServerProcess {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{limits} exec \"$0\" \"$@\""), program, "serve"]);
     command.args(["--listen=127.0.0.1:0", "--architecture"]).args(architecture);
-    Served::start(&mut command)
+    ServerProcess::start(&mut command)
 }
 
-fn panicky(architecture: &[&str], limits: &str) -> Served {
+fn panicky(architecture: &[&str], limits: &str) -> ServerProcess {
     serve(env!("CARGO_BIN_EXE_panicky"), architecture, limits)
 }
 
@@ -99,7 +100,7 @@ fn what_cannot_be_said_ends_nothing(architecture: &[&str]) {
         let mut command = Command::new("bash");
         command.args(["-c", &script, env!("CARGO_BIN_EXE_panicky"), "serve"]);
         command.args(["--listen=127.0.0.1:0", "--architecture"]).args(architecture);
-        let server = Served::start(&mut command);
+        let server = ServerProcess::start(&mut command);
         let mut told = server.connect();
         told.write_all(b"panic").unwrap();
         let _ = told.read(&mut [0; 8]);

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::mpsc::channel;
 use std::thread;
 
-use duality_conformance::{Served, for_every_architecture, runs_here};
+use duality_conformance::{ServerProcess, for_every_architecture, runs_here};
 use rustix::process::Signal;
 
 /// More clients than the server has descriptors.
@@ -30,7 +30,7 @@ fn clients_beyond_the_limit_are_served_as_others_leave(architecture: &[&str]) {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("ulimit -n {DESCRIPTORS}; exec \"$0\" \"$@\"")]);
     command.args([env!("CARGO_BIN_EXE_served"), "serve", "echo", "--listen=127.0.0.1:0"]);
-    let mut server = Served::start(command.arg("--architecture").args(architecture));
+    let mut server = ServerProcess::start(command.arg("--architecture").args(architecture));
     let complaints = server.complaints();
     let streams: Vec<TcpStream> = (0..CLIENTS).map(|_| server.connect()).collect();
     // In these, one process holds all connections; in the others, each holds fewer than it may.

@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::Command;
 
-use duality_conformance::Served;
+use duality_conformance::ServerProcess;
 use rustix::process::Signal;
 
 /// What Duality's http service serves at `/`.
@@ -55,7 +55,7 @@ macro_rules! every_server {
 every_server! { http_st, http_pth, http_pthreads }
 
 /// The server, if it is built.
-fn start(name: &str) -> Option<Served> {
+fn start(name: &str) -> Option<ServerProcess> {
     // target/debug/served, and target/peers.
     let target = Path::new(env!("CARGO_BIN_EXE_served")).ancestors().nth(2).unwrap();
     let program = target.join("peers").join(name);
@@ -63,17 +63,17 @@ fn start(name: &str) -> Option<Served> {
         eprintln!("not tried: {} is not built (cargo xtask peers)", program.display());
         return None;
     }
-    Some(Served::start(Command::new(program).args(["--listen", "127.0.0.1:0"])))
+    Some(ServerProcess::start(Command::new(program).args(["--listen", "127.0.0.1:0"])))
 }
 
 /// Head and body of all that comes back, which is one reply.
-fn reply(server: &Served, request: &str) -> (String, String) {
+fn reply(server: &ServerProcess, request: &str) -> (String, String) {
     let reply = String::from_utf8(server.ask(request.as_bytes())).unwrap();
     let (head, body) = reply.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{reply}"));
     (head.to_owned(), body.to_owned())
 }
 
-fn page(server: &Served) {
+fn page(server: &ServerProcess) {
     for path in ["/", "/index.html"] {
         let (head, body) = reply(server, &format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
         assert_eq!(body, PAGE);
@@ -99,7 +99,7 @@ fn hear_page(stream: &mut impl Read) -> String {
     String::from_utf8(reply).unwrap()
 }
 
-fn persistence(server: &Served) {
+fn persistence(server: &ServerProcess) {
     for (version, field, is_kept) in [
         ("1.1", "", true),
         ("1.1", "connection: TE,Keep-Alive\r\n", true),
@@ -124,7 +124,7 @@ fn persistence(server: &Served) {
     }
 }
 
-fn last_request(server: &Served) {
+fn last_request(server: &ServerProcess) {
     let mut stream = server.connect();
     for left in (0..duality_lab::peers::REQUESTS_A_CONNECTION).rev() {
         stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
@@ -134,7 +134,7 @@ fn last_request(server: &Served) {
     assert_eq!(std::io::read_to_string(&mut stream).unwrap(), "");
 }
 
-fn pieces(server: &Served) {
+fn pieces(server: &ServerProcess) {
     let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     let mut stream = server.connect();
     for byte in request {
@@ -147,7 +147,7 @@ fn pieces(server: &Served) {
     }
 }
 
-fn refusals(server: &Served) {
+fn refusals(server: &ServerProcess) {
     let long = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(9000));
     for (request, status) in [
         ("GET /other HTTP/1.1\r\nHost: a\r\n\r\n", "404"),
@@ -170,7 +170,7 @@ fn refusals(server: &Served) {
     assert_eq!(server.ask(b"GET / HTTP/1.1\r\nHost: a\r\n"), b"");
 }
 
-fn ending(server: Served) {
+fn ending(server: ServerProcess) {
     // With a connection that rests, and one whose request is under way.
     let mut resting = server.connect();
     resting.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();

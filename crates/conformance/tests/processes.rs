@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use duality_conformance::{PATIENCE, Served, eventually};
+use duality_conformance::{PATIENCE, ServerProcess, eventually};
 use rustix::process::{Pid, Signal, kill_process};
 
 fn command(program: &str, architecture: &[&str]) -> Command {
@@ -16,12 +16,12 @@ fn command(program: &str, architecture: &[&str]) -> Command {
     command
 }
 
-fn serve(architecture: &[&str]) -> Served {
-    Served::start(&mut command(env!("CARGO_BIN_EXE_panicky"), architecture))
+fn serve(architecture: &[&str]) -> ServerProcess {
+    ServerProcess::start(&mut command(env!("CARGO_BIN_EXE_panicky"), architecture))
 }
 
 /// The living child processes of a server.
-fn children(server: &Served) -> Vec<Pid> {
+fn children(server: &ServerProcess) -> Vec<Pid> {
     let pid = server.pid();
     let all = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
     let numbers = all.unwrap_or_default();
@@ -128,7 +128,7 @@ fn a_program_with_threads_of_its_own_does_not_fork() {
         assert!(said.contains("1 threads of its own") && said.lines().count() == 1, "{said}");
         assert!(output.stdout.is_empty(), "it does not listen");
     }
-    let server = Served::start(&mut command(program, &["threads"]));
+    let server = ServerProcess::start(&mut command(program, &["threads"]));
     assert_eq!(server.ask(b"a"), b"a");
 }
 

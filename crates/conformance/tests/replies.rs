@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::process::Command;
 
-use duality_conformance::{Served, for_every_architecture, runs_here};
+use duality_conformance::{ServerProcess, for_every_architecture, runs_here};
 
 const PAGE: &str = include_str!("../../services/demo/index.html");
 
@@ -31,13 +31,13 @@ macro_rules! replies {
 
 for_every_architecture!(replies);
 
-fn serve(architecture: &[&str]) -> Served {
+fn serve(architecture: &[&str]) -> ServerProcess {
     let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
     command.args(["serve", "http", "--listen=127.0.0.1:0", "--architecture"]);
-    Served::start(command.args(architecture))
+    ServerProcess::start(command.args(architecture))
 }
 
-fn the_reply_to_get_is_exact(server: &Served) {
+fn the_reply_to_get_is_exact(server: &ServerProcess) {
     assert_eq!(ask(server, &get("/", "")), page_head("") + PAGE);
     assert_eq!(
         ask(server, &get("/", "Connection: close\r\n")),
@@ -50,11 +50,11 @@ fn the_reply_to_get_is_exact(server: &Served) {
     );
 }
 
-fn a_head_is_that_of_the_page(server: &Served) {
+fn a_head_is_that_of_the_page(server: &ServerProcess) {
     assert_eq!(ask(server, "HEAD / HTTP/1.1\r\nHost: test\r\n\r\n"), page_head(""));
 }
 
-fn refusals_are_exact(server: &Served) {
+fn refusals_are_exact(server: &ServerProcess) {
     let cases = [
         (get("/absent", ""), "404 Not Found", "", "There is nothing by this name.", ""),
         (
@@ -93,7 +93,7 @@ fn refusals_are_exact(server: &Served) {
     }
 }
 
-fn partial_replies_are_exact(server: &Served) {
+fn partial_replies_are_exact(server: &ServerProcess) {
     assert_eq!(
         ask(server, &get("/", &format!("If-None-Match: {}\r\n", tag()))),
         format!(
@@ -113,7 +113,7 @@ fn partial_replies_are_exact(server: &Served) {
     );
 }
 
-fn pipelined_replies_are_exact_and_in_order(server: &Served) {
+fn pipelined_replies_are_exact_and_in_order(server: &ServerProcess) {
     let (mut requests, mut replies) = (String::new(), String::new());
     for number in 0..20 {
         if number % 3 == 0 {
@@ -127,7 +127,7 @@ fn pipelined_replies_are_exact_and_in_order(server: &Served) {
     assert_eq!(ask(server, &requests), replies);
 }
 
-fn a_request_split_anywhere_is_answered(server: &Served) {
+fn a_request_split_anywhere_is_answered(server: &ServerProcess) {
     let request = get("/", "");
     let mut stream = server.connect();
     // Every reply has been read before the next request, so each comes in two segments.
@@ -142,7 +142,7 @@ fn a_request_split_anywhere_is_answered(server: &Served) {
 }
 
 /// What follows comes before, while or after the connection ends, as it happens.
-fn the_last_reply_arrives_whatever_follows_its_request(server: &Served) {
+fn the_last_reply_arrives_whatever_follows_its_request(server: &ServerProcess) {
     let last = |path| get(path, "Connection: close\r\n");
     let page = page_head("Connection: close\r\n") + PAGE;
     for _ in 0..20 {
@@ -155,7 +155,7 @@ fn the_last_reply_arrives_whatever_follows_its_request(server: &Served) {
 }
 
 /// All that comes back when a request is sent, and after it some bytes, each by itself, to whoever takes them.
-fn ask_and_go_on(server: &Served, request: &str, late: &str) -> Vec<u8> {
+fn ask_and_go_on(server: &ServerProcess, request: &str, late: &str) -> Vec<u8> {
     let mut stream = server.connect();
     stream.set_nodelay(true).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
@@ -170,7 +170,7 @@ fn get(path: &str, more: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: test\r\n{more}\r\n")
 }
 
-fn ask(server: &Served, request: &str) -> String {
+fn ask(server: &ServerProcess, request: &str) -> String {
     masked(&server.ask(request.as_bytes()))
 }
 

@@ -6,17 +6,17 @@ use std::process::Command;
 use std::thread;
 
 use duality_conformance::{
-    Served, for_every_architecture, for_every_architecture_of_straight_line_code, runs_here,
+    ServerProcess, for_every_architecture, for_every_architecture_of_straight_line_code, runs_here,
 };
 
 const PAGE: &[u8] = include_bytes!("../../services/demo/index.html");
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n";
 const LAST_GET: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
 
-fn serve(service: &str, architecture: &[&str], more: &[&str]) -> Served {
+fn serve(service: &str, architecture: &[&str], more: &[&str]) -> ServerProcess {
     let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
     command.args(["serve", service, "--listen=127.0.0.1:0", "--architecture"]);
-    Served::start(command.args(architecture).args(more))
+    ServerProcess::start(command.args(architecture).args(more))
 }
 
 macro_rules! services {
@@ -63,7 +63,7 @@ mod time_is_one_line {
     for_every_architecture_of_straight_line_code!(straight_line_services);
 }
 
-fn echo_returns_every_byte(server: &Served) {
+fn echo_returns_every_byte(server: &ServerProcess) {
     let sent: Vec<u8> = (0..1 << 20).map(|index: u32| (index % 251) as u8).collect();
     let mut stream = server.connect();
     let mut writer = stream.try_clone().unwrap();
@@ -78,7 +78,7 @@ fn echo_returns_every_byte(server: &Served) {
     assert!(sent == received, "{} bytes came back of {}", received.len(), sent.len());
 }
 
-fn echo_ends_with_its_client(server: &Served) {
+fn echo_ends_with_its_client(server: &ServerProcess) {
     let mut stream = server.connect();
     for byte in b"slowly" {
         stream.write_all(&[*byte]).unwrap();
@@ -95,7 +95,7 @@ fn reset(stream: TcpStream) {
     drop(stream);
 }
 
-fn echo_survives_a_reset(server: &Served) {
+fn echo_survives_a_reset(server: &ServerProcess) {
     for _ in 0..5 {
         let mut stream = server.connect();
         stream.write_all(b"x").unwrap();
@@ -105,7 +105,7 @@ fn echo_survives_a_reset(server: &Served) {
     assert_eq!(server.ask(b"still there"), b"still there");
 }
 
-fn connections_do_not_mix(server: &Served) {
+fn connections_do_not_mix(server: &ServerProcess) {
     // Enough to overlap in all that overlap; the iterative server takes them one by one.
     let clients: Vec<_> = (0..6u8)
         .map(|number| {
@@ -126,7 +126,7 @@ fn connections_do_not_mix(server: &Served) {
     }
 }
 
-fn time_is_one_line(server: &Served) {
+fn time_is_one_line(server: &ServerProcess) {
     for _ in 0..10 {
         let line = String::from_utf8(server.ask(b"")).unwrap();
         assert_eq!(line.len(), 22, "{line:?}");
@@ -142,7 +142,7 @@ fn split(reply: &[u8]) -> (String, &[u8]) {
     (lines.collect::<Vec<_>>().join("\n"), &reply[end + 4..])
 }
 
-fn a_page_is_exact(server: &Served) {
+fn a_page_is_exact(server: &ServerProcess) {
     let reply = server.ask(LAST_GET);
     let (head, body) = split(&reply);
     assert!(head.starts_with("HTTP/1.1 200 OK\n"), "{head}");
@@ -153,7 +153,7 @@ fn a_page_is_exact(server: &Served) {
     assert_eq!((same_head, nothing), (head, &b""[..]));
 }
 
-fn pipelined_requests_are_answered_in_order(server: &Served) {
+fn pipelined_requests_are_answered_in_order(server: &ServerProcess) {
     let request = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n");
     let requests: String =
         (0..20).map(|number| request(if number % 2 == 0 { "/" } else { "/absent" })).collect();
@@ -163,7 +163,7 @@ fn pipelined_requests_are_answered_in_order(server: &Served) {
     assert_eq!(statuses, ["200", "404"].repeat(10));
 }
 
-fn a_slow_request_is_answered(server: &Served) {
+fn a_slow_request_is_answered(server: &ServerProcess) {
     let mut stream = server.connect();
     for byte in LAST_GET {
         stream.write_all(&[*byte]).unwrap();
@@ -175,7 +175,7 @@ fn a_slow_request_is_answered(server: &Served) {
     assert!(split(&server.ask(GET)).1 == PAGE);
 }
 
-fn errors_are_exact(server: &Served) {
+fn errors_are_exact(server: &ServerProcess) {
     let long = format!("GET /{} HTTP/1.1\r\nHost: test\r\n\r\n", "x".repeat(20_000));
     let heavy = format!("GET / HTTP/1.1\r\nHost: test\r\nX: {}\r\n\r\n", "x".repeat(20_000));
     let cases: [(&[u8], u16); 12] = [
@@ -203,7 +203,7 @@ fn errors_are_exact(server: &Served) {
     }
 }
 
-fn ranges_and_conditions_hold(server: &Served) {
+fn ranges_and_conditions_hold(server: &ServerProcess) {
     let ask = |more: &str| {
         server
             .ask(format!("GET / HTTP/1.1\r\nHost: t\r\nConnection: close\r\n{more}\r\n").as_bytes())
@@ -220,7 +220,7 @@ fn ranges_and_conditions_hold(server: &Served) {
     assert!(ask("Range: bytes=305-\r\n").starts_with(b"HTTP/1.1 416 "));
 }
 
-fn http_1_0_closes(server: &Served) {
+fn http_1_0_closes(server: &ServerProcess) {
     let mut stream = server.connect();
     stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
     let mut reply = Vec::new();
@@ -228,7 +228,7 @@ fn http_1_0_closes(server: &Served) {
     assert!(split(&reply).1 == PAGE);
 }
 
-fn a_reset_in_mid_reply_hurts_nobody(server: &Served) {
+fn a_reset_in_mid_reply_hurts_nobody(server: &ServerProcess) {
     for _ in 0..5 {
         let mut stream = server.connect();
         stream.write_all(b"GET /large.txt HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();

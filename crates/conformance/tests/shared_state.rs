@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::process::{Command, Output};
 
-use duality_conformance::{Served, architectures_that};
+use duality_conformance::{ServerProcess, architectures_that};
 
 const KEY_VALUE: &str = env!("CARGO_BIN_EXE_key_value");
 
@@ -37,7 +37,7 @@ fn connections_share_memory() {
 
 fn what_one_sets_another_gets(architecture: &str) {
     let arguments = ["serve", "--architecture", architecture, "--listen", "127.0.0.1:0"];
-    let server = Served::start(Command::new(KEY_VALUE).args(arguments));
+    let server = ServerProcess::start(Command::new(KEY_VALUE).args(arguments));
     let (mut one, mut other) = (server.talk(), server.talk());
     assert_eq!(one.ask("GET colour"), "NONE");
     assert_eq!(other.ask("SET colour dark green"), "OK");
@@ -48,7 +48,7 @@ fn what_one_sets_another_gets(architecture: &str) {
 fn errors_are_logged(architecture: &str) {
     const TOLD: usize = 5;
     let arguments = ["serve", "--architecture", architecture, "--listen", "127.0.0.1:0"];
-    let mut server = Served::start(Command::new(KEY_VALUE).args(arguments));
+    let mut server = ServerProcess::start(Command::new(KEY_VALUE).args(arguments));
     let complaints = server.complaints();
     for number in 0..TOLD + 2 {
         let mut client = server.connect();

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
 
-use duality_conformance::{Served, eventually, for_every_architecture, runs_here};
+use duality_conformance::{ServerProcess, eventually, for_every_architecture, runs_here};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -31,10 +31,10 @@ macro_rules! signals {
 
 for_every_architecture!(signals);
 
-fn serve(service: &str, architecture: &[&str], more: &[&str]) -> Served {
+fn serve(service: &str, architecture: &[&str], more: &[&str]) -> ServerProcess {
     let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
     command.args(["serve", service, "--listen=127.0.0.1:0", "--architecture"]);
-    Served::start(command.args(architecture).args(more))
+    ServerProcess::start(command.args(architecture).args(more))
 }
 
 fn a_drain_ends_a_keep_alive_connection(architecture: &[&str]) {
@@ -115,7 +115,11 @@ fn a_terminal_that_goes_away_drains(architecture: &[&str]) {
 }
 
 /// A server that sends the file `long`, and its client, which has not read all that was sent.
-fn in_mid_reply(architecture: &[&str], root: &TempDir, more: &[&str]) -> (Served, TcpStream) {
+fn in_mid_reply(
+    architecture: &[&str],
+    root: &TempDir,
+    more: &[&str],
+) -> (ServerProcess, TcpStream) {
     let root = root.path().to_str().unwrap();
     let server = serve("http", architecture, &[&["--root", root], more].concat());
     let mut stream = server.connect();

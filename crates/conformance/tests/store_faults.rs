@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use duality_conformance::soak::kills::{Victim, kill};
-use duality_conformance::{PATIENCE, Redis, Served, runs_here};
+use duality_conformance::{PATIENCE, Redis, ServerProcess, runs_here};
 use duality_lab::random::SplitMix64;
 use rustix::process::Signal;
 
@@ -22,8 +22,8 @@ fn command(service: &str, architecture: &[&str], store: &str) -> Command {
     command
 }
 
-fn serve(service: &str, architecture: &[&str], store: &str) -> Served {
-    Served::start(&mut command(service, architecture, store))
+fn serve(service: &str, architecture: &[&str], store: &str) -> ServerProcess {
+    ServerProcess::start(&mut command(service, architecture, store))
 }
 
 /// A client that sends entries without end gets them in turn with another client's one.
@@ -185,7 +185,8 @@ fn a_lock_holds_up_no_file(architecture: &[&str]) {
     let book = book(directory.path());
     let store = format!("sqlite:{}", book.display());
     let mut command = command("guestbook", architecture, &store);
-    let server = Served::start(command.arg("--disk-helpers=1").arg("--root").arg(root.path()));
+    let server =
+        ServerProcess::start(command.arg("--disk-helpers=1").arg("--root").arg(root.path()));
     let get = |path| format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
     let page = || String::from_utf8(server.ask(get("/guestbook").as_bytes())).unwrap();
     assert!(page().starts_with("HTTP/1.1 200 "));

@@ -4,16 +4,16 @@
 use std::process::Command;
 
 use duality_conformance::{
-    Conversation, Redis, Served, eventually, for_every_architecture_of_straight_line_code,
+    Conversation, Redis, ServerProcess, eventually, for_every_architecture_of_straight_line_code,
     runs_here,
 };
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-fn serve(service: &str, architecture: &[&str], store: &str) -> Served {
+fn serve(service: &str, architecture: &[&str], store: &str) -> ServerProcess {
     let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
     command.args(["serve", service, "--listen=127.0.0.1:0", "--store", store, "--architecture"]);
-    Served::start(command.args(architecture))
+    ServerProcess::start(command.args(architecture))
 }
 
 /// A store in a directory of its own.
@@ -90,12 +90,12 @@ fn clients_at_the_same_time_lose_nothing(architecture: &[&str]) {
     }
 }
 
-fn get(server: &Served) -> String {
+fn get(server: &ServerProcess) -> String {
     let request = b"GET /guestbook HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
     String::from_utf8(server.ask(request)).unwrap()
 }
 
-fn post(server: &Served, form: &str) -> String {
+fn post(server: &ServerProcess, form: &str) -> String {
     let request = format!(
         "POST /guestbook HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Length: {}\r\n\
          Content-Type: application/x-www-form-urlencoded\r\n\r\n{form}",

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use duality_architectures::{Options, World};
 use duality_conformance::{
-    Served, architecture_called, eventually, for_every_architecture_of_straight_line_code,
+    ServerProcess, architecture_called, eventually, for_every_architecture_of_straight_line_code,
     runs_here,
 };
 use rustix::process::Signal;
@@ -57,10 +57,10 @@ fn handwritten_has_nothing_to_tell() {
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n";
 
-fn serve(architecture: &[&str], more: &[&str]) -> Served {
+fn serve(architecture: &[&str], more: &[&str]) -> ServerProcess {
     let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
     command.args(["serve", "http", "--listen=127.0.0.1:0", "--architecture"]);
-    Served::start(command.args(architecture).args(more))
+    ServerProcess::start(command.args(architecture).args(more))
 }
 
 /// The number called `name` in a line of counters.
@@ -172,7 +172,7 @@ fn has_loop(architecture: &[&str]) -> bool {
 }
 
 /// Asks for a dump and returns it.
-fn dump(server: &Served, file: &Path) -> String {
+fn dump(server: &ServerProcess, file: &Path) -> String {
     let before = fs::read_to_string(file).unwrap().len();
     server.signal(Signal::USR1);
     eventually("a dump", || {
@@ -227,10 +227,10 @@ fn counters_come_again_and_again() {
 }
 
 /// A service that spins until it is let go.
-fn spinning(architecture: &[&str], more: &[&str]) -> (Served, TempDir) {
+fn spinning(architecture: &[&str], more: &[&str]) -> (ServerProcess, TempDir) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_spinning"));
     command.args(["serve", "--listen=127.0.0.1:0", "--architecture"]);
-    (Served::start(command.args(architecture).args(more)), tempfile::tempdir().unwrap())
+    (ServerProcess::start(command.args(architecture).args(more)), tempfile::tempdir().unwrap())
 }
 
 #[test]
