@@ -36,10 +36,8 @@
 #![warn(missing_debug_implementations)]
 
 mod below;
-mod colour;
 mod fiber;
 pub mod overflow;
-mod packed_limit;
 mod pool;
 mod prefetch;
 mod sanitizer;

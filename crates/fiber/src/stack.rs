@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!                                                base
-//!   │ guard │ touched only as deep as calls go … ◀─┤ header │ value │ colour │
+//!   │ guard │ touched only as deep as calls go … ◀─┤ header │ value │
 //!   low addresses                              one cache line
 //! ```
 //!
@@ -12,8 +12,6 @@
 //! The *value* is what the fiber was made with, such as the future that it runs: next to the frames that
 //! use it, it needs no page of its own.
 //!
-//! The *colour* is a number of cache lines that are left out at the top (`colour.rs`).
-
 use std::fmt;
 use std::io;
 use std::mem::ManuallyDrop;
@@ -23,16 +21,15 @@ use std::sync::Arc;
 
 use rustix::param::page_size;
 
-use crate::packed_limit::PackedLimit;
 use crate::sanitizer::{Bounds, vacated};
 use crate::slab::Slab;
-use crate::{LINE, StackPool, colour};
+use crate::{LINE, StackPool};
 
 /// A stack for a [`Fiber`](crate::Fiber), with a guard page below it.
 ///
 /// Dropping it returns its memory to the kernel; [`StackPool::put`] keeps it for another fiber.
 pub struct Stack {
-    limit: PackedLimit,
+    limit: NonZeroUsize,
     slab: Arc<Slab>,
 }
 
@@ -49,7 +46,7 @@ const HEADER: usize = size_of::<StackHeader>();
 
 impl Stack {
     /// The most that lies above the base of a stack, in bytes.
-    pub(crate) const ABOVE_BASE: usize = HEADER + colour::MOST;
+    pub(crate) const ABOVE_BASE: usize = HEADER;
 
     /// Maps a stack of at least `size` usable bytes, alone in a slab. Many of them come from a
     /// [`StackPool`].
@@ -63,7 +60,7 @@ impl Stack {
 
     /// The stack of a slab that was taken from it under `index`.
     pub(crate) fn new_in(slab: &Arc<Slab>, index: usize) -> Self {
-        Self { limit: PackedLimit::new(slab.limit(index), colour::of(index)), slab: slab.clone() }
+        Self { limit: slab.limit(index), slab: slab.clone() }
     }
 
     /// Returns the memory of this stack, which no fiber has, to the kernel.
@@ -73,12 +70,12 @@ impl Stack {
 
     /// Where calls begin.
     pub(crate) fn base(&self) -> usize {
-        self.limit() + self.slab.stride() - colour::bytes(self.limit.colour()) - HEADER
+        self.limit() + self.slab.stride() - HEADER
     }
 
     /// Where the guard begins.
     pub(crate) fn limit(&self) -> usize {
-        self.limit.limit()
+        self.limit.get()
     }
 
     fn index(&self) -> usize {
@@ -95,7 +92,7 @@ impl Drop for Stack {
 
 /// What lies above the base of a stack that has a fiber.
 struct StackHeader {
-    limit: PackedLimit,
+    limit: NonZeroUsize,
     /// What `Arc::into_raw` gave.
     slab: *const Slab,
 }
@@ -149,7 +146,7 @@ impl Occupied {
     /// Where the guard begins.
     pub(crate) fn guard(&self) -> usize {
         // SAFETY: `new` wrote the header.
-        unsafe { (*self.header()).limit.limit() }
+        unsafe { (*self.header()).limit.get() }
     }
 
     /// From the guard to the end of the header.

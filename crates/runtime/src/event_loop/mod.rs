@@ -17,19 +17,18 @@
 //! Who waits, and on what: a task waits for one direction of one descriptor, or for a wake, with at
 //! most one deadline; so a task needs one timer, and the timers are indexed by the task's slot.
 
+pub(crate) mod boxed;
 pub(crate) mod core;
 pub(crate) mod current;
 mod park;
 mod prefetch;
 mod ready;
-pub(crate) mod recycler;
 pub(crate) mod report;
 mod reservation;
 mod reserved_task;
 pub(crate) mod sources;
 pub(crate) mod spare;
 pub(crate) mod tasks;
-mod turn;
 pub(crate) mod waker;
 
 use std::cell::RefCell;

@@ -123,7 +123,7 @@ impl Tasks {
     /// More than so many are queued.
     #[inline]
     unsafe fn ahead(&self, others: usize) -> &Task {
-        // SAFETY: by what is asked of the caller; and only control blocks of this table that have been written are queued.
+        // SAFETY: only control blocks of this table that have been written are queued.
         unsafe { self.ready.ahead(others).as_ref() }
     }
 }

@@ -10,42 +10,31 @@ use rustix::process::getpid;
 
 use super::core::Core;
 use super::tasks::Task;
-use super::turn::TurnState;
 use crate::visibility::survey::{self, LoopReport, TaskReport};
 use crate::visibility::{self, Trace, Wait, thread_slots, waits};
 
 /// What a loop keeps for its reports, and its clock.
 pub(crate) struct ReportState {
     start: Instant,
-    /// What a task notes as its turn begins: that it waits for a foreign future, unless it says what it waits for, and
-    /// the time of the round, in milliseconds since the start, which overflows after 49 days.
-    fresh: TurnState,
+    /// The time of the round, in milliseconds since the start, which overflows after 49 days.
+    clock: Cell<u32>,
     answered: Cell<u32>,
 }
 
 impl ReportState {
     pub(crate) fn new(now: Instant) -> Self {
-        Self {
-            start: now,
-            fresh: TurnState::new(Wait::Foreign, 0, false),
-            answered: Cell::new(survey::asked()),
-        }
+        Self { start: now, clock: Cell::new(0), answered: Cell::new(survey::asked()) }
     }
 
     /// A new round begins.
     #[inline]
     pub(crate) fn tick(&self, now: Instant) {
-        self.fresh.set_since((now - self.start).as_millis() as u32);
-    }
-
-    #[inline]
-    pub(crate) fn fresh(&self) -> &TurnState {
-        &self.fresh
+        self.clock.set((now - self.start).as_millis() as u32);
     }
 
     #[inline]
     pub(crate) fn clock(&self) -> u32 {
-        self.fresh.since()
+        self.clock.get()
     }
 
     /// Whether the loop owes a report.

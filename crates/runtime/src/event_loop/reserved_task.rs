@@ -2,14 +2,12 @@
 //! connection that is accepted can be served.
 
 use std::fmt;
-use std::future::Future;
 
 use duality_fiber::Stack;
 
-use super::LoopWorld;
+use super::boxed::BoxedFuture;
 use super::core::Core;
 use super::current;
-use super::recycler::{BoxedFuture, boxed_future};
 use super::tasks::TaskBody;
 
 /// Room for one task: its stack, where tasks have one.
@@ -39,24 +37,6 @@ impl ReservedTask {
             None => core.insert(|| TaskBody::Future(future.into())),
             Some(stack) => core.insert_fiber(stack, || future),
         });
-    }
-
-    /// The same, for a future that is not there yet: `make` makes it where it will be. Unless it is large, it lives on its
-    /// stack.
-    ///
-    /// A micro-optimisation: it saves a block, and at each wake a page to touch. Its gain has not been measured alone (`duality
-    /// model --measure park spawn 5000000`, and `cargo bench -p duality-runtime --bench wakes`); delete it if both gain less
-    /// than 3 %.
-    pub(crate) fn spawn_unboxed<F>(self, make: impl FnOnce() -> F)
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        match (self.stack, here(Core::world)) {
-            (Some(stack), LoopWorld::Park { stack_size }) if size_of::<F>() < stack_size / 16 => {
-                here(|core| core.insert_fiber(stack, make));
-            }
-            (stack, _) => Self { stack }.spawn(boxed_future(make())),
-        }
     }
 }
 

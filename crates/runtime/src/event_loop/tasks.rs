@@ -17,10 +17,9 @@ use std::task::{Context, Poll};
 
 use duality_fiber::Fiber;
 
+use super::boxed::LocalFuture;
 use super::ready::Ready;
-use super::recycler::LocalFuture;
 use super::reservation::Reservation;
-use super::turn::TurnState;
 use crate::remote::TaskName;
 use crate::visibility::{Label, ShownTask, Wait};
 
@@ -37,7 +36,12 @@ pub(crate) struct Task {
     name: Cell<Option<TaskName>>,
     /// With the stage that it reached last.
     shown: Cell<ShownTask>,
-    turn: TurnState,
+    /// What the task waits for, as of its last turn.
+    wait: Cell<Option<Wait>>,
+    /// Since when, by the loop's clock. Of a slot that is free, the next one that is.
+    since: Cell<u32>,
+    /// Whether it is to run; if so, it is in the queue.
+    queued: Cell<bool>,
     /// Used only by the round that runs it, if one does.
     pub(super) body: UnsafeCell<Option<TaskBody>>,
 }
@@ -47,7 +51,9 @@ impl Task {
         Self {
             name: Cell::new(name),
             shown: Cell::new(ShownTask::new(name.map_or(0, TaskName::serial))),
-            turn: TurnState::new(Wait::Begin, now, true),
+            wait: Cell::new(Some(Wait::Begin)),
+            since: Cell::new(now),
+            queued: Cell::new(true),
             body: UnsafeCell::new(body),
         }
     }
@@ -58,20 +64,22 @@ impl Task {
         self.name.get()
     }
 
-    /// Begins a turn: the task is no longer queued, and waits for what `fresh` has, unless it says what it waits for.
+    /// Begins a turn at `now`. The task is not queued then, and waits for a foreign future, unless it says what it waits for.
     #[inline]
-    pub(crate) fn begin_turn(&self, fresh: &TurnState) {
-        self.turn.begin(fresh);
+    pub(crate) fn begin_turn(&self, now: u32) {
+        self.wait.set(Some(Wait::Foreign));
+        self.since.set(now);
+        self.queued.set(false);
     }
 
     #[inline]
     pub(crate) fn set_wait(&self, wait: Wait) {
-        self.turn.set_wait(wait);
+        self.wait.set(Some(wait));
     }
 
     /// What the task waits for; if it is queued, what it waited for last.
     pub(crate) fn wait(&self) -> Wait {
-        match self.turn.wait() {
+        match self.wait.get() {
             // It has waited for nothing.
             None | Some(Wait::Foreign) if self.is_queued() => Wait::Turn,
             wait => wait.unwrap_or(Wait::Foreign),
@@ -79,7 +87,7 @@ impl Task {
     }
 
     pub(crate) fn since(&self) -> u32 {
-        self.turn.since()
+        self.since.get()
     }
 
     pub(crate) fn set_stage(&self, stage: Label) {
@@ -94,12 +102,12 @@ impl Task {
 
     #[inline]
     pub(crate) fn is_queued(&self) -> bool {
-        self.turn.is_queued()
+        self.queued.get()
     }
 
     #[inline]
     fn set_queued(&self, is_queued: bool) {
-        self.turn.set_queued(is_queued);
+        self.queued.set(is_queued);
     }
 }
 
@@ -223,10 +231,7 @@ impl Tasks {
         // SAFETY: the place is usable, and no task is there that anyone could refer to.
         unsafe { place.write(Task::new(Some(name), Some(body), now)) };
         self.spawned.set(self.spawned.get().wrapping_add(1));
-        // Room for what is queued, for this task, and for each task that is not queued yet.
-        self.ready.make_room(1 + self.used.get());
-        // SAFETY: there is room, as was seen to just now.
-        unsafe { self.ready.push(place) };
+        self.ready.push(place);
         name
     }
 
@@ -252,9 +257,7 @@ impl Tasks {
     fn queue(&self, task: &Task) {
         if !task.is_queued() {
             task.set_queued(true);
-            // SAFETY: `insert` has left room for one more entry of each slot; and its task is queued here only when the
-            // entry from there or here before is out of the queue again.
-            unsafe { self.ready.push(NonNull::from(task)) };
+            self.ready.push(NonNull::from(task));
         }
     }
 
@@ -339,7 +342,7 @@ impl Tasks {
         // SAFETY: there is no reference to the body, by what is asked of the caller, and none is made: the name no longer
         // leads here, and what is queued is looked at as a turn begins.
         drop_body(unsafe { &mut *task.body.get() });
-        task.turn.set_since(self.free.replace(name.slot()));
+        task.since.set(self.free.replace(name.slot()));
     }
 
     pub(crate) fn contains(&self, name: TaskName) -> bool {

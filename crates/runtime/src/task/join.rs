@@ -27,8 +27,6 @@ use std::{
     thread::yield_now,
 };
 
-use crate::event_loop::recycler::RecycledBox;
-
 const PENDING: u8 = 0;
 const AWAITED: u8 = 1;
 const TAKING: u8 = 2;
@@ -37,12 +35,11 @@ const ABANDONED: u8 = 4;
 
 /// A new cell in the hands of both sides; a `W` is what wakes the joiner.
 pub(super) fn join_cell<T, W>() -> (Completer<T, W>, Joiner<T, W>) {
-    let cell = RecycledBox::new(JoinCell {
+    let cell = NonNull::from(Box::leak(Box::new(JoinCell {
         state: AtomicU8::new(PENDING),
         value: UnsafeCell::new(None),
         waker: UnsafeCell::new(None),
-    });
-    let cell = cell.into_raw();
+    })));
     (Completer { cell: Some(cell) }, Joiner { cell })
 }
 
@@ -85,8 +82,8 @@ impl<T, W> Completer<T, W> {
                     return waker;
                 }
                 ABANDONED => {
-                    // SAFETY: the other side will not look at it again, so it is ours, and came from `into_raw`.
-                    drop(unsafe { RecycledBox::from_raw(owned) });
+                    // SAFETY: the other side will not look at it again, so it is ours, and came from a box.
+                    drop(unsafe { Box::from_raw(owned.as_ptr()) });
                     return None;
                 }
                 // The other side was quicker.
@@ -99,31 +96,6 @@ impl<T, W> Completer<T, W> {
 impl<T, W> Joiner<T, W> {
     /// Takes the value, if it is there, and otherwise leaves `waker` for the other side.
     pub(super) fn poll(&mut self, waker: impl FnOnce() -> W) -> Option<T> {
-        self.poll_by(waker, |cell| cell.becomes(PENDING, AWAITED))
-    }
-
-    /// The same where the other side cannot come in between: without the locked instruction.
-    ///
-    /// A micro-optimisation. It gained a tenth of a short task's life, by a command that was not noted. Measure it by `duality
-    /// model --measure suspend spawn 5000000`; delete it if it gains less than 3 %.
-    ///
-    /// # Safety
-    ///
-    /// The other side is used on this kernel thread alone, if it has not ended.
-    pub(super) unsafe fn poll_beside(&mut self, waker: impl FnOnce() -> W) -> Option<T> {
-        self.poll_by(waker, |cell| {
-            cell.state.store(AWAITED, Ordering::Release);
-            true
-        })
-    }
-
-    /// `leave` changes the state from PENDING to AWAITED, unless the other side has ended.
-    #[inline]
-    fn poll_by(
-        &mut self,
-        waker: impl FnOnce() -> W,
-        leave: impl FnOnce(&JoinCell<T, W>) -> bool,
-    ) -> Option<T> {
         let cell = self.cell();
         let has_ended = loop {
             match cell.state.load(Ordering::Acquire) {
@@ -138,7 +110,7 @@ impl<T, W> Joiner<T, W> {
             // SAFETY: the state is PENDING, and only we, who are borrowed exclusively, change it to AWAITED; so the other
             // side will not touch the waker.
             cell.waker.with_mut(|left| unsafe { *left = Some(waker()) });
-            if leave(cell) {
+            if cell.becomes(PENDING, AWAITED) {
                 return None;
             }
         }
@@ -161,8 +133,8 @@ impl<T, W> Drop for Joiner<T, W> {
                 _ => yield_now(),
             }
         }
-        // SAFETY: the other side is done with it, so it is ours, and came from `into_raw`.
-        drop(unsafe { RecycledBox::from_raw(self.cell) });
+        // SAFETY: the other side is done with it, so it is ours, and came from a box.
+        drop(unsafe { Box::from_raw(self.cell.as_ptr()) });
     }
 }
 
@@ -219,19 +191,6 @@ mod tests {
         let (mut completer, mut joiner) = join_cell();
         assert_eq!(completer.complete(7), None);
         assert_eq!(joiner.poll(|| unreachable!("nothing to wait for")), Some(7));
-    }
-
-    #[test]
-    fn who_waits_beside_the_other_is_found() {
-        let (mut completer, mut joiner) = join_cell();
-        // SAFETY: both sides are on this kernel thread.
-        assert_eq!(unsafe { joiner.poll_beside(|| "first") }, None);
-        assert_eq!(joiner.poll(|| "second"), None);
-        // SAFETY: both sides are on this kernel thread.
-        assert_eq!(unsafe { joiner.poll_beside(|| "third") }, None);
-        assert_eq!(completer.complete(7), Some("third"));
-        // SAFETY: both sides are on this kernel thread.
-        assert_eq!(unsafe { joiner.poll_beside(|| unreachable!("it is there")) }, Some(7));
     }
 
     #[test]

@@ -17,7 +17,6 @@ use std::io;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::ptr;
 use std::task::{Context, Poll, Waker};
 
 use pin_project_lite::pin_project;
@@ -29,7 +28,7 @@ use crate::wait::Waited;
 use crate::world::{self, block};
 
 #[doc(hidden)]
-pub use crate::event_loop::recycler::{BoxedFuture, boxed_future};
+pub use crate::event_loop::boxed::{BoxedFuture, boxed_future};
 use join::{Completer, Joiner, join_cell};
 
 /// The stack of a task that is a kernel thread. Only the pages that are touched cost memory.
@@ -62,12 +61,11 @@ where
     F::Output: Send + 'static,
 {
     let reserved = current::with_loop(|core| core.map(Core::reserve).transpose())?;
-    let home = loop_here();
     let (completer, joiner) = join_cell();
     start(reserved, || Spawned { future, finish: Finish { completer, outcome: Err(JoinError) } })?;
     let state = size_of::<Spawned<F>>() as u64;
     visibility::count(|counters| counters.task_state_allocated_bytes.add(state));
-    Ok(JoinHandle { joiner, home })
+    Ok(JoinHandle { joiner })
 }
 
 fn start<F>(reserved: Option<ReservedTask>, make: impl FnOnce() -> F) -> io::Result<()>
@@ -79,7 +77,7 @@ where
         return thread::start(THREAD_STACK, Box::new(move || block::block_on(task)))
             .map_err(|refused| refused.error);
     };
-    reserved.spawn_unboxed(make);
+    reserved.spawn(boxed_future(make()));
     Ok(())
 }
 
@@ -294,20 +292,12 @@ pub fn leaf<R>(body: impl FnOnce() -> R + Send) -> R {
 /// ```
 pub struct JoinHandle<T> {
     joiner: Joiner<Result<T, JoinError>, Waker>,
-    /// Where the loop is that the task is one of; 0 for none.
-    home: usize,
 }
 
 impl<T> fmt::Debug for JoinHandle<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("JoinHandle").finish_non_exhaustive()
     }
-}
-
-/// Where the loop of this kernel thread is; 0 for none.
-#[inline]
-fn loop_here() -> usize {
-    current::with_loop(|core| core.map_or(0, |core| ptr::from_ref(core).addr()))
 }
 
 /// The task ended without a result: it panicked, or its loop ended.
@@ -326,17 +316,10 @@ impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { joiner, home } = self.get_mut();
-        let is_beside = *home != 0 && *home == loop_here();
+        let Self { joiner } = self.get_mut();
         let outcome = world::wait_until(context, Wait::Join, None, |context| {
             let waker = || context.waker().clone();
-            let outcome = if is_beside {
-                // SAFETY: a loop's tasks are on its kernel thread from beginning to end, and that is this one. Should
-                // it be a later loop in the same place, all tasks of the earlier one have ended.
-                unsafe { joiner.poll_beside(waker) }
-            } else {
-                joiner.poll(waker)
-            };
+            let outcome = joiner.poll(waker);
             outcome.map_or(Poll::Pending, Poll::Ready)
         });
         outcome

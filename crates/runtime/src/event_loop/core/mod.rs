@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 use duality_fiber::{Stack, StackPool};
 use duality_poller::{Direction, Poller, Ring, Timers, Token};
 
+use super::boxed::local_future;
 use super::current;
 use super::park;
-use super::recycler::{Blocks, local_future};
 use super::report::ReportState;
 use super::reserved_task::ReservedTask;
 use super::sources::Sources;
@@ -50,8 +50,6 @@ pub(crate) struct Core {
     stacks: RefCell<StackPool>,
     /// The memory that stacks leave to the rest of the process.
     reserve: Reserve,
-    /// Spare blocks for its tasks.
-    pub(crate) blocks: Blocks,
     /// Spare buffers for its sockets.
     pub(crate) spare: Spare,
     now: Cell<Instant>,
@@ -109,7 +107,6 @@ impl Core {
             report_state: ReportState::new(now),
             stacks: RefCell::new(stacks),
             reserve: Reserve::of_this_process(),
-            blocks: Blocks::default(),
             spare: Spare::default(),
             now: Cell::new(now),
             tasks,

@@ -114,7 +114,7 @@ impl Core {
     fn begin_turn(&self) -> Option<&Task> {
         let task = self.tasks.next()?;
         self.show(task);
-        task.begin_turn(self.report_state.fresh());
+        task.begin_turn(self.report_state.clock());
         Some(task)
     }
 
