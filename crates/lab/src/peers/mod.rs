@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::env;
 use std::path::{Path, PathBuf};
 
+pub(crate) use ready_made::disclosure;
 pub use ready_made::{READY_MADE, REQUESTS_A_CONNECTION, ReadyMade};
 
 use rustix::process::Signal;

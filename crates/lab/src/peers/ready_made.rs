@@ -19,6 +19,14 @@ const BUILT: &str = "cargo xtask peers";
 /// The toys of `peers/` have the same number in `peers/http.h`.
 pub const REQUESTS_A_CONNECTION: u32 = 1000;
 
+/// What is to be known of our `service` beside other servers of it, if anything: a short cut that they do not have.
+pub(crate) fn disclosure(service: &str) -> Option<&'static str> {
+    (service == "http").then_some(
+        "Where a connection carries several requests, our http keeps its last page for a second, and loads like this one ask \
+         for that page again and again. This saves it some 6 % of its processor time at 100 connections (docs/http.md).",
+    )
+}
+
 /// A peer that needs no definition.
 #[derive(Debug)]
 pub struct ReadyMade {

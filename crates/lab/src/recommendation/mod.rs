@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::format::{bytes, connections, duration, grouped, listed};
 use crate::model;
+use crate::peers;
 use crate::record::{Experiment, Records};
 use crate::rows::{Fault, Medians};
 use crate::summary::Summary;
@@ -374,7 +375,7 @@ fn beside(summary: &Summary) -> Vec<String> {
             format!("{} {:+.1} % [{low} to {high}]", other.subject, 100.0 * other.behind)
         };
         let peers = verdict.others.iter().filter(|other| summary.peers.contains(&other.subject));
-        let peers: Vec<String> = peers.map(peer).collect();
+        let named: Vec<String> = peers.map(peer).collect();
         let what = match verdict.metric {
             Metric::ServerCpu => "processor time for a request",
             Metric::Rate => "time for a request",
@@ -384,8 +385,9 @@ fn beside(summary: &Summary) -> Vec<String> {
             "Peers beside {} at {}, by {what}: {}.",
             best.subject,
             connections(verdict.concurrency),
-            listed(&peers)
+            listed(&named)
         ));
+        sentences.extend(peers::disclosure(&summary.service).map(str::to_owned));
     }
     sentences.extend(
         summary
