@@ -114,16 +114,16 @@ impl Catalogue {
             Self::Own(service) => return Ok(service.served.clone()),
             Self::BuiltIn => find(name).expect("it has been looked up"),
         };
-        let handler = (entry.open)(setup).map_err(failed)?;
+        let handler = (entry.open)(setup).map_err(|error| failed(&error))?;
         let served = Served::new(name, needs, handler).with_descriptors(entry.descriptors);
         Ok(match handwritten::find(name) {
-            Some(open) => served.by_hand(open(setup).map_err(failed)?),
+            Some(open) => served.by_hand(open(setup).map_err(|error| failed(&error))?),
             None => served,
         })
     }
 }
 
-fn failed(error: SetupError) -> Failure {
+fn failed(error: &SetupError) -> Failure {
     match error {
         SetupError::Choice { .. } => Failure::misuse(error.to_string()),
         SetupError::Store(_) => Failure::failed(error.to_string()),
