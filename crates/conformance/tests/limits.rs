@@ -33,13 +33,15 @@ fn clients_beyond_the_limit_are_served_as_others_leave(architecture: &[&str]) {
     let mut server = ServerProcess::start(command.arg("--architecture").args(architecture));
     let complaints = server.complaints();
     let streams: Vec<TcpStream> = (0..CLIENTS).map(|_| server.connect()).collect();
-    // In these, one process holds all connections; in the others, each holds fewer than it may.
-    let short = match architecture[0] {
-        "iterative" | "fork" | "prefork" => false,
-        // A list without a bound takes all that come.
-        "pool" => architecture.contains(&"--hand-over=list"),
-        _ => true,
+    // Where one process holds all connections; elsewhere, each process holds fewer than it may.
+    let ours = duality_architectures::find(architecture[0]).expect("it is in the registry");
+    // A pool takes all that come into a list, unless that has a bound or there is none.
+    let has_list = |architecture: &[&str]| {
+        !architecture.contains(&"--hand-over=accept") && !architecture.contains(&"--accept-queue=0")
     };
+    let short = ours.gives().concurrent_connections
+        && !ours.forks()
+        && (ours.name() != "pool" || has_list(architecture));
     let first = short.then(|| complaints.next("the lack is reported"));
     if short {
         let descriptors = format!("/proc/{}/fd", server.pid());

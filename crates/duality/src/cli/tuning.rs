@@ -107,7 +107,7 @@ flags! {
         prefer: Prefer = Some(default.prefer);
         /// Accepted connections that may wait for their turn in the server; the next wait in the kernel [default: no limit]
         ///
-        /// They wait in the lobbies of loops that serve first, or in the list of pool. Without a limit no client meets a full
+        /// They wait in the queues of loops that serve first, or in the list of pool. Without a limit no client meets a full
         /// accept queue of the kernel, which drops what it has no room for, so that the client tries again after a second.
         /// With one, the server holds fewer descriptors, and a load balancer sees sooner that it is late. 0 accepts no
         /// connection before its turn. With a limit, uring makes a system call for each connection that it accepts.
