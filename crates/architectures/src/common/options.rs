@@ -60,7 +60,7 @@ pub struct Options {
     pub poller: Option<Kind>,
     /// What a full loop prefers.
     pub prefer: Prefer,
-    /// How many accepted connections may wait for their turn in user space: in the lobbies of loops, among which
+    /// How many accepted connections may wait for their turn in user space: in the accept queues of loops, among which
     /// the number is divided, or the list of a pool. Beyond it, connections stay in the kernel's accept queue.
     /// 0 is to accept none before its turn; `None`, the default, is as many as there are descriptors for.
     pub accept_queue: Option<usize>,
