@@ -442,6 +442,11 @@ impl Drop for Ring {
                 break;
             }
         }
+        // By name, each is found at once. To end all at once by no name, the kernel looks through all of them for each:
+        // 15,000 took it three seconds.
+        for index in 0..self.sources.len() {
+            self.leave(Token(index as u32));
+        }
         // What comes after an error keeps its memory: see the drop of the queue.
         let _ = self.queue.end_all(|queue, completion| {
             let (purpose, ..) = parts(completion.name);

@@ -31,6 +31,8 @@ const GROUP: u16 = 0;
 
 /// How long the end of a ring waits for the kernel to end cancelled requests. It takes microseconds.
 const LAST: Duration = Duration::from_secs(2);
+/// How long it waits for those that were cancelled by their names, before it has the kernel look for all that are left.
+const BY_NAME: Duration = Duration::from_millis(20);
 /// The pause before requests are submitted again that the kernel had no memory for.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -225,8 +227,8 @@ impl Queue {
         self.under_way -= 1;
     }
 
-    /// Ends all requests and waits for their completions, which `complete` is given and which it counts by
-    /// [`ended`](Self::ended).
+    /// Waits for the completions of all requests, which `complete` is given and which it counts by
+    /// [`ended`](Self::ended). Those that have not been cancelled by name are cancelled now.
     ///
     /// # Errors
     ///
@@ -236,15 +238,20 @@ impl Queue {
         mut complete: impl FnMut(&mut Self, Completion),
     ) -> io::Result<()> {
         self.try_submit()?;
-        // An error says that there was none.
-        let _ = self.ring.submitter().register_sync_cancel(None, CancelBuilder::any());
-        let end = Instant::now() + LAST;
+        let start = Instant::now();
+        let mut all_cancelled = false;
         while self.under_way > 0 {
-            let left = end.saturating_duration_since(Instant::now());
+            let left = LAST.saturating_sub(start.elapsed());
             if left.is_zero() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            self.submit_and_wait(Some(left))?;
+            if !all_cancelled && start.elapsed() >= BY_NAME {
+                all_cancelled = true;
+                // An error says that there was none.
+                let _ = self.ring.submitter().register_sync_cancel(None, CancelBuilder::any());
+            }
+            let wait = if all_cancelled { left } else { left.min(BY_NAME) };
+            self.submit_and_wait(Some(wait))?;
             while let Some(completion) = self.next() {
                 complete(self, completion);
             }
