@@ -147,7 +147,7 @@ impl Service {
     ///
     /// # fn main() -> std::io::Result<()> {
     /// let close = Service::new("close", |_stream| async { Ok(()) });
-    /// let options = Options { workers: 2, ..Options::default() };
+    /// let options = Options::default().workers(2);
     /// let served = close.serve_with("pool", "127.0.0.1:0", &options)?;
     /// # drop(served);
     /// # Ok(())

@@ -50,7 +50,7 @@ fn sees_the_end(client: &mut TcpStream) {
 }
 
 fn serve(service: &Service, architecture: &str) -> Handle {
-    let options = Options { workers: 4, ..Options::default() };
+    let options = Options::default().workers(4);
     service.serve_with(architecture, ANY_PORT, &options).unwrap()
 }
 
@@ -122,7 +122,7 @@ fn services_live_side_by_side_and_end_alone() {
 fn a_server_of_several_loops_ends_with_all_of_them() {
     in_time(|| {
         for architecture in ["epoll", "uthreads"] {
-            let options = Options { cores: 3, ..Options::default() };
+            let options = Options::default().cores(3);
             let handle = echo_service().serve_with(architecture, ANY_PORT, &options).unwrap();
             ask(&mut connect(handle.local_address()), b"hello");
             handle.shutdown();

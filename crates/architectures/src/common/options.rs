@@ -38,8 +38,10 @@ pub enum Disk {
     Inline,
 }
 
-/// What can be chosen about an architecture; each uses what concerns it.
+/// What can be chosen about an architecture; each uses what concerns it. Begin with the default, and set what is to be
+/// otherwise: `Options::default().workers(8).cores(2)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Options {
     /// Processes of `prefork`, threads of `pool`.
     pub workers: usize,
@@ -70,6 +72,37 @@ pub struct Options {
     pub disk: Disk,
     /// The most helper threads of a process.
     pub disk_helpers: NonZeroUsize,
+}
+
+/// A method for each field, which sets it.
+macro_rules! setters {
+    ($($field:ident: $type:ty,)*) => {
+        impl Options {
+            $(
+                /// The same options, but for the field of this name.
+                #[must_use]
+                pub fn $field(mut self, $field: $type) -> Self {
+                    self.$field = $field;
+                    self
+                }
+            )*
+        }
+    };
+}
+
+setters! {
+    workers: usize,
+    cores: usize,
+    backlog: i32,
+    max_connections: usize,
+    stack_size: usize,
+    hand_over: HandOver,
+    poller: Option<Kind>,
+    prefer: Prefer,
+    accept_queue: Option<usize>,
+    busy_poll: Duration,
+    disk: Disk,
+    disk_helpers: NonZeroUsize,
 }
 
 impl Default for Options {

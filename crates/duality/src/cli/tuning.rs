@@ -292,7 +292,7 @@ mod tests {
     fn what_is_said_to_a_child_says_the_same() {
         let tuning = parse(&["--workers=7", "--stack-size", "64K", "--hand-over=accept"]).unwrap();
         let again = Tuning::parse(&tuning.to_arguments()).unwrap();
-        let told = Options { poller: Some(Kind::best()), ..tuning.options() };
+        let told = tuning.options().poller(Some(Kind::best()));
         assert_eq!(again.options(), told);
         assert_eq!((again.options().workers, again.options().stack_size), (7, 64 * 1024));
         assert_eq!(Tuning::default().options(), Options::default());
@@ -310,15 +310,13 @@ mod tests {
         ];
         let tuning = parse(&policies).unwrap();
         let options = Tuning::parse(&tuning.to_arguments()).unwrap().options();
-        let expected = Options {
-            prefer: Prefer::Accept,
-            accept_queue: Some(0),
-            busy_poll: Duration::from_micros(50),
-            disk: Disk::Inline,
-            disk_helpers: NonZeroUsize::new(2).unwrap(),
-            poller: Some(Kind::Poll),
-            ..Options::default()
-        };
+        let expected = Options::default()
+            .prefer(Prefer::Accept)
+            .accept_queue(Some(0))
+            .busy_poll(Duration::from_micros(50))
+            .disk(Disk::Inline)
+            .disk_helpers(NonZeroUsize::new(2).unwrap())
+            .poller(Some(Kind::Poll));
         assert_eq!(options, expected);
     }
 
@@ -326,7 +324,7 @@ mod tests {
     fn limits_reach_a_child() {
         let tuning = parse(&["--descriptors=100", "--address-space=2G"]).unwrap();
         let again = Tuning::parse(&tuning.to_arguments()).unwrap();
-        let told = Options { poller: Some(Kind::best()), ..Options::default() };
+        let told = Options::default().poller(Some(Kind::best()));
         assert_eq!((again.descriptors, again.address_space), (Some(100), Some(2 << 30)));
         assert_eq!(again.options(), told);
         for wrong in ["--descriptors=3", "--address-space=1M"] {
