@@ -64,7 +64,7 @@ async fn slept(long: Duration) {
 /// Starts a task as the architectures do, and tells the size of its state.
 fn detach(task: impl Future<Output = ()> + Send + 'static) -> usize {
     let size = size_of_val(&task);
-    event_loop::reserve().expect("a state machine needs no stack").spawn(task::boxed_future(task));
+    event_loop::reserve().expect("a state machine needs no stack").spawn(Box::pin(task));
     size
 }
 

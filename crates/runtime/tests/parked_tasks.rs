@@ -31,7 +31,7 @@ fn a_million_tasks_wait_in_little_memory_and_all_are_woken() {
     opened.unwrap().run(async {
         let before = resident();
         for _ in 0..TASKS {
-            event_loop::reserve().unwrap().spawn(task::boxed_future(wait()));
+            event_loop::reserve().unwrap().spawn(Box::pin(wait()));
         }
         while PARKED.load(Ordering::Relaxed) < TASKS {
             task::yield_now().await;

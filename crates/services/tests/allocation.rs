@@ -166,7 +166,7 @@ where
             for _ in 0..connections {
                 let (stream, _) = listener.accept().await.unwrap();
                 let served = Box::pin(serve(stream));
-                let task = task::boxed_future(async move { served.await.unwrap() });
+                let task = Box::pin(async move { served.await.unwrap() });
                 event_loop::reserve().unwrap().spawn(task);
             }
             // One more says that the others have been served.
@@ -220,7 +220,7 @@ where
             let (ended, served) = (Arc::new(Notify::new()), serve(stream));
             let end = ended.clone();
             // As an architecture does it.
-            event_loop::reserve().unwrap().spawn(task::boxed_future(async move {
+            event_loop::reserve().unwrap().spawn(Box::pin(async move {
                 served.await.unwrap();
                 end.notify_one();
             }));

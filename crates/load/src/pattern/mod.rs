@@ -14,10 +14,12 @@ pub(crate) mod serial;
 
 use std::sync::Arc;
 
+use duality_runtime::task;
+
 use crate::Error;
 use crate::announce::EdgeAnnouncer;
 use crate::connection::{Connection, Load};
-use crate::engine::{Engine, Outcome};
+use crate::engine::{Engine, Outcome, not_started};
 use crate::request::Client;
 
 pub use open::arrivals::Arrivals;
@@ -80,22 +82,27 @@ pub(crate) async fn load<C: Client>(
     engine.prepare(&mut client).await?;
     match engine.options.pattern {
         Pattern::Closed => closed::load(engine, &client, hook).await,
-        Pattern::Serial => serial::load(engine, &client, hook).await,
-        Pattern::Limited => limited::load(engine, &client, hook).await,
+        Pattern::Serial => in_order(engine, &client, hook, serial::run).await,
+        Pattern::Limited => in_order(engine, &client, hook, limited::run).await,
         Pattern::Open(arrivals) => open::load(engine, &client, arrivals, hook).await,
     }
 }
 
-/// The connections of a pattern that uses them in order, once they are open.
-async fn row<C: Client>(
+/// Runs a load whose pattern uses the connections in order, by `run`, once they are open.
+async fn in_order<C: Client, F>(
     engine: &Engine,
     client: &C,
     hook: EdgeAnnouncer,
-) -> Result<(Vec<Connection<C>>, Arc<Load>), Error> {
+    run: impl FnOnce(Vec<Connection<C>>, Arc<Load>) -> F,
+) -> Result<Outcome, Error>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
     let load = engine.shared(engine.edges(), None, Box::new(hook));
     let row = engine.attend(opened(client, engine.options.connections, &load)).await?;
     load.recorder.ready();
-    Ok((row, load))
+    task::spawn(run(row, load.clone())).map_err(not_started)?;
+    Ok(engine.finish(&load.recorder).await)
 }
 
 /// That many connections, open if they are to stay. What cannot be opened

@@ -15,13 +15,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use duality_runtime::task;
-
-use super::{Named, Pattern, row};
-use crate::Error;
-use crate::announce::EdgeAnnouncer;
+use super::{Named, Pattern};
 use crate::connection::{Connection, Load};
-use crate::engine::{Engine, Outcome, not_started};
 use crate::measurement::Start;
 use crate::request::Client;
 
@@ -32,19 +27,8 @@ pub(super) const NAMED: Named = Named {
     keep_alive: None,
 };
 
-/// Runs a load in this pattern.
-pub(super) async fn load<C: Client>(
-    engine: &Engine,
-    client: &C,
-    hook: EdgeAnnouncer,
-) -> Result<Outcome, Error> {
-    let (row, load) = row(engine, client, hook).await?;
-    task::spawn(run(row, load.clone())).map_err(not_started)?;
-    Ok(engine.finish(&load.recorder).await)
-}
-
 /// Uses the connections of `row` in turn for as long as the recorder grants requests.
-async fn run<C: Client>(mut row: Vec<Connection<C>>, load: Arc<Load>) {
+pub(super) async fn run<C: Client>(mut row: Vec<Connection<C>>, load: Arc<Load>) {
     let mut start = Start::at(Instant::now());
     for index in (0..row.len()).cycle() {
         let connection = &mut row[index];

@@ -17,7 +17,6 @@
 //! Who waits, and on what: a task waits for one direction of one descriptor, or for a wake, with at
 //! most one deadline; so a task needs one timer, and the timers are indexed by the task's slot.
 
-pub(crate) mod boxed;
 pub(crate) mod core;
 pub(crate) mod current;
 mod park;
@@ -43,7 +42,7 @@ use duality_poller::Poller;
 use self::core::Core;
 use crate::visibility::thread_slots;
 
-pub use self::reserved_task::ReservedTask;
+pub use self::reserved_task::{BoxedFuture, ReservedTask};
 
 /// How the tasks of a loop wait: the park or the suspend world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

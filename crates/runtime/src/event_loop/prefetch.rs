@@ -137,7 +137,9 @@ impl Task {
         // references, and its place is null then, which leads to addresses that are fetched in vain.
         match unsafe { &*self.body.get() } {
             Some(TaskBody::Fiber(fiber)) => fiber.prefetch(lines),
-            Some(TaskBody::Future(future)) => duality_fiber::prefetch(future.address()),
+            Some(TaskBody::Future(future)) => {
+                duality_fiber::prefetch((&raw const **future).addr());
+            }
             None => {}
         }
     }

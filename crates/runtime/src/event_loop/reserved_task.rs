@@ -2,13 +2,16 @@
 //! connection that is accepted can be served.
 
 use std::fmt;
+use std::pin::Pin;
 
 use duality_fiber::Stack;
 
-use super::boxed::BoxedFuture;
 use super::core::Core;
 use super::current;
 use super::tasks::TaskBody;
+
+/// A future in a box, as what a loop runs is.
+pub type BoxedFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Room for one task: its stack, where tasks have one.
 pub struct ReservedTask {
@@ -34,7 +37,7 @@ impl ReservedTask {
     #[inline]
     pub fn spawn(self, future: BoxedFuture) {
         here(|core| match self.stack {
-            None => core.insert(|| TaskBody::Future(future.into())),
+            None => core.insert(|| TaskBody::Future(future)),
             Some(stack) => core.insert_fiber(stack, || future),
         });
     }

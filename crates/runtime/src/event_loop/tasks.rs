@@ -12,12 +12,12 @@
 
 use std::cell::{Cell, UnsafeCell};
 use std::io;
+use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll};
 
 use duality_fiber::Fiber;
 
-use super::boxed::LocalFuture;
 use super::ready::Ready;
 use super::reservation::Reservation;
 use crate::remote::TaskName;
@@ -25,7 +25,7 @@ use crate::visibility::{Label, ShownTask, Wait};
 
 /// What a task consists of: the one difference between the two worlds of a loop.
 pub(crate) enum TaskBody {
-    Future(LocalFuture),
+    Future(Pin<Box<dyn Future<Output = ()>>>),
     Fiber(Fiber),
 }
 
@@ -141,7 +141,7 @@ impl Task {
         // SAFETY: no other code uses the future, by what is asked of the caller, nor the body: what looks at bodies
         // (`fiber`, `prefetch_body`) is done with them before it returns, but for fibers, which this one is not.
         match unsafe { &mut *self.body.get() } {
-            Some(TaskBody::Future(future)) => future.poll(context),
+            Some(TaskBody::Future(future)) => future.as_mut().poll(context),
             _ => panic!("a task that is no fiber is a future until it ends"),
         }
     }

@@ -27,7 +27,7 @@ use std::task::{Context, Poll, ready};
 use pin_project_lite::pin_project;
 
 use crate::net::TcpStream;
-use crate::task::{BoxedFuture, boxed_future};
+use crate::task::BoxedFuture;
 use crate::visibility;
 
 pub use connections::{Active, Connections};
@@ -100,7 +100,7 @@ where
 {
     Arc::new(move |stream, active, hook| {
         let peer = failures::peer(&stream, hook);
-        boxed_future(Serving { future: serve(stream), peer, _connection: Connection(active) })
+        Box::pin(Serving { future: serve(stream), peer, _connection: Connection(active) })
     })
 }
 

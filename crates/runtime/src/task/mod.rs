@@ -28,7 +28,7 @@ use crate::wait::Waited;
 use crate::world::{self, block};
 
 #[doc(hidden)]
-pub use crate::event_loop::boxed::{BoxedFuture, boxed_future};
+pub use crate::event_loop::BoxedFuture;
 use join::{Completer, Joiner, join_cell};
 
 /// The stack of a task that is a kernel thread. Only the pages that are touched cost memory.
@@ -77,7 +77,7 @@ where
         return thread::start(THREAD_STACK, Box::new(move || block::block_on(task)))
             .map_err(|refused| refused.error);
     };
-    reserved.spawn(boxed_future(make()));
+    reserved.spawn(Box::pin(make()));
     Ok(())
 }
 

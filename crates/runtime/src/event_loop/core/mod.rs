@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 use duality_fiber::{Stack, StackPool};
 use duality_poller::{Direction, Poller, Ring, Timers, Token};
 
-use super::boxed::local_future;
 use super::current;
 use super::park;
 use super::report::ReportState;
@@ -294,7 +293,7 @@ impl Core {
         future: impl Future<Output = ()> + 'static,
     ) -> io::Result<TaskName> {
         Ok(match self.reserve()?.stack {
-            None => self.insert(|| TaskBody::Future(local_future(future))),
+            None => self.insert(|| TaskBody::Future(Box::pin(future))),
             Some(stack) => self.insert_fiber(stack, || future),
         })
     }
