@@ -1,7 +1,7 @@
 //! `cargo xtask miri`: the unsafe code that Miri can run, under Miri, which looks at every access to memory.
 //!
 //! Miri interprets: a test takes some thousand times as long as elsewhere, and system calls that it does not know end it. So
-//! what it is given is chosen: tables, queues, lists of blocks and whole loops of state machines, on epoll. It knows neither
+//! what it is given is chosen: tables, queues, join cells and whole loops of state machines, on epoll. It knows neither
 //! fibers (assembly) nor io_uring; `cargo xtask soak` has these under AddressSanitizer.
 
 use std::process::{Command, Stdio};

@@ -34,7 +34,8 @@ impl Handle {
         address: impl ToSocketAddrs,
         options: &Options,
     ) -> io::Result<Self> {
-        let architecture = find(architecture).ok_or_else(|| unknown(architecture))?;
+        let architecture = named(architecture)
+            .map_err(|problem| io::Error::new(io::ErrorKind::InvalidInput, problem))?;
         if let Some(reason) = refusal(service, architecture, options) {
             let (service, name) = (service.served.name(), architecture.name());
             let problem = format!("{service} under {name}: {reason}");
@@ -134,11 +135,13 @@ pub(crate) fn refusal(
     missing.map(str::to_owned).or_else(|| architecture.unavailable(options))
 }
 
-fn unknown(name: &str) -> io::Error {
-    let names: Vec<&str> = ALL.iter().map(|architecture| architecture.name()).collect();
-    let names = names.join(", ");
-    let problem = format!("there is no architecture `{name}`: choose one of {names}");
-    io::Error::new(io::ErrorKind::InvalidInput, problem)
+/// The architecture of that name, or one line that lists them.
+pub(crate) fn named(name: &str) -> Result<&'static dyn Architecture, String> {
+    find(name).ok_or_else(|| {
+        let names: Vec<&str> = ALL.iter().map(|architecture| architecture.name()).collect();
+        let names = names.join(", ");
+        format!("there is no architecture `{name}`: choose one of {names}")
+    })
 }
 
 /// Listens at the first of the addresses that allows it.

@@ -14,8 +14,9 @@ use duality_poller::Kind;
 use duality_services::store::Location;
 use duality_services::{Setting, Setup, http};
 
-use super::{Tuning, serve};
+use super::Tuning;
 use crate::catalogue::{Catalogue, Listed};
+use crate::handle::named;
 use crate::setup;
 
 /// Makes a plan; see [`resolve::plan`]. A flag in `tuning` overrides the same flag in the
@@ -84,8 +85,7 @@ impl resolve::Program for Program {
     }
 
     fn architecture(&self, choice: &Choice) -> Result<Architecture, String> {
-        let found =
-            serve::architecture(&choice.architecture).map_err(|failure| failure.to_string())?;
+        let found = named(&choice.architecture)?;
         let own = Tuning::parse(&choice.options);
         let tuning = own.map_err(|problem| format!("{}: {problem}", choice.name))?.or(self.tuning);
         let options = tuning.options();

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 
 use duality_architectures::common::children;
 use duality_architectures::common::pressure::remedy;
-use duality_architectures::{ALL, Architecture, Server, find, signals};
+use duality_architectures::{Server, signals};
 use duality_runtime::{log, memory};
 use duality_services::Setup;
 use duality_services::store::Location;
@@ -16,6 +16,7 @@ use super::visibility::Visibility;
 use super::{Failure, SetupFlags, Tuning, flag, heading};
 use crate::catalogue::Catalogue;
 use crate::control::Control;
+use crate::handle::named;
 use crate::watch::{Subject, Watch};
 
 #[derive(clap::Args)]
@@ -51,7 +52,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
-    let architecture = architecture(&arguments.architecture)?;
+    let architecture = named(&arguments.architecture).map_err(Failure::misuse)?;
     if let Some(flag) = arguments.visibility.flag().filter(|_| !architecture.gives().straight_line)
     {
         return Err(Failure::misuse(format!(
@@ -132,15 +133,6 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
         .collect();
     let first_choice = found.iter().find(|address| address.is_ipv4()).or(found.first());
     first_choice.copied().ok_or_else(|| format!("{host:?} has no address: {remedy}"))
-}
-
-/// The architecture of that name, or one line that lists them.
-pub(super) fn architecture(name: &str) -> Result<&'static dyn Architecture, Failure> {
-    find(name).ok_or_else(|| {
-        let names: Vec<&str> = ALL.iter().map(|architecture| architecture.name()).collect();
-        let names = names.join(", ");
-        Failure::misuse(format!("there is no architecture `{name}`: choose one of {names}"))
-    })
 }
 
 /// Processors, descriptors and signals.
