@@ -18,6 +18,7 @@
 
 #![warn(missing_debug_implementations)]
 
+pub mod blocks;
 pub mod drain;
 pub mod event_loop;
 pub mod fs;

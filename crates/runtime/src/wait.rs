@@ -1,11 +1,34 @@
 //! What every wait shares, whatever the world: how it ends, and the ambient deadline.
 
 use std::cell::Cell;
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+use std::thread::{self, Thread};
 use std::time::Instant;
 
 thread_local! {
     /// When the innermost `time::timeout` around the running task gives up.
     static AMBIENT_DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// Lets go a wait in [`thread::park`].
+    static WAKER: Waker = Waker::from(Arc::new(Unpark(thread::current())));
+}
+
+/// Wakes a kernel thread that waits in [`thread::park`].
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Calls `operation` with the waker of what waits in place: this kernel thread, in [`thread::park`].
+pub(crate) fn with_waker_of_this_thread<R>(operation: impl FnOnce(&Waker) -> R) -> R {
+    WAKER.with(operation)
 }
 
 /// How a wait ended.

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::ptr;
 
 use super::core::Core;
+use crate::blocks;
 use crate::visibility::thread_slots;
 
 thread_local! {
@@ -31,6 +32,12 @@ pub(crate) unsafe fn this_loop<'a>() -> Option<&'a Core> {
     unsafe { LOOP.get().as_ref() }
 }
 
+/// Whether a wait holds this kernel thread: no loop runs here, and no block whose waits suspend.
+#[inline]
+pub(crate) fn waits_in_place() -> bool {
+    with_loop(|core| core.is_none()) && !blocks::suspends()
+}
+
 /// Runs `body` with `core` as this kernel thread's loop (`None`: in the block world), then restores
 /// what was there, even after a panic.
 pub(crate) fn enter<R>(core: Option<&Core>, body: impl FnOnce() -> R) -> R {
@@ -41,6 +48,7 @@ pub(crate) fn enter<R>(core: Option<&Core>, body: impl FnOnce() -> R) -> R {
         }
     }
     let _slot = thread_slots::occupy();
+    let _outside = blocks::Outside::enter();
     let _restore = Restore(LOOP.replace(core.map_or(ptr::null(), ptr::from_ref)));
     body()
 }

@@ -42,7 +42,7 @@ use duality_poller::Poller;
 use self::core::Core;
 use crate::visibility::thread_slots;
 
-pub use self::reserved_task::{BoxedFuture, ReservedTask};
+pub use self::reserved_task::ReservedTask;
 
 /// How the tasks of a loop wait: the park or the suspend world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

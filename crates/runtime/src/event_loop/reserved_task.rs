@@ -2,16 +2,13 @@
 //! connection that is accepted can be served.
 
 use std::fmt;
-use std::pin::Pin;
 
 use duality_fiber::Stack;
 
 use super::core::Core;
 use super::current;
 use super::tasks::TaskBody;
-
-/// A future in a box, as what a loop runs is.
-pub type BoxedFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+use crate::blocks::BoxedFuture;
 
 /// Room for one task: its stack, where tasks have one.
 pub struct ReservedTask {

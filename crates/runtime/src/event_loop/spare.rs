@@ -13,6 +13,7 @@ use std::cell::RefCell;
 use std::mem;
 
 use super::current;
+use crate::blocks;
 
 /// How many blocks of a kind a loop keeps. More are in use where many connections are within a request.
 const KEPT: usize = 64;
@@ -55,11 +56,17 @@ pub(crate) fn borrow(purpose: Purpose, bytes: &mut Vec<u8>) {
     });
 }
 
-/// Takes the memory of `bytes`, whose content is no longer needed. Does nothing in the block world.
+/// Takes the memory of `bytes`, whose content is no longer needed. Does nothing where waits hold the kernel thread, and frees
+/// it where tasks share kernel threads without a loop.
 #[inline]
 pub(crate) fn give_back(purpose: Purpose, bytes: &mut Vec<u8>) {
     current::with_loop(|core| {
-        let Some(core) = core else { return };
+        let Some(core) = core else {
+            if blocks::suspends() {
+                *bytes = Vec::new();
+            }
+            return;
+        };
         if bytes.capacity() == 0 {
             return;
         }

@@ -3,8 +3,11 @@
 //! An attempt goes through [`Access`], which makes the system call, or on a loop with a ring takes from the
 //! ring's queues and adds to them; the shape is the same.
 
+mod suspended;
+
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -12,6 +15,7 @@ use duality_poller::{Direction, Ring, Token};
 use rustix::io::ioctl_fionbio;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, recv, send, shutdown};
 
+use crate::blocks::{self, Source};
 use crate::drain::{DrainTarget, Listed};
 use crate::event_loop::core::Core;
 use crate::event_loop::current;
@@ -29,6 +33,8 @@ pub(crate) struct Socket {
     duplicated: bool,
     /// Where it is watched: the loop, and its token there.
     watched: Option<(LoopId, Token)>,
+    /// Where it is registered with a reactor.
+    source: Option<Arc<Source>>,
     /// Whether a ring receives or sends for it.
     is_the_rings: bool,
     /// Whether a loop with a ring makes system calls for it, as the other loops do: the ring only says when it is
@@ -216,6 +222,7 @@ impl Socket {
             nonblocking,
             duplicated: false,
             watched: None,
+            source: None,
             is_the_rings: false,
             by_system_calls: false,
             ends_at_drain: None,
@@ -262,7 +269,14 @@ impl Socket {
     ) -> Poll<io::Result<Done<T>>> {
         // SAFETY: the reference ends with this call. `enter`, which lends the loop, is on the stack below the task until then.
         let Some(core) = (unsafe { current::this_loop() }) else {
-            return self.poll_blocking(direction, time_limit, attempt);
+            return blocks::running(|task| {
+                match task.and_then(|task| Some((task, task.reactor()?))) {
+                    None => self.poll_blocking(direction, time_limit, attempt),
+                    Some((task, reactor)) => {
+                        self.poll_suspended(task, reactor, context, direction, time_limit, attempt)
+                    }
+                }
+            });
         };
         let by_ring = core.has_ring() && !self.by_system_calls;
         self.join_loop(core, !by_ring)?;
@@ -354,6 +368,7 @@ impl Socket {
             self.nonblocking = nonblocking;
         }
         self.listed = None;
+        self.leave_reactor();
         if let Some((watcher, _)) = self.watched
             && watcher != core.id()
         {
@@ -364,6 +379,7 @@ impl Socket {
 
     fn make_blocking(&mut self) -> io::Result<()> {
         self.leave_loop()?;
+        self.leave_reactor();
         if self.nonblocking {
             visibility::count(|counters| counters.other_calls.add(1));
             ioctl_fionbio(self.as_fd(), false)?;
@@ -405,7 +421,7 @@ pub(super) fn count_written(count: usize) {
 
 /// Whether new sockets of this kernel thread are to be in non-blocking mode.
 pub(crate) fn nonblocking_here() -> bool {
-    current::with_loop(|core| core.is_some_and(|core| !core.has_ring()))
+    current::with_loop(|core| core.map_or_else(blocks::suspends, |core| !core.has_ring()))
 }
 
 impl AsFd for Socket {
@@ -419,6 +435,9 @@ impl Drop for Socket {
     fn drop(&mut self) {
         // Off the list before the number can mean something else.
         self.listed = None;
+        if let (Some(source), Some(descriptor)) = (self.source.take(), &self.descriptor) {
+            source.deregister(descriptor.as_fd(), self.duplicated);
+        }
         let Some((watcher, token)) = self.watched else { return };
         let Some(descriptor) = self.descriptor.take() else { return };
         current::with_loop(|core| match core.filter(|core| core.id() == watcher) {

@@ -115,7 +115,7 @@ impl TcpStream {
         options.apply(descriptor.as_fd())?;
         // A kernel thread waits inside connect(2), where an ambient deadline does not reach it, but the
         // socket's own limit does.
-        let limit = current::with_loop(|core| core.is_none()).then(ambient_deadline).flatten();
+        let limit = current::waits_in_place().then(ambient_deadline).flatten();
         if let Some(deadline) = limit {
             let left = deadline.saturating_duration_since(Instant::now());
             sockopt::set_socket_timeout(
@@ -421,7 +421,7 @@ impl TcpStream {
         }
         *kept = limit;
         // Only the block world has the kernel watch the time.
-        if current::with_loop(|core| core.is_none()) {
+        if current::waits_in_place() {
             visibility::count(|counters| counters.other_calls.add(1));
             sockopt::set_socket_timeout(self.as_fd(), which, limit)?;
         }

@@ -12,15 +12,17 @@ pub(crate) use offload::on_disk;
 pub use offload::{HELPERS, limit_helpers, submit};
 
 use std::fmt;
-use std::future::{Future, ready};
+use std::future::Future;
 use std::io;
 use std::mem;
+use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use pin_project_lite::pin_project;
 
+use crate::blocks;
 use crate::event_loop::core::Core;
 use crate::event_loop::{ReservedTask, current};
 use crate::visibility::{self, Label, Wait, thread_slots};
@@ -28,15 +30,15 @@ use crate::wait::Waited;
 use crate::world::{self, block};
 
 #[doc(hidden)]
-pub use crate::event_loop::BoxedFuture;
+pub use crate::blocks::BoxedFuture;
 use join::{Completer, Joiner, join_cell};
 
 /// The stack of a task that is a kernel thread. Only the pages that are touched cost memory.
 const THREAD_STACK: thread::ThreadStack =
     thread::ThreadStack::fixed(256 * 1024, "the thread of a task");
 
-/// Starts `future` as a task of its own: a kernel thread in the block world, a user-level thread or a
-/// state machine on this loop in the others.
+/// Starts `future` as a task of its own: a kernel thread in the block world and in a work pool, a user-level thread or a
+/// state machine on this loop, or a task beside this one in a staged server.
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -74,6 +76,11 @@ where
 {
     let Some(reserved) = reserved else {
         let task = make();
+        if blocks::suspends() {
+            let task = Box::pin(task);
+            blocks::running(|running| running.map(|running| running.spawn(task)));
+            return Ok(());
+        }
         return thread::start(THREAD_STACK, Box::new(move || block::block_on(task)))
             .map_err(|refused| refused.error);
     };
@@ -119,10 +126,16 @@ impl Future for YieldNow {
         }
         // SAFETY: the reference ends with this call. `enter`, which lends the loop, is on the stack below the task until then.
         let waited = match unsafe { current::this_loop() } {
-            None => {
-                std::thread::yield_now();
-                Waited::Again
-            }
+            None => blocks::running(|task| match task.filter(|task| task.reactor().is_some()) {
+                Some(task) => {
+                    task.leave();
+                    Waited::Pending
+                }
+                None => {
+                    std::thread::yield_now();
+                    Waited::Again
+                }
+            }),
             Some(core) => core.wait_for_turn(),
         };
         match waited {
@@ -173,6 +186,7 @@ impl Future for Woken {
         }
         // SAFETY: the reference ends with this call. `enter`, which lends the loop, is on the stack below the task until then.
         let waited = match unsafe { current::this_loop() } {
+            None if blocks::suspends() => Waited::Pending,
             None => block::wait(None),
             Some(core) => core.wait(None),
         };
@@ -205,12 +219,14 @@ pub fn group() -> u32 {
     current::with_loop(|core| core.map_or(0, |core| core.number().into()))
 }
 
-/// Marks a stage boundary: a place where an architecture made of stages may queue the task again.
-/// The others, all those there are today, only note it: a dump tells for each task which stage it
-/// reached last, and a stalled loop is reported with it. That costs a few stores.
+/// Marks a stage boundary: a place where an architecture made of stages queues the task again, under the name of the stage
+/// that begins. The task may go on another kernel thread.
 ///
-/// It is noted at the call, so that nothing of it is kept in the state of the task. A program has room for 256 names;
-/// further ones are not shown. Of a name, 127 bytes are shown.
+/// The other architectures only note it: a dump tells for each task which stage it reached last, and a stalled loop is reported
+/// with it. That costs a few stores.
+///
+/// It is noted at the call. A program has room for 256 names; further ones are not shown, and have one queue in common. Of a
+/// name, 127 bytes are shown.
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -224,14 +240,58 @@ pub fn group() -> u32 {
 /// });
 /// ```
 #[inline]
-pub fn stage(name: &'static str) -> impl Future<Output = ()> + Send {
+pub fn stage(name: &'static str) -> Stage {
     let label = Label::new(name);
     visibility::count(|counters| counters.stages.add(1));
     current::with_loop(|core| match core {
         Some(core) => core.set_stage(label),
         None => thread_slots::with(|slot| slot.set_stage(label)),
     });
-    ready(())
+    Stage { label, priority: None, has_left: false }
+}
+
+/// A stage boundary, which is passed by awaiting it: what [`stage()`] returns.
+#[derive(Debug)]
+#[must_use = "a boundary is passed by awaiting it"]
+pub struct Stage {
+    label: Label,
+    priority: Option<NonZeroU32>,
+    has_left: bool,
+}
+
+impl Stage {
+    /// Chooses how urgent the stage is where stages are taken by priority (`workpool-priority`): of two that wait, the greater
+    /// number comes first. Without this it is the number of boundaries that the task has passed since it was at its first stage:
+    /// what has been started comes before what has not.
+    ///
+    /// ```
+    /// # use duality_runtime::{block_on, task};
+    /// # block_on(async {
+    /// task::stage("compress").priority(1).await; // after all that is nearer to its end
+    /// # });
+    /// ```
+    #[inline]
+    pub fn priority(mut self, priority: u32) -> Self {
+        self.priority = NonZeroU32::new(priority.saturating_add(1));
+        self
+    }
+}
+
+impl Future for Stage {
+    type Output = ();
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        if self.has_left {
+            return Poll::Ready(());
+        }
+        blocks::running(|task| {
+            let Some(task) = task else { return Poll::Ready(()) };
+            self.has_left = true;
+            task.reach(self.label, self.priority.map(|priority| priority.get() - 1));
+            Poll::Pending
+        })
+    }
 }
 
 /// The name of the stage that the running task has reached last, if it has one and this kernel thread is seen.

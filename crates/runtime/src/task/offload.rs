@@ -83,7 +83,7 @@ pub(crate) async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> T + Send +
 ///
 /// With what `work` panics with.
 pub async fn offload<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    if current::with_loop(|core| core.is_none()) {
+    if current::waits_in_place() {
         return work();
     }
     visibility::count(|counters| counters.offloads.add(1));

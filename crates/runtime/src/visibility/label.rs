@@ -36,6 +36,8 @@ static KNOWN: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
 
 impl Label {
     pub(crate) const NONE: Self = Self(0);
+    /// The most that the number of a label is.
+    pub(crate) const MOST: usize = MOST;
 
     /// As many as a number up to [`MOST`] has.
     pub(crate) const BITS: u32 = MOST.ilog2() + 1;

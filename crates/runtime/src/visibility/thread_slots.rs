@@ -55,6 +55,8 @@ const _: () =
 const IDLE: u32 = 0;
 const TASK: u32 = 1;
 const LOOP: u32 = 2;
+/// A part of a task, which other kernel threads go on with.
+const BLOCK: u32 = 3;
 
 #[repr(C)]
 struct SlotTable {
@@ -227,6 +229,13 @@ pub(crate) fn run_task() -> RoleGuard {
     RoleGuard::begin(TASK)
 }
 
+/// Shows a block of a task that is at `stage`, for as long as the result lives. The task itself is counted where it starts.
+pub(crate) fn run_block(stage: Label) -> RoleGuard {
+    let outer = RoleGuard::begin(BLOCK);
+    with(|slot| slot.set_stage(stage));
+    outer
+}
+
 /// What a kernel thread did before, restored on drop; tasks of the block world nest where one serves a connection.
 pub(crate) struct RoleGuard {
     /// What it does now.
@@ -349,7 +358,7 @@ pub fn threads(most: usize) -> Threads {
     let now = coarse_milliseconds();
     let slots = table().into_iter().flat_map(SlotTable::opened);
     let mut longest: Vec<ThreadReport> = slots
-        .filter(|slot| slot.role.load(Ordering::Relaxed) == TASK)
+        .filter(|slot| matches!(slot.role.load(Ordering::Relaxed), TASK | BLOCK))
         .map(|slot| ThreadReport {
             process: slot.process.load(Ordering::Relaxed),
             thread: slot.thread(),

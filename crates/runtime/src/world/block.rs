@@ -9,9 +9,8 @@ use std::future::Future;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::task::{Context, Poll};
+use std::thread;
 use std::time::Instant;
 
 use duality_poller::Direction;
@@ -19,7 +18,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::event_loop::current;
 use crate::visibility::{self, thread_slots};
-use crate::wait::{Waited, ambient_deadline, earlier, set_ambient_deadline};
+use crate::wait::{
+    Waited, ambient_deadline, earlier, set_ambient_deadline, with_waker_of_this_thread,
+};
 
 thread_local! {
     /// Where the data of the waker is that the future of the innermost [`block_on`] is polled with;
@@ -44,16 +45,17 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
         let _seen = thread_slots::run_task();
         let outer = set_ambient_deadline(None);
         let mut future = pin!(future);
-        let waker = Waker::from(Arc::new(Unpark(thread::current())));
-        let _outer = Outer(WAKER.replace(waker.data().addr()));
-        let mut context = Context::from_waker(&waker);
-        let output = loop {
-            match future.as_mut().poll(&mut context) {
-                Poll::Ready(output) => break output,
-                // None of our operations does this outside `timeout`; a foreign future may.
-                Poll::Pending => thread::park(),
+        let output = with_waker_of_this_thread(|waker| {
+            let _outer = Outer(WAKER.replace(waker.data().addr()));
+            let mut context = Context::from_waker(waker);
+            loop {
+                match future.as_mut().poll(&mut context) {
+                    Poll::Ready(output) => break output,
+                    // None of our operations does this outside `timeout`; a foreign future may.
+                    Poll::Pending => thread::park(),
+                }
             }
-        };
+        });
         set_ambient_deadline(outer);
         output
     })
@@ -65,19 +67,6 @@ struct Outer(usize);
 impl Drop for Outer {
     fn drop(&mut self) {
         WAKER.set(self.0);
-    }
-}
-
-/// Wakes a kernel thread that waits in [`wait`].
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.0.unpark();
     }
 }
 

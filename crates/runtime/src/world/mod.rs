@@ -32,6 +32,7 @@ pub(crate) mod foreign;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use crate::blocks;
 use crate::event_loop::core::Core;
 use crate::event_loop::current;
 use crate::visibility::{Wait, thread_slots};
@@ -61,11 +62,14 @@ pub(crate) fn wait_until<T>(
         }
         // SAFETY: the reference ends with this call. `enter`, which lends the loop, is on the stack below the task until then.
         let waited = match unsafe { current::this_loop() } {
-            None => {
-                foreign::check(context, block::waker_here());
-                let _seen = thread_slots::show_wait(wait);
-                block::wait(deadline)
-            }
+            None => blocks::running(|task| match task.filter(|task| task.reactor().is_some()) {
+                Some(task) => task.wait(context, deadline),
+                None => {
+                    foreign::check(context, block::waker_here());
+                    let _seen = thread_slots::show_wait(wait);
+                    block::wait(deadline)
+                }
+            }),
             Some(core) => {
                 foreign::check(context, core.running_waker());
                 core.set_wait(wait);

@@ -1,0 +1,302 @@
+//! Tasks as blocks: the stretches between two stage boundaries, each of which an architecture queues as it likes.
+//!
+//! ```text
+//!   Tasks::start(future)
+//!        │                      ┌────────────────────── at a stage boundary, or woken ──────────────────────┐
+//!        ▼                      ▼                                                                           │
+//!   dispatch(Block) ──▶ the architecture's queue ──▶ Block::run, on the kernel thread that took it ─────────┤
+//!                                                                                                           ▼
+//!                                                                                                     the task ends
+//! ```
+//!
+//! The service is the same straight-line code as everywhere. Here [`task::stage`](crate::task::stage()) ends a block: the task
+//! leaves the kernel thread, and is handed to `dispatch` with the stage it has reached. What a *wait* is, is a second, separate
+//! choice ([`Waits`]): in a work pool the kernel thread waits in place (Truppel & Abreu); in a staged server the task waits in a
+//! [`Reactor`], and comes back as another block when it is woken (SEDA).
+//!
+//! A task may go on another kernel thread after each block. Its state moves with it, so services' futures are `Send`; what
+//! is said of the task to others, such as its stage, is in atomic numbers. The life of a task (queued, running, woken while it
+//! runs, ended) is kept by the crate `async-task`.
+
+mod reactor;
+mod running;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::thread;
+use std::time::Instant;
+
+use async_task::Runnable;
+
+use crate::drain::{self, Scope};
+use crate::visibility::{self, Label, thread_slots};
+use crate::wait::{
+    Waited, ambient_deadline, earlier, set_ambient_deadline, with_waker_of_this_thread,
+};
+
+pub use reactor::Reactor;
+pub(crate) use reactor::Source;
+pub(crate) use running::{Outside, running, suspends};
+
+/// A future in a box, as what the tasks of a loop or a pool are made of.
+pub type BoxedFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What a wait within a block is.
+#[derive(Clone, Debug)]
+pub enum Waits {
+    /// The kernel thread that runs the block waits in place, as in the block world. What a task spawns is a kernel thread there,
+    /// so that no block waits for one that has no thread to run on.
+    InPlace,
+    /// The task leaves its kernel thread, and is dispatched again when the reactor, another task or a time has woken it.
+    Suspend(Reactor),
+}
+
+/// The tasks of one server, and what is done with their blocks.
+#[derive(Clone)]
+pub struct Tasks {
+    group: Arc<Group>,
+}
+
+struct Group {
+    waits: Waits,
+    dispatch: Box<dyn Fn(Block) + Send + Sync>,
+    /// That of the thread that made the group: which drain concerns its tasks.
+    scope: Option<Scope>,
+    begun: AtomicU64,
+}
+
+impl fmt::Debug for Tasks {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Tasks").field("waits", &self.group.waits).finish_non_exhaustive()
+    }
+}
+
+impl Tasks {
+    /// Tasks whose waits are as `waits` says. Each block that is to run is given to `dispatch`, on the kernel thread that ran the
+    /// block before it or woke the task.
+    pub fn new(waits: Waits, dispatch: impl Fn(Block) + Send + Sync + 'static) -> Self {
+        let (dispatch, scope) = (Box::new(dispatch), Scope::here());
+        Self { group: Arc::new(Group { waits, dispatch, scope, begun: AtomicU64::new(0) }) }
+    }
+
+    /// Starts a task, which belongs to a connection of its own: dispatches its first block, before any stage.
+    pub fn start(&self, future: BoxedFuture) {
+        start(&self.group, None, future);
+    }
+}
+
+/// Starts a task, of that connection or of one of its own. A panic in it is reported and ends it.
+fn start(group: &Arc<Group>, connection: Option<u64>, future: BoxedFuture) {
+    let number = group.begun.fetch_add(1, Ordering::Relaxed);
+    let state = Arc::new(TaskState {
+        group: group.clone(),
+        connection: connection.unwrap_or(number),
+        stage: AtomicU16::new(Label::NONE.bits()),
+        first: AtomicU16::new(Label::NONE.bits()),
+        passed: AtomicU32::new(0),
+        priority: AtomicU32::new(0),
+        leaves: AtomicBool::new(false),
+        timer: AtomicU32::new(NO_TIMER),
+    });
+    visibility::count(|counters| counters.tasks_created.add(1));
+    let body = BlockByBlock { future: Some(future), state: state.clone() };
+    let schedule = |runnable: Runnable<Arc<TaskState>>| {
+        let group = runnable.metadata().group.clone();
+        (group.dispatch)(Block { runnable });
+    };
+    let (runnable, task) = async_task::Builder::new()
+        .propagate_panic(true)
+        .metadata(state)
+        .spawn(move |_| body, schedule);
+    task.detach();
+    runnable.schedule();
+}
+
+/// A stretch of a task, up to its next stage boundary or the wait that suspends it: to be run once, on any kernel thread. One that
+/// is dropped ends its task.
+pub struct Block {
+    runnable: Runnable<Arc<TaskState>>,
+}
+
+impl fmt::Debug for Block {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Block")
+            .field("connection", &self.connection())
+            .field("stage", &self.stage_name())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Block {
+    /// The most that [`stage`](Block::stage) is.
+    pub const LAST_STAGE: usize = Label::MOST;
+
+    /// Whose it is: the connections of a server count from 0. What a connection's task has spawned is of the same connection.
+    pub fn connection(&self) -> u64 {
+        self.state().connection
+    }
+
+    /// The stage that it belongs to, as a small number; 0 before the first.
+    pub fn stage(&self) -> usize {
+        self.state().stage().bits().into()
+    }
+
+    /// The name of that stage; `None` before the first.
+    pub fn stage_name(&self) -> Option<String> {
+        self.state().stage().name()
+    }
+
+    /// How urgent it is: what the service said at the boundary ([`Stage::priority`](crate::task::Stage::priority)), and else how
+    /// many boundaries the task has passed since it last was at its first stage. So what has been started comes before what has not.
+    pub fn priority(&self) -> u32 {
+        self.state().priority.load(Ordering::Relaxed)
+    }
+
+    /// Runs it on this kernel thread, which needs no preparation.
+    pub fn run(self) {
+        let state = self.state().clone();
+        let _slot = thread_slots::occupy();
+        drain::within(state.group.scope.as_ref(), || {
+            let _shown = thread_slots::run_block(state.stage());
+            self.runnable.run();
+        });
+    }
+
+    fn state(&self) -> &Arc<TaskState> {
+        self.runnable.metadata()
+    }
+}
+
+/// What is known of a task between its blocks. The numbers belong to whoever runs the task; a dispatcher reads them.
+pub(crate) struct TaskState {
+    group: Arc<Group>,
+    connection: u64,
+    /// The labels of the stage that it has reached, and of the first that it ever reached.
+    stage: AtomicU16,
+    first: AtomicU16,
+    /// How many boundaries it has passed since it was at its first stage.
+    passed: AtomicU32,
+    priority: AtomicU32,
+    /// The block that runs is over: the task leaves, and is to be dispatched at once.
+    leaves: AtomicBool,
+    /// Its timer in the reactor, once it has had a deadline.
+    timer: AtomicU32,
+}
+
+const NO_TIMER: u32 = u32::MAX;
+
+impl TaskState {
+    pub(crate) fn stage(&self) -> Label {
+        Label::from_bits(self.stage.load(Ordering::Relaxed))
+    }
+
+    /// The running block has come to a stage boundary, and its task is to return `Pending`.
+    pub(crate) fn reach(&self, stage: Label, priority: Option<u32>) {
+        let first = self.first.load(Ordering::Relaxed);
+        let passed = if first == stage.bits() || first == Label::NONE.bits() {
+            self.first.store(stage.bits(), Ordering::Relaxed);
+            0
+        } else {
+            self.passed.load(Ordering::Relaxed).saturating_add(1)
+        };
+        self.passed.store(passed, Ordering::Relaxed);
+        self.stage.store(stage.bits(), Ordering::Relaxed);
+        self.priority.store(priority.unwrap_or(passed), Ordering::Relaxed);
+        self.leave();
+    }
+
+    /// The task is to return `Pending`, and to be dispatched again at once.
+    pub(crate) fn leave(&self) {
+        self.leaves.store(true, Ordering::Relaxed);
+    }
+
+    /// The reactor that its waits suspend to, if they do.
+    pub(crate) fn reactor(&self) -> Option<&Reactor> {
+        match &self.group.waits {
+            Waits::InPlace => None,
+            Waits::Suspend(reactor) => Some(reactor),
+        }
+    }
+
+    /// Starts a task of the same connection.
+    pub(crate) fn spawn(&self, future: BoxedFuture) {
+        start(&self.group, Some(self.connection), future);
+    }
+
+    /// How the running task waits, where waits suspend: it returns `Pending`, and is woken at `deadline` or at the ambient one if
+    /// nothing else does it before.
+    pub(crate) fn wait(&self, context: &Context<'_>, deadline: Option<Instant>) -> Waited {
+        if let Some(reactor) = self.reactor()
+            && let Some(deadline) = earlier(deadline, ambient_deadline())
+        {
+            let timer = self.timer.load(Ordering::Relaxed);
+            let timer = (timer != NO_TIMER).then_some(timer);
+            let timer = reactor.set_timer(timer, deadline, context.waker());
+            self.timer.store(timer, Ordering::Relaxed);
+        }
+        Waited::Pending
+    }
+}
+
+/// A task's future, which is polled once for each block.
+struct BlockByBlock {
+    /// `None` when it has ended.
+    future: Option<BoxedFuture>,
+    state: Arc<TaskState>,
+}
+
+impl Future for BlockByBlock {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let Self { future, state } = self.get_mut();
+        let _running = running::enter(Some(state));
+        let outer = set_ambient_deadline(None);
+        let polled = match (&mut *future, &state.group.waits) {
+            (None, _) => Poll::Ready(()),
+            (Some(future), Waits::Suspend(_)) => future.as_mut().poll(context),
+            (Some(future), Waits::InPlace) => poll_in_place(future.as_mut(), state),
+        };
+        set_ambient_deadline(outer);
+        if polled.is_ready() {
+            // What its destructors do, they do as the task.
+            *future = None;
+        } else if state.leaves.swap(false, Ordering::Relaxed) {
+            context.waker().wake_by_ref();
+        }
+        polled
+    }
+}
+
+/// Polls until the block is over. What it waits for by a waker, this kernel thread waits for.
+fn poll_in_place(
+    mut future: Pin<&mut (dyn Future<Output = ()> + Send)>,
+    state: &TaskState,
+) -> Poll<()> {
+    with_waker_of_this_thread(|waker| {
+        let mut context = Context::from_waker(waker);
+        loop {
+            let polled = future.as_mut().poll(&mut context);
+            if polled.is_ready() || state.leaves.load(Ordering::Relaxed) {
+                return polled;
+            }
+            // Beside `timeout`, only a foreign future comes here.
+            thread::park();
+        }
+    })
+}
+
+impl Drop for BlockByBlock {
+    fn drop(&mut self) {
+        let timer = self.state.timer.swap(NO_TIMER, Ordering::Relaxed);
+        if let Some(reactor) = self.state.reactor().filter(|_| timer != NO_TIMER) {
+            reactor.remove_timer(timer);
+        }
+        visibility::count(|counters| counters.tasks_ended.add(1));
+    }
+}

@@ -1,0 +1,51 @@
+//! The task of blocks that this kernel thread runs.
+
+use std::cell::Cell;
+use std::ptr;
+
+use super::TaskState;
+
+thread_local! {
+    /// Null where no block runs. It points to what is borrowed by [`enter`], on the stack below.
+    static RUNNING: Cell<*const TaskState> = const { Cell::new(ptr::null()) };
+}
+
+/// Calls `operation` with the task whose block this kernel thread runs, if it runs one.
+#[inline]
+pub(crate) fn running<R>(operation: impl FnOnce(Option<&TaskState>) -> R) -> R {
+    // SAFETY: non-null only while the guard that `enter` returned, which borrows the state, is alive; and the operation is called
+    // now, and can keep no reference.
+    operation(unsafe { RUNNING.get().as_ref() })
+}
+
+/// Whether this kernel thread runs a block whose waits suspend.
+#[inline]
+pub(crate) fn suspends() -> bool {
+    running(|task| task.is_some_and(|task| task.reactor().is_some()))
+}
+
+/// Makes `task` the running one for as long as the result lives.
+pub(super) fn enter(task: Option<&TaskState>) -> Entered<'_> {
+    Entered { outer: RUNNING.replace(task.map_or(ptr::null(), ptr::from_ref)), _task: task }
+}
+
+/// Restores what was there, also after a panic.
+pub(super) struct Entered<'a> {
+    outer: *const TaskState,
+    _task: Option<&'a TaskState>,
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        RUNNING.set(self.outer);
+    }
+}
+
+/// For as long as it lives no block runs here: another world has been entered within one.
+pub(crate) struct Outside(#[expect(dead_code, reason = "restores on drop")] Entered<'static>);
+
+impl Outside {
+    pub(crate) fn enter() -> Self {
+        Self(enter(None))
+    }
+}

@@ -1,0 +1,100 @@
+//! A socket of a task whose blocks run on any kernel thread: it waits in a [`Reactor`].
+
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use duality_poller::Direction;
+use rustix::io::ioctl_fionbio;
+
+use super::{Access, Done, Moved, Socket, TimeLimit};
+use crate::blocks::{Reactor, Source, TaskState};
+use crate::visibility;
+use crate::wait::Waited;
+use std::os::fd::AsFd;
+use std::time::Instant;
+
+impl Socket {
+    /// Performs one operation of `task`, as [`Socket::poll`] does.
+    pub(super) fn poll_suspended<T>(
+        &mut self,
+        task: &TaskState,
+        reactor: &Reactor,
+        context: &Context<'_>,
+        direction: Direction,
+        time_limit: &mut TimeLimit,
+        mut attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
+    ) -> Poll<io::Result<Done<T>>> {
+        self.join_reactor(reactor)?;
+        loop {
+            if !self.source.as_ref().is_some_and(|source| source.is_exhausted(direction)) {
+                visibility::count(|counters| counters.attempts.add(1));
+                match attempt(self.access(None)) {
+                    Ok(moved) => {
+                        if moved.short
+                            && let Some(source) = &self.source
+                        {
+                            source.exhaust(direction);
+                        }
+                        return Poll::Ready(Ok(Done::Moved(moved.value)));
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        visibility::count(|counters| counters.would_blocks.add(1));
+                    }
+                    Err(error) => return Poll::Ready(Err(error)),
+                }
+            }
+            // Registered before the look at the drain: one that comes in between finds the source.
+            let source = self.register(reactor)?;
+            let ends_at_drain = self.ends_at_drain.is_some() && direction == Direction::Read;
+            if ends_at_drain && reactor.draining() {
+                return Poll::Ready(Ok(Done::Drained));
+            }
+            let now = Instant::now();
+            let deadline = time_limit.deadline(now);
+            if deadline.is_some_and(|deadline| now >= deadline) {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            if source.poll_ready(context, direction).is_pending() {
+                match task.wait(context, deadline) {
+                    Waited::Again => {}
+                    Waited::Pending => return Poll::Pending,
+                }
+            }
+        }
+    }
+
+    /// Makes the socket one of this reactor's, whatever world it comes from.
+    fn join_reactor(&mut self, reactor: &Reactor) -> io::Result<()> {
+        self.listed = None;
+        if self.watched.is_some() {
+            self.leave_loop()?;
+        }
+        if self.source.as_ref().is_some_and(|source| !source.reactor().is(reactor)) {
+            self.leave_reactor();
+        }
+        if !self.nonblocking {
+            visibility::count(|counters| counters.other_calls.add(1));
+            ioctl_fionbio(self.as_fd(), true)?;
+            self.nonblocking = true;
+        }
+        Ok(())
+    }
+
+    fn register(&mut self, reactor: &Reactor) -> io::Result<Arc<Source>> {
+        if let Some(source) = &self.source {
+            return Ok(source.clone());
+        }
+        let source = reactor.register(self.as_fd())?;
+        self.source = Some(source.clone());
+        Ok(source)
+    }
+
+    /// Ends what a reactor knows of the socket, if there is one.
+    pub(super) fn leave_reactor(&mut self) {
+        if let Some(source) = self.source.take() {
+            source.deregister(self.as_fd(), true);
+        }
+    }
+}
