@@ -10,6 +10,7 @@
 //! | [`prefork`] | the guest of one of N processes | that process |
 //! | [`threads`] | a kernel thread | its thread |
 //! | [`pool`] | the guest of one of N kernel threads | that thread |
+//! | [`workpool`] | a task in blocks, which N kernel threads take from a queue (fifo, priority, serial) | the worker that runs its block |
 //! | [`uthreads`] | a user-level thread | the loop, its stack put aside |
 //! | [`event_loop`] | a state machine (select, poll, epoll, uring) | the loop |
 //! | [`handwritten`] | a state machine written by hand | the loop |
@@ -28,6 +29,7 @@ pub mod pool;
 pub mod prefork;
 pub mod threads;
 pub mod uthreads;
+pub mod workpool;
 
 use std::io;
 
@@ -41,7 +43,7 @@ pub use common::{signals, usage};
 
 /// Makes the registry: [`ALL`], and macros by which tests have a case for each member.
 macro_rules! registry {
-    ($dollar:tt; straight-line { $($name:ident: $architecture:expr,)* } by-hand { $($hand:ident: $other:expr,)* }) => {
+    ($dollar:tt; straight-line { $($name:ident $text:literal: $architecture:expr,)* } by-hand { $($hand:ident $by_hand:literal: $other:expr,)* }) => {
         /// Every architecture, in the order in which they are taught and shown.
         pub static ALL: &[&dyn Architecture] = &[$(&$architecture,)* $(&$other,)*];
 
@@ -50,33 +52,36 @@ macro_rules! registry {
         #[doc(hidden)]
         #[macro_export]
         macro_rules! for_each_of_straight_line_code {
-            ($dollar body:ident) => { $($dollar body! { $name [stringify!($name)] })* };
+            ($dollar body:ident) => { $($dollar body! { $name [$text] })* };
         }
 
         /// The same for each that runs what was written by hand.
         #[doc(hidden)]
         #[macro_export]
         macro_rules! for_each_by_hand {
-            ($dollar body:ident) => { $($dollar body! { $hand [stringify!($hand)] })* };
+            ($dollar body:ident) => { $($dollar body! { $hand [$by_hand] })* };
         }
     };
 }
 
 registry! { $;
     straight-line {
-        iterative: iterative::Iterative,
-        fork: fork::Fork,
-        prefork: prefork::Prefork,
-        threads: threads::Threads,
-        pool: pool::Pool,
-        uthreads: uthreads::Uthreads,
-        select: event_loop::SELECT,
-        poll: event_loop::POLL,
-        epoll: event_loop::EPOLL,
-        uring: event_loop::URING,
+        iterative "iterative": iterative::Iterative,
+        fork "fork": fork::Fork,
+        prefork "prefork": prefork::Prefork,
+        threads "threads": threads::Threads,
+        pool "pool": pool::Pool,
+        uthreads "uthreads": uthreads::Uthreads,
+        select "select": event_loop::SELECT,
+        poll "poll": event_loop::POLL,
+        epoll "epoll": event_loop::EPOLL,
+        uring "uring": event_loop::URING,
+        workpool_fifo "workpool-fifo": workpool::FIFO,
+        workpool_priority "workpool-priority": workpool::PRIORITY,
+        workpool_serial "workpool-serial": workpool::SERIAL,
     }
     by-hand {
-        handwritten: handwritten::Handwritten,
+        handwritten "handwritten": handwritten::Handwritten,
     }
 }
 
@@ -167,12 +172,12 @@ mod tests {
         let mut names = Vec::new();
         macro_rules! collect {
             ($name:ident [$argument:expr]) => {
-                names.push(($argument, stringify!($name)));
+                names.push(($argument, stringify!($name).replace('_', "-")));
             };
         }
         for_each_of_straight_line_code!(collect);
         for_each_by_hand!(collect);
-        let all: Vec<_> = ALL.iter().map(|one| (one.name(), one.name())).collect();
+        let all: Vec<_> = ALL.iter().map(|one| (one.name(), one.name().to_owned())).collect();
         assert_eq!(names, all);
     }
 

@@ -43,7 +43,7 @@ pub enum Disk {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
-    /// Processes of `prefork`, threads of `pool`.
+    /// Processes of `prefork`, threads of `pool` and of the work pools.
     pub workers: usize,
     /// Kernel threads, each with a listener and a loop of its own, of the architectures that
     /// [replicate](crate::Architecture::replicates).
@@ -66,6 +66,9 @@ pub struct Options {
     /// the number is divided, or the list of a pool. Beyond it, connections stay in the kernel's accept queue.
     /// 0 is to accept none before its turn; `None`, the default, is as many as there are descriptors for.
     pub accept_queue: Option<usize>,
+    /// How many connections a work pool or a staged server has under way at a time; the next wait to be accepted. `None`, the
+    /// default, is as many as there are descriptors for.
+    pub admit: Option<usize>,
     /// How long a loop that has nothing to do goes on looking before it sleeps.
     pub busy_poll: Duration,
     /// Who reads files for the services on a loop.
@@ -100,6 +103,7 @@ setters! {
     poller: Option<Kind>,
     prefer: Prefer,
     accept_queue: Option<usize>,
+    admit: Option<usize>,
     busy_poll: Duration,
     disk: Disk,
     disk_helpers: NonZeroUsize,
@@ -120,6 +124,7 @@ impl Default for Options {
             poller: None,
             prefer: Prefer::default(),
             accept_queue: None,
+            admit: None,
             busy_poll: Duration::ZERO,
             disk: Disk::default(),
             disk_helpers: task::HELPERS,

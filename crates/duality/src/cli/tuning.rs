@@ -72,7 +72,7 @@ macro_rules! flags {
 flags! {
     default;
     options {
-        /// Processes of prefork, threads of pool [default: 100]
+        /// Processes of prefork, threads of pool and of the work pools [default: 100]
         #[arg(long, value_parser = at_least_one)]
         workers: usize = Some(default.workers);
         /// Kernel threads of uthreads, select, poll, epoll, uring and handwritten, each with a listener and loop of its own [default: 1]
@@ -113,6 +113,13 @@ flags! {
         /// connection before its turn. With a limit, uring makes a system call for each connection that it accepts.
         #[arg(long, value_name = "N")]
         accept_queue: usize = None;
+        /// Connections that a work pool or staged has under way at a time; the next wait to be accepted [default: no limit]
+        ///
+        /// A bound somewhat above the number of workers keeps what a request has in memory in the caches, so that the rate
+        /// holds under overload. A connection that rests between two requests counts too: leave it out where clients keep
+        /// connections open.
+        #[arg(long, value_parser = at_least_one, value_name = "N")]
+        admit: usize = None;
         /// How long a loop with nothing to do goes on looking before it sleeps, such as 50us [default: 0ms]
         ///
         /// Whatever comes in that time is answered without waking a processor, which shortens latencies at low load. It costs

@@ -157,6 +157,11 @@ impl Block {
         self.state().priority.load(Ordering::Relaxed)
     }
 
+    /// Whether its task is at its first stage, or before it: nothing of a request has been done.
+    pub fn begins(&self) -> bool {
+        self.state().passed.load(Ordering::Relaxed) == 0
+    }
+
     /// Runs it on this kernel thread, which needs no preparation.
     pub fn run(self) {
         let state = self.state().clone();

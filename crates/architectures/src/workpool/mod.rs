@@ -1,0 +1,198 @@
+//! `workpool-fifo`, `workpool-priority` and `workpool-serial`: W kernel threads, which take blocks from a queue.
+//!
+//! ```text
+//!   accept ▶ [ main thread: ] ▶ queue of blocks ─┬─▶ ( worker 1: run a block ) ──┐
+//!   queue    [ accept, put  ]   ▲                ├─▶ ( worker 2: run a block ) ──┤
+//!                               │                └─▶ ( worker W … )              │
+//!                               └──────── the next block of the same task ◀──────┘
+//! ```
+//!
+//! A block is the stretch of a task between two stage boundaries. What comes next is the queue's order ([`order`]): one FIFO; the
+//! most urgent first, which is what is nearest to its end unless the service says otherwise; or a FIFO for each connection.
+//!
+//! Who waits: each worker, in place, for the client or the disk of the block that it runs. So W workers wait for W clients at most,
+//! and a connection that rests between two requests holds a worker until its client goes on.
+//! Cost of a connection: its descriptor and the state of its task; of a block, a lock and maybe the wake-up of a worker.
+//! What breaks first: the workers, when more clients than that are slow. Under overload the FIFO begins everything before it ends
+//! anything, so that what a request has in memory leaves the caches before its next block; the other two orders finish
+//! what was started, and `--admit` bounds what is started.
+//! Source: Truppel & Abreu (the FIFO; the other two are their open questions).
+
+mod order;
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use duality_runtime::blocks::{Block, Tasks, Waits};
+use duality_runtime::handler::Connections;
+use duality_runtime::log;
+use duality_runtime::task::thread;
+
+use self::order::{ByPriority, Fifo, Order, Serial};
+use crate::common::accept::accept_and_begin;
+use crate::common::admission::Admission;
+use crate::common::pressure::remedy;
+use crate::{Architecture, Needs, Server, World};
+
+/// Blocks in the order in which they come.
+pub const FIFO: WorkPool = WorkPool {
+    name: "workpool-fifo",
+    summary: "N kernel threads take blocks of tasks from one queue (--workers, --admit)",
+    order: || Box::<Fifo<Block>>::default(),
+};
+
+/// Those blocks first that are nearest to the end of their request.
+pub const PRIORITY: WorkPool = WorkPool {
+    name: "workpool-priority",
+    summary: "the same; what has been started is finished first (--workers, --admit)",
+    order: || Box::<ByPriority<Block>>::default(),
+};
+
+/// A queue for each connection.
+pub const SERIAL: WorkPool = WorkPool {
+    name: "workpool-serial",
+    summary: "the same with a queue for each connection, of which one worker at a time takes (--workers, --admit)",
+    order: || Box::<Serial<Block>>::default(),
+};
+
+/// See the [module](self).
+#[derive(Clone, Copy, Debug)]
+pub struct WorkPool {
+    name: &'static str,
+    summary: &'static str,
+    order: fn() -> Box<dyn Order<Block>>,
+}
+
+impl Architecture for WorkPool {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn summary(&self) -> &'static str {
+        self.summary
+    }
+
+    fn source(&self) -> &'static str {
+        "Truppel & Abreu"
+    }
+
+    fn gives(&self) -> Needs {
+        Needs { straight_line: true, shared_memory: true, concurrent_connections: true }
+    }
+
+    fn world(&self) -> Option<World> {
+        Some(World::Block)
+    }
+
+    fn serve(&self, server: Server) -> io::Result<()> {
+        let stack = thread::ThreadStack::chosen(server.options.stack_size, "a worker");
+        let queue = Arc::new(Queue::new((self.order)()));
+        let present = Connections::default();
+        self.start_workers(server.options.workers, stack, &queue, &present)?;
+        let tasks = Tasks::new(Waits::InPlace, {
+            let queue = queue.clone();
+            move |block| queue.put(block)
+        });
+        accept_and_begin(server, &present, |task| tasks.start(task), || queue.close());
+        Ok(())
+    }
+}
+
+impl WorkPool {
+    /// Starts the workers, or as many as there can be.
+    fn start_workers(
+        &self,
+        wanted: usize,
+        stack: thread::ThreadStack,
+        queue: &Arc<Queue>,
+        present: &Connections,
+    ) -> io::Result<()> {
+        let memory = Admission::of_memory();
+        for started in 0..wanted {
+            let (queue, here) = (queue.clone(), present.enter());
+            let body = Box::new(move || {
+                queue.work();
+                drop(here);
+            });
+            let start = || {
+                memory.check(started)?;
+                thread::start(stack, body).map_err(|refused| refused.error)
+            };
+            match start() {
+                Ok(()) => {}
+                Err(error) if started == 0 => return Err(error),
+                Err(error) => {
+                    let (name, remedy) = (self.name, remedy(&error));
+                    log::warn(format_args!(
+                        "{name}: {started} workers instead of {wanted}: {error}{remedy}"
+                    ));
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Blocks that wait for a worker.
+struct Queue {
+    inner: Mutex<Inner>,
+    /// There is a block, or there will be none.
+    changed: Condvar,
+}
+
+struct Inner {
+    order: Box<dyn Order<Block>>,
+    /// Workers that wait for a block.
+    idle: usize,
+    is_closed: bool,
+}
+
+impl Queue {
+    fn new(order: Box<dyn Order<Block>>) -> Self {
+        let inner = Inner { order, idle: 0, is_closed: false };
+        Self { inner: Mutex::new(inner), changed: Condvar::new() }
+    }
+
+    fn put(&self, block: Block) {
+        let mut inner = self.lock();
+        inner.order.put(block);
+        let is_waited_for = inner.idle > 0;
+        drop(inner);
+        if is_waited_for {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Runs blocks until there will be none.
+    fn work(&self) {
+        let mut last = None;
+        while let Some(block) = self.take(last) {
+            last = Some(block.connection());
+            block.run();
+        }
+    }
+
+    /// The next block for a worker that has run one of the connection `last`, as soon as there is one.
+    fn take(&self, last: Option<u64>) -> Option<Block> {
+        let mut inner = self.lock();
+        let mut next = inner.order.next(last);
+        while next.is_none() && !inner.is_closed {
+            inner.idle += 1;
+            inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
+            inner.idle -= 1;
+            next = inner.order.next(None);
+        }
+        next
+    }
+
+    /// The workers end when all that was put has been run.
+    fn close(&self) {
+        self.lock().is_closed = true;
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
