@@ -28,6 +28,16 @@ pub enum Prefer {
     Accept,
 }
 
+/// What a staged server does with a connection that comes while its queues are too long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenFull {
+    /// Leaves it in the kernel's accept queue until they are short.
+    #[default]
+    Delay,
+    /// Refuses it in order, as the service does that.
+    Shed,
+}
+
 /// Who reads files for the services on a loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Disk {
@@ -69,6 +79,12 @@ pub struct Options {
     /// How many connections a work pool or a staged server has under way at a time; the next wait to be accepted. `None`, the
     /// default, is as many as there are descriptors for.
     pub admit: Option<usize>,
+    /// The most threads of each stage of a staged server.
+    pub stage_threads: NonZeroUsize,
+    /// How many events may wait at each stage before a staged server admits no further connection.
+    pub stage_queue: NonZeroUsize,
+    /// What a staged server does with connections that it does not admit.
+    pub when_full: WhenFull,
     /// How long a loop that has nothing to do goes on looking before it sleeps.
     pub busy_poll: Duration,
     /// Who reads files for the services on a loop.
@@ -104,6 +120,9 @@ setters! {
     prefer: Prefer,
     accept_queue: Option<usize>,
     admit: Option<usize>,
+    stage_threads: NonZeroUsize,
+    stage_queue: NonZeroUsize,
+    when_full: WhenFull,
     busy_poll: Duration,
     disk: Disk,
     disk_helpers: NonZeroUsize,
@@ -112,7 +131,8 @@ setters! {
 impl Default for Options {
     /// 100 workers (as ZeroHTTPd has them), one core, a backlog of 4,096, any number of connections,
     /// stacks of 128 KiB; the best poller beneath uthreads; loops that serve first, accept eagerly, sleep when they
-    /// are idle, and have four helper threads read files.
+    /// are idle, and have four helper threads read files; ten threads for each stage (as SEDA has them), whose queue is full
+    /// with 1,024 events, when connections are to wait.
     fn default() -> Self {
         Self {
             workers: 100,
@@ -125,6 +145,9 @@ impl Default for Options {
             prefer: Prefer::default(),
             accept_queue: None,
             admit: None,
+            stage_threads: NonZeroUsize::new(10).expect("it is not zero"),
+            stage_queue: NonZeroUsize::new(1024).expect("it is not zero"),
+            when_full: WhenFull::default(),
             busy_poll: Duration::ZERO,
             disk: Disk::default(),
             disk_helpers: task::HELPERS,

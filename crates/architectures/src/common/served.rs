@@ -157,6 +157,11 @@ impl Served {
         self.needs
     }
 
+    /// The task that refuses a connection.
+    pub(crate) fn refuse(&self, stream: TcpStream, active: Active) -> ConnectionTask {
+        self.handler.begin(stream, active, 0, self.on_error.as_ref())
+    }
+
     /// The task that serves a connection, or refuses it where there are too many. It counts as active
     /// until the task is dropped.
     pub fn begin(&self, stream: TcpStream, active: Active) -> ConnectionTask {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Command, FromArgMatches};
-use duality_architectures::{Disk, HandOver, Options, Prefer};
+use duality_architectures::{Disk, HandOver, Options, Prefer, WhenFull};
 use duality_lab::plan::settings::{Misfit, parse_bytes, parse_duration};
 use duality_poller::Kind;
 
@@ -120,6 +120,20 @@ flags! {
         /// connections open.
         #[arg(long, value_parser = at_least_one, value_name = "N")]
         admit: usize = None;
+        /// The most threads of each stage of staged [default: 10]
+        ///
+        /// A stage has one, and one more each 100 ms that its queue is long; a thread that has nothing to do for a second ends.
+        #[arg(long, value_name = "N")]
+        stage_threads: NonZeroUsize = Some(default.stage_threads);
+        /// Tasks that may wait at each stage of staged before it admits no further connection [default: 1024]
+        #[arg(long, value_name = "N")]
+        stage_queue: NonZeroUsize = Some(default.stage_queue);
+        /// What staged does with connections that it does not admit [default: delay]
+        ///
+        /// delay: they wait in the kernel's accept queue. shed: they are refused in order, http ones by 503, so that a client
+        /// or a load balancer can go elsewhere at once.
+        #[arg(long, value_parser = by_name::<WhenFull>())]
+        when_full: WhenFull = Some(default.when_full);
         /// How long a loop with nothing to do goes on looking before it sleeps, such as 50us [default: 0ms]
         ///
         /// Whatever comes in that time is answered without waking a processor, which shortens latencies at low load. It costs
@@ -189,6 +203,13 @@ impl ByName for Disk {
         [(Self::Helpers, "helpers", "Helper threads"), (Self::Inline, "inline", "The loop")];
 }
 
+impl ByName for WhenFull {
+    const NAMES: [(Self, &str, &str); 2] = [
+        (Self::Delay, "delay", "Leaves them in the accept queue"),
+        (Self::Shed, "shed", "Refuses them in order"),
+    ];
+}
+
 impl ByName for HandOver {
     const NAMES: [(Self, &str, &str); 2] = [
         (Self::List, "list", "One thread accepts and hands over by a list"),
@@ -208,7 +229,7 @@ macro_rules! shown_by_name {
     };
 }
 
-shown_by_name! { Prefer, Disk, HandOver }
+shown_by_name! { Prefer, Disk, HandOver, WhenFull }
 
 /// Reads a choice by its name.
 fn by_name<T: ByName>() -> impl TypedValueParser<Value = T> {

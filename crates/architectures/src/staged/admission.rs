@@ -1,0 +1,95 @@
+//! Admission: a connection is begun only while the queues of all stages are short.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use duality_runtime::blocks::Tasks;
+use duality_runtime::handler::Connections;
+use duality_runtime::sync::Notify;
+use duality_runtime::time::timeout;
+use duality_runtime::{block_on, drain, task};
+
+use crate::common::admission::Admission;
+use crate::common::pressure::{PAUSE, Pressure};
+use crate::{Server, WhenFull};
+
+/// Counts the stages whose queues are longer than their bound.
+pub(super) struct Gate {
+    bound: usize,
+    full: AtomicUsize,
+    /// There has come to be none.
+    opened: Notify,
+}
+
+impl Gate {
+    pub(super) fn new(bound: usize) -> Self {
+        Self { bound, full: AtomicUsize::new(0), opened: Notify::new() }
+    }
+
+    /// A queue has grown by one, to `length`.
+    pub(super) fn grown(&self, length: usize) {
+        if length == self.bound + 1 {
+            self.full.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// A queue had so many events, and has so many.
+    pub(super) fn shrunk(&self, before: usize, now: usize) {
+        if before > self.bound && now <= self.bound && self.full.fetch_sub(1, Ordering::SeqCst) == 1
+        {
+            self.opened.notify_one();
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        self.full.load(Ordering::SeqCst) == 0
+    }
+
+    /// Waits until it is open, or the process drains.
+    async fn wait(&self) {
+        while !self.is_open() && !drain::requested() {
+            // A drain does not notify.
+            let _ = timeout(PAUSE, self.opened.notified()).await;
+        }
+    }
+}
+
+/// Accepts connections and begins a task for each that is admitted, until the process drains. When all have ended, calls `close`.
+///
+/// One that is not admitted waits in the kernel's accept queue, or is refused as the service does it: by a task too, which is
+/// short and costs none of the work that is shed.
+pub(super) fn accept_and_admit(server: Server, gate: &Gate, tasks: &Tasks, close: impl FnOnce()) {
+    let service = server.service.clone();
+    let (most, when_full) = (server.options.admit.unwrap_or(usize::MAX), server.options.when_full);
+    let mut listener = server.into_listener();
+    let connections = Connections::default();
+    let mut pressure = Pressure::new(&connections);
+    let admission = Admission::new(&listener, service.descriptors(), 1);
+    block_on(async {
+        task::stage("accept").await;
+        loop {
+            if when_full == WhenFull::Delay {
+                gate.wait().await;
+                while connections.count() >= most && !drain::requested() {
+                    connections.one_ended(PAUSE).await;
+                }
+            }
+            pressure.admit(&admission, || connections.count()).await;
+            match listener.accept_until_drain().await {
+                Ok(Some(stream)) => {
+                    pressure.relieved();
+                    let active = connections.enter();
+                    let is_admitted = gate.is_open() && connections.count() <= most;
+                    tasks.start(match when_full {
+                        WhenFull::Shed if !is_admitted => service.refuse(stream, active),
+                        _ => service.begin(stream, active),
+                    });
+                }
+                Ok(None) => break,
+                Err(error) => pressure.wait_out("accept", &error).await,
+            }
+        }
+        drop(listener);
+        connections.all_ended().await;
+        close();
+    });
+}

@@ -1,0 +1,152 @@
+//! SEDA's controllers: how many threads a stage has, and how many events a thread takes at a time.
+//!
+//! ```text
+//!   every 100 ms, for each stage:
+//!     queue longer than LONG and no shorter than at the last look? ──▶ one thread more    (idle threads end by themselves)
+//!     executed since the last look                                 ──▶ batch: smaller while the rate holds, larger when it falls
+//! ```
+//!
+//! Source: Welsh, Culler, Brewer 2001, section 4.2. Theirs looks every two seconds and ends threads after five; processors do twenty
+//! times as much in that time now.
+
+use std::collections::HashMap;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::Stages;
+use super::stage::{LARGEST_BATCH, Stage};
+
+/// A queue that is longer than this has its pool grow.
+const LONG: usize = 16;
+/// How much of a new rate goes into the average.
+const WEIGHT: f64 = 0.5;
+/// Throughput holds as long as it is this part of the best.
+const HOLDS: f64 = 0.95;
+/// A rate below this part of the best is another load, for which nothing is known yet.
+const OTHER_LOAD: f64 = 0.5;
+
+/// Looks at all stages again and again.
+pub(super) struct Controller {
+    interval: Duration,
+    is_stopped: Mutex<bool>,
+    stopped: Condvar,
+}
+
+impl Controller {
+    pub(super) fn new(interval: Duration) -> Self {
+        Self { interval, is_stopped: Mutex::new(false), stopped: Condvar::new() }
+    }
+
+    /// Controls until it is stopped.
+    pub(super) fn run(&self, stages: &Stages) {
+        let mut known: HashMap<*const Stage, Batching> = HashMap::new();
+        let mut before = Instant::now();
+        while !self.pause() {
+            let now = Instant::now();
+            let elapsed = now - before;
+            before = now;
+            for stage in stages.iter() {
+                let length = stage.length();
+                let batching = known
+                    .entry(std::sync::Arc::as_ptr(stage))
+                    .or_insert_with(|| Batching::new(stage.executed()));
+                if length > LONG || (length > 0 && stage.has_no_thread()) {
+                    stages.add_thread(stage);
+                }
+                stage.set_batch(batching.look(stage.executed(), elapsed, stage.batch()));
+            }
+        }
+    }
+
+    /// Waits for the interval; true when it is stopped.
+    fn pause(&self) -> bool {
+        let is_stopped = self.is_stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited =
+            self.stopped.wait_timeout_while(is_stopped, self.interval, |stopped| !*stopped);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    pub(super) fn stop(&self) {
+        *self.is_stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.stopped.notify_all();
+    }
+}
+
+/// What the batching controller knows of a stage.
+struct Batching {
+    executed: u64,
+    /// Events per second, averaged; and the most that this has been under the present load.
+    rate: f64,
+    best: f64,
+}
+
+impl Batching {
+    fn new(executed: u64) -> Self {
+        Self { executed, rate: 0.0, best: 0.0 }
+    }
+
+    /// The batch to take from now on, after a time in which it was `batch`.
+    ///
+    /// A small batch leaves its events to idle threads and answers the first ones sooner; a large one costs fewer looks at the
+    /// queue. So it shrinks for as long as the rate holds.
+    fn look(&mut self, executed: u64, elapsed: Duration, batch: usize) -> usize {
+        let done = executed - std::mem::replace(&mut self.executed, executed);
+        let rate = done as f64 / elapsed.as_secs_f64();
+        self.rate += WEIGHT * (rate - self.rate);
+        if self.rate < OTHER_LOAD * self.best {
+            self.best = self.rate;
+            return LARGEST_BATCH;
+        }
+        self.best = self.best.max(self.rate);
+        if self.rate >= HOLDS * self.best {
+            batch - batch.div_ceil(8)
+        } else {
+            batch + batch.div_ceil(4)
+        }
+        .clamp(1, LARGEST_BATCH)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A stage whose rate does not depend on the batch, and one whose rate falls with batches below 8.
+    #[test]
+    fn the_batch_shrinks_for_as_long_as_the_rate_holds() {
+        let interval = Duration::from_millis(100);
+        let settle = |rate: &dyn Fn(usize) -> u64| {
+            let (mut batching, mut executed, mut batch) = (Batching::new(0), 0, LARGEST_BATCH);
+            let mut seen = Vec::new();
+            for _ in 0..200 {
+                executed += rate(batch);
+                batch = batching.look(executed, interval, batch);
+                seen.push(batch);
+            }
+            seen
+        };
+        assert_eq!(settle(&|_| 1000).last(), Some(&1));
+        let seen = settle(&|batch| if batch < 8 { 600 } else { 1000 });
+        let mean = seen[100..].iter().sum::<usize>() as f64 / 100.0;
+        assert!((5.0..20.0).contains(&mean), "{mean}");
+    }
+
+    #[test]
+    fn another_load_begins_with_the_largest_batch() {
+        let interval = Duration::from_millis(100);
+        let mut batching = Batching::new(0);
+        let (mut executed, mut batch) = (0, LARGEST_BATCH);
+        for _ in 0..100 {
+            executed += 1000;
+            batch = batching.look(executed, interval, batch);
+        }
+        assert_eq!(batch, 1);
+        let mut largest = 0;
+        for _ in 0..5 {
+            executed += 10;
+            batch = batching.look(executed, interval, batch);
+            largest = largest.max(batch);
+        }
+        assert_eq!(largest, LARGEST_BATCH);
+    }
+}

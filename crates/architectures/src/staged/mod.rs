@@ -1,0 +1,157 @@
+//! `staged`: SEDA, the staged event-driven architecture. Each stage has a queue of events and a pool of kernel threads.
+//!
+//! ```text
+//!   accept queue ▶ [ acceptor: admits ]                 ┌─ reactor: epoll_wait(2), timers ─┐
+//!                        │                              │ wakes: an event for the task's stage
+//!                        ▼                              ▼                                  │
+//!        ┌─ begin ─┐   ┌─ http: request ─┐   ┌─ http: reply ─┐                             │
+//!        │ ▢▢▢     │──▶│ ▢▢▢▢▢▢▢         │──▶│ ▢▢            │── a task that waits ────────┘
+//!        │ ( )     │   │ ( ) ( ) ( )     │   │ ( )           │
+//!        └─────────┘   └─────────────────┘   └───────────────┘
+//!          ▲ threads added as the queue grows, ended when idle; batches as throughput allows: the controllers
+//! ```
+//!
+//! A stage is what lies behind `task::stage(name)`; an event is a task that has come to the stage or was woken there. A wait
+//! for a client suspends the task, so no thread of a pool is ever held by a slow client.
+//!
+//! Who waits: the reactor, for all; the threads of each pool, for events.
+//! Cost of a connection: the state of its task; of each stage, a queue's lock and often a switch between kernel threads.
+//! What breaks first: the processor, by switches, where stages are short.
+//! Under overload the queues are bounded at the entrance: while some stage's queue is longer than `--stage-queue`, no connection is
+//! admitted ([`admission`]); those that come wait in the accept queue, or are refused in order (`--when-full shed`). Inside, a queue never
+//! holds more than one event for each task that was admitted.
+//! Source: Welsh, Culler, Brewer, "SEDA", SOSP 2001; Haboob in von Behren, Condit, Brewer 2003.
+
+mod admission;
+mod controller;
+mod stage;
+
+use std::io;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use duality_runtime::blocks::{Block, Reactor, Tasks, Waits};
+use duality_runtime::handler::Connections;
+use duality_runtime::task::{self, thread};
+
+use self::admission::{Gate, accept_and_admit};
+use self::controller::Controller;
+use self::stage::{Limits, Stage};
+use crate::{Architecture, Needs, Options, Server, World};
+
+/// See the [module](self).
+#[derive(Clone, Copy, Debug)]
+pub struct Staged;
+
+impl Architecture for Staged {
+    fn name(&self) -> &'static str {
+        "staged"
+    }
+
+    fn summary(&self) -> &'static str {
+        "SEDA: each stage has a queue and a pool of kernel threads (--stage-threads, --stage-queue)"
+    }
+
+    fn source(&self) -> &'static str {
+        "Knot (Haboob); Welsh et al. 2001"
+    }
+
+    fn gives(&self) -> Needs {
+        Needs { straight_line: true, shared_memory: true, concurrent_connections: true }
+    }
+
+    fn world(&self) -> Option<World> {
+        Some(World::Suspend)
+    }
+
+    fn serve(&self, server: Server) -> io::Result<()> {
+        task::limit_helpers(server.options.disk_helpers);
+        let reactor = Reactor::new()?;
+        let stages = Arc::new(Stages::new(&server.options));
+        let run = {
+            let reactor = reactor.clone();
+            move || reactor.run()
+        };
+        stages.start_thread("the reactor's thread", run)?;
+        let controller = Arc::new(Controller::new(Duration::from_millis(100)));
+        let control = {
+            let (controller, stages) = (controller.clone(), stages.clone());
+            move || controller.run(&stages)
+        };
+        stages.start_thread("the controller's thread", control)?;
+        let tasks = Tasks::new(Waits::Suspend(reactor.clone()), {
+            let stages = stages.clone();
+            move |block| stages.dispatch(block)
+        });
+        accept_and_admit(server, &stages.gate, &tasks, || {
+            stages.close();
+            controller.stop();
+            reactor.stop();
+        });
+        duality_runtime::block_on(stages.present.all_ended());
+        Ok(())
+    }
+}
+
+/// The stages of a server, each made when a task first comes to it.
+struct Stages {
+    /// At the index of the stage's number; 0 is before the first.
+    table: Vec<OnceLock<Arc<Stage>>>,
+    limits: Limits,
+    gate: Arc<Gate>,
+    /// Counts the kernel threads.
+    present: Connections,
+}
+
+impl Stages {
+    fn new(options: &Options) -> Self {
+        let stack = thread::ThreadStack::chosen(options.stack_size, "a thread of a stage");
+        let gate = Arc::new(Gate::new(options.stage_queue.get()));
+        Self {
+            table: (0..=Block::LAST_STAGE).map(|_| OnceLock::new()).collect(),
+            limits: Limits { threads: options.stage_threads.get(), stack },
+            gate,
+            present: Connections::default(),
+        }
+    }
+
+    /// Queues a block at its stage.
+    fn dispatch(&self, block: Block) {
+        let entry = &self.table[block.stage()];
+        let stage = entry.get_or_init(|| {
+            let name = block.stage_name().unwrap_or_else(|| "begin".to_owned());
+            Arc::new(Stage::new(name, self.gate.clone()))
+        });
+        stage.put(block);
+        if stage.has_no_thread() {
+            self.add_thread(stage);
+        }
+    }
+
+    /// Adds a thread to a stage's pool, unless it has as many as it may have. A failure is reported once; the controller tries again.
+    fn add_thread(&self, stage: &Arc<Stage>) {
+        stage.add_thread(&self.limits, &self.present);
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Arc<Stage>> {
+        self.table.iter().filter_map(OnceLock::get)
+    }
+
+    fn start_thread(
+        &self,
+        owner: &'static str,
+        body: impl FnOnce() + Send + 'static,
+    ) -> io::Result<()> {
+        let here = self.present.enter();
+        let body = Box::new(move || {
+            body();
+            drop(here);
+        });
+        let stack = thread::ThreadStack::fixed(256 << 10, owner);
+        thread::start(stack, body).map_err(|refused| refused.error)
+    }
+
+    fn close(&self) {
+        self.iter().for_each(|stage| stage.close());
+    }
+}

@@ -1,0 +1,171 @@
+//! One stage: its queue of events, and its pool of kernel threads.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use duality_runtime::blocks::Block;
+use duality_runtime::handler::Connections;
+use duality_runtime::log;
+use duality_runtime::task::thread;
+
+use super::admission::Gate;
+use crate::common::pressure::remedy;
+
+/// A thread that has had nothing to do for so long ends, unless it is its stage's only one.
+const IDLE: Duration = Duration::from_secs(1);
+/// The most events that a thread takes at a time, and how many it takes at first.
+pub(super) const LARGEST_BATCH: usize = 32;
+
+/// What bounds the pools.
+pub(super) struct Limits {
+    /// Threads of each stage.
+    pub(super) threads: usize,
+    pub(super) stack: thread::ThreadStack,
+}
+
+/// A stage.
+pub(super) struct Stage {
+    name: String,
+    queue: Mutex<Queue>,
+    /// There is an event, or there will be none.
+    changed: Condvar,
+    /// How many events a thread takes at a time.
+    batch: AtomicUsize,
+    executed: AtomicU64,
+    gate: Arc<Gate>,
+    has_complained: AtomicBool,
+}
+
+#[derive(Default)]
+struct Queue {
+    events: VecDeque<Block>,
+    threads: usize,
+    idle: usize,
+    is_closed: bool,
+}
+
+impl Stage {
+    pub(super) fn new(name: String, gate: Arc<Gate>) -> Self {
+        Self {
+            name,
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+            batch: AtomicUsize::new(LARGEST_BATCH),
+            executed: AtomicU64::new(0),
+            gate,
+            has_complained: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn put(&self, event: Block) {
+        let mut queue = self.lock();
+        queue.events.push_back(event);
+        self.gate.grown(queue.events.len());
+        let is_waited_for = queue.idle > 0;
+        drop(queue);
+        if is_waited_for {
+            self.changed.notify_one();
+        }
+    }
+
+    pub(super) fn has_no_thread(&self) -> bool {
+        self.lock().threads == 0
+    }
+
+    /// How many events wait.
+    pub(super) fn length(&self) -> usize {
+        self.lock().events.len()
+    }
+
+    /// How many events it has executed.
+    pub(super) fn executed(&self) -> u64 {
+        self.executed.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn batch(&self) -> usize {
+        self.batch.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_batch(&self, batch: usize) {
+        self.batch.store(batch.clamp(1, LARGEST_BATCH), Ordering::Relaxed);
+    }
+
+    /// Adds a thread to the pool, unless it has as many as it may have.
+    pub(super) fn add_thread(self: &Arc<Self>, limits: &Limits, present: &Connections) {
+        {
+            let mut queue = self.lock();
+            if queue.threads >= limits.threads || queue.is_closed {
+                return;
+            }
+            queue.threads += 1;
+        }
+        let (stage, here) = (self.clone(), present.enter());
+        let body = Box::new(move || {
+            stage.work();
+            drop(here);
+        });
+        if let Err(refused) = thread::start(limits.stack, body) {
+            self.lock().threads -= 1;
+            if !self.has_complained.swap(true, Ordering::Relaxed) {
+                let (name, error) = (&self.name, refused.error);
+                let remedy = remedy(&error);
+                log::warn(format_args!(
+                    "staged: no further thread for the stage {name}: {error}{remedy}"
+                ));
+            }
+        }
+    }
+
+    /// What a thread of the pool does: takes events in batches, until there will be none or it is idle for too long.
+    fn work(&self) {
+        let mut batch = Vec::with_capacity(LARGEST_BATCH);
+        while self.take(&mut batch) {
+            self.executed.fetch_add(batch.len() as u64, Ordering::Relaxed);
+            batch.drain(..).for_each(Block::run);
+        }
+    }
+
+    /// Takes the next events; false when the thread is to end, which is counted then.
+    fn take(&self, batch: &mut Vec<Block>) -> bool {
+        let mut queue = self.lock();
+        while queue.events.is_empty() {
+            if queue.is_closed {
+                queue.threads -= 1;
+                return false;
+            }
+            queue.idle += 1;
+            let (again, waited) =
+                self.changed.wait_timeout(queue, IDLE).unwrap_or_else(PoisonError::into_inner);
+            queue = again;
+            queue.idle -= 1;
+            if waited.timed_out() && queue.events.is_empty() && queue.threads > 1 {
+                queue.threads -= 1;
+                return false;
+            }
+        }
+        // What one thread takes, another that is idle cannot: leave them their share.
+        let share = queue.events.len().div_ceil(queue.idle + 1);
+        let count = share.min(self.batch());
+        let before = queue.events.len();
+        batch.extend(queue.events.drain(..count));
+        self.gate.shrunk(before, before - count);
+        let others_wait = queue.idle > 0 && !queue.events.is_empty();
+        drop(queue);
+        if others_wait {
+            self.changed.notify_one();
+        }
+        true
+    }
+
+    /// The threads end when all that was put has been run.
+    pub(super) fn close(&self) {
+        self.lock().is_closed = true;
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
