@@ -30,6 +30,7 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use duality_poller::Kind;
 use duality_runtime::blocks::{Block, Reactor, Tasks, Waits};
 use duality_runtime::handler::Connections;
 use duality_runtime::task::{self, thread};
@@ -62,6 +63,10 @@ impl Architecture for Staged {
 
     fn world(&self) -> Option<World> {
         Some(World::Suspend)
+    }
+
+    fn poller(&self, _options: &Options) -> Option<Kind> {
+        Some(Kind::Epoll)
     }
 
     fn serve(&self, server: Server) -> io::Result<()> {

@@ -19,6 +19,7 @@
 //! runs, ended) is kept by the crate `async-task`.
 
 mod reactor;
+mod readiness;
 mod running;
 
 use std::fmt;
@@ -28,12 +29,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use async_task::Runnable;
+use rustix::process::getpid;
 
 use crate::drain::{self, Scope};
-use crate::visibility::{self, Label, thread_slots};
+use crate::visibility::survey::TaskReport;
+use crate::visibility::{self, Label, Wait, thread_slots, waits};
 use crate::wait::{
     Waited, ambient_deadline, earlier, set_ambient_deadline, with_waker_of_this_thread,
 };
@@ -100,12 +103,21 @@ fn start(group: &Arc<Group>, connection: Option<u64>, future: BoxedFuture) {
         passed: AtomicU32::new(0),
         priority: AtomicU32::new(0),
         leaves: AtomicBool::new(false),
-        timer: AtomicU32::new(NO_TIMER),
+        number,
+        slot: AtomicU32::new(NO_SLOT),
+        is_queued: AtomicBool::new(true),
+        wait: AtomicU32::new(Wait::Begin.pack()),
+        since: AtomicU64::new(thread_slots::coarse_milliseconds()),
     });
+    if let Some(reactor) = state.reactor() {
+        state.slot.store(reactor.add_task(state.clone()), Ordering::Relaxed);
+    }
     visibility::count(|counters| counters.tasks_created.add(1));
     let body = BlockByBlock { future: Some(future), state: state.clone() };
     let schedule = |runnable: Runnable<Arc<TaskState>>| {
-        let group = runnable.metadata().group.clone();
+        let state = runnable.metadata();
+        state.is_queued.store(true, Ordering::Relaxed);
+        let group = state.group.clone();
         (group.dispatch)(Block { runnable });
     };
     let (runnable, task) = async_task::Builder::new()
@@ -168,6 +180,11 @@ impl Block {
         let _slot = thread_slots::occupy();
         drain::within(state.group.scope.as_ref(), || {
             let _shown = thread_slots::run_block(state.stage());
+            state.is_queued.store(false, Ordering::Relaxed);
+            state.set_wait(Wait::Nothing);
+            if state.reactor().is_some() {
+                visibility::count(|counters| counters.switches.add(1));
+            }
             self.runnable.run();
         });
     }
@@ -189,11 +206,17 @@ pub(crate) struct TaskState {
     priority: AtomicU32,
     /// The block that runs is over: the task leaves, and is to be dispatched at once.
     leaves: AtomicBool,
-    /// Its timer in the reactor, once it has had a deadline.
-    timer: AtomicU32,
+    /// How many tasks there were before it.
+    number: u64,
+    /// Its place among the tasks of the reactor, if its waits suspend.
+    slot: AtomicU32,
+    /// For dumps: whether it waits only to be run; what it waits for, or waited for last, and since when.
+    is_queued: AtomicBool,
+    wait: AtomicU32,
+    since: AtomicU64,
 }
 
-const NO_TIMER: u32 = u32::MAX;
+const NO_SLOT: u32 = u32::MAX;
 
 impl TaskState {
     pub(crate) fn stage(&self) -> Label {
@@ -235,16 +258,47 @@ impl TaskState {
 
     /// How the running task waits, where waits suspend: it returns `Pending`, and is woken at `deadline` or at the ambient one if
     /// nothing else does it before.
-    pub(crate) fn wait(&self, context: &Context<'_>, deadline: Option<Instant>) -> Waited {
+    pub(crate) fn wait(
+        &self,
+        context: &Context<'_>,
+        wait: Wait,
+        deadline: Option<Instant>,
+    ) -> Waited {
+        self.set_wait(wait);
         if let Some(reactor) = self.reactor()
             && let Some(deadline) = earlier(deadline, ambient_deadline())
         {
-            let timer = self.timer.load(Ordering::Relaxed);
-            let timer = (timer != NO_TIMER).then_some(timer);
-            let timer = reactor.set_timer(timer, deadline, context.waker());
-            self.timer.store(timer, Ordering::Relaxed);
+            reactor.set_timer(self.slot.load(Ordering::Relaxed), deadline, context.waker());
         }
         Waited::Pending
+    }
+
+    fn set_wait(&self, wait: Wait) {
+        self.wait.store(wait.pack(), Ordering::Relaxed);
+        self.since.store(thread_slots::coarse_milliseconds(), Ordering::Relaxed);
+    }
+
+    /// What a dump tells of it; `now` is of the coarse clock, in milliseconds, and `due` is the time of its timer.
+    fn report(&self, now: u64, due: Option<Duration>) -> TaskReport {
+        let wait = Wait::unpack(self.wait.load(Ordering::Relaxed)).unwrap_or(Wait::Nothing);
+        TaskReport {
+            number: self.number as u32,
+            stage: self.stage().name(),
+            wait,
+            is_ready: self.is_queued(),
+            waited: Duration::from_millis(now.saturating_sub(self.since())),
+            due: due.filter(|_| wait == Wait::Time),
+            peer: waits::peer(wait, getpid()),
+            trace: None,
+        }
+    }
+
+    fn is_queued(&self) -> bool {
+        self.is_queued.load(Ordering::Relaxed)
+    }
+
+    fn since(&self) -> u64 {
+        self.since.load(Ordering::Relaxed)
     }
 }
 
@@ -298,9 +352,9 @@ fn poll_in_place(
 
 impl Drop for BlockByBlock {
     fn drop(&mut self) {
-        let timer = self.state.timer.swap(NO_TIMER, Ordering::Relaxed);
-        if let Some(reactor) = self.state.reactor().filter(|_| timer != NO_TIMER) {
-            reactor.remove_timer(timer);
+        let slot = self.state.slot.swap(NO_SLOT, Ordering::Relaxed);
+        if let Some(reactor) = self.state.reactor().filter(|_| slot != NO_SLOT) {
+            reactor.remove_task(slot);
         }
         visibility::count(|counters| counters.tasks_ended.add(1));
     }

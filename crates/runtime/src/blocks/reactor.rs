@@ -28,9 +28,12 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use slab::Slab;
 
+use super::TaskState;
+use super::readiness::Readiness;
 use crate::drain;
 use crate::remote::wakeup::{Wakeup, WakeupSender};
-use crate::visibility;
+use crate::visibility::survey::{self, LoopReport};
+use crate::visibility::{self, thread_slots};
 
 /// Tells tasks on any kernel thread what is ready, and what time it is.
 #[derive(Clone)]
@@ -43,18 +46,24 @@ struct Inner {
     wakeup: Wakeup,
     interrupt: WakeupSender,
     sources: Mutex<Slab<Arc<Source>>>,
-    clock: Mutex<Clock>,
+    tasks: Mutex<TaskTable>,
     is_draining: AtomicBool,
     is_stopped: AtomicBool,
 }
 
-/// The deadlines of tasks, one for each.
-struct Clock {
+/// The tasks that wait here, each with at most one deadline.
+struct TaskTable {
+    /// By the slots of the tasks.
     timers: Timers,
-    /// Whom to wake when the timer of that number fires.
-    wakers: Slab<Option<Waker>>,
+    slots: Slab<Slot>,
     /// Until when the reactor sleeps, if it sleeps; `None` within is for ever.
     sleeps_until: Option<Option<Instant>>,
+}
+
+struct Slot {
+    task: Arc<TaskState>,
+    /// What wakes it when its timer fires, if that is set.
+    waker: Option<Waker>,
 }
 
 /// The data of the wakeup's events; sources count from 0.
@@ -78,14 +87,17 @@ impl Reactor {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let wakeup = Wakeup::new()?;
         epoll::add(&epoll, &wakeup, EventData::new_u64(WAKEUP), EventFlags::IN)?;
-        let clock =
-            Clock { timers: Timers::new(Instant::now()), wakers: Slab::new(), sleeps_until: None };
+        let tasks = TaskTable {
+            timers: Timers::new(Instant::now()),
+            slots: Slab::new(),
+            sleeps_until: None,
+        };
         let inner = Inner {
             epoll,
             interrupt: wakeup.sender(),
             wakeup,
             sources: Mutex::default(),
-            clock: Mutex::new(clock),
+            tasks: Mutex::new(tasks),
             is_draining: AtomicBool::new(false),
             is_stopped: AtomicBool::new(false),
         };
@@ -94,6 +106,9 @@ impl Reactor {
 
     /// Wakes tasks, on this kernel thread, until [`stop`](Reactor::stop).
     pub fn run(&self) {
+        let _slot = thread_slots::occupy();
+        let _shown = thread_slots::run_loop();
+        let mut answered = survey::asked();
         let mut events = Vec::with_capacity(EVENTS);
         let mut fired = Vec::new();
         let mut woken = Vec::new();
@@ -113,6 +128,10 @@ impl Reactor {
             self.expire(&mut fired, &mut woken);
             woken.drain(..).for_each(Waker::wake);
             drains = drain::requested();
+            if answered != survey::asked() {
+                answered = survey::asked();
+                thread_slots::with(|slot| survey::answer(answered, self.report(slot.thread())));
+            }
         }
     }
 
@@ -142,8 +161,8 @@ impl Reactor {
             let mut sources = lock(&self.inner.sources);
             let entry = sources.vacant_entry();
             let number = entry.key();
-            let directions = Mutex::default();
-            entry.insert(Arc::new(Source { reactor: self.clone(), number, directions })).clone()
+            let readiness = Readiness::default();
+            entry.insert(Arc::new(Source { reactor: self.clone(), number, readiness })).clone()
         };
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         let data = EventData::new_u64(source.number as u64);
@@ -154,41 +173,60 @@ impl Reactor {
         Ok(source)
     }
 
-    /// Has `waker` woken at `deadline`, in place of what the timer of that number was set to; returns the timer's number.
-    pub(super) fn set_timer(&self, timer: Option<u32>, deadline: Instant, waker: &Waker) -> u32 {
-        let mut clock = lock(&self.inner.clock);
-        let Clock { timers, wakers, sleeps_until } = &mut *clock;
-        let timer = timer.unwrap_or_else(|| wakers.insert(None) as u32);
-        let kept = &mut wakers[timer as usize];
+    /// Adds a task that may wait here, and returns its slot.
+    pub(super) fn add_task(&self, task: Arc<TaskState>) -> u32 {
+        lock(&self.inner.tasks).slots.insert(Slot { task, waker: None }) as u32
+    }
+
+    pub(super) fn remove_task(&self, slot: u32) {
+        let mut tasks = lock(&self.inner.tasks);
+        tasks.timers.clear(slot);
+        let removed = tasks.slots.remove(slot as usize);
+        // The last waker of a task frees it.
+        drop(tasks);
+        drop(removed);
+    }
+
+    /// Has the task of that slot woken by `waker` at `deadline`, in place of the deadline that it had.
+    pub(super) fn set_timer(&self, slot: u32, deadline: Instant, waker: &Waker) {
+        let mut tasks = lock(&self.inner.tasks);
+        let TaskTable { timers, slots, sleeps_until } = &mut *tasks;
+        let kept = &mut slots[slot as usize].waker;
         if !kept.as_ref().is_some_and(|kept| kept.will_wake(waker)) {
             *kept = Some(waker.clone());
         }
-        timers.set(timer, deadline);
+        timers.set(slot, deadline);
         let is_late = sleeps_until.is_some_and(|until| until.is_none_or(|until| deadline < until));
         if is_late {
             // Once is enough.
             *sleeps_until = None;
-            drop(clock);
+            drop(tasks);
             self.inner.interrupt.send();
         }
-        timer
     }
 
-    pub(super) fn remove_timer(&self, timer: u32) {
-        let mut clock = lock(&self.inner.clock);
-        clock.timers.clear(timer);
-        let waker = clock.wakers.remove(timer as usize);
-        // The last waker of a task frees it.
-        drop(clock);
-        drop(waker);
+    /// What the tasks wait for, those first that have waited longest.
+    fn report(&self, thread: u32) -> LoopReport {
+        let now = thread_slots::coarse_milliseconds();
+        let tasks = lock(&self.inner.tasks);
+        let mut all: Vec<_> = tasks.slots.iter().collect();
+        all.sort_by_key(|(_, slot)| slot.task.since());
+        let due = |slot: usize| {
+            let due = tasks.timers.deadline(slot as u32)?;
+            Some(due.saturating_duration_since(Instant::now()))
+        };
+        let longest = all.iter().take(survey::most());
+        let longest = longest.map(|&(slot, Slot { task, .. })| task.report(now, due(slot)));
+        let ready = all.iter().filter(|(_, slot)| slot.task.is_queued()).count();
+        LoopReport { thread, tasks: all.len(), ready, longest: longest.collect() }
     }
 
     /// Sleeps until there are events or a timer is due.
     fn await_events(&self, events: &mut Vec<epoll::Event>) {
         let until = {
-            let mut clock = lock(&self.inner.clock);
-            let until = clock.timers.next_expiry();
-            clock.sleeps_until = Some(until);
+            let mut tasks = lock(&self.inner.tasks);
+            let until = tasks.timers.next_expiry();
+            tasks.sleeps_until = Some(until);
             until
         };
         let limit = until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -198,7 +236,7 @@ impl Reactor {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => panic!("an epoll descriptor is waited for in vain: {error}"),
         }
-        lock(&self.inner.clock).sleeps_until = None;
+        lock(&self.inner.tasks).sleeps_until = None;
         let count = events.len() as u64;
         visibility::count(|counters| {
             counters.poller_rounds.add(1);
@@ -212,26 +250,16 @@ impl Reactor {
         let Some(source) = lock(&self.inner.sources).get(source).cloned() else { return };
         let has_failed = flags.intersects(EventFlags::ERR | EventFlags::HUP);
         let hangup = has_failed || flags.contains(EventFlags::RDHUP);
-        let mut directions = lock(&source.directions);
-        for (direction, is_ready) in [
-            (Direction::Read, hangup || flags.contains(EventFlags::IN)),
-            (Direction::Write, has_failed || flags.contains(EventFlags::OUT)),
-        ] {
-            let readiness = &mut directions[direction as usize];
-            readiness.hangup |= hangup;
-            if is_ready {
-                readiness.is_exhausted = false;
-                readiness.has_come = true;
-                woken.extend(readiness.waiter.take());
-            }
-        }
+        let readable = hangup || flags.contains(EventFlags::IN);
+        let writable = has_failed || flags.contains(EventFlags::OUT);
+        woken.extend(source.readiness.note([readable, writable], hangup).into_iter().flatten());
     }
 
     fn expire(&self, fired: &mut Vec<u32>, woken: &mut Vec<Waker>) {
-        let mut clock = lock(&self.inner.clock);
-        clock.timers.expire(Instant::now(), fired);
-        let Clock { wakers, .. } = &mut *clock;
-        woken.extend(fired.drain(..).filter_map(|timer| wakers.get_mut(timer as usize)?.take()));
+        let mut tasks = lock(&self.inner.tasks);
+        tasks.timers.expire(Instant::now(), fired);
+        let slots = &mut tasks.slots;
+        woken.extend(fired.drain(..).filter_map(|slot| slots.get_mut(slot as usize)?.waker.take()));
     }
 
     /// The process drains: whoever waits to read looks again.
@@ -239,13 +267,8 @@ impl Reactor {
         let sources: Vec<_> =
             lock(&self.inner.sources).iter().map(|(_, source)| source.clone()).collect();
         for source in sources {
-            let reader = {
-                let mut directions = lock(&source.directions);
-                let readiness = &mut directions[Direction::Read as usize];
-                readiness.has_come = true;
-                readiness.waiter.take()
-            };
-            reader.into_iter().for_each(Waker::wake);
+            let woken = source.readiness.note([true, false], false);
+            woken.into_iter().flatten().for_each(Waker::wake);
         }
     }
 }
@@ -254,19 +277,7 @@ impl Reactor {
 pub(crate) struct Source {
     reactor: Reactor,
     number: usize,
-    directions: Mutex<[Readiness; 2]>,
-}
-
-/// What is known of one direction of a descriptor.
-#[derive(Default)]
-pub(crate) struct Readiness {
-    /// There has been an event since the last wait began.
-    has_come: bool,
-    /// The last attempt took all there was, so the next one would block until there is an event.
-    is_exhausted: bool,
-    /// No edge may follow.
-    hangup: bool,
-    waiter: Option<Waker>,
+    readiness: Readiness<Waker>,
 }
 
 impl Source {
@@ -276,33 +287,23 @@ impl Source {
 
     /// Whether an attempt would block for certain.
     pub(crate) fn is_exhausted(&self, direction: Direction) -> bool {
-        lock(&self.directions)[direction as usize].is_exhausted
+        self.readiness.is_exhausted(direction)
     }
 
-    /// An attempt moved less than it could have. An event that has come since the last wait may be of what came later.
+    /// An attempt moved less than it could have.
     pub(crate) fn exhaust(&self, direction: Direction) {
-        let readiness = &mut lock(&self.directions)[direction as usize];
-        if !std::mem::take(&mut readiness.has_come) {
-            readiness.is_exhausted = !readiness.hangup;
-        }
+        self.readiness.exhaust(direction);
     }
 
     /// `Ready` when another attempt is worth it; otherwise the task will be woken by the next event. An attempt has met "would
     /// block" before.
     pub(crate) fn poll_ready(&self, context: &Context<'_>, direction: Direction) -> Poll<()> {
-        let before;
-        {
-            let readiness = &mut lock(&self.directions)[direction as usize];
-            if std::mem::take(&mut readiness.has_come) {
-                return Poll::Ready(());
-            }
-            if readiness.waiter.as_ref().is_some_and(|waiter| waiter.will_wake(context.waker())) {
-                return Poll::Pending;
-            }
-            before = readiness.waiter.replace(context.waker().clone());
+        let waker = context.waker();
+        let is_known = |known: &Waker| known.will_wake(waker);
+        match self.readiness.is_ready(direction, is_known, || waker.clone()) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
         }
-        drop(before);
-        Poll::Pending
     }
 
     /// Ends the registration of `descriptor`, which is this source's and about to be closed. One that has no duplicates leaves

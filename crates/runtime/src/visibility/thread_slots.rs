@@ -302,8 +302,9 @@ impl Drop for ShownWait {
     }
 }
 
+/// The coarse clock, of some milliseconds.
 #[inline]
-fn coarse_milliseconds() -> u64 {
+pub(crate) fn coarse_milliseconds() -> u64 {
     let now = clock_gettime(ClockId::MonotonicCoarse);
     now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
 }

@@ -63,7 +63,7 @@ pub(crate) fn wait_until<T>(
         // SAFETY: the reference ends with this call. `enter`, which lends the loop, is on the stack below the task until then.
         let waited = match unsafe { current::this_loop() } {
             None => blocks::running(|task| match task.filter(|task| task.reactor().is_some()) {
-                Some(task) => task.wait(context, deadline),
+                Some(task) => task.wait(context, wait, deadline),
                 None => {
                     foreign::check(context, block::waker_here());
                     let _seen = thread_slots::show_wait(wait);

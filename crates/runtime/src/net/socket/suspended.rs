@@ -1,18 +1,18 @@
 //! A socket of a task whose blocks run on any kernel thread: it waits in a [`Reactor`].
 
 use std::io;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use duality_poller::Direction;
 use rustix::io::ioctl_fionbio;
 
 use super::{Access, Done, Moved, Socket, TimeLimit};
 use crate::blocks::{Reactor, Source, TaskState};
-use crate::visibility;
+use crate::visibility::{self, Wait};
 use crate::wait::Waited;
-use std::os::fd::AsFd;
-use std::time::Instant;
 
 impl Socket {
     /// Performs one operation of `task`, as [`Socket::poll`] does.
@@ -57,7 +57,8 @@ impl Socket {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
             if source.poll_ready(context, direction).is_pending() {
-                match task.wait(context, deadline) {
+                let wait = Wait::descriptor(direction, self.as_fd().as_raw_fd());
+                match task.wait(context, wait, deadline) {
                     Waited::Again => {}
                     Waited::Pending => return Poll::Pending,
                 }
