@@ -15,6 +15,7 @@
 use std::io;
 
 use duality_runtime::handler::Connections;
+use duality_runtime::net::TcpStream;
 use duality_runtime::time::timeout;
 use duality_runtime::{block_on, drain, task};
 
@@ -88,7 +89,7 @@ impl Architecture for Fork {
                     });
                     match started {
                         // The child has the connection; the parent's descriptor goes.
-                        Ok(()) => waiting = None,
+                        Ok(()) => waiting.take().into_iter().for_each(TcpStream::leave_to_child),
                         Err(error) => {
                             pressure.wait_out("fork", &error).await;
                             children.reap_all();

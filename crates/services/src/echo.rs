@@ -26,13 +26,15 @@ pub const ENTRY: Entry = Entry {
 ///
 /// The connection broke.
 pub async fn serve(mut stream: TcpStream) -> io::Result<()> {
-    task::stage("echo").await;
     let mut input = Input::new(4096);
     loop {
+        task::stage("echo").await;
         match stream.fill(&mut input).await? {
             0 => return Ok(()),
             length => {
+                stream.begin_request();
                 stream.write_all(input.unused()).await?;
+                stream.end_request();
                 input.consume(length);
             }
         }

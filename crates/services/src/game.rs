@@ -26,7 +26,7 @@
 //! There is no queue but the sockets': a player that reads slowly slows the other, and nobody else.
 
 use std::{
-    io,
+    io, mem,
     net::Shutdown,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
@@ -232,9 +232,12 @@ async fn write(output: &mut Option<TcpStream>, bytes: &[u8]) -> bool {
 /// Passes a player's lines on to the other. Lines that have come together leave together.
 async fn pass_on(stream: &mut TcpStream, lines: &mut Lines, other: &Output) -> Ending {
     let mut gathered = Vec::new();
+    let mut passed = 0;
     loop {
         match lines.next(stream).await {
             Ok(Line::Text(line)) => {
+                stream.begin_request();
+                passed += 1;
                 gathered.extend_from_slice(line);
                 gathered.push(b'\n');
             }
@@ -250,6 +253,7 @@ async fn pass_on(stream: &mut TcpStream, lines: &mut Lines, other: &Output) -> E
                 return Ending::Word(LEFT);
             }
             gathered.clear();
+            (0..mem::take(&mut passed)).for_each(|_| stream.end_request());
         }
     }
 }

@@ -22,7 +22,7 @@
 
 use std::{io, time::Duration};
 
-use duality_runtime::net::TcpStream;
+use duality_runtime::{net::TcpStream, task};
 
 use crate::{
     Entry, Setting,
@@ -84,10 +84,15 @@ impl Phone {
         bound_patience(&mut stream, PATIENCE)?;
         let mut lines = Lines::new(LONGEST);
         loop {
+            task::stage("phone: request").await;
             match lines.next(&mut stream).await? {
                 Line::Text(line) => {
+                    stream.begin_request();
+                    task::stage("phone: look up").await;
                     let reply = self.reply(line).await;
+                    task::stage("phone: reply").await;
                     stream.write_all(reply.as_bytes()).await?;
+                    stream.end_request();
                 }
                 Line::TooLong => {
                     stream.write_all(b"ERROR a line is at most 256 bytes\n").await?;

@@ -20,10 +20,11 @@
 
 use std::{
     io::{self, Write},
+    mem,
     time::Duration,
 };
 
-use duality_runtime::{handler::Handler, net::TcpStream};
+use duality_runtime::{handler::Handler, net::TcpStream, task};
 
 use crate::{
     Entry,
@@ -59,9 +60,15 @@ pub async fn serve(mut stream: TcpStream) -> io::Result<()> {
     bound_patience(&mut stream, PATIENCE)?;
     let mut lines = Lines::new(LONGEST);
     let mut replies = Vec::new();
+    let mut answered = 0;
     loop {
+        task::stage("quote").await;
         match lines.next(&mut stream).await? {
-            Line::Text(symbol) => answer(symbol, &mut replies),
+            Line::Text(symbol) => {
+                stream.begin_request();
+                answer(symbol, &mut replies);
+                answered += 1;
+            }
             Line::TooLong => {
                 replies.extend_from_slice(b"ERROR a line is at most 64 bytes\n");
                 stream.write_all(&replies).await?;
@@ -73,6 +80,7 @@ pub async fn serve(mut stream: TcpStream) -> io::Result<()> {
         if replies.len() >= GATHERED || !lines.has_whole_line() {
             stream.write_all(&replies).await?;
             replies.clear();
+            (0..mem::take(&mut answered)).for_each(|_| stream.end_request());
         }
     }
 }

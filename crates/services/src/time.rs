@@ -7,7 +7,7 @@
 
 use std::io;
 
-use duality_runtime::{handler::Handler, net::TcpStream};
+use duality_runtime::{handler::Handler, net::TcpStream, task};
 
 use crate::{Entry, clock};
 
@@ -30,9 +30,13 @@ pub const LINE_LENGTH: usize = 22;
 ///
 /// The connection broke.
 pub async fn serve(mut stream: TcpStream) -> io::Result<()> {
+    task::stage("time").await;
+    stream.begin_request();
     let line = line(clock::seconds());
     let sent = stream.write_last(&line).await?;
-    stream.write_all(&line[sent..]).await
+    stream.write_all(&line[sent..]).await?;
+    stream.end_request();
+    Ok(())
 }
 
 /// Seconds from 1 January 1970 to 1 January 10000, where a year no longer has four digits.

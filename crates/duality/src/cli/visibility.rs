@@ -7,7 +7,7 @@ use clap::Args;
 use duality_lab::plan::settings::parse_duration;
 
 use super::heading;
-use crate::watch::Settings;
+use crate::watch::{RecordsFile, Settings};
 
 /// SIGUSR1 has every task told, whatever these flags say.
 #[derive(Args)]
@@ -25,6 +25,12 @@ pub(super) struct Visibility {
     /// Report a task that holds its event loop for longer, such as 100ms
     #[arg(long, value_name = "TIME", value_parser = period)]
     stall: Option<Duration>,
+    /// At the end, write a row for each request to FILE (.csv or .jsonl): when it came and was answered, how busy the server was
+    #[arg(long, value_name = "FILE")]
+    records: Option<RecordsFile>,
+    /// How many requests are recorded at most; each takes 48 bytes of memory
+    #[arg(long, value_name = "NUMBER", default_value_t = 1_000_000, requires = "records")]
+    records_limit: usize,
 }
 
 impl Visibility {
@@ -34,6 +40,7 @@ impl Visibility {
             ("--stats", self.stats.is_some()),
             ("--dump", self.dump.is_some()),
             ("--stall", self.stall.is_some()),
+            ("--records", self.records.is_some()),
         ];
         said.into_iter().find(|(_, is_said)| *is_said).map(|(flag, _)| flag)
     }
@@ -44,6 +51,7 @@ impl Visibility {
             stats_every: self.stats_every,
             dump: self.dump.clone(),
             stall: self.stall,
+            records: self.records.clone().map(|file| (file, self.records_limit)),
         }
     }
 }

@@ -1,10 +1,11 @@
-//! The kernel thread that watches a server: it writes the counters (`--stats`), a dump of the tasks when
+//! The kernel thread that watches a server: it writes the counters (`--stats`), the records of requests (`--records`), a dump of the tasks when
 //! SIGUSR1 asks for one (`--dump`), and who holds up a loop (`--stall`). See docs/visibility.md.
 //!
 //! It sleeps until one of them is due. A server that forks has its one watcher in the parent, which sees
 //! the children through their slots (`duality_runtime::visibility`).
 
 mod dump;
+mod records;
 mod stall;
 mod stats;
 
@@ -20,6 +21,8 @@ use duality_architectures::common::children;
 use duality_architectures::common::pressure::remedy;
 use duality_runtime::{log, visibility};
 
+use self::records::Records;
+pub(crate) use self::records::RecordsFile;
 use self::stall::Stalls;
 use self::stats::Stats;
 
@@ -34,6 +37,8 @@ pub(crate) struct Settings {
     pub(crate) dump: Option<PathBuf>,
     /// How long a task may hold a loop before it is reported.
     pub(crate) stall: Option<Duration>,
+    /// Where the records of requests go at the end, and how many there may be.
+    pub(crate) records: Option<(RecordsFile, usize)>,
 }
 
 /// What is watched.
@@ -46,6 +51,7 @@ pub(crate) struct Subject {
 /// A server that is watched.
 pub(crate) struct Watch {
     stats: Option<Arc<Mutex<Stats>>>,
+    records: Option<Records>,
 }
 
 impl Watch {
@@ -57,6 +63,10 @@ impl Watch {
     pub(crate) fn start(settings: &Settings, subject: Subject) -> Result<Self, String> {
         let stats = match &settings.stats {
             Some(path) => Some(Stats::new(Output::open(path, "--stats")?, subject.clone())),
+            None => None,
+        };
+        let records = match &settings.records {
+            Some((file, limit)) => Some(Records::begin(file, *limit)?),
             None => None,
         };
         let dump = match &settings.dump {
@@ -73,16 +83,17 @@ impl Watch {
             .name("watch".into())
             .spawn(move || watcher.run(&subject))
             .map_err(|error| format!("cannot watch: {error}{}", remedy(&error)))?;
-        Ok(Self { stats })
+        Ok(Self { stats, records })
     }
 
-    /// Writes the counters for the last time.
+    /// Writes the counters for the last time, and the records.
     ///
     /// # Errors
     ///
     /// When they cannot be written.
     pub(crate) fn finish(self) -> Result<(), String> {
-        self.stats.map_or(Ok(()), |stats| write_stats(&stats))
+        self.stats.map_or(Ok(()), |stats| write_stats(&stats))?;
+        self.records.map_or(Ok(()), Records::finish)
     }
 }
 

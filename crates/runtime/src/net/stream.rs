@@ -21,8 +21,9 @@ use super::options::ConnectOptions;
 use super::socket::{Access, Done, Moved, Socket, TimeLimit, count_written, nonblocking_here};
 use crate::drain::DrainTarget;
 use crate::event_loop::current;
+use crate::fs;
+use crate::visibility::{self, Client};
 use crate::wait::ambient_deadline;
-use crate::{fs, visibility};
 
 /// The most that one `sendfile(2)` is asked for, so that a large file shares the loop.
 const SEND_FILE_CHUNK: u64 = 1 << 20;
@@ -55,6 +56,8 @@ pub struct TcpStream {
     socket: Socket,
     read_timeout: Option<Duration>,
     write_timeout: Option<Duration>,
+    /// Of an accepted connection, where requests are recorded.
+    client: Option<Box<Client>>,
 }
 
 impl fmt::Debug for TcpStream {
@@ -69,13 +72,12 @@ impl fmt::Debug for TcpStream {
 
 impl TcpStream {
     pub(super) fn accepted(descriptor: OwnedFd, nonblocking: bool) -> Self {
-        Self::from_socket(
-            Socket::new(descriptor, nonblocking).ending_at_drain(DrainTarget::Connection),
-        )
+        let socket = Socket::new(descriptor, nonblocking).ending_at_drain(DrainTarget::Connection);
+        Self { client: Client::comes(), ..Self::from_socket(socket) }
     }
 
     fn from_socket(socket: Socket) -> Self {
-        Self { socket, read_timeout: None, write_timeout: None }
+        Self { socket, read_timeout: None, write_timeout: None, client: None }
     }
 
     /// Opens a connection. `TCP_NODELAY` is set.
@@ -406,6 +408,33 @@ impl TcpStream {
     /// Those of `setsockopt(2)`.
     pub fn set_linger_reset(&self) -> io::Result<()> {
         Ok(sockopt::set_socket_linger(self.as_fd(), Some(Duration::ZERO))?)
+    }
+
+    /// Notes that a request begins: its first bytes have been read. For records ([`visibility::Record`]); without them, a branch.
+    ///
+    /// The first request of an accepted connection has begun with the connection, so that its time in queues counts.
+    #[inline]
+    pub fn begin_request(&mut self) {
+        if let Some(client) = &mut self.client {
+            client.begin();
+        }
+    }
+
+    /// Notes that the oldest request that has begun on this handle and not ended is answered, its reply written. One that is
+    /// never answered is not recorded.
+    #[inline]
+    pub fn end_request(&mut self) {
+        if let Some(client) = &mut self.client {
+            client.end();
+        }
+    }
+
+    /// Gives up this process's handle of a connection that a child process goes on with.
+    #[doc(hidden)]
+    pub fn leave_to_child(mut self) {
+        if let Some(client) = self.client.take() {
+            client.leave_to_child();
+        }
     }
 
     fn set_timeout(&mut self, which: Timeout, limit: Option<Duration>) -> io::Result<()> {

@@ -243,6 +243,7 @@ pub fn group() -> u32 {
 pub fn stage(name: &'static str) -> Stage {
     let label = Label::new(name);
     visibility::count(|counters| counters.stages.add(1));
+    visibility::block_begins();
     current::with_loop(|core| match core {
         Some(core) => core.set_stage(label),
         None => thread_slots::with(|slot| slot.set_stage(label)),

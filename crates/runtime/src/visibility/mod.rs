@@ -22,6 +22,7 @@ mod counters;
 mod dump;
 mod free_list;
 mod label;
+mod records;
 mod shown_task;
 pub(crate) mod survey;
 pub(crate) mod thread_slots;
@@ -30,6 +31,7 @@ pub(crate) mod waits;
 
 pub use counters::Totals;
 pub use dump::{prepare_dumps, request_dump, wait_for_dump_request};
+pub use records::{Record, prepare_records, records};
 pub use survey::{LoopReport, Survey, TaskReport, survey};
 pub use thread_slots::{
     ChildSlot, LoopTurn, TaskTurn, ThreadReport, Threads, loops, threads, totals, uncounted_threads,
@@ -39,6 +41,7 @@ pub use waits::Wait;
 
 pub(crate) use counters::Counters;
 pub(crate) use label::Label;
+pub(crate) use records::{Client, block_begins};
 pub(crate) use shown_task::ShownTask;
 pub(crate) use trace::capture;
 

@@ -155,10 +155,14 @@ async fn listen(room: &Room, member: &Member, stream: &mut TcpStream) -> io::Res
     let mut lines = Lines::new(LONGEST);
     loop {
         let end = match lines.next(stream).await? {
-            Line::Text(text) => room.say(member, text),
+            Line::Text(text) => {
+                stream.begin_request();
+                room.say(member, text)
+            }
             Line::TooLong => return Ok(Hearing::TooLong),
             Line::End => return Ok(Hearing::End),
         };
+        stream.end_request();
         if !room.keep_pace(member, end).await {
             return Ok(Hearing::End);
         }

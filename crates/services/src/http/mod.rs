@@ -186,6 +186,9 @@ impl Http {
             if wire.has_much() {
                 wire.flush().await?;
             }
+            if !input.is_empty() {
+                wire.begin_request();
+            }
             let mut deadline = Deadline::new(limits.head_time);
             let next = loop {
                 let looked = if input.is_empty() {
@@ -224,6 +227,7 @@ impl Http {
                     None => Filled::TimedOut,
                 };
                 match filled {
+                    Filled::Some if idle => wire.begin_request(),
                     Filled::Some => {}
                     Filled::TimedOut if !idle => {
                         let status = &status::REQUEST_TIMEOUT;
@@ -232,6 +236,9 @@ impl Http {
                     Filled::End | Filled::TimedOut => return wire.flush().await,
                 }
             };
+            if !matches!(next, Next::Over) {
+                wire.answered();
+            }
             requests_left = requests_left.saturating_sub(1);
             let is_over = match next {
                 Next::Request => continue,

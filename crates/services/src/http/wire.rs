@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, ErrorKind, IoSlice},
+    mem,
     net::Shutdown,
     pin::Pin,
     time::{Duration, Instant},
@@ -35,6 +36,8 @@ pub(super) struct Wire<'l> {
     is_quiet: bool,
     /// The kernel has been told how long the client may take nothing.
     is_watched: bool,
+    /// Requests whose replies are gathered.
+    answered: u32,
 }
 
 /// What came of waiting for bytes.
@@ -60,7 +63,14 @@ pub(super) enum Again {
 impl<'l> Wire<'l> {
     pub(super) fn new(stream: &'l mut TcpStream, limits: &'l Limits) -> io::Result<Self> {
         stream.set_write_timeout(Some(limits.write_time))?;
-        Ok(Wire { stream, output: Output::new(), limits, is_quiet: false, is_watched: false })
+        Ok(Wire {
+            stream,
+            output: Output::new(),
+            limits,
+            is_quiet: false,
+            is_watched: false,
+            answered: 0,
+        })
     }
 
     /// Sends what has been gathered, then waits up to `limit` for more to read.
@@ -76,6 +86,24 @@ impl<'l> Wire<'l> {
             Err(error) if error.kind() == ErrorKind::TimedOut => Ok(Filled::TimedOut),
             Err(error) => Err(error),
         }
+    }
+
+    /// Notes that the first bytes of a request have come.
+    pub(super) fn begin_request(&mut self) {
+        self.stream.begin_request();
+    }
+
+    /// Notes that the reply to the oldest request is made; it ends once what has been gathered is sent.
+    pub(super) fn answered(&mut self) {
+        self.answered += 1;
+        if self.output.gathered().is_empty() {
+            self.end_requests();
+        }
+    }
+
+    /// All that was gathered is sent.
+    fn end_requests(&mut self) {
+        (0..mem::take(&mut self.answered)).for_each(|_| self.stream.end_request());
     }
 
     /// Sends what has been gathered.
@@ -111,6 +139,7 @@ impl<'l> Wire<'l> {
             patiently(self.limits, rest.len() as u64, self.stream.write_all(rest)).await??;
         }
         self.output.clear();
+        self.end_requests();
         Ok(())
     }
 
@@ -210,6 +239,7 @@ impl<'l> Wire<'l> {
         linger: Duration,
     ) -> io::Result<()> {
         reply.write(self.output.gather(), clock::seconds(), Persistence::Close, is_head);
+        self.answered();
         self.linger(input, linger).await
     }
 
@@ -257,6 +287,7 @@ impl<'l> Wire<'l> {
             patiently(self.limits, length as u64, self.stream.write_all_vectored(rest)).await??;
         }
         self.output.clear();
+        self.end_requests();
         Ok(())
     }
 }
@@ -265,7 +296,7 @@ impl<'l> Wire<'l> {
 /// whenever the socket's buffer grows. Once in a connection, and only for what does not leave at once, since it is a
 /// system call.
 fn watch(stream: &TcpStream, limits: &Limits, is_watched: &mut bool) -> io::Result<()> {
-    if !std::mem::replace(is_watched, true) {
+    if !mem::replace(is_watched, true) {
         stream.set_taking_limit(limits.write_time)?;
     }
     Ok(())
