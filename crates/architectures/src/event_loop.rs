@@ -192,7 +192,7 @@ impl AcceptPolicy {
 
 /// The loop's first task: accepts, and spawns a task for each connection, or has it wait in the accept queue.
 async fn accept_and_spawn(mut listener: TcpListener, service: Served, policy: AcceptPolicy) {
-    task::stage("accept").await;
+    task::show_stage("accept");
     let queue = &policy.queue;
     let connections = Connections::default();
     let mut pressure = Pressure::new(&connections);

@@ -59,7 +59,7 @@ impl Architecture for Fork {
         let connections = Connections::default();
         let mut pressure = Pressure::new(&connections);
         block_on(async {
-            task::stage("accept").await;
+            task::show_stage("accept");
             while let Some(accepting) = &mut listener {
                 children.reap_all();
                 // While there are children to reap, the parent does not stay in accept for long.

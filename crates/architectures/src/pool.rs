@@ -156,7 +156,7 @@ fn by_a_list(
     let mut pressure = Pressure::new(&crew.connections);
     let admission = Admission::new(&listener, service.descriptors(), 1).of_descriptors();
     block_on(async {
-        task::stage("accept").await;
+        task::show_stage("accept");
         loop {
             list.vacancy();
             let held = || crew.connections.count() + list.lock().streams.len();

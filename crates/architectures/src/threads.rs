@@ -56,7 +56,7 @@ impl Architecture for Threads {
         let mut pressure = Pressure::new(&connections);
         let admission = Admission::new(&listener, service.descriptors(), 1);
         block_on(async {
-            task::stage("accept").await;
+            task::show_stage("accept");
             loop {
                 pressure.admit(&admission, || connections.count()).await;
                 let stream = match listener.accept_until_drain().await {

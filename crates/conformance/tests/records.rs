@@ -119,7 +119,7 @@ fn every_answer_has_a_record_that_satisfies_the_definitions(architecture: &[&str
     let (rows, stages, said) = recorded.end();
     assert_eq!((rows.len() as u64, said.as_str()), (CONNECTIONS * REQUESTS, ""));
     check(&rows, stages, CONNECTIONS);
-    // A connection comes with its first request, whose block it begins; no two come at the same time.
+    // The first request of a connection comes with it, before the block that the connection begins with.
     let firsts = rows.iter().filter(|row| row.blocks2 > row.blocks1).count() as u64;
     assert!(firsts >= CONNECTIONS, "{rows:?}");
 }

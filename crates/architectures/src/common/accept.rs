@@ -20,7 +20,7 @@ pub(crate) fn accept_and_serve(
 ) {
     let mut pressure = Pressure::new(connections);
     block_on(async {
-        task::stage("accept").await;
+        task::show_stage("accept");
         loop {
             match listener.accept_until_drain().await {
                 Ok(Some(stream)) => {
@@ -52,7 +52,7 @@ pub(crate) fn accept_and_begin(
     let mut pressure = Pressure::new(&connections);
     let admission = Admission::new(&listener, service.descriptors(), 1);
     block_on(async {
-        task::stage("accept").await;
+        task::show_stage("accept");
         loop {
             while connections.count() >= most && !drain::requested() {
                 connections.one_ended(PAUSE).await;

@@ -115,7 +115,7 @@ impl AcceptQueue {
 
     /// Starts the connections in their order, until the queue is closed and empty.
     pub(crate) async fn start_connections(&self, service: &Served, connections: &Connections) {
-        task::stage("start").await;
+        task::show_stage("start");
         let mut pressure = Pressure::new(connections);
         let mut credit = 0;
         while self.has_connection().await {

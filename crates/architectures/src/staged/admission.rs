@@ -65,7 +65,7 @@ pub(super) fn accept_and_admit(server: Server, gate: &Gate, tasks: &Tasks, close
     let mut pressure = Pressure::new(&connections);
     let admission = Admission::new(&listener, service.descriptors(), 1);
     block_on(async {
-        task::stage("accept").await;
+        task::show_stage("accept");
         loop {
             if when_full == WhenFull::Delay {
                 gate.wait().await;

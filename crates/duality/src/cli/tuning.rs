@@ -389,6 +389,8 @@ mod tests {
     fn the_defaults_that_help_tells_are_those() {
         let Options { workers, cores, backlog, stack_size, disk_helpers, .. } = Options::default();
         let told = Tuning::augment_args(Command::new("serve")).render_help().to_string();
+        // Wherever lines are broken.
+        let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
         for value in [workers, cores, backlog as usize, disk_helpers.get()] {
             assert!(told.contains(&format!("[default: {value}]")), "{value}: {told}");
         }

@@ -241,14 +241,26 @@ pub fn group() -> u32 {
 /// ```
 #[inline]
 pub fn stage(name: &'static str) -> Stage {
+    visibility::block_begins();
+    Stage { label: show(name), priority: None, has_left: false }
+}
+
+/// Shows what a task of an architecture does, such as the one that accepts, as stages are shown. No block of a request begins.
+#[doc(hidden)]
+#[inline]
+pub fn show_stage(name: &'static str) {
+    show(name);
+}
+
+#[inline]
+fn show(name: &'static str) -> Label {
     let label = Label::new(name);
     visibility::count(|counters| counters.stages.add(1));
-    visibility::block_begins();
     current::with_loop(|core| match core {
         Some(core) => core.set_stage(label),
         None => thread_slots::with(|slot| slot.set_stage(label)),
     });
-    Stage { label, priority: None, has_left: false }
+    label
 }
 
 /// A stage boundary, which is passed by awaiting it: what [`stage()`] returns.
