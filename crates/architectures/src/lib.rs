@@ -11,6 +11,7 @@
 //! | [`threads`] | a kernel thread | its thread |
 //! | [`pool`] | the guest of one of N kernel threads | that thread |
 //! | [`workpool`] | a task in blocks, which N kernel threads take from a queue (fifo, priority, serial) | the worker that runs its block |
+//! | [`gcd`] | the same on libdispatch's queues and threads | the thread that runs its block |
 //! | [`staged`] | a task that goes from stage to stage, each with a queue and a pool of threads | the reactor |
 //! | [`uthreads`] | a user-level thread | the loop, its stack put aside |
 //! | [`event_loop`] | a state machine (select, poll, epoll, uring) | the loop |
@@ -24,6 +25,7 @@
 pub mod common;
 pub mod event_loop;
 pub mod fork;
+pub mod gcd;
 pub mod handwritten;
 pub mod iterative;
 pub mod pool;
@@ -38,7 +40,7 @@ use std::io;
 use duality_poller::Kind;
 pub use duality_runtime::handler::{ErrorHook, Handler};
 
-pub use common::options::{Disk, HandOver, Options, Prefer, WhenFull};
+pub use common::options::{Disk, GcdQueues, HandOver, Options, Prefer, WhenFull};
 pub use common::served::{ByHand, Needs, OpenedByHand, Served};
 pub use common::server::Server;
 pub use common::{signals, usage};
@@ -81,6 +83,7 @@ registry! { $;
         workpool_fifo "workpool-fifo": workpool::FIFO,
         workpool_priority "workpool-priority": workpool::PRIORITY,
         workpool_serial "workpool-serial": workpool::SERIAL,
+        gcd "gcd": gcd::Gcd,
         staged "staged": staged::Staged,
     }
     by-hand {

@@ -296,6 +296,8 @@ macro_rules! for_every_architecture_of_straight_line_code {
         $body! { uthreads_on_epoll ["uthreads", "--poller=epoll"] }
         $body! { epoll_two_cores ["epoll", "--cores=2"] }
         $body! { epoll_prefers_accept ["epoll", "--prefer=accept", "--disk=inline", "--busy-poll=100us"] }
+        $body! { gcd_serial ["gcd", "--gcd-queues=serial"] }
+        $body! { workpool_that_admits_few ["workpool-fifo", "--workers=64", "--admit=64"] }
         $body! { uring_without_accept_queue ["uring", "--accept-queue=0"] }
         $body! { uring_two_cores ["uring", "--cores=2"] }
     };

@@ -20,14 +20,14 @@ macro_rules! for_all_services {
 
             #[test]
             fn files_are_sent_where_descriptors_are_few() {
-                if super::runs_here(ARCHITECTURE) {
+                if super::can_be_tried(ARCHITECTURE) {
                     super::files_are_sent_where_descriptors_are_few(ARCHITECTURE, 100);
                 }
             }
 
             #[test]
             fn in_little_address_space_clients_wait() {
-                if super::runs_here(ARCHITECTURE) {
+                if super::can_be_tried(ARCHITECTURE) {
                     super::in_little_address_space_clients_wait(ARCHITECTURE);
                 }
             }
@@ -42,14 +42,14 @@ macro_rules! for_straight_line_code {
 
             #[test]
             fn an_overflow_is_named() {
-                if super::super::runs_here(ARCHITECTURE) {
+                if super::super::can_be_tried(ARCHITECTURE) {
                     super::super::an_overflow_is_named(ARCHITECTURE);
                 }
             }
 
             #[test]
             fn members_are_admitted_where_descriptors_are_few() {
-                if super::super::runs_here(ARCHITECTURE) {
+                if super::super::can_be_tried(ARCHITECTURE) {
                     super::super::members_are_admitted_where_descriptors_are_few(ARCHITECTURE);
                 }
             }
@@ -62,6 +62,12 @@ for_every_architecture!(for_all_services);
 mod straight_line_code {
     use super::*;
     for_every_architecture_of_straight_line_code!(for_straight_line_code);
+}
+
+/// Whether a lack is ours to handle, under an architecture that runs here: libdispatch ends the process where it gets no thread or
+/// no descriptor, and chooses its threads' stacks.
+fn can_be_tried(architecture: &[&str]) -> bool {
+    architecture[0] != "gcd" && runs_here(architecture)
 }
 
 /// How long a file is that http sends from the file itself.

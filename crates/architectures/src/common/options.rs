@@ -38,6 +38,16 @@ pub enum WhenFull {
     Shed,
 }
 
+/// Which queues of libdispatch `gcd` puts blocks into.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GcdQueues {
+    /// One for all, whose blocks run side by side.
+    #[default]
+    Concurrent,
+    /// One for each connection, whose blocks run one after the other.
+    Serial,
+}
+
 /// Who reads files for the services on a loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Disk {
@@ -85,6 +95,8 @@ pub struct Options {
     pub stage_queue: NonZeroUsize,
     /// What a staged server does with connections that it does not admit.
     pub when_full: WhenFull,
+    /// Which queues `gcd` has.
+    pub gcd_queues: GcdQueues,
     /// How long a loop that has nothing to do goes on looking before it sleeps.
     pub busy_poll: Duration,
     /// Who reads files for the services on a loop.
@@ -123,6 +135,7 @@ setters! {
     stage_threads: NonZeroUsize,
     stage_queue: NonZeroUsize,
     when_full: WhenFull,
+    gcd_queues: GcdQueues,
     busy_poll: Duration,
     disk: Disk,
     disk_helpers: NonZeroUsize,
@@ -148,6 +161,7 @@ impl Default for Options {
             stage_threads: NonZeroUsize::new(10).expect("it is not zero"),
             stage_queue: NonZeroUsize::new(1024).expect("it is not zero"),
             when_full: WhenFull::default(),
+            gcd_queues: GcdQueues::default(),
             busy_poll: Duration::ZERO,
             disk: Disk::default(),
             disk_helpers: task::HELPERS,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Command, FromArgMatches};
-use duality_architectures::{Disk, HandOver, Options, Prefer, WhenFull};
+use duality_architectures::{Disk, GcdQueues, HandOver, Options, Prefer, WhenFull};
 use duality_lab::plan::settings::{Misfit, parse_bytes, parse_duration};
 use duality_poller::Kind;
 
@@ -134,6 +134,9 @@ flags! {
         /// or a load balancer can go elsewhere at once.
         #[arg(long, value_parser = by_name::<WhenFull>())]
         when_full: WhenFull = Some(default.when_full);
+        /// Which queues of libdispatch gcd has [default: concurrent]
+        #[arg(long, value_parser = by_name::<GcdQueues>())]
+        gcd_queues: GcdQueues = Some(default.gcd_queues);
         /// How long a loop with nothing to do goes on looking before it sleeps, such as 50us [default: 0ms]
         ///
         /// Whatever comes in that time is answered without waking a processor, which shortens latencies at low load. It costs
@@ -210,6 +213,13 @@ impl ByName for WhenFull {
     ];
 }
 
+impl ByName for GcdQueues {
+    const NAMES: [(Self, &str, &str); 2] = [
+        (Self::Concurrent, "concurrent", "One for all, whose blocks run side by side"),
+        (Self::Serial, "serial", "One for each connection, as in workpool-serial"),
+    ];
+}
+
 impl ByName for HandOver {
     const NAMES: [(Self, &str, &str); 2] = [
         (Self::List, "list", "One thread accepts and hands over by a list"),
@@ -229,7 +239,7 @@ macro_rules! shown_by_name {
     };
 }
 
-shown_by_name! { Prefer, Disk, HandOver, WhenFull }
+shown_by_name! { Prefer, Disk, HandOver, WhenFull, GcdQueues }
 
 /// Reads a choice by its name.
 fn by_name<T: ByName>() -> impl TypedValueParser<Value = T> {

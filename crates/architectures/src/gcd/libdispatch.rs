@@ -1,0 +1,126 @@
+//! libdispatch, loaded at run time: as much of it as blocks take.
+//!
+//! Source: dispatch_async(3), dispatch_queue_create(3), and `dispatch/queue.h` of swift-corelibs-libdispatch.
+
+use std::env;
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::io;
+use std::mem;
+use std::ptr::{self, NonNull};
+use std::sync::OnceLock;
+
+/// Names the file of the library, where it is not among those of the system.
+const VARIABLE: &str = "DUALITY_LIBDISPATCH";
+
+type Function = extern "C" fn(*mut c_void);
+type QueueCreate = unsafe extern "C" fn(*const c_char, *const c_void) -> *mut c_void;
+type AsyncF = unsafe extern "C" fn(*mut c_void, *mut c_void, Function);
+type Release = unsafe extern "C" fn(*mut c_void);
+
+/// The library, which stays loaded.
+#[derive(Debug)]
+pub(super) struct Library {
+    queue_create: QueueCreate,
+    async_f: AsyncF,
+    release: Release,
+    /// `DISPATCH_QUEUE_CONCURRENT`.
+    concurrent: NonNull<c_void>,
+}
+
+// SAFETY: its functions may be called from any thread, and `concurrent` is the address of a constant.
+unsafe impl Send for Library {}
+// SAFETY: as above.
+unsafe impl Sync for Library {}
+
+/// The library, or one line that says why there is none and what brings it.
+pub(super) fn library() -> Result<&'static Library, String> {
+    static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
+    LIBRARY.get_or_init(Library::load).as_ref().map_err(Clone::clone)
+}
+
+impl Library {
+    fn load() -> Result<Self, String> {
+        let file = env::var(VARIABLE).unwrap_or_else(|_| "libdispatch.so".into());
+        let Ok(name) = CString::new(file.clone()) else {
+            return Err(format!("{VARIABLE} is not the name of a file"));
+        };
+        // SAFETY: the name ends with a zero byte. What the library does when it is loaded is trusted, as its functions are.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        let Some(handle) = NonNull::new(handle) else {
+            return Err(format!(
+                "{file} cannot be loaded: build libdispatch (github.com/swiftlang/swift-corelibs-libdispatch) and name its file by {VARIABLE}"
+            ));
+        };
+        let symbol = |name: &CStr| {
+            // SAFETY: the handle is one of dlopen(3), and is never closed; the name ends with a zero byte.
+            NonNull::new(unsafe { libc::dlsym(handle.as_ptr(), name.as_ptr()) }).ok_or_else(|| {
+                format!("{file} is not libdispatch: it has no {}", name.to_string_lossy())
+            })
+        };
+        let (queue_create, async_f) =
+            (symbol(c"dispatch_queue_create")?, symbol(c"dispatch_async_f")?);
+        let release = symbol(c"dispatch_release")?;
+        let concurrent = symbol(c"_dispatch_queue_attr_concurrent")?;
+        // SAFETY: these are the types that the library's header gives to these names.
+        Ok(unsafe {
+            Self {
+                queue_create: mem::transmute::<NonNull<c_void>, QueueCreate>(queue_create),
+                async_f: mem::transmute::<NonNull<c_void>, AsyncF>(async_f),
+                release: mem::transmute::<NonNull<c_void>, Release>(release),
+                concurrent,
+            }
+        })
+    }
+
+    /// A queue whose items run side by side, begun in order.
+    pub(super) fn concurrent_queue(&'static self) -> io::Result<Queue> {
+        self.queue(self.concurrent.as_ptr()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    }
+
+    /// A queue whose items run one after the other.
+    ///
+    /// # Panics
+    ///
+    /// When there is no memory for it, which libdispatch itself ends the process for.
+    pub(super) fn serial_queue(&'static self) -> Queue {
+        self.queue(ptr::null()).expect("libdispatch makes a queue or ends the process")
+    }
+
+    fn queue(&'static self, kind: *const c_void) -> Option<Queue> {
+        // SAFETY: the label may be null, and the kind is null, for a serial queue, or the library's constant.
+        let queue = unsafe { (self.queue_create)(ptr::null(), kind) };
+        NonNull::new(queue).map(|queue| Queue { library: self, queue })
+    }
+}
+
+/// A queue of libdispatch. What has been put runs, also when this is dropped before.
+pub(super) struct Queue {
+    library: &'static Library,
+    queue: NonNull<c_void>,
+}
+
+// SAFETY: a queue may be used and released from any thread.
+unsafe impl Send for Queue {}
+// SAFETY: as above.
+unsafe impl Sync for Queue {}
+
+impl Queue {
+    /// Has `item` run once, on a thread of libdispatch. It must not panic: that ends the process.
+    pub(super) fn put<F: FnOnce() + Send + 'static>(&self, item: F) {
+        extern "C" fn run<F: FnOnce()>(item: *mut c_void) {
+            // SAFETY: `put` made it from a box of this type, and the library calls this once for it.
+            let item = unsafe { Box::from_raw(item.cast::<F>()) };
+            item();
+        }
+        let item = Box::into_raw(Box::new(item)).cast::<c_void>();
+        // SAFETY: the queue is not released before this is dropped, and `run` takes what `item` points to.
+        unsafe { (self.library.async_f)(self.queue.as_ptr(), item, run::<F>) };
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // SAFETY: this was the last use of it here; the library keeps it for as long as it has items.
+        unsafe { (self.library.release)(self.queue.as_ptr()) };
+    }
+}

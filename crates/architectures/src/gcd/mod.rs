@@ -1,0 +1,125 @@
+//! `gcd`: blocks on the queues of libdispatch (Grand Central Dispatch), whose threads are its own affair.
+//!
+//! ```text
+//!   accept ▶ [ main thread: ] ▶ concurrent:  one queue ───────────┬─▶ ( libdispatch's threads:  )
+//!   queue    [ accept, put  ]   serial:      a queue for each     │   ( run a block, put the    )
+//!                               ▲            connection ──────────┘   ( next of the same task   )
+//!                               └──────────────────────────────────────────────┘
+//! ```
+//!
+//! It is [`workpool`](crate::workpool) with somebody else's pool: the concurrent queue is `workpool-fifo`, and serial queues are
+//! `workpool-serial` (`--gcd-queues`).
+//!
+//! Who waits: a thread of libdispatch, in place. On Linux it starts with a thread for each processor, and adds one in a second
+//! when all of them block; so connections that need one another could wait for long, and services of such connections are refused.
+//! Cost of a connection: its descriptor and the state of its task; of a block, what libdispatch takes for one.
+//! What breaks first: the threads, when more clients than those are slow. And libdispatch ends the process where it gets no thread,
+//! memory or descriptor for itself; an overflow of one of its stacks is a plain SIGSEGV.
+//! Source: Truppel & Abreu.
+
+mod libdispatch;
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use duality_runtime::blocks::{Block, Tasks, Waits};
+use duality_runtime::handler::Connections;
+
+use self::libdispatch::{Library, Queue};
+use crate::common::accept::accept_and_begin;
+use crate::{Architecture, GcdQueues, Needs, Options, Server, World};
+
+/// See the [module](self).
+#[derive(Clone, Copy, Debug)]
+pub struct Gcd;
+
+impl Architecture for Gcd {
+    fn name(&self) -> &'static str {
+        "gcd"
+    }
+
+    fn summary(&self) -> &'static str {
+        "blocks of tasks on libdispatch's queues, one or one for each connection (--gcd-queues, --admit)"
+    }
+
+    fn source(&self) -> &'static str {
+        "Truppel & Abreu"
+    }
+
+    fn gives(&self) -> Needs {
+        Needs { straight_line: true, shared_memory: true, concurrent_connections: false }
+    }
+
+    fn world(&self) -> Option<World> {
+        Some(World::Block)
+    }
+
+    fn unavailable(&self, _: &Options) -> Option<String> {
+        libdispatch::library().err()
+    }
+
+    fn serve(&self, server: Server) -> io::Result<()> {
+        let library = libdispatch::library().map_err(io::Error::other)?;
+        let tasks = match server.options.gcd_queues {
+            GcdQueues::Concurrent => {
+                let queue = Arc::new(library.concurrent_queue()?);
+                Tasks::new(Waits::InPlace, move |block| queue.put(move || block.run()))
+            }
+            GcdQueues::Serial => {
+                let queues = Arc::new(Serial { library, queues: Mutex::default() });
+                Tasks::new(Waits::InPlace, move |block| queues.put(block))
+            }
+        };
+        // Its threads end with the process.
+        let workers = Connections::default();
+        accept_and_begin(server, &workers, |task| tasks.start(task), || {});
+        Ok(())
+    }
+}
+
+/// A serial queue for each connection that has blocks.
+struct Serial {
+    library: &'static Library,
+    queues: Mutex<HashMap<u64, Entry>>,
+}
+
+struct Entry {
+    queue: Arc<Queue>,
+    /// Its blocks that wait or run.
+    blocks: usize,
+}
+
+impl Serial {
+    fn put(self: &Arc<Self>, block: Block) {
+        let (queues, connection) = (self.clone(), block.connection());
+        let queue = self.begin(connection);
+        queue.put(move || {
+            block.run();
+            // What follows in its task has been put by now.
+            queues.end(connection);
+        });
+    }
+
+    fn begin(&self, connection: u64) -> Arc<Queue> {
+        let mut queues = self.lock();
+        let entry = queues
+            .entry(connection)
+            .or_insert_with(|| Entry { queue: Arc::new(self.library.serial_queue()), blocks: 0 });
+        entry.blocks += 1;
+        entry.queue.clone()
+    }
+
+    fn end(&self, connection: u64) {
+        let mut queues = self.lock();
+        let Some(entry) = queues.get_mut(&connection) else { return };
+        entry.blocks -= 1;
+        if entry.blocks == 0 {
+            queues.remove(&connection);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Entry>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
