@@ -20,6 +20,9 @@ pub(crate) fn of(settings: &Settings) -> Result<Setup, Misfit> {
         root: settings.root.clone(),
         templates: settings.templates.clone(),
         redis_calls: redis_calls.transpose()?,
+        data: settings.data.clone(),
+        data_size: settings.data_size,
+        read_size: settings.read_size,
         store: None,
     })
 }
@@ -45,11 +48,19 @@ pub(crate) fn misfit(name: &str, setting: Setting) -> Misfit {
 
 /// The arguments that say the same again, but for the store, to a server that is started as a child.
 pub(crate) fn to_arguments(setup: &Setup) -> Vec<String> {
-    let paths = [(Setting::Root, &setup.root), (Setting::Templates, &setup.templates)];
+    let paths = [
+        (Setting::Root, &setup.root),
+        (Setting::Templates, &setup.templates),
+        (Setting::Data, &setup.data),
+    ];
     let paths = paths.into_iter().filter_map(|(setting, path)| {
         Some(format!("--{}={}", setting.name(), path.as_ref()?.display()))
     });
     let calls = setup.redis_calls;
     let calls = calls.map(|calls| format!("--{}={}", Setting::RedisCalls.name(), calls.name()));
-    paths.chain(calls).collect()
+    let sizes = [(Setting::DataSize, setup.data_size), (Setting::ReadSize, setup.read_size)];
+    let sizes = sizes
+        .into_iter()
+        .filter_map(|(setting, size)| Some(format!("--{}={}", setting.name(), size?)));
+    paths.chain(calls).chain(sizes).collect()
 }

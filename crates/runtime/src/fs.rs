@@ -4,6 +4,7 @@
 //! [`task::offload`] do them, or the loop itself where it was told to
 //! ([`EventLoop::disk_in_place`](crate::event_loop::EventLoop::disk_in_place)).
 
+use std::env;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
-use rustix::io::{Errno, pread};
+use rustix::io::{Errno, pread, pwrite};
 
 use crate::{task, time};
 
@@ -205,6 +206,20 @@ impl File {
         task::on_disk(move || file.read_now(offset, length)).await
     }
 
+    /// Writes all of `bytes` at `offset`.
+    ///
+    /// # Errors
+    ///
+    /// Those of `pwrite(2)`: the file was opened for reading, the disk is full.
+    pub async fn write_at(
+        &self,
+        offset: u64,
+        bytes: impl AsRef<[u8]> + Send + 'static,
+    ) -> io::Result<()> {
+        let file = self.clone();
+        task::on_disk(move || file.write_now(offset, bytes.as_ref())).await
+    }
+
     fn metadata_now(&self) -> io::Result<Metadata> {
         let status = fstat(&self.descriptor)?;
         let kind = match FileType::from_raw_mode(status.st_mode) {
@@ -239,6 +254,57 @@ impl File {
         }
         bytes.truncate(filled);
         Ok(bytes)
+    }
+}
+
+impl File {
+    /// Opens a file that is to be read and written. Not `async`: it belongs to the set-up of a server.
+    ///
+    /// # Errors
+    ///
+    /// Those of `open(2)`.
+    pub fn open_to_write(path: impl AsRef<Path>) -> io::Result<Self> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let descriptor = rustix::fs::open(path.as_ref(), flags, Mode::empty())?;
+        Ok(Self { descriptor: Arc::new(descriptor) })
+    }
+
+    /// A file without a name in the system's directory for temporary files, with this content. It goes with its last
+    /// descriptor. Not `async`: it belongs to the set-up of a server.
+    ///
+    /// # Errors
+    ///
+    /// Those of `open(2)` and `pwrite(2)`.
+    pub fn temporary(content: &[u8]) -> io::Result<Self> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::TMPFILE;
+        let descriptor = rustix::fs::open(env::temp_dir(), flags, Mode::RUSR | Mode::WUSR)?;
+        let file = Self { descriptor: Arc::new(descriptor) };
+        file.write_now(0, content)?;
+        Ok(file)
+    }
+
+    /// The length of the file now. Not `async`: it belongs to the set-up of a server.
+    ///
+    /// # Errors
+    ///
+    /// Those of `fstat(2)`.
+    pub fn length(&self) -> io::Result<u64> {
+        Ok(self.metadata_now()?.length)
+    }
+
+    fn write_now(&self, mut offset: u64, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match pwrite(&self.descriptor, bytes, offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    bytes = &bytes[count..];
+                    offset += count as u64;
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 }
 

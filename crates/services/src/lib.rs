@@ -21,6 +21,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod blocks;
 pub mod chat;
 mod clock;
 pub mod echo;
@@ -64,6 +65,8 @@ pub struct Entry {
     pub shared_memory: bool,
     /// Whether more than one of its connections must be served at a time.
     pub concurrent_connections: bool,
+    /// Whether its requests can be injected without TCP: what it receives is 8 bytes, whatever they are.
+    pub injectable: bool,
     /// How many descriptors a connection keeps, its own socket included: so many fewer are accepted.
     pub descriptors: usize,
     /// The least stack that its connections can be served on, in bytes: with room to spare in a build of the dev
@@ -82,6 +85,7 @@ impl Entry {
         persistent: true,
         shared_memory: false,
         concurrent_connections: false,
+        injectable: false,
         descriptors: 1,
         stack: 16 * 1024,
     };
@@ -113,6 +117,7 @@ pub const ALL: &[Entry] = &[
     phone::ENTRY,
     game::ENTRY,
     chat::ENTRY,
+    blocks::ENTRY,
 ];
 
 /// The entry called `name`, if there is one.

@@ -1,4 +1,4 @@
-//! What a service is set up with: files, templates, and where and how it keeps what it is told.
+//! What a service is set up with: files, templates, sizes, and where and how it keeps what it is told.
 
 use std::{io, path::PathBuf};
 
@@ -18,6 +18,12 @@ pub struct Setup {
     pub templates: Option<PathBuf>,
     /// How to talk to Redis, where that was said.
     pub redis_calls: Option<RedisCalls>,
+    /// The file that blocks reads and writes; none makes one.
+    pub data: Option<PathBuf>,
+    /// Bytes of that file.
+    pub data_size: Option<u64>,
+    /// Bytes that blocks reads for each request.
+    pub read_size: Option<u64>,
     /// Where the store is; none is a file of SQLite named after the service, in the working directory.
     pub store: Option<Location>,
 }
@@ -33,11 +39,25 @@ pub enum Setting {
     RedisCalls,
     /// [`Setup::store`].
     Store,
+    /// [`Setup::data`].
+    Data,
+    /// [`Setup::data_size`].
+    DataSize,
+    /// [`Setup::read_size`].
+    ReadSize,
 }
 
 impl Setting {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Root, Self::Templates, Self::RedisCalls, Self::Store];
+    pub const ALL: [Self; 7] = [
+        Self::Root,
+        Self::Templates,
+        Self::RedisCalls,
+        Self::Store,
+        Self::Data,
+        Self::DataSize,
+        Self::ReadSize,
+    ];
 
     /// Its name in flags and plans.
     #[must_use]
@@ -47,6 +67,9 @@ impl Setting {
             Self::Templates => "templates",
             Self::RedisCalls => "redis-calls",
             Self::Store => "store",
+            Self::Data => "data",
+            Self::DataSize => "data-size",
+            Self::ReadSize => "read-size",
         }
     }
 
@@ -58,6 +81,7 @@ impl Setting {
             Self::Templates => "has no templates",
             Self::RedisCalls => "does not choose its calls",
             Self::Store => "keeps nothing",
+            Self::Data | Self::DataSize | Self::ReadSize => "has no data file",
         }
     }
 }
@@ -71,6 +95,9 @@ impl Setup {
             Setting::Templates => self.templates.is_some(),
             Setting::RedisCalls => self.redis_calls.is_some(),
             Setting::Store => self.store.is_some(),
+            Setting::Data => self.data.is_some(),
+            Setting::DataSize => self.data_size.is_some(),
+            Setting::ReadSize => self.read_size.is_some(),
         }
     }
 

@@ -2,10 +2,10 @@
 
 use std::fmt;
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use duality_runtime::net::{ListenOptions, TcpListener};
+use duality_runtime::net::{Injector, ListenOptions, TcpListener};
 
 use super::options::Options;
 use super::served::Served;
@@ -59,6 +59,18 @@ impl Server {
         }
         let service = service.limited(options.max_connections.div_ceil(cores));
         Ok(Self { service, options, listeners, address })
+    }
+
+    /// A server whose connections come from the injector, in place of a network. It ends by itself when it has served all.
+    ///
+    /// # Errors
+    ///
+    /// When no descriptor is left.
+    pub fn injected(service: Served, options: Options) -> io::Result<(Self, Injector)> {
+        let (listener, injector) = TcpListener::injected()?;
+        let service = service.limited(options.max_connections);
+        let address = (Ipv4Addr::UNSPECIFIED, 0).into();
+        Ok((Self { service, options, listeners: vec![listener], address }, injector))
     }
 
     /// The address, with the port that was taken.

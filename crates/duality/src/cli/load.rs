@@ -34,7 +34,7 @@ docs/load.md explains what each of these measures.")]
 pub(super) struct Arguments {
     /// What to ask: SERVICE://HOST:PORT, for http and guestbook with a /PATH
     ///
-    /// The services are http, echo, time, quote, game, chat, phone and guestbook. localhost:8080, :8080 and 8080 are
+    /// The services are http, echo, time, quote, game, chat, phone, guestbook and blocks. localhost:8080, :8080 and 8080 are
     /// http servers too.
     target: Target,
     /// Connections that are open at once

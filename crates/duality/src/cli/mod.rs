@@ -6,6 +6,7 @@ mod compare;
 mod constraints;
 mod experiment;
 mod explain;
+mod injection;
 mod list;
 mod load;
 mod model;
@@ -42,6 +43,7 @@ mod heading {
     pub(super) const SERVICE: &str = "Service";
     pub(super) const SERVER: &str = "Server";
     pub(super) const LIMITS: &str = "Limits of the server";
+    pub(super) const INJECTION: &str = "Load without TCP";
     pub(super) const VISIBILITY: &str = "What the server shows";
     pub(super) const RECOMMENDATION: &str = "Recommendation";
 }

@@ -12,6 +12,7 @@ use duality_services::store::Location;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use super::injection::InjectionFlags;
 use super::visibility::Visibility;
 use super::{Failure, SetupFlags, Tuning, flag, heading};
 use crate::catalogue::Catalogue;
@@ -45,6 +46,8 @@ pub(super) struct Arguments {
     #[arg(long, default_value_t = 30, value_name = "SECONDS", help_heading = heading::LIMITS)]
     drain_limit: u32,
     #[command(flatten)]
+    injection: InjectionFlags,
+    #[command(flatten)]
     visibility: Visibility,
     /// Standard input is the lab's control channel
     #[arg(long, hide = true)]
@@ -76,6 +79,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         false => None,
     };
     let options = arguments.tuning.options();
+    let injected = arguments.injection.load(name, architecture, &options)?;
     let reason =
         architecture.unavailable(&options).or_else(|| listed.missing_from(architecture.gives()));
     if let Some(reason) = reason {
@@ -93,6 +97,10 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let subject = Subject { service: name.to_owned(), architecture: architecture.name() };
     let watch = Watch::start(&arguments.visibility.settings(), subject).map_err(Failure::failed)?;
     prepare(arguments)?;
+    if let Some(load) = injected {
+        arguments.injection.serve(load, architecture, service, options)?;
+        return watch.finish().map_err(Failure::failed);
+    }
     let server = Server::bind(architecture, service, arguments.listen, options)
         .map_err(|error| cannot_listen(arguments.listen, &error))?;
     let address = server.address();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::builder::TypedValueParser;
-use duality_lab::plan::settings::Settings;
+use duality_lab::plan::settings::{Settings, parse_bytes};
 use duality_services::Setup;
 use duality_services::store::RedisCalls;
 
@@ -23,13 +23,22 @@ pub(crate) struct SetupFlags {
     /// pipelined: in one round trip; separate: three calls, one after the other, as ZeroHTTPd makes them
     #[arg(long, value_parser = redis_calls(), help_heading = heading::SERVICE)]
     redis_calls: Option<RedisCalls>,
+    /// The file that `blocks` reads and writes [default: one that is made for the time]
+    #[arg(long, value_name = "FILE", help_heading = heading::SERVICE)]
+    data: Option<PathBuf>,
+    /// Bytes of that file, such as 64MB [default: 1MB]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = heading::SERVICE)]
+    data_size: Option<u64>,
+    /// Bytes that `blocks` reads for each request [default: 80KB]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = heading::SERVICE)]
+    read_size: Option<u64>,
 }
 
 impl SetupFlags {
     /// What they say; of the store they say nothing.
     pub(super) fn setup(&self) -> Setup {
-        let Self { root, templates, redis_calls } = self.clone();
-        Setup { root, templates, redis_calls, store: None }
+        let Self { root, templates, redis_calls, data, data_size, read_size } = self.clone();
+        Setup { root, templates, redis_calls, data, data_size, read_size, store: None }
     }
 
     /// Asks an experiment for what these flags say.
@@ -37,6 +46,9 @@ impl SetupFlags {
         settings.root.clone_from(&self.root);
         settings.templates.clone_from(&self.templates);
         settings.redis_calls = self.redis_calls.map(|calls| calls.name().to_owned());
+        settings.data.clone_from(&self.data);
+        settings.data_size = self.data_size;
+        settings.read_size = self.read_size;
     }
 }
 

@@ -96,6 +96,12 @@ pub struct Settings {
     pub store: Option<Store>,
     /// How the servers talk to Redis.
     pub redis_calls: Option<String>,
+    /// The file that the servers of `blocks` read and write.
+    pub data: Option<PathBuf>,
+    /// Bytes of that file.
+    pub data_size: Option<u64>,
+    /// Bytes that each request reads.
+    pub read_size: Option<u64>,
     /// Further arguments of the servers.
     pub server_arguments: Option<Vec<String>>,
     /// The processors of the servers.
@@ -171,7 +177,9 @@ impl Settings {
         })?;
         text("service", self.service.as_deref())?;
         text("path", self.path.as_deref())?;
-        for (key, path) in [("root", &self.root), ("templates", &self.templates)] {
+        for (key, path) in
+            [("root", &self.root), ("templates", &self.templates), ("data", &self.data)]
+        {
             text(key, path.as_ref().map(|path| path.to_string_lossy()).as_deref())?;
         }
         if let Some(Store::At(url)) = &self.store {
@@ -245,6 +253,9 @@ alike! {
     "templates" templates,
     "store" store,
     "redis-calls" redis_calls,
+    "data" data,
+    "data-size" data_size,
+    "read-size" read_size,
     "server-arguments" server_arguments,
     "server-cpus" server_cpus,
     "client-cpus" client_cpus,

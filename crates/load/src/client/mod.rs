@@ -7,6 +7,7 @@
 //!
 //! [`Client`]: crate::request::Client
 
+pub(crate) mod blocks;
 pub(crate) mod chat;
 pub(crate) mod echo;
 pub(crate) mod exchange;
@@ -36,6 +37,7 @@ pub(crate) static ALL: &[&Entry] = &[
     &chat::ENTRY,
     &phone::ENTRY,
     &guestbook::ENTRY,
+    &blocks::ENTRY,
 ];
 
 /// How a target names a service.

@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use duality_poller::Direction;
 use rustix::net::{
@@ -14,6 +15,7 @@ use rustix::net::{
 use rustix::process::getpid;
 
 use super::TcpStream;
+use super::injection::{self, Injections, Injector};
 use super::socket::{Access, Done, Socket, TimeLimit, nonblocking_here};
 use crate::drain::{self, DrainTarget};
 use crate::visibility;
@@ -77,6 +79,8 @@ impl Default for ListenOptions {
 /// ```
 pub struct TcpListener {
     socket: Socket,
+    /// Where connections come from, if that is no network.
+    injections: Option<Arc<Injections>>,
 }
 
 impl fmt::Debug for TcpListener {
@@ -100,7 +104,20 @@ impl TcpListener {
         sockopt::set_tcp_nodelay(&descriptor, true)?;
         listen(&descriptor, options.backlog)?;
         let input = DrainTarget::Listener(getpid());
-        Ok(Self { socket: Socket::new(descriptor, false).ending_at_drain(input) })
+        Ok(Self { socket: Socket::new(descriptor, false).ending_at_drain(input), injections: None })
+    }
+
+    /// A listener whose connections come from the injector and from no network: for load without TCP.
+    /// [`accept_until_drain`](Self::accept_until_drain) returns `None` when it has accepted all and the injector is gone.
+    ///
+    /// # Errors
+    ///
+    /// When no descriptor is left.
+    pub fn injected() -> io::Result<(Self, Injector)> {
+        let (pipe, injections, injector) = injection::source()?;
+        let mut socket = Socket::new(pipe, false).ending_at_drain(DrainTarget::Listener(getpid()));
+        socket.make_system_calls();
+        Ok((Self { socket, injections: Some(injections) }, injector))
     }
 
     /// Checks that [`bind`](Self::bind) without `reuse_port` would work, without listening.
@@ -133,7 +150,7 @@ impl TcpListener {
         let mut socket = Socket::new(descriptor, false);
         socket.ends_at_drain = self.socket.ends_at_drain;
         socket.by_system_calls = self.socket.by_system_calls;
-        Ok(Self { socket })
+        Ok(Self { socket, injections: self.injections.clone() })
     }
 
     /// Accepts a connection.
@@ -159,6 +176,9 @@ impl TcpListener {
         let mut flags = SocketFlags::CLOEXEC;
         flags.set(SocketFlags::NONBLOCK, nonblocking);
         let mut time_limit = TimeLimit::new(None);
+        if let Some(injections) = self.injections.clone() {
+            return self.accept_injected(&injections).await;
+        }
         let accepted = poll_fn(|context| {
             let accept = |listener: Access<'_>| listener.accept(flags);
             self.socket.poll(context, Direction::Read, &mut time_limit, accept)
@@ -174,6 +194,17 @@ impl TcpListener {
             Err(_) if drain::requested() => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    async fn accept_injected(&mut self, from: &Injections) -> io::Result<Option<TcpStream>> {
+        let mut time_limit = TimeLimit::new(None);
+        let accepted = poll_fn(|context| {
+            let accept = |listener: Access<'_>| listener.accept_injected(from);
+            self.socket.poll(context, Direction::Read, &mut time_limit, accept)
+        });
+        let Done::Moved(Some(descriptor)) = accepted.await? else { return Ok(None) };
+        visibility::count(|counters| counters.connections_accepted.add(1));
+        Ok(Some(TcpStream::injected(descriptor, from.client())))
     }
 
     /// The address it listens at.

@@ -1,5 +1,6 @@
 //! TCP, with the names and shapes of `std::net`.
 
+mod injection;
 mod input;
 mod listener;
 mod options;
@@ -7,6 +8,7 @@ mod output;
 mod socket;
 mod stream;
 
+pub use injection::{Injector, Tally};
 pub use input::Input;
 pub use listener::{ListenOptions, TcpListener};
 pub use options::ConnectOptions;

@@ -15,6 +15,7 @@ use duality_poller::{Direction, Ring, Token};
 use rustix::io::ioctl_fionbio;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, recv, send, shutdown};
 
+use super::injection::{Injected, Injections};
 use crate::blocks::{self, Source};
 use crate::drain::{DrainTarget, Listed};
 use crate::event_loop::core::Core;
@@ -40,6 +41,8 @@ pub(crate) struct Socket {
     /// Whether a loop with a ring makes system calls for it, as the other loops do: the ring only says when it is
     /// ready.
     pub(super) by_system_calls: bool,
+    /// Who is at the other end, if that is no network.
+    pub(super) injected: Option<Box<Injected>>,
     /// What it is, if its input ends when the process drains.
     pub(super) ends_at_drain: Option<DrainTarget>,
     listed: Option<Listed>,
@@ -61,12 +64,16 @@ pub(crate) struct Access<'s> {
     sends_at_once: bool,
     /// Whether a listener leaves connections in the kernel's accept queue, also on a loop with a ring.
     on_demand: bool,
+    injected: Option<&'s Injected>,
 }
 
 impl Access<'_> {
     /// Receives bytes.
     #[inline]
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Moved<usize>> {
+        if let Some(client) = self.injected {
+            return Ok(Moved::all(client.receive(buffer)));
+        }
         let Some((core, token)) = self.ring else {
             let room = buffer.len();
             let (count, _) = recv(self.descriptor, buffer, RecvFlags::empty())?;
@@ -85,6 +92,7 @@ impl Access<'_> {
     #[inline]
     pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<Moved<usize>> {
         match self.ring {
+            _ if self.injected.is_some() => self.send_to_injected(bytes.len()),
             Some(ring) if !self.sends_at_once => self.send_by_ring(ring, &[IoSlice::new(bytes)]),
             _ => self.send_by_call(bytes, SendFlags::empty()),
         }
@@ -97,6 +105,9 @@ impl Access<'_> {
     /// A ring has another kernel thread do a shutdown, so both are system calls under every poller.
     #[inline]
     pub(crate) fn send_last(&self, bytes: &[u8]) -> io::Result<Moved<usize>> {
+        if self.injected.is_some() {
+            return self.send_to_injected(bytes.len());
+        }
         let moved = self.send_by_call(bytes, SendFlags::MORE)?;
         if !moved.short {
             visibility::count(|counters| counters.other_calls.add(1));
@@ -122,8 +133,12 @@ impl Access<'_> {
     /// Sends some of the bytes of `buffers`.
     #[inline]
     pub(crate) fn send_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<Moved<usize>> {
+        let offered = || buffers.iter().map(|buffer| buffer.len()).sum();
+        if self.injected.is_some() {
+            return self.send_to_injected(offered());
+        }
         let Some(ring) = self.ring else {
-            let offered: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+            let offered: usize = offered();
             let count = rustix::io::writev(self.descriptor, buffers)?;
             count_written(count);
             return Ok(Moved { value: count, short: count < offered });
@@ -134,6 +149,11 @@ impl Access<'_> {
             return some.map_or(Ok(Moved::all(0)), |some| self.send(some));
         }
         self.send_by_ring(ring, buffers)
+    }
+
+    #[cold]
+    fn send_to_injected(&self, count: usize) -> io::Result<Moved<usize>> {
+        Ok(Moved::all(self.injected.map_or(0, |client| client.take(count))))
     }
 
     fn send_by_ring(
@@ -148,6 +168,11 @@ impl Access<'_> {
         let count = core.with_ring(send)?;
         count_written(count);
         Ok(Moved::all(count))
+    }
+
+    /// Accepts an injected connection; `None` when there will be none.
+    pub(super) fn accept_injected(&self, from: &Injections) -> io::Result<Moved<Option<OwnedFd>>> {
+        Ok(Moved::all(from.accept(self.descriptor)?))
     }
 
     /// Accepts a connection.
@@ -225,6 +250,7 @@ impl Socket {
             source: None,
             is_the_rings: false,
             by_system_calls: false,
+            injected: None,
             ends_at_drain: None,
             listed: None,
         }
@@ -355,7 +381,8 @@ impl Socket {
 
     fn access<'s>(&'s self, ring: Option<(&'s Core, Token)>) -> Access<'s> {
         let (sends_at_once, on_demand) = (self.duplicated, self.by_system_calls);
-        Access { descriptor: self.as_fd(), ring, sends_at_once, on_demand }
+        let injected = self.injected.as_deref();
+        Access { descriptor: self.as_fd(), ring, sends_at_once, on_demand, injected }
     }
 
     /// Makes the socket one of this loop's, whatever world it comes from. System calls must not block; but what

@@ -15,6 +15,7 @@ use rustix::net::{
     AddressFamily, SocketFlags, SocketType, connect, getpeername, getsockname, socket_with,
 };
 
+use super::injection::Injected;
 use super::input::Input;
 use super::listener::internet_address;
 use super::options::ConnectOptions;
@@ -74,6 +75,15 @@ impl TcpStream {
     pub(super) fn accepted(descriptor: OwnedFd, nonblocking: bool) -> Self {
         let socket = Socket::new(descriptor, nonblocking).ending_at_drain(DrainTarget::Connection);
         Self { client: Client::comes(), ..Self::from_socket(socket) }
+    }
+
+    /// A connection whose client is `injected`; nothing that is done with it blocks.
+    pub(super) fn injected(descriptor: OwnedFd, injected: Box<Injected>) -> Self {
+        let mut stream = Self::accepted(descriptor, !current::waits_in_place());
+        stream.socket.injected = Some(injected);
+        // What a ring can do with it is nothing.
+        stream.socket.by_system_calls = true;
+        stream
     }
 
     fn from_socket(socket: Socket) -> Self {
@@ -396,6 +406,9 @@ impl TcpStream {
     ///
     /// Those of `setsockopt(2)`.
     pub fn set_taking_limit(&self, limit: Duration) -> io::Result<()> {
+        if self.socket.injected.is_some() {
+            return Ok(());
+        }
         let milliseconds = limit.as_millis().try_into().unwrap_or(u32::MAX);
         Ok(sockopt::set_tcp_user_timeout(self.as_fd(), milliseconds)?)
     }
@@ -450,7 +463,7 @@ impl TcpStream {
         }
         *kept = limit;
         // Only the block world has the kernel watch the time.
-        if current::waits_in_place() {
+        if current::waits_in_place() && self.socket.injected.is_none() {
             visibility::count(|counters| counters.other_calls.add(1));
             sockopt::set_socket_timeout(self.as_fd(), which, limit)?;
         }

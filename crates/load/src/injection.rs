@@ -1,0 +1,66 @@
+//! Load without TCP: clients that a kernel thread of the server's own process injects, with waits between them.
+//!
+//! A wait counts from when the client before has been injected, as in the original: a server that does not keep up delays
+//! those that come later. Source: Truppel & Abreu, section V.
+
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use duality_runtime::drain;
+use duality_runtime::net::Injector;
+
+use crate::Arrivals;
+
+/// A sleep may end so much too late: what is left is spent awake.
+const LATE: Duration = Duration::from_micros(100);
+
+/// Which clients are injected.
+#[derive(Clone, Copy, Debug)]
+pub struct Injection {
+    /// The waits between them.
+    pub waits: Arrivals,
+    /// How many there are.
+    pub clients: u64,
+}
+
+impl Injection {
+    /// What is wrong with the waits, if something is.
+    #[must_use]
+    pub fn problem(&self) -> Option<&'static str> {
+        self.waits.problem()
+    }
+
+    /// Injects all clients, on this kernel thread; fewer where the server drains. Returns how many.
+    ///
+    /// # Errors
+    ///
+    /// When the server accepts none any more.
+    pub fn run(&self, injector: &Injector) -> io::Result<u64> {
+        let mut before = 0.0;
+        let mut schedule = self.waits.schedule(0);
+        for number in 0..self.clients {
+            if drain::requested() {
+                return Ok(number);
+            }
+            let due = schedule.next().expect("arrivals never end");
+            wait(due.as_secs_f64() - std::mem::replace(&mut before, due.as_secs_f64()));
+            injector.inject()?;
+        }
+        Ok(self.clients)
+    }
+}
+
+fn wait(seconds: f64) {
+    let until = Instant::now() + Duration::from_secs_f64(seconds);
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        match left.checked_sub(LATE) {
+            Some(sleep) => thread::sleep(sleep),
+            None => std::hint::spin_loop(),
+        }
+    }
+}
