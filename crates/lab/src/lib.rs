@@ -24,6 +24,7 @@ pub mod plan;
 pub mod random;
 pub mod recommendation;
 pub mod record;
+pub mod regimes;
 pub mod report;
 pub mod results;
 mod rounds;

@@ -11,6 +11,7 @@ use duality_lab::plan::variant::Choice;
 use duality_lab::plan::{Plan, budget};
 use duality_lab::recommendation::recommend;
 use duality_lab::record::{Cell, Outcome};
+use duality_lab::regimes::plan::is_of_regimes;
 use duality_lab::report::RawLines;
 use duality_lab::results::Results;
 use duality_lab::run::Finished;
@@ -21,7 +22,7 @@ use duality_runtime::log;
 
 use super::{
     ClientFlags, ConstraintFlags, Failure, SetupFlags, Tuning, experiment, explain, flag, heading,
-    load, model, plan, print,
+    load, model, plan, print, regimes,
 };
 use crate::catalogue::Catalogue;
 
@@ -141,6 +142,13 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let out = arguments.out.clone().unwrap_or_else(fresh_directory);
     let mut settings = arguments.settings();
     if let Some(file) = arguments.plan() {
+        // A file that cannot be read is told below.
+        let text = fs::read_to_string(file).unwrap_or_default();
+        if is_of_regimes(&text) {
+            let Arguments { resume, check, .. } = *arguments;
+            let request = regimes::Request { file, text: &text, out: &out, resume, check };
+            return regimes::compare(catalogue, &request);
+        }
         let flags = plan::Flags { settings, tuning: arguments.tuning, budget: arguments.budget };
         if arguments.check {
             return plan::check(catalogue, file, &flags);

@@ -11,6 +11,7 @@ mod list;
 mod load;
 mod model;
 mod plan;
+mod regimes;
 mod report;
 mod runs;
 mod serve;

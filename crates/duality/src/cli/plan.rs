@@ -212,6 +212,9 @@ fn make(
 mod tests {
     use std::fs;
 
+    use duality_lab::regimes::plan::is_of_regimes;
+
+    use super::super::regimes;
     use super::*;
 
     fn flags() -> Flags {
@@ -233,8 +236,13 @@ mod tests {
         let mut count = 0;
         for entry in fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
-            let (_, plans) = read(&Catalogue::BuiltIn, &path, &flags()).unwrap();
-            let length: Duration = plans.iter().map(Plan::length).sum();
+            let text = fs::read_to_string(&path).unwrap();
+            let length: Duration = if is_of_regimes(&text) {
+                regimes::read(&Catalogue::BuiltIn, &path, &text).unwrap().length()
+            } else {
+                let (_, plans) = read(&Catalogue::BuiltIn, &path, &flags()).unwrap();
+                plans.iter().map(Plan::length).sum()
+            };
             let limit = Duration::from_secs(15 * 60);
             assert!(length < limit, "{}: {length:?}", path.display());
             count += 1;

@@ -15,7 +15,7 @@ use duality_runtime::log;
 use serde_json::json;
 
 use super::runs::{Found, Run, unwritten};
-use super::{ConstraintFlags, Failure, print};
+use super::{ConstraintFlags, Failure, print, regimes};
 
 /// The version of what `--json` prints.
 const VERSION: u32 = 1;
@@ -54,6 +54,11 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if let [path] = arguments.runs.as_slice()
+        && let Some(directory) = regimes::run_at(path)
+    {
+        return regimes::show(directory, arguments.out.clone());
+    }
     let runs = arguments.runs.iter().map(|path| Run::read(path));
     let runs = runs.collect::<Result<Vec<Run>, Failure>>()?;
     match runs.as_slice() {

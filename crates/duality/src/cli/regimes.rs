@@ -1,0 +1,95 @@
+//! `duality compare PLAN.toml` where the plan is one of regimes of load, and `duality report` of its results.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use duality_lab::plan::variant::Choice;
+use duality_lab::regimes::plan::Plan;
+use duality_lab::regimes::record::{self, FILE};
+use duality_lab::regimes::summary::Summary;
+use duality_lab::regimes::{report, run};
+use duality_runtime::log;
+use duality_services::Setup;
+
+use super::{Failure, Tuning, load, print};
+use crate::catalogue::Catalogue;
+use crate::handle::named;
+
+/// What `compare` does with such a plan.
+pub(super) struct Request<'r> {
+    /// The file of the plan.
+    pub(super) file: &'r Path,
+    /// What is in it.
+    pub(super) text: &'r str,
+    /// Where results go.
+    pub(super) out: &'r Path,
+    pub(super) resume: bool,
+    /// Only to say what would be measured.
+    pub(super) check: bool,
+}
+
+/// Measures the plan, and reports.
+pub(super) fn compare(catalogue: &Catalogue, request: &Request<'_>) -> Result<(), Failure> {
+    let Request { file, text, out, resume, check } = *request;
+    let plan = read(catalogue, file, text)?;
+    let told = format!(
+        "{} subjects under {} regimes, {} times: {} cells, {:.0} s where servers keep up",
+        plan.subjects.len(),
+        plan.regimes.len(),
+        plan.repeats,
+        plan.cells(),
+        plan.length().as_secs_f64(),
+    );
+    if check {
+        return print(&told);
+    }
+    let program = env::current_exe()
+        .map_err(|error| Failure::failed(format!("cannot find this program: {error}")))?;
+    log::tell(format_args!("{told}; results in {}", out.display()));
+    let interrupted = load::on_interrupt()?;
+    let is_done = run::run(&plan, &program, out, resume, &interrupted).map_err(Failure::failed)?;
+    show(out, None)?;
+    if is_done {
+        return Ok(());
+    }
+    Err(Failure::failed(format!(
+        "interrupted: go on with `compare {} --out {} --resume`",
+        file.display(),
+        out.display()
+    )))
+}
+
+/// Reads a plan, whose architectures there must be.
+pub(super) fn read(catalogue: &Catalogue, file: &Path, text: &str) -> Result<Plan, Failure> {
+    let misuse = |problem| Failure::misuse(format!("{}: {problem}", file.display()));
+    let plan = Plan::read(text).map_err(misuse)?;
+    catalogue
+        .look_up(&plan.service, &Setup::default())
+        .map_err(|misfit| misuse(format!("{}: {}", misfit.key, misfit.problem)))?;
+    for Choice { name, architecture, options } in &plan.subjects {
+        let problem = named(architecture).err().or_else(|| Tuning::parse(options).err());
+        if let Some(problem) = problem {
+            return Err(misuse(format!("subjects: {name}: {problem}")));
+        }
+    }
+    Ok(plan)
+}
+
+/// Whether the path is a run of regimes: its directory, or the file in it.
+pub(super) fn run_at(path: &Path) -> Option<&Path> {
+    if path.join(FILE).exists() {
+        return Some(path);
+    }
+    path.parent().filter(|_| path.file_name().is_some_and(|name| name == FILE))
+}
+
+/// Prints what a run came to, and writes its page.
+pub(super) fn show(directory: &Path, page: Option<PathBuf>) -> Result<(), Failure> {
+    let (heading, cells) = record::read(directory).map_err(Failure::misuse)?;
+    let page = page.unwrap_or_else(|| directory.join("report.html"));
+    report::write(&page, &heading, &cells)
+        .map_err(|error| Failure::failed(format!("{}: {error}", page.display())))?;
+    print(&Summary::of(&heading, &cells).text())?;
+    log::tell(format_args!("report: {}", page.display()));
+    Ok(())
+}

@@ -1,0 +1,225 @@
+//! From records to curves: T, #B, TP and #CP of each request, the mean at each x, and its moving average.
+//!
+//! Means are kept as sums, so that those of several cells add up to those of all their requests. Where x has many values, neighbours
+//! share a bin: up to 32 each value has its own, from there on 16 bins double x. So a bin is at most a sixteenth wide.
+//!
+//! Source: Truppel & Abreu, sections IV and VI.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Bins in which x doubles.
+const BINS: u64 = 16;
+/// How many neighbours the moving average takes in, itself in the middle.
+const WINDOW: usize = 5;
+
+/// One request: its row in the file, with the names of the paper.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Request {
+    /// T, in seconds.
+    pub time: f64,
+    /// #B.
+    pub blocks: u64,
+    /// Twice #CP, which is a whole number.
+    pub clients_twice: u64,
+}
+
+impl Request {
+    /// Reads a row `t1_ns,t2_ns,blocks1,blocks2,clients1,clients2`; `None` for what is no such row.
+    #[must_use]
+    pub fn read(row: &str) -> Option<Self> {
+        let mut numbers = row.trim_end().split(',').map(str::parse::<u64>);
+        let mut next = || numbers.next()?.ok();
+        let [t1, t2, blocks1, blocks2, clients1, clients2] =
+            [next()?, next()?, next()?, next()?, next()?, next()?];
+        Some(Self {
+            time: t2.checked_sub(t1)? as f64 / 1e9,
+            blocks: blocks2.checked_sub(blocks1)?,
+            clients_twice: clients1.checked_add(clients2)?,
+        })
+    }
+
+    /// #CP.
+    #[must_use]
+    pub fn clients(&self) -> f64 {
+        self.clients_twice as f64 / 2.0
+    }
+
+    /// TP, in blocks per second; `None` for a request that took no time.
+    #[must_use]
+    pub fn rate(&self) -> Option<f64> {
+        (self.time > 0.0).then(|| self.blocks as f64 / self.time)
+    }
+}
+
+/// One of the three plots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Plot {
+    /// T against #B.
+    TimeBlocks,
+    /// T against #CP.
+    TimeClients,
+    /// TP against #CP.
+    RateClients,
+}
+
+impl Plot {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::TimeBlocks, Self::TimeClients, Self::RateClients];
+
+    /// Where the request stands in the plot.
+    #[must_use]
+    pub fn place(self, request: &Request) -> Option<(f64, f64)> {
+        match self {
+            Self::TimeBlocks => Some((request.blocks as f64, request.time)),
+            Self::TimeClients => Some((request.clients(), request.time)),
+            Self::RateClients => Some((request.clients(), request.rate()?)),
+        }
+    }
+}
+
+/// The sums of a plot, by bin.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Vec<Bin>", into = "Vec<Bin>")]
+pub struct Sums(BTreeMap<u32, (u64, f64, f64)>);
+
+/// A bin as it is kept: its number, how many requests it has, and the sums of x and of y.
+type Bin = (u32, u64, f64, f64);
+
+impl From<Vec<Bin>> for Sums {
+    fn from(bins: Vec<Bin>) -> Self {
+        Self(bins.into_iter().map(|(bin, count, x, y)| (bin, (count, x, y))).collect())
+    }
+}
+
+impl From<Sums> for Vec<Bin> {
+    fn from(sums: Sums) -> Self {
+        sums.0.into_iter().map(|(bin, (count, x, y))| (bin, count, x, y)).collect()
+    }
+}
+
+impl Sums {
+    /// The sums of these places.
+    #[must_use]
+    pub fn of(places: impl Iterator<Item = (f64, f64)>) -> Self {
+        let mut sums = Self::default();
+        for (x, y) in places {
+            let (count, of_x, of_y) = sums.0.entry(bin(x)).or_default();
+            *count += 1;
+            *of_x += x;
+            *of_y += y;
+        }
+        sums
+    }
+
+    /// Adds those of other requests.
+    pub fn add(&mut self, other: &Self) {
+        for (bin, (count, of_x, of_y)) in &other.0 {
+            let own = self.0.entry(*bin).or_default();
+            own.0 += count;
+            own.1 += of_x;
+            own.2 += of_y;
+        }
+    }
+
+    /// How many requests there are.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.0.values().map(|(count, ..)| count).sum()
+    }
+
+    /// The mean at each x, in the order of x, with its moving average: of up to five neighbours, each by how many requests it stands for.
+    #[must_use]
+    pub fn curve(&self) -> Vec<Mean> {
+        let sums: Vec<_> = self.0.values().collect();
+        let mean = |index: usize| {
+            let (count, of_x, of_y) = sums[index];
+            let near =
+                &sums[index.saturating_sub(WINDOW / 2)..sums.len().min(index + WINDOW / 2 + 1)];
+            let weight: u64 = near.iter().map(|(count, ..)| count).sum();
+            let sum: f64 = near.iter().map(|(.., of_y)| of_y).sum();
+            let count = *count as f64;
+            Mean { x: of_x / count, mean: of_y / count, moving: sum / weight as f64 }
+        };
+        (0..sums.len()).map(mean).collect()
+    }
+}
+
+/// A point of a curve.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Mean {
+    /// Where.
+    pub x: f64,
+    /// The mean of the requests there.
+    pub mean: f64,
+    /// The mean of those nearby.
+    pub moving: f64,
+}
+
+/// The bin of x: that of twice x, since #CP has halves.
+fn bin(x: f64) -> u32 {
+    let twice = (x * 2.0).round() as u64;
+    if twice < 4 * BINS {
+        return twice as u32;
+    }
+    let octave = twice.ilog2() - BINS.ilog2();
+    octave * BINS as u32 + (twice >> octave) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_row_becomes_the_quantities_of_the_paper() {
+        let request = Request::read("1000000000,1500000000,10,15,3,4\n").unwrap();
+        assert_eq!(request.time, 0.5);
+        assert_eq!((request.blocks, request.clients()), (5, 3.5));
+        assert_eq!(request.rate(), Some(10.0));
+        for wrong in ["", "1,2,3,4,5", "a,2,3,4,5,6", "2,1,3,4,5,6", "1,2,4,3,5,6"] {
+            assert_eq!(Request::read(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn small_values_have_bins_of_their_own() {
+        let bins: Vec<u32> = (0..64).map(|twice| bin(f64::from(twice) / 2.0)).collect();
+        assert!(bins.is_sorted_by(|one, next| one < next), "{bins:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn bins_are_in_order_and_narrow(x in 0.0..1e9_f64, y in 0.0..1e9_f64) {
+            let (low, high) = (x.min(y), x.max(y));
+            prop_assert!(bin(low) <= bin(high));
+            if bin(low) == bin(high) && low > 16.0 {
+                prop_assert!(high - low <= low / BINS as f64 + 1.0, "{} and {}", low, high);
+            }
+        }
+
+        #[test]
+        fn nothing_is_lost_and_parts_add_up(
+            places in prop::collection::vec((0.0..1e6_f64, 0.0..1e3_f64), 1..200), cut in any::<prop::sample::Index>(),
+        ) {
+            let whole = Sums::of(places.iter().copied());
+            let (one, other) = places.split_at(cut.index(places.len()));
+            let mut added = Sums::of(one.iter().copied());
+            added.add(&Sums::of(other.iter().copied()));
+            prop_assert_eq!(added.count(), places.len() as u64);
+            let curve = whole.curve();
+            prop_assert!(curve.is_sorted_by(|one, next| one.x < next.x));
+            let least = places.iter().map(|(_, y)| *y).fold(f64::INFINITY, f64::min);
+            let most = places.iter().map(|(_, y)| *y).fold(0.0, f64::max);
+            for (point, again) in curve.iter().zip(added.curve()) {
+                prop_assert!((point.mean - again.mean).abs() < 1e-6);
+                for value in [point.mean, point.moving] {
+                    prop_assert!(value >= least - 1e-6 && value <= most + 1e-6);
+                }
+            }
+        }
+    }
+}

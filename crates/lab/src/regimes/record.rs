@@ -1,0 +1,288 @@
+//! What is kept of a run of regimes: `regimes.jsonl`, whose first line says what was planned, and each other one what a cell came to.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::derive::{Plot, Request, Sums};
+use super::plan::{Mode, Plan, Regime};
+use crate::machine;
+use crate::page::write_whole;
+use crate::record::Machine;
+
+/// What the file is called.
+pub const FILE: &str = "regimes.jsonl";
+/// The version of its form; a new field is no new version, another meaning is.
+const VERSION: u32 = 1;
+/// So many requests of a cell are kept as points.
+const POINTS: usize = 150;
+
+/// The first line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Heading {
+    version: u32,
+    /// The heading of the report.
+    pub title: String,
+    /// The document whose experiment was repeated.
+    pub source: Option<String>,
+    /// The service.
+    pub service: String,
+    /// How clients reached it.
+    pub mode: Mode,
+    /// The subjects, in the order of the plan: name, and arguments of `duality serve`.
+    pub subjects: Vec<(String, Vec<String>)>,
+    /// The loads.
+    pub regimes: Vec<Regime>,
+    /// How often each cell was measured.
+    pub repeats: usize,
+    /// How often waits swung to and fro in a cell.
+    pub swings: u32,
+    /// Decided the order.
+    pub seed: u64,
+    /// When it began, UTC.
+    pub started_at: String,
+    /// Where.
+    pub machine: Machine,
+}
+
+impl Heading {
+    /// What the plan asks for, on this machine and from now on.
+    #[must_use]
+    pub fn of(plan: &Plan) -> Self {
+        let arguments = |choice: &crate::plan::variant::Choice| {
+            let architecture = format!("--architecture={}", choice.architecture);
+            [architecture].into_iter().chain(choice.options.clone()).collect()
+        };
+        Self {
+            version: VERSION,
+            title: plan.title.clone(),
+            source: plan.source.clone(),
+            service: plan.service.clone(),
+            mode: plan.mode,
+            subjects: plan.subjects.iter().map(|one| (one.name.clone(), arguments(one))).collect(),
+            regimes: plan.regimes.clone(),
+            repeats: plan.repeats,
+            swings: plan.swings,
+            seed: plan.seed,
+            started_at: crate::run::now(),
+            machine: machine::describe(),
+        }
+    }
+
+    /// Whether both ask for the same.
+    fn asks_as(&self, other: &Self) -> bool {
+        let (started_at, machine) = (self.started_at.clone(), self.machine.clone());
+        *self == Self { started_at, machine, ..other.clone() }
+    }
+}
+
+/// A cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// Who served.
+    pub subject: String,
+    /// Under which load, by its name.
+    pub regime: String,
+    /// From 0.
+    pub repeat: usize,
+    /// What came of it.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+/// What came of a cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "outcome")]
+pub enum Outcome {
+    /// All clients were answered.
+    Measured(Box<Measured>),
+    /// It cannot be had here, or gave up.
+    Missing {
+        /// One line.
+        reason: String,
+    },
+}
+
+/// Figures of a cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Answers in a second, from the first client to the end of the last.
+    pub requests_per_second: f64,
+    /// Processor time of the server, that of the injecting thread left out; not known over TCP.
+    pub server_cpu_us_per_request: Option<f64>,
+    /// T: of half of the requests it was less than this.
+    pub time_p50_us: f64,
+    /// T: of 99 in 100 it was less than this.
+    pub time_p99_us: f64,
+    /// How many clients were connected at a time, at most.
+    pub peak_clients: u64,
+    /// Of some requests, evenly spread over the cell: T in µs, #B, #CP.
+    pub points: Vec<(f64, u64, f64)>,
+    /// The sums of all requests, for each plot.
+    pub sums: BTreeMap<Plot, Sums>,
+}
+
+impl Measured {
+    /// From the records of all requests of a cell, of which there is at least one.
+    #[must_use]
+    pub fn of(requests: &[Request], rate: f64, cpu_us: Option<f64>) -> Self {
+        let mut times: Vec<f64> = requests.iter().map(|request| request.time * 1e6).collect();
+        times.sort_by(f64::total_cmp);
+        let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
+        let step = requests.len().div_ceil(POINTS);
+        let point = |request: &Request| {
+            ((request.time * 1e9).round() / 1e3, request.blocks, request.clients())
+        };
+        let sums = |plot: Plot| Sums::of(requests.iter().filter_map(|one| plot.place(one)));
+        Self {
+            requests_per_second: rate,
+            server_cpu_us_per_request: cpu_us,
+            time_p50_us: at(0.5),
+            time_p99_us: at(0.99),
+            peak_clients: requests.iter().map(|one| one.clients_twice / 2).max().unwrap_or(0),
+            points: requests.iter().step_by(step).map(point).collect(),
+            sums: Plot::ALL.into_iter().map(|plot| (plot, sums(plot))).collect(),
+        }
+    }
+}
+
+/// A run that is being written.
+#[derive(Debug)]
+pub struct Results {
+    file: File,
+    /// What has been measured.
+    pub cells: Vec<Cell>,
+}
+
+impl Results {
+    /// Begins a run in the directory, or with `resume` goes on with one.
+    ///
+    /// # Errors
+    ///
+    /// One line: the directory holds another run, or cannot be written.
+    pub fn open(directory: &Path, heading: &Heading, resume: bool) -> Result<Self, String> {
+        let path = directory.join(FILE);
+        let told = |error: io::Error| format!("{}: {error}", path.display());
+        std::fs::create_dir_all(directory).map_err(told)?;
+        let mut cells = Vec::new();
+        let begun = path.exists();
+        if begun && !resume {
+            return Err(format!(
+                "{} holds results already: go on by --resume, or choose another --out",
+                directory.display()
+            ));
+        }
+        if begun {
+            let (before, measured) = read(directory)?;
+            if !before.asks_as(heading) {
+                return Err(format!(
+                    "{}: it is of another plan: choose another --out",
+                    path.display()
+                ));
+            }
+            // Anew, without a last line that was cut off.
+            let lines = measured.iter().map(serde_json::to_string);
+            let lines = [serde_json::to_string(&before)].into_iter().chain(lines);
+            let lines =
+                lines.collect::<Result<Vec<String>, _>>().map_err(|error| told(error.into()))?;
+            write_whole(&path, &(lines.join("\n") + "\n")).map_err(told)?;
+            cells = measured;
+        }
+        let mut file = OpenOptions::new().create(true).append(true).open(&path).map_err(told)?;
+        if !begun {
+            write(&mut file, heading).map_err(told)?;
+        }
+        Ok(Self { file, cells })
+    }
+
+    /// Whether the cell has been measured.
+    #[must_use]
+    pub fn has(&self, subject: &str, regime: &str, repeat: usize) -> bool {
+        self.cells
+            .iter()
+            .any(|cell| cell.subject == subject && cell.regime == regime && cell.repeat == repeat)
+    }
+
+    /// Keeps a cell.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be written.
+    pub fn add(&mut self, cell: Cell) -> io::Result<()> {
+        write(&mut self.file, &cell)?;
+        self.cells.push(cell);
+        Ok(())
+    }
+}
+
+fn write(file: &mut File, line: &impl Serialize) -> io::Result<()> {
+    file.write_all((serde_json::to_string(line)? + "\n").as_bytes())
+}
+
+/// Reads a run. A last line that was cut off is left out.
+///
+/// # Errors
+///
+/// One line that names the file and the line.
+pub fn read(directory: &Path) -> Result<(Heading, Vec<Cell>), String> {
+    let path = directory.join(FILE);
+    let told = |error: io::Error| format!("{}: {error}", path.display());
+    let lines: Vec<String> = BufReader::new(File::open(&path).map_err(told)?)
+        .lines()
+        .collect::<Result<_, _>>()
+        .map_err(told)?;
+    let wrong = |number: usize, error: serde_json::Error| {
+        format!("{}:{}: {error}: is it a file of `compare`?", path.display(), number + 1)
+    };
+    let first = lines.first().map_or("", String::as_str);
+    let heading: Heading = serde_json::from_str(first).map_err(|error| wrong(0, error))?;
+    if heading.version != VERSION {
+        return Err(format!(
+            "{}: it is of version {}: measure anew",
+            path.display(),
+            heading.version
+        ));
+    }
+    let mut cells = Vec::new();
+    for (number, line) in lines.iter().enumerate().skip(1) {
+        match serde_json::from_str(line) {
+            Ok(cell) => cells.push(cell),
+            Err(_) if number + 1 == lines.len() => {}
+            Err(error) => return Err(wrong(number, error)),
+        }
+    }
+    Ok((heading, cells))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_goes_on_where_it_was_cut_off() {
+        let directory = tempfile::tempdir().unwrap();
+        let text = "[regimes]\nsubjects = ['threads']\n[[regime]]\nwait = '10us'\n";
+        let heading = Heading::of(&Plan::read(text).unwrap());
+        let request = Request::read("0,1000,0,5,1,2").unwrap();
+        let cell = |repeat| Cell {
+            subject: "threads".to_owned(),
+            regime: "10us".to_owned(),
+            repeat,
+            outcome: Outcome::Measured(Box::new(Measured::of(&[request; 3], 10.0, None))),
+        };
+        let mut results = Results::open(directory.path(), &heading, false).unwrap();
+        results.add(cell(0)).unwrap();
+        write!(results.file, "{{\"subject\":\"thr").unwrap();
+        assert!(Results::open(directory.path(), &heading, false).unwrap_err().contains("--resume"));
+        let again = Results::open(directory.path(), &heading, true).unwrap();
+        assert!(again.has("threads", "10us", 0) && !again.has("threads", "10us", 1));
+        assert_eq!(again.cells, [cell(0)]);
+        let other = Heading { seed: 2, ..heading };
+        assert!(
+            Results::open(directory.path(), &other, true).unwrap_err().contains("another plan")
+        );
+    }
+}

@@ -1,0 +1,236 @@
+//! What a run of regimes came to: a row for each subject under each load, and a sentence on who holds under overload.
+
+use std::collections::BTreeMap;
+
+use super::derive::{Plot, Sums};
+use super::plan::Regime;
+use super::record::{Cell, Heading, Measured, Outcome};
+use crate::format::grouped;
+use crate::statistics::median;
+
+/// Who keeps so much of the best rate under the heaviest load holds there.
+const HOLDS: f64 = 0.95;
+
+/// The figures of a subject under a load, medians of its repeats.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figures {
+    /// Answers in a second.
+    pub rate: f64,
+    /// The least and the most of the repeats.
+    pub range: (f64, f64),
+    /// Processor time of a request.
+    pub cpu_us: Option<f64>,
+    /// T of half of the requests.
+    pub time_p50_us: f64,
+    /// T of 99 in 100.
+    pub time_p99_us: f64,
+    /// Clients at a time.
+    pub peak_clients: f64,
+}
+
+/// A run.
+#[derive(Debug)]
+pub struct Summary<'r> {
+    /// What was asked for.
+    pub heading: &'r Heading,
+    /// The loads, from the lightest on.
+    pub regimes: Vec<&'r Regime>,
+    cells: BTreeMap<(&'r str, &'r str), Vec<&'r Cell>>,
+}
+
+impl<'r> Summary<'r> {
+    /// From what was kept.
+    #[must_use]
+    pub fn of(heading: &'r Heading, cells: &'r [Cell]) -> Self {
+        let mut regimes: Vec<&Regime> = heading.regimes.iter().collect();
+        regimes.sort_by(|one, other| one.rate().total_cmp(&other.rate()));
+        let mut of: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for cell in cells {
+            of.entry((cell.subject.as_str(), cell.regime.as_str())).or_default().push(cell);
+        }
+        Self { heading, regimes, cells: of }
+    }
+
+    /// The names of the subjects.
+    pub fn subjects(&self) -> impl Iterator<Item = &'r str> {
+        self.heading.subjects.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// What was measured of a subject under a load.
+    pub fn measured(&self, subject: &str, regime: &str) -> impl Iterator<Item = &'r Measured> {
+        let cells = self.cells.get(&(subject, regime)).cloned().unwrap_or_default();
+        cells.into_iter().filter_map(|cell| match &cell.outcome {
+            Outcome::Measured(measured) => Some(&**measured),
+            Outcome::Missing { .. } => None,
+        })
+    }
+
+    /// Its figures; `None` where it was not measured.
+    #[must_use]
+    pub fn figures(&self, subject: &str, regime: &str) -> Option<Figures> {
+        let all: Vec<&Measured> = self.measured(subject, regime).collect();
+        let of = |figure: fn(&Measured) -> f64| {
+            median(&all.iter().map(|one| figure(one)).collect::<Vec<f64>>())
+        };
+        let rates = || all.iter().map(|one| one.requests_per_second);
+        let cpu: Vec<f64> = all.iter().filter_map(|one| one.server_cpu_us_per_request).collect();
+        Some(Figures {
+            rate: of(|one| one.requests_per_second)?,
+            range: (rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max)),
+            cpu_us: median(&cpu),
+            time_p50_us: of(|one| one.time_p50_us)?,
+            time_p99_us: of(|one| one.time_p99_us)?,
+            peak_clients: of(|one| one.peak_clients as f64)?,
+        })
+    }
+
+    /// Why a subject was not measured under a load, if so.
+    #[must_use]
+    pub fn reason(&self, subject: &str, regime: &str) -> Option<&'r str> {
+        let cells = self.cells.get(&(subject, regime))?;
+        cells.iter().find_map(|cell| match &cell.outcome {
+            Outcome::Missing { reason } => Some(reason.as_str()),
+            Outcome::Measured(_) => None,
+        })
+    }
+
+    /// The sums of a subject under a load, or under all of them.
+    #[must_use]
+    pub fn sums(&self, subject: &str, regime: Option<&str>, plot: Plot) -> Sums {
+        let mut sums = Sums::default();
+        for one in self.regimes.iter().filter(|one| regime.is_none_or(|name| name == one.name)) {
+            for measured in self.measured(subject, &one.name) {
+                measured.sums.get(&plot).into_iter().for_each(|more| sums.add(more));
+            }
+        }
+        sums
+    }
+
+    /// The best rate of a subject under any load.
+    #[must_use]
+    pub fn best(&self, subject: &str) -> Option<f64> {
+        let rates = self.regimes.iter().filter_map(|one| self.figures(subject, &one.name));
+        rates.map(|figures| figures.rate).reduce(f64::max)
+    }
+
+    /// How much of its best rate a subject keeps under the heaviest load.
+    #[must_use]
+    pub fn kept(&self, subject: &str) -> Option<f64> {
+        let heaviest = self.regimes.last()?;
+        Some(self.figures(subject, &heaviest.name)?.rate / self.best(subject)?)
+    }
+
+    /// Who answers most under the heaviest load, who holds there, and who falls.
+    #[must_use]
+    pub fn sentences(&self) -> Vec<String> {
+        let Some(heaviest) = self.regimes.last() else { return Vec::new() };
+        let mut rates: Vec<(&str, f64)> = self
+            .subjects()
+            .filter_map(|name| Some((name, self.figures(name, &heaviest.name)?.rate)))
+            .collect();
+        rates.sort_by(|one, other| other.1.total_cmp(&one.1));
+        let (Some((first, most)), Some((last, least))) = (rates.first(), rates.last()) else {
+            return vec!["Nothing was measured under the heaviest load.".to_owned()];
+        };
+        let offered = grouped(heaviest.rate().round());
+        let mut said = vec![format!(
+            "Under the heaviest load ({}, {offered} clients a second) {first} answers most: {} requests/s, {:.1} times as many as {last}.",
+            heaviest.name,
+            grouped(most.round()),
+            most / least,
+        )];
+        let kept: Vec<(&str, f64)> =
+            rates.iter().filter_map(|(name, _)| Some((*name, self.kept(name)?))).collect();
+        let (holds, falls): (Vec<_>, Vec<_>) = kept.iter().partition(|(_, kept)| *kept >= HOLDS);
+        if !holds.is_empty() {
+            let names: Vec<&str> = holds.iter().map(|(name, _)| *name).collect();
+            said.push(format!("Within 5 % of their own best rate there: {}.", names.join(", ")));
+        }
+        if !falls.is_empty() {
+            let told: Vec<String> = falls
+                .iter()
+                .map(|(name, kept)| format!("{name} ({:.0} %)", kept * 100.0))
+                .collect();
+            said.push(format!("These fall below it: {}.", told.join(", ")));
+        }
+        said
+    }
+
+    /// For the terminal: requests/s of each subject under each load, and the sentences.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let head = "requests/s";
+        let width =
+            self.subjects().map(|name| name.chars().count()).max().unwrap_or(0).max(head.len());
+        let column =
+            self.regimes.iter().map(|one| one.name.chars().count()).max().unwrap_or(0).max(9);
+        let mut text = format!("{head:width$}");
+        for regime in &self.regimes {
+            text += &format!("  {:>column$}", regime.name);
+        }
+        text += "\n";
+        for subject in self.subjects() {
+            text += &format!("{subject:width$}");
+            for regime in &self.regimes {
+                let shown = self.figures(subject, &regime.name);
+                let shown = shown.map_or("–".to_owned(), |figures| grouped(figures.rate.round()));
+                text += &format!("  {shown:>column$}");
+            }
+            text += "\n";
+        }
+        for subject in self.subjects() {
+            let reason = self.regimes.iter().find_map(|one| self.reason(subject, &one.name));
+            if let Some(reason) = reason {
+                text += &format!("– {subject}: {reason}\n");
+            }
+        }
+        text + "\n" + &self.sentences().join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::derive::Request;
+    use super::super::plan::Plan;
+    use super::*;
+
+    #[test]
+    fn who_holds_and_who_falls_is_said() {
+        let text = "[regimes]\nsubjects = ['steady', 'falling', 'absent']\nrepeats = 1\n\
+                    [[regime]]\nwait = '100us'\n[[regime]]\nwait = '1us'\n";
+        let heading = Heading::of(&Plan::read(text).unwrap());
+        let request = Request::read("0,1000,0,5,1,1").unwrap();
+        let cell = |subject: &str, regime: &str, rate| Cell {
+            subject: subject.to_owned(),
+            regime: regime.to_owned(),
+            repeat: 0,
+            outcome: Outcome::Measured(Box::new(Measured::of(&[request], rate, Some(2.0)))),
+        };
+        let reason = "no library".to_owned();
+        let cells = [
+            cell("steady", "100us", 9_000.0),
+            cell("steady", "1us", 50_000.0),
+            cell("falling", "100us", 10_000.0),
+            cell("falling", "1us", 5_000.0),
+            Cell {
+                subject: "absent".to_owned(),
+                regime: "1us".to_owned(),
+                repeat: 0,
+                outcome: Outcome::Missing { reason },
+            },
+        ];
+        let summary = Summary::of(&heading, &cells);
+        assert_eq!(summary.kept("falling"), Some(0.5));
+        let said = summary.text();
+        assert!(
+            said.contains("steady answers most: 50,000 requests/s, 10.0 times as many as falling"),
+            "{said}"
+        );
+        assert!(
+            said.contains("best rate there: steady.") && said.contains("falling (50 %)"),
+            "{said}"
+        );
+        assert!(said.contains("– absent: no library"), "{said}");
+        assert!(!said.contains("absent (") && !said.contains(" 0\n"), "{said}");
+    }
+}
