@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// Bins in which x doubles.
 const BINS: u64 = 16;
 /// How many neighbours the moving average takes in, itself in the middle.
-const WINDOW: usize = 5;
+const WINDOW: usize = 9;
 
 /// One request: its row in the file, with the names of the paper.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -130,7 +130,7 @@ impl Sums {
         self.0.values().map(|(count, ..)| count).sum()
     }
 
-    /// The mean at each x, in the order of x, with its moving average: of up to five neighbours, each by how many requests it stands for.
+    /// The mean at each x, in the order of x, with its moving average: of up to nine neighbours, each by how many requests it stands for.
     #[must_use]
     pub fn curve(&self) -> Vec<Mean> {
         let sums: Vec<_> = self.0.values().collect();

@@ -2,6 +2,8 @@
 const { subjects, all, regimes } = JSON.parse(document.getElementById("data").textContent);
 const element = (id) => document.getElementById(id);
 const colour = (at) => `light-dark(hsl(${(at * 137.5) % 360} 75% 36%), hsl(${(at * 137.5) % 360} 70% 66%))`;
+// Neighbours in the list differ in more than their colour.
+const DASHES = ["none", "7 3", "2 3"];
 const [WIDTH, HEIGHT] = [420, 300];
 const [LEFT, RIGHT, TOP, BOTTOM] = [52, 14, 10, 36];
 
@@ -92,7 +94,7 @@ function draw(chosen, at) {
     if (layers.mean) group.append(...dots(curve, "mean", 2.2));
     if (layers.moving) {
       const line = curve.filter(([x, , y]) => x > 0 && y > 0).map(([x, , y]) => `${across.at(x).toFixed(1)},${up.at(y).toFixed(1)}`);
-      if (line.length > 0) group.append(svg("path", { d: `M${line.join("L")}` }));
+      if (line.length > 0) group.append(svg("path", { d: `M${line.join("L")}`, "stroke-dasharray": DASHES[subject % DASHES.length] }));
     }
     into.append(group);
   }

@@ -25,7 +25,7 @@ pub fn write(path: &Path, heading: &Heading, cells: &[Cell]) -> io::Result<()> {
         include_str!("regimes.html.jinja"),
         context! {
             title => heading.title,
-            source => heading.source,
+            source => heading.source.as_ref().map(|source| source.replace('*', "")),
             sentences => summary.sentences(),
             service => heading.service,
             injected => heading.mode == Mode::Injected,
