@@ -38,7 +38,13 @@ for_every_architecture_of_straight_line_code!(visibility);
 /// It has no tasks: what asks about them is refused, and the signal does no harm.
 #[test]
 fn handwritten_has_nothing_to_tell() {
-    for flag in ["--stats=-", "--dump=/dev/null", "--stall=100ms", "--records=/dev/null.csv"] {
+    for flag in [
+        "--stats=-",
+        "--dump=/dev/null",
+        "--stall=100ms",
+        "--records=/dev/null.csv",
+        "--graph=/dev/null.json",
+    ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
         let refused = command.args(["serve", "echo", "--architecture=handwritten", flag]).output();
         let refused = refused.unwrap();

@@ -4,6 +4,7 @@
 
 pub mod blocks;
 pub mod chart;
+pub mod child;
 pub mod comparison;
 pub mod constraints;
 mod counters;
@@ -13,6 +14,7 @@ pub mod format;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod graph;
 pub mod listen_queue;
 pub mod machine;
 pub mod model;

@@ -201,9 +201,14 @@ impl File {
     /// # Errors
     ///
     /// Those of `pread(2)`; `OutOfMemory`.
-    pub async fn read_at(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+    #[track_caller]
+    pub fn read_at(
+        &self,
+        offset: u64,
+        length: usize,
+    ) -> impl Future<Output = io::Result<Vec<u8>>> + Send + use<> {
         let file = self.clone();
-        task::on_disk(move || file.read_now(offset, length)).await
+        task::on_disk(move || file.read_now(offset, length))
     }
 
     /// Writes all of `bytes` at `offset`.
@@ -211,13 +216,14 @@ impl File {
     /// # Errors
     ///
     /// Those of `pwrite(2)`: the file was opened for reading, the disk is full.
-    pub async fn write_at(
+    #[track_caller]
+    pub fn write_at<B: AsRef<[u8]> + Send + 'static>(
         &self,
         offset: u64,
-        bytes: impl AsRef<[u8]> + Send + 'static,
-    ) -> io::Result<()> {
+        bytes: B,
+    ) -> impl Future<Output = io::Result<()>> + Send + use<B> {
         let file = self.clone();
-        task::on_disk(move || file.write_now(offset, bytes.as_ref())).await
+        task::on_disk(move || file.write_now(offset, bytes.as_ref()))
     }
 
     fn metadata_now(&self) -> io::Result<Metadata> {

@@ -4,12 +4,14 @@ pub use std::time::{Duration, Instant};
 
 use std::fmt;
 use std::future::Future;
+use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
 
 use crate::visibility::Wait;
+use crate::visibility::graph;
 use crate::wait::{ambient_deadline, earlier, set_ambient_deadline};
 use crate::world;
 
@@ -40,7 +42,9 @@ pub fn sleep(duration: Duration) -> impl Future<Output = ()> + Send {
 /// block_on(sleep_until(deadline));
 /// assert!(Instant::now() >= deadline);
 /// ```
+#[track_caller]
 pub fn sleep_until(deadline: Instant) -> impl Future<Output = ()> + Send {
+    graph::arrive("sleep", Location::caller());
     Sleep { deadline: Some(deadline) }
 }
 
@@ -53,7 +57,8 @@ impl Future for Sleep {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        world::wait_until(context, Wait::Time, self.deadline, |_| Poll::<()>::Pending).map(|_| ())
+        let slept = world::wait_until(context, Wait::Time, self.deadline, |_| Poll::<()>::Pending);
+        slept.map(|_| graph::depart())
     }
 }
 

@@ -6,6 +6,7 @@ mod compare;
 mod constraints;
 mod experiment;
 mod explain;
+mod graph;
 mod injection;
 mod list;
 mod load;
@@ -76,6 +77,8 @@ enum Command {
     Plan(plan::Arguments),
     /// Write the report of a run measured before, or compare two runs
     Report(report::Arguments),
+    /// Draw where a service may wait, and what it does in between, from a real run
+    Graph(graph::Arguments),
     /// Split the time of a request by what architectures do, and measure what that costs (--costs)
     Model(model::Arguments),
     /// List the architectures, and what they can and cannot carry
@@ -97,6 +100,7 @@ pub fn main(own: Option<Service>) -> ExitCode {
         Command::Compare(arguments) => compare::run(&catalogue, &arguments),
         Command::Plan(arguments) => plan::write(&arguments),
         Command::Report(arguments) => report::run(&arguments),
+        Command::Graph(arguments) => graph::run(&catalogue, &arguments),
         Command::Model(arguments) => model::run(&catalogue, &arguments),
         Command::Architectures(arguments) => list::architectures(&arguments),
         Command::Services(arguments) => list::services(&catalogue, &arguments),

@@ -25,6 +25,11 @@ pub(super) struct Visibility {
     /// Report a task that holds its event loop for longer, such as 100ms
     #[arg(long, value_name = "TIME", value_parser = period)]
     stall: Option<Duration>,
+    /// At the end, write the blocking graph to FILE as JSON: where tasks may wait, and what they do in between
+    ///
+    /// `duality graph` draws it. While it is kept, each operation takes about a microsecond more.
+    #[arg(long, value_name = "FILE")]
+    graph: Option<PathBuf>,
     /// At the end, write a row for each request to FILE (.csv or .jsonl): when it came and was answered, how busy the server was
     #[arg(long, value_name = "FILE")]
     records: Option<RecordsFile>,
@@ -41,6 +46,7 @@ impl Visibility {
             ("--dump", self.dump.is_some()),
             ("--stall", self.stall.is_some()),
             ("--records", self.records.is_some()),
+            ("--graph", self.graph.is_some()),
         ];
         said.into_iter().find(|(_, is_said)| *is_said).map(|(flag, _)| flag)
     }
@@ -51,6 +57,7 @@ impl Visibility {
             stats_every: self.stats_every,
             dump: self.dump.clone(),
             stall: self.stall,
+            graph: self.graph.clone(),
             records: self.records.clone().map(|file| (file, self.records_limit)),
         }
     }

@@ -5,6 +5,7 @@
 //! the children through their slots (`duality_runtime::visibility`).
 
 mod dump;
+mod graph;
 mod records;
 mod stall;
 mod stats;
@@ -21,6 +22,7 @@ use duality_architectures::common::children;
 use duality_architectures::common::pressure::remedy;
 use duality_runtime::{log, visibility};
 
+use self::graph::Drawing;
 use self::records::Records;
 pub(crate) use self::records::RecordsFile;
 use self::stall::Stalls;
@@ -37,6 +39,8 @@ pub(crate) struct Settings {
     pub(crate) dump: Option<PathBuf>,
     /// How long a task may hold a loop before it is reported.
     pub(crate) stall: Option<Duration>,
+    /// Where the blocking graph goes at the end.
+    pub(crate) graph: Option<PathBuf>,
     /// Where the records of requests go at the end, and how many there may be.
     pub(crate) records: Option<(RecordsFile, usize)>,
 }
@@ -52,6 +56,7 @@ pub(crate) struct Subject {
 pub(crate) struct Watch {
     stats: Option<Arc<Mutex<Stats>>>,
     records: Option<Records>,
+    graph: Option<Drawing>,
 }
 
 impl Watch {
@@ -69,6 +74,10 @@ impl Watch {
             Some((file, limit)) => Some(Records::begin(file, *limit)?),
             None => None,
         };
+        let graph = match &settings.graph {
+            Some(path) => Some(Drawing::begin(path, subject.clone())?),
+            None => None,
+        };
         let dump = match &settings.dump {
             Some(path) => Output::open(path, "--dump")?,
             None => Output::standard_error()?,
@@ -83,17 +92,18 @@ impl Watch {
             .name("watch".into())
             .spawn(move || watcher.run(&subject))
             .map_err(|error| format!("cannot watch: {error}{}", remedy(&error)))?;
-        Ok(Self { stats, records })
+        Ok(Self { stats, records, graph })
     }
 
-    /// Writes the counters for the last time, and the records.
+    /// Writes the counters for the last time, the records, and the graph.
     ///
     /// # Errors
     ///
     /// When they cannot be written.
     pub(crate) fn finish(self) -> Result<(), String> {
         self.stats.map_or(Ok(()), |stats| write_stats(&stats))?;
-        self.records.map_or(Ok(()), Records::finish)
+        self.records.map_or(Ok(()), Records::finish)?;
+        self.graph.map_or(Ok(()), Drawing::finish)
     }
 }
 

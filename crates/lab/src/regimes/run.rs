@@ -1,24 +1,20 @@
 //! Runs the cells of a plan: each by a server of its own, in an order that is random and mirrored from repeat to repeat.
 
 use std::fs;
-use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write, stderr};
+use std::io::{IsTerminal, Write, stderr};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::derive::Request;
 use super::plan::{Mode, Plan, Regime};
 use super::record::{Cell, Heading, Measured, Outcome, Results};
+use crate::child::{self, Patience, Running};
 use crate::plan::variant::Choice;
 use crate::random::SplitMix64;
-
-/// How often a process is asked whether it has ended.
-const LOOK: Duration = Duration::from_millis(2);
 
 /// Measures what the directory does not have yet, by the `duality` at `program`. True when nothing is left to measure.
 ///
@@ -121,7 +117,6 @@ impl Bench<'_> {
         command.args(["serve", &self.plan.service, "--architecture", &self.choice.architecture]);
         command.args(&self.choice.options).arg("--records").arg(&self.file);
         command.arg(format!("--records-limit={}", self.regime.clients));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
@@ -137,112 +132,29 @@ impl Bench<'_> {
     fn inject(&self) -> Result<(f64, Option<f64>), String> {
         let mut command = self.server();
         command.args(["--inject", &self.waits(), &self.period(), "--json"]);
-        let output = self.end(command.arg(format!("--clients={}", self.regime.clients)))?;
-        let report = report(&output)?;
-        Ok((
-            number(&report, "requests_per_second")?,
-            Some(number(&report, "server_cpu_us_per_request")?),
-        ))
+        command.arg(format!("--clients={}", self.regime.clients));
+        let report = child::report(&mut command, self.patience())?;
+        let cpu_us = number(&report, "server_cpu_us_per_request")?;
+        Ok((number(&report, "requests_per_second")?, Some(cpu_us)))
     }
 
     /// Loads the server over TCP; its rate.
     fn connect(&self) -> Result<(f64, Option<f64>), String> {
-        let child = self
-            .server()
-            .arg("--listen=127.0.0.1:0")
-            .spawn()
-            .map_err(|error| self.unstarted(&error))?;
-        let mut server = Running(child);
-        let mut line = String::new();
-        let output = server.0.stdout.take().map(BufReader::new);
-        let heard = output.map_or(Ok(0), |mut output| output.read_line(&mut line));
-        let Some(address) = line.trim().strip_prefix("listening on ").filter(|_| heard.is_ok())
-        else {
-            let mut said = String::new();
-            let _ = server.0.wait();
-            let _ = server.0.stderr.take().map(|mut errors| errors.read_to_string(&mut said));
-            return Err(reason(&said));
-        };
+        let mut server = Running::start(self.server().arg("--listen=127.0.0.1:0"))?;
+        let address = server.address()?;
         let mut load = Command::new(self.program);
         load.args(["load", &format!("{}://{address}", self.plan.service), "--json"]);
         load.args(["--arrivals=sinusoidal", &format!("--wait={}", self.waits()), &self.period()]);
-        load.arg(format!("-n{}", self.regime.clients)).stdin(Stdio::null());
-        let output = self.end(load.stdout(Stdio::piped()).stderr(Stdio::piped()))?;
-        let report = report(&output)?;
-        let _ = kill_process(Pid::from_child(&server.0), Signal::TERM);
-        self.wait(&mut server)?;
+        load.arg(format!("-n{}", self.regime.clients));
+        let report = child::report(&mut load, self.patience())?;
+        server.terminate();
+        server.end(self.patience())?;
         Ok((number(&report, "requests_per_second")?, None))
     }
 
-    /// Runs a command to its end, or to the limit of a cell.
-    fn end(&self, command: &mut Command) -> Result<Output, String> {
-        let mut running = Running(command.spawn().map_err(|error| self.unstarted(&error))?);
-        self.wait(&mut running)?;
-        let mut output = Output {
-            status: running.0.wait().map_err(|error| error.to_string())?,
-            stdout: Vec::new(),
-            stderr: Vec::new(),
-        };
-        let read = |pipe: Option<&mut dyn Read>, into: &mut Vec<u8>| {
-            pipe.map_or(Ok(0), |pipe| pipe.read_to_end(into))
-        };
-        read(running.0.stdout.as_mut().map(|pipe| pipe as &mut dyn Read), &mut output.stdout)
-            .and_then(|_| {
-                read(
-                    running.0.stderr.as_mut().map(|pipe| pipe as &mut dyn Read),
-                    &mut output.stderr,
-                )
-            })
-            .map_err(|error: io::Error| error.to_string())?;
-        Ok(output)
+    fn patience(&self) -> Patience<'_> {
+        Patience { limit: self.plan.limit, interrupted: self.interrupted }
     }
-
-    /// Waits for the process to end. What it says fits into its pipes.
-    fn wait(&self, running: &mut Running) -> Result<(), String> {
-        let deadline = Instant::now() + self.plan.limit;
-        loop {
-            match running.0.try_wait() {
-                Ok(Some(_)) => return Ok(()),
-                Err(error) => return Err(error.to_string()),
-                Ok(None) if self.interrupted.load(Ordering::Relaxed) => {
-                    return Err("interrupted".to_owned());
-                }
-                Ok(None) if Instant::now() > deadline => {
-                    return Err(format!("not done after {:.0} s", self.plan.limit.as_secs_f64()));
-                }
-                Ok(None) => std::thread::sleep(LOOK),
-            }
-        }
-    }
-
-    fn unstarted(&self, error: &io::Error) -> String {
-        format!("{}: {error}", self.program.display())
-    }
-}
-
-/// A child process, which does not outlive this.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Both fail where it has ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// What a command printed, which has to have succeeded.
-fn report(output: &Output) -> Result<Value, String> {
-    if !output.status.success() {
-        return Err(reason(&String::from_utf8_lossy(&output.stderr)));
-    }
-    serde_json::from_slice(&output.stdout).map_err(|error| format!("no report: {error}"))
-}
-
-/// The last line that a process said, without its name.
-fn reason(said: &str) -> String {
-    let last = said.lines().last().unwrap_or("it ended without a word");
-    last.strip_prefix("duality: ").unwrap_or(last).to_owned()
 }
 
 fn number(report: &Value, name: &str) -> Result<f64, String> {
@@ -308,11 +220,5 @@ mod tests {
         first.sort();
         first.dedup();
         assert_eq!(first.len(), 6);
-    }
-
-    #[test]
-    fn a_reason_is_the_last_line_without_the_name_of_the_program() {
-        assert_eq!(reason("a warning\nduality: blocks under gcd: no\n"), "blocks under gcd: no");
-        assert_eq!(reason(""), "it ended without a word");
     }
 }

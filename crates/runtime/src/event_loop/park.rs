@@ -21,6 +21,7 @@ use duality_fiber::{Fiber, Stack, suspend_for};
 use super::LoopWorld;
 use super::core::Core;
 use super::current;
+use crate::visibility::graph;
 use crate::wait::{Waited, ambient_deadline, earlier, set_ambient_deadline};
 
 impl Core {
@@ -54,9 +55,11 @@ impl Core {
             (LoopWorld::Suspend, _) => Waited::Pending,
             (LoopWorld::Park { .. }, Some(deadline)) => self.park_before(deadline),
             (LoopWorld::Park { .. }, None) => {
+                let trace = graph::leave();
                 // SAFETY: a fiber that is given a turn is suspended, or had its turn until now; and it stays in its
                 // control block until the turn ends.
                 unsafe { suspend_for(|| self.next_fiber()) };
+                graph::come_back(trace);
                 Waited::Again
             }
         }

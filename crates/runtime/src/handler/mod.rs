@@ -29,6 +29,7 @@ use pin_project_lite::pin_project;
 use crate::net::TcpStream;
 use crate::task::BoxedFuture;
 use crate::visibility;
+use crate::visibility::graph::{self, Trace};
 
 pub use connections::{Active, Connections};
 pub use failures::ErrorHook;
@@ -100,7 +101,8 @@ where
 {
     Arc::new(move |stream, active, hook| {
         let peer = failures::peer(&stream, hook);
-        Box::pin(Serving { future: serve(stream), peer, _connection: Connection(active) })
+        let trace = Trace::begins();
+        Box::pin(Serving { future: serve(stream), peer, trace, _connection: Connection(active) })
     })
 }
 
@@ -110,6 +112,7 @@ pin_project! {
         #[pin]
         future: F,
         peer: failures::Peer,
+        trace: Option<Box<Trace>>,
         _connection: Connection,
     }
 }
@@ -119,7 +122,12 @@ impl<F: Future<Output = io::Result<()>>> Future for Serving<F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let serving = self.project();
-        if let Err(error) = ready!(serving.future.poll(context)) {
+        let turn = graph::run(serving.trace);
+        let served = ready!(serving.future.poll(context));
+        if let Some(turn) = turn {
+            turn.ends();
+        }
+        if let Err(error) = served {
             failures::tell(serving.peer, &error);
         }
         Poll::Ready(())

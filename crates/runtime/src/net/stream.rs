@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::panic::Location;
 use std::time::{Duration, Instant};
 
 use duality_poller::Direction;
@@ -23,7 +24,7 @@ use super::socket::{Access, Done, Moved, Socket, TimeLimit, count_written, nonbl
 use crate::drain::DrainTarget;
 use crate::event_loop::current;
 use crate::fs;
-use crate::visibility::{self, Client};
+use crate::visibility::{self, Client, graph};
 use crate::wait::ambient_deadline;
 
 /// The most that one `sendfile(2)` is asked for, so that a large file shares the loop.
@@ -167,6 +168,7 @@ impl TcpStream {
     ///
     /// Those of `recv(2)`, and `TimedOut`.
     #[inline]
+    #[track_caller]
     pub fn read<'s>(
         &'s mut self,
         buffer: &'s mut [u8],
@@ -182,6 +184,7 @@ impl TcpStream {
     ///
     /// Those of [`read`](TcpStream::read).
     #[inline]
+    #[track_caller]
     pub fn fill<'s>(
         &'s mut self,
         input: &'s mut Input,
@@ -201,15 +204,24 @@ impl TcpStream {
     /// # Errors
     ///
     /// Those of [`read`](TcpStream::read), and `UnexpectedEof`.
-    pub async fn read_exact(&mut self, buffer: &mut [u8]) -> io::Result<()> {
-        let mut filled = 0;
-        while filled < buffer.len() {
-            match self.read(&mut buffer[filled..]).await? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                count => filled += count,
+    #[track_caller]
+    pub fn read_exact<'s>(
+        &'s mut self,
+        buffer: &'s mut [u8],
+    ) -> impl Future<Output = io::Result<()>> + Send + 's {
+        graph::arrive("read", Location::caller());
+        async {
+            let mut filled = 0;
+            while filled < buffer.len() {
+                let rest = &mut buffer[filled..];
+                let read = |socket: Access<'_>| socket.receive(rest);
+                match self.operate_within(Direction::Read, read).await? {
+                    0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    count => filled += count,
+                }
             }
+            Ok(())
         }
-        Ok(())
     }
 
     /// Writes some of `bytes`, and says how many.
@@ -218,6 +230,7 @@ impl TcpStream {
     ///
     /// Those of `send(2)`, and `TimedOut`.
     #[inline]
+    #[track_caller]
     pub fn write<'s>(
         &'s mut self,
         bytes: &'s [u8],
@@ -231,12 +244,22 @@ impl TcpStream {
     ///
     /// Those of [`write`](TcpStream::write).
     #[inline]
-    pub async fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        while !bytes.is_empty() {
-            let count = self.write(bytes).await?;
-            bytes = &bytes[count..];
+    #[track_caller]
+    pub fn write_all<'s>(
+        &'s mut self,
+        mut bytes: &'s [u8],
+    ) -> impl Future<Output = io::Result<()>> + Send + 's {
+        if !bytes.is_empty() {
+            graph::arrive("write", Location::caller());
         }
-        Ok(())
+        async move {
+            while !bytes.is_empty() {
+                let write = |socket: Access<'_>| socket.send(bytes);
+                let count = self.operate_within(Direction::Write, write).await?;
+                bytes = &bytes[count..];
+            }
+            Ok(())
+        }
     }
 
     /// Writes some of `bytes`, and says how many. If that is all of them, writing has ended then, as by
@@ -249,6 +272,7 @@ impl TcpStream {
     ///
     /// Those of [`write`](TcpStream::write), and `NotConnected` when the peer has reset the connection.
     #[inline]
+    #[track_caller]
     pub fn write_last<'s>(
         &'s mut self,
         bytes: &'s [u8],
@@ -261,6 +285,7 @@ impl TcpStream {
     /// # Errors
     ///
     /// Those of `writev(2)`, and `TimedOut`.
+    #[track_caller]
     pub fn write_vectored<'s>(
         &'s mut self,
         buffers: &'s [IoSlice<'s>],
@@ -273,14 +298,22 @@ impl TcpStream {
     /// # Errors
     ///
     /// Those of [`write_vectored`](TcpStream::write_vectored).
-    pub async fn write_all_vectored(&mut self, mut buffers: &mut [IoSlice<'_>]) -> io::Result<()> {
-        // Empty slices at the front are dropped by an advance of nothing.
-        IoSlice::advance_slices(&mut buffers, 0);
-        while !buffers.is_empty() {
-            let count = self.write_vectored(buffers).await?;
-            IoSlice::advance_slices(&mut buffers, count);
+    #[track_caller]
+    pub fn write_all_vectored<'s>(
+        &'s mut self,
+        mut buffers: &'s mut [IoSlice<'s>],
+    ) -> impl Future<Output = io::Result<()>> + Send + 's {
+        graph::arrive("write", Location::caller());
+        async move {
+            // Empty slices at the front are dropped by an advance of nothing.
+            IoSlice::advance_slices(&mut buffers, 0);
+            while !buffers.is_empty() {
+                let write = |socket: Access<'_>| socket.send_vectored(buffers);
+                let count = self.operate_within(Direction::Write, write).await?;
+                IoSlice::advance_slices(&mut buffers, count);
+            }
+            Ok(())
         }
-        Ok(())
     }
 
     /// Sends `length` bytes of `file` from `offset` on, without copying them through this process
@@ -473,7 +506,23 @@ impl TcpStream {
     /// Not an `async fn`, and neither are the operations made of it, for that keeps each argument twice:
     /// what an idle connection consists of is one of these.
     #[inline]
+    #[track_caller]
     fn operate<'s, T: Default>(
+        &'s mut self,
+        direction: Direction,
+        attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>> + Send + 's,
+    ) -> impl Future<Output = io::Result<T>> + Send + 's {
+        let kind = match direction {
+            Direction::Read => "read",
+            Direction::Write => "write",
+        };
+        graph::arrive(kind, Location::caller());
+        self.operate_within(direction, attempt)
+    }
+
+    /// The same as a part of an operation that has been noted.
+    #[inline]
+    fn operate_within<'s, T: Default>(
         &'s mut self,
         direction: Direction,
         mut attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>> + Send + 's,
@@ -485,6 +534,9 @@ impl TcpStream {
         let socket = &mut self.socket;
         poll_fn(move |context| {
             let done = socket.poll(context, direction, &mut time_limit, &mut attempt);
+            if done.is_ready() {
+                graph::depart();
+            }
             done.map_ok(|done| match done {
                 Done::Moved(value) => value,
                 // For a read: nothing, and no more to come.

@@ -2,10 +2,12 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::panic::Location;
 use std::sync::Arc;
 
 use super::wait_queue::{Position, WaitQueue, Wake, Want};
 use crate::visibility::Wait;
+use crate::visibility::graph;
 
 /// A channel that holds at most `capacity` values. Senders that wait for room get it in the order in which
 /// they came.
@@ -179,10 +181,14 @@ impl<T> Sender<T> {
     /// # Errors
     ///
     /// The value, when the receiver is gone.
-    pub async fn send(&self, value: T) -> Result<(), SendError<T>> {
-        let mut value = Some(value);
-        let sent = self.shared.queue.until(Sending(&mut value)).await;
-        self.sent(sent, value)
+    #[track_caller]
+    pub fn send(&self, value: T) -> impl Future<Output = Result<(), SendError<T>>> {
+        graph::arrive("send", Location::caller());
+        async {
+            let mut value = Some(value);
+            let sent = self.shared.queue.until(Sending(&mut value)).await;
+            self.sent(sent, value)
+        }
     }
 
     /// Sends a value if there is room that no other sender waits for.
@@ -258,8 +264,10 @@ impl<T> fmt::Debug for Receiver<T> {
 
 impl<T> Receiver<T> {
     /// Receives the next value, waiting for it; `None` when every sender is gone and nothing is left.
-    pub async fn recv(&mut self) -> Option<T> {
-        self.shared.arrivals.until(Receiving(&self.shared.queue)).await
+    #[track_caller]
+    pub fn recv(&mut self) -> impl Future<Output = Option<T>> {
+        graph::arrive("receive", Location::caller());
+        self.shared.arrivals.until(Receiving(&self.shared.queue))
     }
 
     /// Receives the next value if there is one.

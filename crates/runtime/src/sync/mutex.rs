@@ -57,8 +57,10 @@ impl<T> Mutex<T> {
     }
 
     /// Waits for the permit and takes it. A panic while it is held gives it back, with the value as it is.
-    pub async fn lock(&self) -> MutexGuard<'_, T> {
-        self.hold(self.semaphore.acquire().await)
+    #[track_caller]
+    pub fn lock(&self) -> impl Future<Output = MutexGuard<'_, T>> {
+        let permit = self.semaphore.acquire();
+        async { self.hold(permit.await) }
     }
 
     /// Takes the permit if no task has it or waits for it.

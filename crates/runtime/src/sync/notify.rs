@@ -3,10 +3,12 @@
 use std::fmt;
 use std::future::Future;
 use std::mem;
+use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::wait_queue::{Position, WaitQueue, Wake, Want};
 use crate::visibility::Wait;
+use crate::visibility::graph;
 
 /// Tells waiting tasks that something has happened.
 ///
@@ -57,7 +59,9 @@ impl Notify {
 
     /// Waits for a notification, or takes the one that is kept. A task that has called this before all are told
     /// is among them, also before the first poll.
+    #[track_caller]
     pub fn notified(&self) -> impl Future<Output = ()> + Send {
+        graph::arrive("notify", Location::caller());
         // A task that sees that all have been told sees what was done before.
         self.state.until(Notified { seen: self.broadcasts.load(Ordering::Acquire) })
     }

@@ -1,10 +1,12 @@
 //! A number of permits.
 
 use std::fmt;
+use std::panic::Location;
 
 use super::atomic::AtomicUsize;
 use super::permits::Permits;
 use super::wait_queue::{Position, WaitQueue, Wake, Want};
+use crate::visibility::graph;
 use crate::visibility::{self, Wait};
 
 /// A number of permits that tasks take and give back.
@@ -52,11 +54,16 @@ impl Semaphore {
 
     /// Takes a permit, waiting for one if need be. Tasks that wait get theirs in the order in which they were
     /// polled first. A wait that is given up keeps nothing: a permit that it was handed goes to the next.
-    pub async fn acquire(&self) -> Permit<'_> {
-        if !self.permits.take() {
-            self.waiters.until(&self.permits).await;
+    #[track_caller]
+    pub fn acquire(&self) -> impl Future<Output = Permit<'_>> {
+        graph::arrive("lock", Location::caller());
+        async {
+            if !self.permits.take() {
+                self.waiters.until(&self.permits).await;
+            }
+            graph::depart();
+            Permit::taken(self)
         }
-        Permit::taken(self)
     }
 
     /// Takes a permit if there is one that no task waits for.

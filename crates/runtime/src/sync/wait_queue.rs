@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use super::waiter_list::{Ticket, WaiterList, WaiterState};
+use crate::visibility::graph;
 use crate::visibility::{self, Wait};
 use crate::world;
 
@@ -153,6 +154,9 @@ impl<T, W: Want<T>> Future for Until<'_, T, W> {
                 }
             }
         });
+        if reached.is_ready() {
+            graph::depart();
+        }
         reached.map(|gain| gain.expect("without a deadline it waits until the attempt succeeds"))
     }
 }

@@ -16,6 +16,7 @@ use std::future::Future;
 use std::io;
 use std::mem;
 use std::num::NonZeroU32;
+use std::panic::Location;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -25,6 +26,7 @@ use pin_project_lite::pin_project;
 use crate::blocks;
 use crate::event_loop::core::Core;
 use crate::event_loop::{ReservedTask, current};
+use crate::visibility::graph::{self, Trace};
 use crate::visibility::{self, Label, Wait, thread_slots};
 use crate::wait::Waited;
 use crate::world::{self, block};
@@ -64,7 +66,11 @@ where
 {
     let reserved = current::with_loop(|core| core.map(Core::reserve).transpose())?;
     let (completer, joiner) = join_cell();
-    start(reserved, || Spawned { future, finish: Finish { completer, outcome: Err(JoinError) } })?;
+    start(reserved, || Spawned {
+        future,
+        finish: Finish { completer, outcome: Err(JoinError) },
+        trace: Trace::spawned(),
+    })?;
     let state = size_of::<Spawned<F>>() as u64;
     visibility::count(|counters| counters.task_state_allocated_bytes.add(state));
     Ok(JoinHandle { joiner })
@@ -107,7 +113,9 @@ where
 /// });
 /// ```
 #[inline]
+#[track_caller]
 pub fn yield_now() -> impl Future<Output = ()> + Send {
+    graph::arrive("turn", Location::caller());
     YieldNow { has_yielded: false }
 }
 
@@ -122,6 +130,7 @@ impl Future for YieldNow {
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
         if self.has_yielded {
+            graph::depart();
             return Poll::Ready(());
         }
         // SAFETY: the reference ends with this call. `enter`, which lends the loop, is on the stack below the task until then.
@@ -139,7 +148,10 @@ impl Future for YieldNow {
             Some(core) => core.wait_for_turn(),
         };
         match waited {
-            Waited::Again => Poll::Ready(()),
+            Waited::Again => {
+                graph::depart();
+                Poll::Ready(())
+            }
             Waited::Pending => {
                 self.has_yielded = true;
                 Poll::Pending
@@ -240,7 +252,9 @@ pub fn group() -> u32 {
 /// });
 /// ```
 #[inline]
+#[track_caller]
 pub fn stage(name: &'static str) -> Stage {
+    graph::arrive_named("stage", name, Location::caller());
     visibility::block_begins();
     Stage { label: show(name), priority: None, has_left: false }
 }
@@ -296,10 +310,14 @@ impl Future for Stage {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
         if self.has_left {
+            graph::depart();
             return Poll::Ready(());
         }
         blocks::running(|task| {
-            let Some(task) = task else { return Poll::Ready(()) };
+            let Some(task) = task else {
+                graph::depart();
+                return Poll::Ready(());
+            };
             self.has_left = true;
             task.reach(self.label, self.priority.map(|priority| priority.get() - 1));
             Poll::Pending
@@ -390,13 +408,16 @@ impl<T> Future for JoinHandle<T> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { joiner } = self.get_mut();
+        graph::arrive_again("join", Location::caller());
         let outcome = world::wait_until(context, Wait::Join, None, |context| {
             let waker = || context.waker().clone();
             let outcome = joiner.poll(waker);
             outcome.map_or(Poll::Pending, Poll::Ready)
         });
-        outcome
-            .map(|outcome| outcome.expect("without a deadline it waits until there is an outcome"))
+        outcome.map(|outcome| {
+            graph::depart();
+            outcome.expect("without a deadline it waits until there is an outcome")
+        })
     }
 }
 
@@ -407,6 +428,7 @@ pin_project! {
         #[pin]
         future: F,
         finish: Finish<F::Output>,
+        trace: Option<Box<Trace>>,
     }
 }
 
@@ -415,7 +437,13 @@ impl<F: Future> Future for Spawned<F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = self.project();
-        this.future.poll(context).map(|output| this.finish.outcome = Ok(output))
+        let turn = graph::run(this.trace);
+        this.future.poll(context).map(|output| {
+            if let Some(turn) = turn {
+                turn.ends();
+            }
+            this.finish.outcome = Ok(output);
+        })
     }
 }
 

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::num::NonZeroUsize;
+use std::panic::Location;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -16,7 +17,9 @@ use std::thread::Result as Caught;
 use self::shim::{Condvar, Mutex, MutexGuard};
 use super::thread;
 use crate::drain;
+use crate::event_loop::core::Core;
 use crate::event_loop::current;
+use crate::visibility::graph;
 use crate::visibility::{self, Wait};
 use crate::world;
 
@@ -62,11 +65,20 @@ pub fn limit_helpers(most: NonZeroUsize) {
 }
 
 /// Runs `work`, which reads files: on a loop that has them read in place, there and then.
-pub(crate) async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    if current::with_loop(|core| core.is_some_and(|core| core.options().disk_in_place)) {
-        return work();
+#[track_caller]
+pub(crate) fn on_disk<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> impl Future<Output = T> + Send {
+    graph::arrive("disk", Location::caller());
+    async {
+        let in_place = |core: Option<&Core>| core.is_some_and(|core| core.options().disk_in_place);
+        let result = match current::with_loop(in_place) {
+            true => work(),
+            false => run(work).await,
+        };
+        graph::depart();
+        result
     }
-    offload(work).await
 }
 
 /// Runs `work` where it holds up no other task, and returns what it returns.
@@ -82,7 +94,19 @@ pub(crate) async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> T + Send +
 /// # Panics
 ///
 /// With what `work` panics with.
-pub async fn offload<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+#[track_caller]
+pub fn offload<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> impl Future<Output = T> + Send {
+    graph::arrive("offload", Location::caller());
+    async {
+        let result = run(work).await;
+        graph::depart();
+        result
+    }
+}
+
+async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     // A staged server too has a pool of threads to each stage, and what holds up one of those holds up no other stage.
     if current::with_loop(|core| core.is_none()) {
         return work();

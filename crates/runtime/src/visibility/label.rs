@@ -95,7 +95,7 @@ impl Label {
 }
 
 /// As much of the name as is kept, cut between characters.
-fn cut(name: &str) -> &str {
+pub(super) fn cut(name: &str) -> &str {
     let mut ends = (0..=name.len().min(LONGEST)).rev();
     ends.find_map(|end| name.get(..end)).unwrap_or_default()
 }
@@ -120,11 +120,11 @@ const TAKEN: u8 = u8::MAX;
 impl<const COUNT: usize> Names<COUNT> {
     /// Where the name is, which may be added for it; `None` when there is no room for more names. Two that add the same at once may
     /// add it twice.
-    fn find_or_add(&self, name: &str) -> Option<usize> {
+    pub(super) fn find_or_add(&self, name: &str) -> Option<usize> {
         self.0.iter().position(|place| place.is(name) || place.take(name))
     }
 
-    fn at(&self, index: usize) -> Option<String> {
+    pub(super) fn at(&self, index: usize) -> Option<String> {
         String::from_utf8(self.0.get(index)?.bytes()?.collect()).ok()
     }
 }

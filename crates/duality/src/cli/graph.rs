@@ -1,0 +1,145 @@
+//! `duality graph`: where a service may wait, and what it does in between, from a real run.
+
+use std::env;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use duality_lab::child::{Patience, Running};
+use duality_lab::graph::Graph;
+use duality_lab::page::write_whole;
+use duality_load::{Options, Stop, TargetError};
+use duality_runtime::log;
+
+use super::{Failure, SetupFlags, Tuning, flag, load, print};
+use crate::catalogue::Catalogue;
+use crate::handle::named;
+use crate::setup;
+
+/// A load that takes longer is given up.
+const LIMIT: Duration = Duration::from_secs(120);
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  duality graph guestbook --architecture threads
+      the nodes and edges as tables, and which stage takes most of the time
+  duality graph http --architecture staged --out graph.svg --out graph.dot
+      drawn, and for Graphviz: dot -Tpdf graph.dot")]
+pub(super) struct Arguments {
+    /// The service (see `duality services`)
+    service: String,
+    /// How connections become processes, threads or events (see `duality architectures`)
+    #[arg(short, long, default_value = "epoll")]
+    architecture: String,
+    /// How many connections ask
+    #[arg(short, long, default_value_t = 10, value_name = "NUMBER")]
+    connections: usize,
+    /// How many requests they make in all
+    #[arg(short = 'n', long, default_value_t = 2000, value_name = "NUMBER")]
+    requests: u64,
+    /// A file to write: .svg, .dot or .json; may be given several times
+    #[arg(short, long, value_name = "FILE", value_parser = output)]
+    out: Vec<Output>,
+    #[command(flatten)]
+    setup: SetupFlags,
+    #[command(flatten)]
+    tuning: Tuning,
+}
+
+#[derive(Clone)]
+struct Output {
+    path: PathBuf,
+    form: Form,
+}
+
+#[derive(Clone, Copy)]
+enum Form {
+    Svg,
+    Dot,
+    Json,
+}
+
+fn output(text: &str) -> Result<Output, &'static str> {
+    let path = PathBuf::from(text);
+    let form = match path.extension().and_then(|extension| extension.to_str()) {
+        Some("svg") => Form::Svg,
+        Some("dot") => Form::Dot,
+        Some("json") => Form::Json,
+        _ => return Err("the name ends with .svg, .dot or .json, which says the form"),
+    };
+    Ok(Output { path, form })
+}
+
+pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
+    let architecture = named(&arguments.architecture).map_err(Failure::misuse)?;
+    let setup = arguments.setup.setup();
+    let listed = catalogue.look_up(&arguments.service, &setup).map_err(flag)?;
+    if listed.is_own {
+        return Err(Failure::misuse(
+            "graph loads the services that come with Duality: for your own, load `serve --graph FILE.json` yourself",
+        ));
+    }
+    if !architecture.gives().straight_line {
+        let name = architecture.name();
+        return Err(Failure::misuse(format!(
+            "{name} has no tasks to tell of: choose another architecture"
+        )));
+    }
+    let program = env::current_exe()
+        .map_err(|error| Failure::failed(format!("cannot find this program: {error}")))?;
+    let directory = tempfile::tempdir()
+        .map_err(|error| Failure::failed(format!("a directory for the time: {error}")))?;
+    let file = directory.path().join("graph.json");
+    let interrupted = load::on_interrupt()?;
+    let patience = Patience { limit: LIMIT, interrupted: &interrupted };
+    let mut server = Command::new(&program);
+    server.args(["serve", &arguments.service, "--listen=127.0.0.1:0"]);
+    server.args(["--architecture", architecture.name()]).arg("--graph").arg(&file);
+    server.args(setup::to_arguments(&setup)).args(arguments.tuning.to_arguments());
+    if listed.store {
+        server.arg(format!("--store=sqlite:{}", directory.path().join("store").display()));
+    }
+    let mut server = Running::start(&mut server).map_err(Failure::failed)?;
+    let address = server.address().map_err(Failure::failed)?;
+    load_server(arguments, &address, &interrupted)?;
+    server.terminate();
+    server.end(patience).map_err(Failure::failed)?;
+    let text =
+        std::fs::read_to_string(&file).map_err(|error| Failure::failed(error.to_string()))?;
+    let graph = Graph::read(&text).map_err(Failure::failed)?;
+    for Output { path, form } in &arguments.out {
+        let drawn = match form {
+            Form::Svg => graph.svg(),
+            Form::Dot => graph.dot(),
+            Form::Json => text.clone(),
+        };
+        write_whole(path, &drawn)
+            .map_err(|error| Failure::failed(format!("--out: {}: {error}", path.display())))?;
+        log::tell(format_args!("graph: {}", path.display()));
+    }
+    print(&graph.text())
+}
+
+/// Has the service's own client make the requests. How fast they are answered does not matter, so the load may share processors.
+fn load_server(
+    arguments: &Arguments,
+    address: &str,
+    interrupted: &AtomicBool,
+) -> Result<(), Failure> {
+    let target = format!("{}://{address}", arguments.service).parse();
+    let target = target.map_err(|error: TargetError| Failure::failed(error.to_string()))?;
+    let options = Options {
+        connections: arguments.connections,
+        stop: Stop::Requests(arguments.requests),
+        warm_up: Duration::ZERO,
+        ..Options::new(target)
+    };
+    let report = duality_load::run(&options, &mut (), interrupted)
+        .map_err(|error| Failure::failed(format!("the load: {error}")))?;
+    match report.requests {
+        0 => Err(Failure::failed("the load: no request was answered")),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,171 @@
+//! Commands of this program that run as processes of their own: servers that are loaded for a moment, and loads.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// How often a process is asked whether it has ended.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// How long to wait for a process.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience<'p> {
+    /// It is killed after so long.
+    pub limit: Duration,
+    /// Or when this is set.
+    pub interrupted: &'p AtomicBool,
+}
+
+/// A process, which does not outlive this.
+#[derive(Debug)]
+pub struct Running(Child);
+
+impl Running {
+    /// Starts the command; what it says is kept.
+    ///
+    /// # Errors
+    ///
+    /// One line.
+    pub fn start(command: &mut Command) -> Result<Self, String> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let program = command.get_program().to_string_lossy().into_owned();
+        command.spawn().map(Self).map_err(|error| format!("{program}: {error}"))
+    }
+
+    /// Where it listens, as soon as it says so.
+    ///
+    /// # Errors
+    ///
+    /// What it said instead.
+    pub fn address(&mut self) -> Result<String, String> {
+        let mut line = String::new();
+        let output = self.0.stdout.take().map(BufReader::new);
+        let heard = output.map_or(Ok(0), |mut output| output.read_line(&mut line));
+        match line.trim().strip_prefix("listening on ").filter(|_| heard.is_ok()) {
+            Some(address) => Ok(address.to_owned()),
+            None => {
+                let _ = self.0.wait();
+                Err(reason(&self.complaints()))
+            }
+        }
+    }
+
+    /// Asks it to end in order.
+    pub fn terminate(&self) {
+        // It may have ended.
+        let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
+    }
+
+    /// Waits until it has ended; what it said must fit into a pipe.
+    ///
+    /// # Errors
+    ///
+    /// It did not end in time, or not well.
+    pub fn end(mut self, patience: Patience<'_>) -> Result<String, String> {
+        let deadline = Instant::now() + patience.limit;
+        let status = loop {
+            match self.0.try_wait() {
+                Ok(Some(status)) => break status,
+                Err(error) => return Err(error.to_string()),
+                Ok(None) if patience.interrupted.load(Ordering::Relaxed) => {
+                    return Err("interrupted".to_owned());
+                }
+                Ok(None) if Instant::now() > deadline => {
+                    return Err(format!("not done after {:.0} s", patience.limit.as_secs_f64()));
+                }
+                Ok(None) => std::thread::sleep(LOOK),
+            }
+        };
+        if !status.success() {
+            return Err(reason(&self.complaints()));
+        }
+        let mut said = String::new();
+        let read =
+            self.0.stdout.take().map_or(Ok(0), |mut output| output.read_to_string(&mut said));
+        read.map(|_| said).map_err(|error| error.to_string())
+    }
+
+    fn complaints(&mut self) -> String {
+        let mut said = String::new();
+        // What cannot be read was not said.
+        let _ = self.0.stderr.take().map(|mut errors| errors.read_to_string(&mut said));
+        said
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail where it has ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The JSON that a command prints, which has to succeed.
+///
+/// # Errors
+///
+/// One line.
+pub fn report(command: &mut Command, patience: Patience<'_>) -> Result<Value, String> {
+    let said = Running::start(command)?.end(patience)?;
+    serde_json::from_str(&said).map_err(|error| format!("no report: {error}"))
+}
+
+/// The last line that a process said, without its name.
+fn reason(said: &str) -> String {
+    let last = said.lines().last().unwrap_or("it ended without a word");
+    last.strip_prefix("duality: ").unwrap_or(last).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn what_a_command_says_is_its_report_or_its_reason() {
+        let interrupted = AtomicBool::new(false);
+        let patience = Patience { limit: PATIENCE, interrupted: &interrupted };
+        let said = report(&mut shell("echo '{\"a\": 1}'"), patience).unwrap();
+        assert_eq!(said["a"], 1);
+        let refused = report(&mut shell("echo one >&2; echo 'duality: no' >&2; exit 2"), patience);
+        assert_eq!(refused, Err("no".to_owned()));
+        let silent = report(&mut shell("exit 1"), patience);
+        assert_eq!(silent, Err("it ended without a word".to_owned()));
+    }
+
+    #[test]
+    fn a_process_that_does_not_end_is_ended() {
+        let (calm, interrupted) = (AtomicBool::new(false), AtomicBool::new(true));
+        let short = Patience { limit: Duration::from_millis(1), interrupted: &calm };
+        let told = report(&mut shell("exec sleep 1000"), short).unwrap_err();
+        assert!(told.starts_with("not done after"), "{told}");
+        let told = report(
+            &mut shell("exec sleep 1000"),
+            Patience { limit: PATIENCE, interrupted: &interrupted },
+        );
+        assert_eq!(told, Err("interrupted".to_owned()));
+    }
+
+    #[test]
+    fn a_server_says_where_it_listens_and_ends_when_it_is_told() {
+        let script =
+            "trap 'exit 0' TERM; echo listening on 127.0.0.1:80; while :; do sleep 0.01; done";
+        let mut server = Running::start(&mut shell(script)).unwrap();
+        assert_eq!(server.address().as_deref(), Ok("127.0.0.1:80"));
+        server.terminate();
+        let calm = AtomicBool::new(false);
+        assert!(server.end(Patience { limit: PATIENCE, interrupted: &calm }).is_ok());
+    }
+}
