@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
 use std::sync::OnceLock;
@@ -63,7 +63,11 @@ fn ask(stream: &mut TcpStream, request: &str) {
     let mut reply = Vec::new();
     let mut piece = [0; 4096];
     loop {
-        let count = stream.read(&mut piece).unwrap();
+        let count = match stream.read(&mut piece) {
+            // A ring that another test of this process looked for interrupts system calls when it goes.
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            read => read.unwrap(),
+        };
         reply.extend_from_slice(&piece[..count]);
         let text = String::from_utf8_lossy(&reply);
         let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };

@@ -33,7 +33,7 @@ use std::time::Duration;
 use duality_poller::Kind;
 use duality_runtime::blocks::{Block, Reactor, Tasks, Waits};
 use duality_runtime::handler::Connections;
-use duality_runtime::task::{self, thread};
+use duality_runtime::task::thread;
 
 use self::admission::{Gate, accept_and_admit};
 use self::controller::Controller;
@@ -70,7 +70,6 @@ impl Architecture for Staged {
     }
 
     fn serve(&self, server: Server) -> io::Result<()> {
-        task::limit_helpers(server.options.disk_helpers);
         let reactor = Reactor::new()?;
         let stages = Arc::new(Stages::new(&server.options));
         let run = {

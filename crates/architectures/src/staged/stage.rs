@@ -1,7 +1,7 @@
 //! One stage: its queue of events, and its pool of kernel threads.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use duality_runtime::blocks::Block;
 use duality_runtime::handler::Connections;
 use duality_runtime::log;
 use duality_runtime::task::thread;
+use duality_runtime::visibility::QueueGauges;
 
 use super::admission::Gate;
 use crate::common::pressure::remedy;
@@ -33,7 +34,7 @@ pub(super) struct Stage {
     changed: Condvar,
     /// How many events a thread takes at a time.
     batch: AtomicUsize,
-    executed: AtomicU64,
+    gauges: Arc<QueueGauges>,
     gate: Arc<Gate>,
     has_complained: AtomicBool,
 }
@@ -48,12 +49,13 @@ struct Queue {
 
 impl Stage {
     pub(super) fn new(name: String, gate: Arc<Gate>) -> Self {
+        let gauges = QueueGauges::new(&name);
         Self {
             name,
             queue: Mutex::default(),
             changed: Condvar::new(),
             batch: AtomicUsize::new(LARGEST_BATCH),
-            executed: AtomicU64::new(0),
+            gauges,
             gate,
             has_complained: AtomicBool::new(false),
         }
@@ -62,6 +64,7 @@ impl Stage {
     pub(super) fn put(&self, event: Block) {
         let mut queue = self.lock();
         queue.events.push_back(event);
+        self.gauges.set_length(queue.events.len());
         self.gate.grown(queue.events.len());
         let is_waited_for = queue.idle > 0;
         drop(queue);
@@ -81,7 +84,7 @@ impl Stage {
 
     /// How many events it has executed.
     pub(super) fn executed(&self) -> u64 {
-        self.executed.load(Ordering::Relaxed)
+        self.gauges.executed()
     }
 
     pub(super) fn batch(&self) -> usize {
@@ -100,6 +103,7 @@ impl Stage {
                 return;
             }
             queue.threads += 1;
+            self.gauges.set_threads(queue.threads);
         }
         let (stage, here) = (self.clone(), present.enter());
         let body = Box::new(move || {
@@ -107,7 +111,7 @@ impl Stage {
             drop(here);
         });
         if let Err(refused) = thread::start(limits.stack, body) {
-            self.lock().threads -= 1;
+            self.lose_thread(&mut self.lock());
             if !self.has_complained.swap(true, Ordering::Relaxed) {
                 let (name, error) = (&self.name, refused.error);
                 let remedy = remedy(&error);
@@ -122,7 +126,6 @@ impl Stage {
     fn work(&self) {
         let mut batch = Vec::with_capacity(LARGEST_BATCH);
         while self.take(&mut batch) {
-            self.executed.fetch_add(batch.len() as u64, Ordering::Relaxed);
             batch.drain(..).for_each(Block::run);
         }
     }
@@ -132,7 +135,7 @@ impl Stage {
         let mut queue = self.lock();
         while queue.events.is_empty() {
             if queue.is_closed {
-                queue.threads -= 1;
+                self.lose_thread(&mut queue);
                 return false;
             }
             queue.idle += 1;
@@ -141,7 +144,7 @@ impl Stage {
             queue = again;
             queue.idle -= 1;
             if waited.timed_out() && queue.events.is_empty() && queue.threads > 1 {
-                queue.threads -= 1;
+                self.lose_thread(&mut queue);
                 return false;
             }
         }
@@ -151,12 +154,19 @@ impl Stage {
         let before = queue.events.len();
         batch.extend(queue.events.drain(..count));
         self.gate.shrunk(before, before - count);
+        self.gauges.set_length(before - count);
+        self.gauges.add_executed(count);
         let others_wait = queue.idle > 0 && !queue.events.is_empty();
         drop(queue);
         if others_wait {
             self.changed.notify_one();
         }
         true
+    }
+
+    fn lose_thread(&self, queue: &mut Queue) {
+        queue.threads -= 1;
+        self.gauges.set_threads(queue.threads);
     }
 
     /// The threads end when all that was put has been run.

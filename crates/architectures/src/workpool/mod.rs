@@ -27,6 +27,7 @@ use duality_runtime::blocks::{Block, Tasks, Waits};
 use duality_runtime::handler::Connections;
 use duality_runtime::log;
 use duality_runtime::task::thread;
+use duality_runtime::visibility::QueueGauges;
 
 use self::order::{ByPriority, Fifo, Order, Serial};
 use crate::common::accept::accept_and_begin;
@@ -139,24 +140,31 @@ struct Queue {
     inner: Mutex<Inner>,
     /// There is a block, or there will be none.
     changed: Condvar,
+    gauges: Arc<QueueGauges>,
 }
 
 struct Inner {
     order: Box<dyn Order<Block>>,
     /// Workers that wait for a block.
     idle: usize,
+    /// Blocks that wait, and kernel threads that take them.
+    length: usize,
+    workers: usize,
     is_closed: bool,
 }
 
 impl Queue {
     fn new(order: Box<dyn Order<Block>>) -> Self {
-        let inner = Inner { order, idle: 0, is_closed: false };
-        Self { inner: Mutex::new(inner), changed: Condvar::new() }
+        let inner = Inner { order, idle: 0, length: 0, workers: 0, is_closed: false };
+        let gauges = QueueGauges::new("blocks");
+        Self { inner: Mutex::new(inner), changed: Condvar::new(), gauges }
     }
 
     fn put(&self, block: Block) {
         let mut inner = self.lock();
         inner.order.put(block);
+        inner.length += 1;
+        self.gauges.set_length(inner.length);
         let is_waited_for = inner.idle > 0;
         drop(inner);
         if is_waited_for {
@@ -166,11 +174,19 @@ impl Queue {
 
     /// Runs blocks until there will be none.
     fn work(&self) {
+        self.count_worker(1);
         let mut last = None;
         while let Some(block) = self.take(last) {
             last = Some(block.connection());
             block.run();
         }
+        self.count_worker(-1);
+    }
+
+    fn count_worker(&self, change: isize) {
+        let mut inner = self.lock();
+        inner.workers = inner.workers.saturating_add_signed(change);
+        self.gauges.set_threads(inner.workers);
     }
 
     /// The next block for a worker that has run one of the connection `last`, as soon as there is one.
@@ -182,6 +198,11 @@ impl Queue {
             inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
             inner.idle -= 1;
             next = inner.order.next(None);
+        }
+        if next.is_some() {
+            inner.length -= 1;
+            self.gauges.set_length(inner.length);
+            self.gauges.add_executed(1);
         }
         next
     }

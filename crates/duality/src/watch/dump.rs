@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use duality_runtime::visibility::{
-    self, LoopReport, TaskReport, ThreadReport, Threads, Trace, Wait,
+    self, LoopReport, QueueReport, TaskReport, ThreadReport, Threads, Trace, Wait,
 };
 
 use super::Subject;
@@ -22,6 +22,11 @@ pub(super) fn dump(subject: &Subject) -> String {
     let survey = visibility::survey(LISTED as u32, PATIENCE);
     let threads = visibility::threads(LISTED);
     let mut text = heading(subject, &survey.answered, &threads);
+    for queue in visibility::queues() {
+        let QueueReport { name, length, threads, executed, .. } = queue;
+        let _ =
+            writeln!(text, "  queue {name}: {length} wait, {threads} threads, {executed} executed");
+    }
     for turn in &survey.silent {
         let thread = turn.thread;
         let _ = match turn.turn {

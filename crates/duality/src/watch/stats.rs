@@ -2,7 +2,7 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use duality_runtime::visibility;
+use duality_runtime::visibility::{self, QueueReport};
 use serde_json::{Map, Value, json};
 
 use super::{Output, Subject};
@@ -43,7 +43,20 @@ impl Stats {
         for (name, value) in totals.named() {
             object.insert(name.into(), json!(value));
         }
+        let queues = visibility::queues();
+        object.insert("queues".into(), queues.iter().map(queue).collect());
         object.insert("uncounted_threads".into(), json!(visibility::uncounted_threads()));
         Value::Object(object)
     }
+}
+
+fn queue(queue: &QueueReport) -> Value {
+    json!({
+        "name": queue.name,
+        "length": queue.length,
+        "length_most": queue.length_most,
+        "threads": queue.threads,
+        "threads_most": queue.threads_most,
+        "executed": queue.executed,
+    })
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{Graph, microseconds};
 
 const NODE: (f64, f64) = (250.0, 52.0);
-const GAP: (f64, f64) = (90.0, 74.0);
+const GAP: (f64, f64) = (150.0, 80.0);
 const MARGIN: f64 = 24.0;
 /// An edge of the most processor time is so wide.
 const WIDEST: f64 = 9.0;
@@ -14,7 +14,7 @@ pub(super) fn draw(graph: &Graph) -> String {
     let places = layout(graph);
     let right = places.iter().map(|(x, _)| x + NODE.0).fold(0.0, f64::max);
     let bottom = places.iter().map(|(_, y)| y + NODE.1).fold(0.0, f64::max);
-    let back = graph.edges.iter().filter(|edge| places[edge.to].1 <= places[edge.from].1).count();
+    let back = graph.edges.iter().filter(|edge| places[edge.to].1 < places[edge.from].1).count();
     let (width, height) = (right + 200.0 + 26.0 * back as f64, bottom + MARGIN);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" height=\"{height:.0}\">\n\
@@ -74,7 +74,13 @@ fn edges(graph: &Graph, places: &[(f64, f64)], right: f64, svg: &mut String) {
                 y1 + bend,
                 y2 - bend
             );
-            (path, (x1 + x2) / 2.0, (y1 + y2) / 2.0)
+            // Where several come from one node, their labels are apart.
+            (path, x1 + (x2 - x1) * 0.3, y1 + (y2 - y1) * 0.36)
+        } else if to_y == from_y && to_x != from_x {
+            let (x1, x2) =
+                if to_x > from_x { (from_x + NODE.0, to_x) } else { (from_x, to_x + NODE.0) };
+            let y = from_y + NODE.1 / 2.0;
+            (format!("M{x1:.0} {y:.0}L{x2:.0} {y:.0}"), (x1 + x2) / 2.0, y - 8.0)
         } else {
             lane += 26.0;
             let (x1, y1) = (from_x + NODE.0, from_y + NODE.1 * 0.7);

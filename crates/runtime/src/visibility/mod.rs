@@ -23,6 +23,7 @@ mod dump;
 mod free_list;
 pub(crate) mod graph;
 mod label;
+mod queues;
 mod records;
 mod shown_task;
 pub(crate) mod survey;
@@ -33,6 +34,7 @@ pub(crate) mod waits;
 pub use counters::Totals;
 pub use dump::{prepare_dumps, request_dump, wait_for_dump_request};
 pub use graph::{Edge, Node, graph, prepare_graph};
+pub use queues::{QueueGauges, QueueReport, queues};
 pub use records::{Record, prepare_records, records};
 pub use survey::{LoopReport, Survey, TaskReport, survey};
 pub use thread_slots::{
