@@ -68,7 +68,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Serve a service under one architecture
-    Serve(serve::Arguments),
+    Serve(Box<serve::Arguments>),
     /// Make load on a server, and report what it did
     Load(load::Arguments),
     /// Measure a service under many architectures, and recommend one
@@ -78,7 +78,7 @@ enum Command {
     /// Write the report of a run measured before, or compare two runs
     Report(report::Arguments),
     /// Draw where a service may wait, and what it does in between, from a real run
-    Graph(graph::Arguments),
+    Graph(Box<graph::Arguments>),
     /// Split the time of a request by what architectures do, and measure what that costs (--costs)
     Model(model::Arguments),
     /// List the architectures, and what they can and cannot carry

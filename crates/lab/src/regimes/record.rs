@@ -275,7 +275,7 @@ mod tests {
         };
         let mut results = Results::open(directory.path(), &heading, false).unwrap();
         results.add(cell(0)).unwrap();
-        write!(results.file, "{{\"subject\":\"thr").unwrap();
+        write!(results.file, "{{\"subject\":\"thread").unwrap();
         assert!(Results::open(directory.path(), &heading, false).unwrap_err().contains("--resume"));
         let again = Results::open(directory.path(), &heading, true).unwrap();
         assert!(again.has("threads", "10us", 0) && !again.has("threads", "10us", 1));

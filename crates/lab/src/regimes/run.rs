@@ -193,7 +193,7 @@ impl Progress {
             }
             // Progress that cannot be written is not missed.
             None if !told.is_empty() => {
-                drop(writeln!(stderr(), "[{number}/{}] {told}", self.cells))
+                let _ = writeln!(stderr(), "[{number}/{}] {told}", self.cells);
             }
             None => {}
         }

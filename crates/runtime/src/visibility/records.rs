@@ -218,7 +218,7 @@ impl Client {
     }
 
     /// Leaves it to a child process, which has a copy, to count the end.
-    pub(crate) fn leave_to_child(mut self: Box<Self>) {
+    pub(crate) fn leave_to_child(&mut self) {
         self.counts = false;
     }
 }

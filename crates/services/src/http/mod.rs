@@ -183,12 +183,8 @@ impl Http {
         let mut requests_left = limits.requests;
         loop {
             task::stage("http: request").await;
-            if wire.has_much() {
-                wire.flush().await?;
-            }
-            if !input.is_empty() {
-                wire.begin_request();
-            }
+            wire.make_room().await?;
+            wire.begin_request_if(!input.is_empty());
             let mut deadline = Deadline::new(limits.head_time);
             let next = loop {
                 let looked = if input.is_empty() {
@@ -227,8 +223,7 @@ impl Http {
                     None => Filled::TimedOut,
                 };
                 match filled {
-                    Filled::Some if idle => wire.begin_request(),
-                    Filled::Some => {}
+                    Filled::Some => wire.begin_request_if(idle),
                     Filled::TimedOut if !idle => {
                         let status = &status::REQUEST_TIMEOUT;
                         return boxed(|| reject(status, wire, &mut input)).await;
@@ -236,9 +231,7 @@ impl Http {
                     Filled::End | Filled::TimedOut => return wire.flush().await,
                 }
             };
-            if !matches!(next, Next::Over) {
-                wire.answered();
-            }
+            wire.answered_if(!matches!(next, Next::Over));
             requests_left = requests_left.saturating_sub(1);
             let is_over = match next {
                 Next::Request => continue,

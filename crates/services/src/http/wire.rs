@@ -88,14 +88,16 @@ impl<'l> Wire<'l> {
         }
     }
 
-    /// Notes that the first bytes of a request have come.
-    pub(super) fn begin_request(&mut self) {
-        self.stream.begin_request();
+    /// Notes that the first bytes of a request have come, if they have.
+    pub(super) fn begin_request_if(&mut self, has_come: bool) {
+        if has_come {
+            self.stream.begin_request();
+        }
     }
 
-    /// Notes that the reply to the oldest request is made; it ends once what has been gathered is sent.
-    pub(super) fn answered(&mut self) {
-        self.answered += 1;
+    /// Notes that the reply to the oldest request is made, if it is; the request ends once what has been gathered is sent.
+    pub(super) fn answered_if(&mut self, is_made: bool) {
+        self.answered += u32::from(is_made);
         if self.output.gathered().is_empty() {
             self.end_requests();
         }
@@ -207,9 +209,12 @@ impl<'l> Wire<'l> {
         self.output.gather().extend_from_slice(CONTINUE);
     }
 
-    /// Whether what has been gathered is so much that it is to be sent before anything is added.
-    pub(super) fn has_much(&self) -> bool {
-        self.output.gathered().len() >= GATHERED
+    /// Sends what has been gathered if it is so much that nothing is to be added before.
+    pub(super) async fn make_room(&mut self) -> io::Result<()> {
+        if self.output.gathered().len() >= GATHERED {
+            self.flush().await?;
+        }
+        Ok(())
     }
 
     /// Answers what cannot be read to its end, by a page or, where `is_head`, by its head alone, and
@@ -239,7 +244,7 @@ impl<'l> Wire<'l> {
         linger: Duration,
     ) -> io::Result<()> {
         reply.write(self.output.gather(), clock::seconds(), Persistence::Close, is_head);
-        self.answered();
+        self.answered_if(true);
         self.linger(input, linger).await
     }
 

@@ -1,0 +1,121 @@
+//! What a stream is, and how it does what it does: addresses, time-outs, options of its socket.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use rustix::net::sockopt::{self, Timeout};
+use rustix::net::{getpeername, getsockname};
+
+use super::super::listener::internet_address;
+use super::TcpStream;
+use crate::event_loop::current;
+use crate::visibility;
+
+impl TcpStream {
+    /// The address of the other end.
+    ///
+    /// # Errors
+    ///
+    /// `NotConnected` when the peer has reset the connection.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        internet_address(getpeername(self.as_fd())?)
+    }
+
+    /// The address of this end.
+    ///
+    /// # Errors
+    ///
+    /// Those of `getsockname(2)`.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        internet_address(Some(getsockname(self.as_fd())?))
+    }
+
+    /// Sets whether small writes go out at once (`TCP_NODELAY`); every stream starts so.
+    ///
+    /// # Errors
+    ///
+    /// Those of `setsockopt(2)`.
+    pub fn set_nodelay(&self, on: bool) -> io::Result<()> {
+        Ok(sockopt::set_tcp_nodelay(self.as_fd(), on)?)
+    }
+
+    /// Whether small writes go out at once.
+    ///
+    /// # Errors
+    ///
+    /// Those of `getsockopt(2)`.
+    pub fn nodelay(&self) -> io::Result<bool> {
+        Ok(sockopt::tcp_nodelay(self.as_fd())?)
+    }
+
+    /// Limits how long one read waits; `None`, as at the start, is for ever. Setting the same limit
+    /// again costs nothing.
+    ///
+    /// On a loop the limit counts from the round in which the wait began.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` for a limit of zero, and those of `setsockopt(2)`.
+    pub fn set_read_timeout(&mut self, limit: Option<Duration>) -> io::Result<()> {
+        self.set_timeout(Timeout::Recv, limit)
+    }
+
+    /// Limits how long one write waits, as [`set_read_timeout`](TcpStream::set_read_timeout) does.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` for a limit of zero, and those of `setsockopt(2)`.
+    pub fn set_write_timeout(&mut self, limit: Option<Duration>) -> io::Result<()> {
+        self.set_timeout(Timeout::Send, limit)
+    }
+
+    /// Limits how long the peer may take nothing of what was sent to it. When its window has been closed for so
+    /// long, or no acknowledgement has come, the kernel ends the connection: the first operation then fails by
+    /// `TimedOut` (`TCP_USER_TIMEOUT` of `tcp(7)`).
+    ///
+    /// A write time-out alone does not see that: the socket's buffer grows, and each write that finds a little
+    /// room in it begins a wait of its own.
+    ///
+    /// # Errors
+    ///
+    /// Those of `setsockopt(2)`.
+    pub fn set_taking_limit(&self, limit: Duration) -> io::Result<()> {
+        if self.socket.injected.is_some() {
+            return Ok(());
+        }
+        let milliseconds = limit.as_millis().try_into().unwrap_or(u32::MAX);
+        Ok(sockopt::set_tcp_user_timeout(self.as_fd(), milliseconds)?)
+    }
+
+    /// Makes the close a reset: what is still to be sent is thrown away, and the peer sees an error
+    /// (`SO_LINGER` of zero).
+    ///
+    /// # Errors
+    ///
+    /// Those of `setsockopt(2)`.
+    pub fn set_linger_reset(&self) -> io::Result<()> {
+        Ok(sockopt::set_socket_linger(self.as_fd(), Some(Duration::ZERO))?)
+    }
+
+    fn set_timeout(&mut self, which: Timeout, limit: Option<Duration>) -> io::Result<()> {
+        let kept = match which {
+            Timeout::Recv => &mut self.read_timeout,
+            Timeout::Send => &mut self.write_timeout,
+        };
+        if *kept == limit {
+            return Ok(());
+        }
+        if limit == Some(Duration::ZERO) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a time-out of zero"));
+        }
+        *kept = limit;
+        // Only the block world has the kernel watch the time.
+        if current::waits_in_place() && self.socket.injected.is_none() {
+            visibility::count(|counters| counters.other_calls.add(1));
+            sockopt::set_socket_timeout(self.as_fd(), which, limit)?;
+        }
+        Ok(())
+    }
+}
