@@ -6,6 +6,8 @@
 //! | to the lab | `{"unavailable":"…"}` | the architecture cannot carry the service, and why |
 //! | to the server | `counters` | asks for … |
 //! | to the lab | `{"counters":{"cpu_us":…,"voluntary_switches":…,"involuntary_switches":…,"operations":{…}}}` | … what it has used, and what it has counted (docs/visibility.md) |
+//! | to the server | `queues` | asks for … |
+//! | to the lab | `{"queues":[{"name":…,"length":…,"threads":…}]}` | … how its queues are now |
 //! | to the server | `drain`, or the end of the channel | drain and exit |
 
 use std::io::{self, BufRead, BufReader, Write};
@@ -53,8 +55,13 @@ impl Control {
 
 fn answer(mut socket: UnixStream) -> io::Result<()> {
     for line in BufReader::new(socket.try_clone()?).lines() {
-        if line? == "drain" {
-            break;
+        match line?.as_str() {
+            "drain" => break,
+            "queues" => {
+                say(&mut socket, &queues())?;
+                continue;
+            }
+            _ => {}
         }
         let usage = usage::of_this_process();
         let counted = visibility::totals().named().into_iter();
@@ -71,6 +78,12 @@ fn answer(mut socket: UnixStream) -> io::Result<()> {
         say(&mut socket, &counters)?;
     }
     Ok(())
+}
+
+/// The queues as they are now.
+fn queues() -> Value {
+    let queue = |queue: visibility::QueueReport| json!({ "name": queue.name, "length": queue.length, "threads": queue.threads });
+    json!({ "queues": visibility::queues().into_iter().map(queue).collect::<Vec<_>>() })
 }
 
 fn say(socket: &mut UnixStream, message: &Value) -> io::Result<()> {

@@ -88,6 +88,7 @@ fn measured(rate: f64) -> Measured {
         open_loop: None,
         warnings: vec![],
         disturbance: None,
+        queues: Vec::new(),
         invalid: BTreeMap::new(),
         client_wait_share: 0.0,
         slices_requests_per_second: Vec::new(),

@@ -21,7 +21,9 @@ mod libdispatch;
 
 use std::collections::HashMap;
 use std::io;
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use duality_runtime::blocks::{Block, Tasks, Waits};
 use duality_runtime::handler::Connections;
@@ -53,6 +55,11 @@ impl Architecture for Gcd {
 
     fn world(&self) -> Option<World> {
         Some(World::Block)
+    }
+
+    /// One that rests holds its thread, of which there is one for each processor at first.
+    fn places(&self, _: &Options) -> Option<usize> {
+        thread::available_parallelism().ok().map(NonZeroUsize::get)
     }
 
     fn unavailable(&self, _: &Options) -> Option<String> {

@@ -33,7 +33,7 @@ use self::order::{ByPriority, Fifo, Order, Serial};
 use crate::common::accept::accept_and_begin;
 use crate::common::admission::Admission;
 use crate::common::pressure::remedy;
-use crate::{Architecture, Needs, Server, World};
+use crate::{Architecture, Needs, Options, Server, World};
 
 /// Blocks in the order in which they come.
 pub const FIFO: WorkPool = WorkPool {
@@ -83,6 +83,11 @@ impl Architecture for WorkPool {
 
     fn world(&self) -> Option<World> {
         Some(World::Block)
+    }
+
+    /// One that rests holds its worker.
+    fn places(&self, options: &Options) -> Option<usize> {
+        Some(options.workers)
     }
 
     fn serve(&self, server: Server) -> io::Result<()> {

@@ -20,6 +20,8 @@ pub struct Lines<'a> {
     pub below: &'a str,
     /// Whether the upright axis is logarithmic; it begins at zero otherwise.
     pub is_logarithmic: bool,
+    /// Whether the lower axis is a time from zero on; it is logarithmic otherwise.
+    pub is_over_time: bool,
     /// The values of the lower axis that are marked; its own marks where there are none.
     pub marked: Vec<f64>,
     /// How values of the lower axis are told.
@@ -58,7 +60,10 @@ impl Lines<'_> {
         if points().next().is_none() {
             return String::new();
         }
-        let x = Scale::logarithmic(across, [LEFT + 8.0, right]);
+        let x = match self.is_over_time {
+            true => Scale::straight([0.0, across[1]], [LEFT + 8.0, right]),
+            false => Scale::logarithmic(across, [LEFT + 8.0, right]),
+        };
         let [low, high] =
             if self.is_logarithmic { [up[0] / 1.15, up[1] * 1.15] } else { [0.0, up[1] * 1.05] };
         let places = [HEIGHT - BOTTOM, TOP];
@@ -216,6 +221,7 @@ mod tests {
             about: "a \"chart\"",
             below: "connections",
             is_logarithmic: false,
+            is_over_time: false,
             marked: vec![1.0, 10.0, 1000.0],
             across: |value| format!("{value:.0}"),
             up: |value| format!("{value:.0}"),

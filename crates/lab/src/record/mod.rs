@@ -8,6 +8,7 @@ mod block;
 mod carrier;
 pub(crate) mod constraints;
 mod operations;
+mod queues;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -23,6 +24,7 @@ pub use block::{Block, Disturbance, Processor, Slice};
 pub use carrier::{Carrier, World};
 pub use constraints::{Constraints, kept_slo};
 pub use operations::{Operations, UnitCosts};
+pub use queues::{QueueSample, QueueState};
 
 /// The version of the format: 2 has blocks, and warnings with kinds. Version 1 is read as well.
 pub const VERSION: u32 = 2;
@@ -424,6 +426,9 @@ pub struct Measured {
     /// What only an open loop measures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_loop: Option<OpenLoop>,
+    /// The server's queues, some ten times a second; none of an architecture that is not made of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queues: Vec<QueueSample>,
     /// What a reader of the figures must know.
     pub warnings: Vec<Warning>,
     /// What else happened on the processors within the window; none where it was not looked.

@@ -25,6 +25,18 @@ pub(super) struct Figure {
     csv: String,
 }
 
+impl Figure {
+    pub(super) fn new(
+        id: String,
+        title: String,
+        caption: String,
+        svg: String,
+        csv: String,
+    ) -> Self {
+        Self { id, title, caption, svg, csv }
+    }
+}
+
 /// What is best at a number of connections, in a row of the first table.
 #[derive(Serialize)]
 pub(super) struct Overview {
@@ -281,6 +293,7 @@ impl Over<'_> {
             about: &format!("{title}, against {below}"),
             below,
             is_logarithmic: axis.is_logarithmic,
+            is_over_time: false,
             marked: if below == "open connections" {
                 summary.concurrency.iter().map(|&count| count as f64).collect()
             } else {

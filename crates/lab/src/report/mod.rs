@@ -8,6 +8,7 @@ mod csv;
 pub mod index;
 pub mod markdown;
 pub mod overlay;
+mod queues;
 mod raw;
 mod table;
 
@@ -59,6 +60,7 @@ pub fn render(experiment: &Experiment, records: &Records, raw: &RawLines) -> Str
             behind => charts::behind(&summary),
             over_load => charts::over_load(&summary, chosen),
             rates => charts::rates(&summary),
+            queues => queues::figures(cells),
             data => script_data(&data),
             lines => table::lines(&summary),
             rows => table::rows(&summary, raw),

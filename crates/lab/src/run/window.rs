@@ -1,5 +1,7 @@
 //! The window of a cell: what the server used while the load generator counted.
 
+use std::time::Duration;
+
 use duality_load::{Error, Observer, Report, Warning, WarningKind};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -7,7 +9,7 @@ use super::noise::{Used, Watch};
 use crate::counters::{self, Counters};
 use crate::listen_queue;
 use crate::plan::Plan;
-use crate::record::{Disturbance, Measured, Operations, Outcome};
+use crate::record::{Disturbance, Measured, Operations, Outcome, QueueSample};
 use crate::server::Server;
 
 /// Reads the server's counters as the measured window opens and closes.
@@ -20,6 +22,9 @@ pub(super) struct Window<'a> {
     queue: Option<u64>,
     problem: Option<std::io::Error>,
     disturbance: Option<Disturbance>,
+    queues: Vec<QueueSample>,
+    /// The server has no queues.
+    has_none: bool,
 }
 
 impl Observer for Window<'_> {
@@ -35,6 +40,18 @@ impl Observer for Window<'_> {
         self.closed = self.read(true);
         self.queue = listen_queue::length(self.server.address());
     }
+
+    fn progress(&mut self, _: u64, elapsed: Duration) {
+        if self.has_none {
+            return;
+        }
+        // A server that does not answer is told when the window closes.
+        let queues = self.server.queues().unwrap_or_default();
+        self.has_none = queues.is_empty();
+        if !self.has_none {
+            self.queues.push(QueueSample { seconds: elapsed.as_secs_f64(), queues });
+        }
+    }
 }
 
 impl<'a> Window<'a> {
@@ -47,6 +64,8 @@ impl<'a> Window<'a> {
             queue: None,
             problem: None,
             disturbance: None,
+            queues: Vec::new(),
+            has_none: false,
         }
     }
 
@@ -90,6 +109,7 @@ impl<'a> Window<'a> {
         let diagnosis = queue.and_then(|queue| queue.warning(&report, is_peer));
         let mut figures = measured(report, opened, closed, pinned);
         figures.listen_queue = queue;
+        figures.queues = self.queues;
         if let Some(found) = self.disturbance {
             starvation(&mut figures, &found);
             figures.disturbance = Some(found);
@@ -178,6 +198,7 @@ fn measured(report: Report, opened: Counters, closed: Counters, pinned: bool) ->
         listen_drops: report.listen_drops,
         listen_queue: None,
         disturbance: None,
+        queues: Vec::new(),
         errors: report.errors,
         crowd: report.crowd,
         open_loop: report.open_loop,

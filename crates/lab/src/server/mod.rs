@@ -15,6 +15,7 @@ use std::time::Duration;
 use crate::counters::Counters;
 use crate::no_server::NoServer;
 use crate::plan::{CellKey, Plan};
+use crate::record::QueueState;
 use crate::store::OpenStore;
 
 /// How long a server may take to drain.
@@ -34,6 +35,11 @@ pub(crate) trait Server {
 
     /// What all its processes have used until now; with their memory if asked.
     fn counters(&mut self, with_memory: bool) -> io::Result<Counters>;
+
+    /// The queues that it is made of; none of an architecture without queues.
+    fn queues(&mut self) -> io::Result<Vec<QueueState>> {
+        Ok(Vec::new())
+    }
 
     /// Ends it at once; returns what it complained of last, in one line, or else `error`, which is what
     /// became of it.

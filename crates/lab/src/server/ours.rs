@@ -17,6 +17,7 @@ use super::{DRAIN, Server, last_line, log_file, read_log};
 use crate::counters::{self, Counters};
 use crate::no_server::NoServer;
 use crate::plan::{CellKey, Plan};
+use crate::record::QueueState;
 use crate::store::OpenStore;
 
 /// How long a server may take to answer.
@@ -36,6 +37,7 @@ enum Message {
     Ready { address: SocketAddr },
     Unavailable(String),
     Counters(Counters),
+    Queues(Vec<QueueState>),
 }
 
 impl Process {
@@ -71,7 +73,7 @@ impl Process {
         match server.hear() {
             Ok(Message::Ready { address }) => server.address = address,
             Ok(Message::Unavailable(reason)) => return Err(NoServer::Unavailable(reason)),
-            Ok(Message::Counters(_)) => {
+            Ok(Message::Counters(_) | Message::Queues(_)) => {
                 return Err(NoServer::Failed("it spoke out of turn".into()));
             }
             Err(error) => return Err(NoServer::Failed(server.last_words(&error))),
@@ -131,6 +133,14 @@ impl Server for Process {
             };
         }
         Ok(total)
+    }
+
+    fn queues(&mut self) -> io::Result<Vec<QueueState>> {
+        self.channel.get_mut().write_all(b"queues\n")?;
+        match self.hear()? {
+            Message::Queues(queues) => Ok(queues),
+            _ => Err(io::Error::other("the server answered something else")),
+        }
     }
 
     fn last_words(&mut self, error: &io::Error) -> String {
