@@ -8,6 +8,7 @@ use duality_lab::regimes::plan::Plan;
 use duality_lab::regimes::record::{self, FILE};
 use duality_lab::regimes::summary::Summary;
 use duality_lab::regimes::{report, run};
+use duality_lab::report::markdown::Table;
 use duality_runtime::log;
 use duality_services::Setup;
 
@@ -81,6 +82,18 @@ pub(super) fn run_at(path: &Path) -> Option<&Path> {
         return Some(path);
     }
     path.parent().filter(|_| path.file_name().is_some_and(|name| name == FILE))
+}
+
+/// Prints tables of a run as Markdown.
+pub(super) fn tables(directory: &Path, which: &[Table]) -> Result<(), Failure> {
+    let (heading, cells) = record::read(directory).map_err(Failure::misuse)?;
+    let summary = Summary::of(&heading, &cells);
+    let tables = which.iter().map(|table| {
+        summary.markdown(*table).ok_or_else(|| {
+            Failure::misuse("--markdown: a run of regimes has the tables rate, cpu and p99")
+        })
+    });
+    print(&tables.collect::<Result<Vec<String>, Failure>>()?.join("\n"))
 }
 
 /// Prints what a run came to, and writes its page.

@@ -57,7 +57,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let [path] = arguments.runs.as_slice()
         && let Some(directory) = regimes::run_at(path)
     {
-        return regimes::show(directory, arguments.out.clone());
+        return match arguments.markdown.as_slice() {
+            [] => regimes::show(directory, arguments.out.clone()),
+            which => regimes::tables(directory, which),
+        };
     }
     let runs = arguments.runs.iter().map(|path| Run::read(path));
     let runs = runs.collect::<Result<Vec<Run>, Failure>>()?;

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::derive::{Plot, Sums};
 use super::plan::Regime;
 use super::record::{Cell, Heading, Measured, Outcome};
-use crate::format::grouped;
+use crate::format::{duration, grouped, percent};
+use crate::report::markdown::Table;
 use crate::statistics::median;
 
 /// Who keeps so much of the best rate under the heaviest load holds there.
@@ -156,6 +157,35 @@ impl<'r> Summary<'r> {
         said
     }
 
+    /// For a document: a figure of each subject under each load, as a table in Markdown. `None` for a figure that cells of a regime do not
+    /// have.
+    #[must_use]
+    pub fn markdown(&self, which: Table) -> Option<String> {
+        let (title, told): (_, fn(&Figures) -> Option<String>) = match which {
+            Table::Rate => ("Requests/s", |one| Some(grouped(one.rate.round()))),
+            Table::Cpu => ("Server CPU per request", |one| one.cpu_us.map(duration)),
+            Table::P99 => ("T, 99 %", |one| Some(duration(one.time_p99_us))),
+            _ => return None,
+        };
+        let kept = which == Table::Rate;
+        let mut text = format!("{title}, medians\n\n| |");
+        self.regimes.iter().for_each(|one| text += &format!(" {} |", one.name));
+        text += if kept { " kept |\n" } else { "\n" };
+        text += &format!("| --- |{}\n", " ---: |".repeat(self.regimes.len() + usize::from(kept)));
+        for name in self.subjects() {
+            let mut cells: Vec<String> = Vec::new();
+            for regime in &self.regimes {
+                let shown = self.figures(name, &regime.name).and_then(|figures| told(&figures));
+                cells.push(shown.unwrap_or_else(|| "–".to_owned()));
+            }
+            if kept {
+                cells.push(self.kept(name).map_or("–".to_owned(), percent));
+            }
+            text += &format!("| {name} | {} |\n", cells.join(" | "));
+        }
+        Some(text)
+    }
+
     /// For the terminal: requests/s of each subject under each load, and the sentences.
     #[must_use]
     pub fn text(&self) -> String {
@@ -231,6 +261,10 @@ mod tests {
             "{said}"
         );
         assert!(said.contains("– absent: no library"), "{said}");
+        let table = summary.markdown(Table::Rate).unwrap();
+        assert!(table.contains("| falling | 10,000 | 5,000 | 50 % |"), "{table}");
+        assert!(table.contains("| absent | – | – | – |"), "{table}");
+        assert_eq!(summary.markdown(Table::Slope), None);
         assert!(!said.contains("absent (") && !said.contains(" 0\n"), "{said}");
     }
 }
