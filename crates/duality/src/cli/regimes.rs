@@ -34,7 +34,7 @@ pub(super) fn compare(catalogue: &Catalogue, request: &Request<'_>) -> Result<()
     let Request { file, text, out, resume, check } = *request;
     let plan = read(catalogue, file, text)?;
     let told = format!(
-        "{} subjects under {} regimes, {} times: {} cells, {:.0} s where servers keep up",
+        "{} subjects under {} regimes, repeats: {}; {} cells, {:.0} s where servers keep up",
         plan.subjects.len(),
         plan.regimes.len(),
         plan.repeats,
@@ -43,6 +43,10 @@ pub(super) fn compare(catalogue: &Catalogue, request: &Request<'_>) -> Result<()
     );
     if check {
         return print(&told);
+    }
+    if out.join(FILE).exists() && !resume {
+        let problem = "holds results already: go on by --resume, or choose another --out";
+        return Err(Failure::misuse(format!("{} {problem}", out.display())));
     }
     let program = env::current_exe()
         .map_err(|error| Failure::failed(format!("cannot find this program: {error}")))?;

@@ -13,6 +13,7 @@ use super::derive::Request;
 use super::plan::{Mode, Plan, Regime};
 use super::record::{Cell, Heading, Measured, Outcome, Results};
 use crate::child::{self, Patience, Running};
+use crate::machine;
 use crate::plan::variant::Choice;
 use crate::random::SplitMix64;
 
@@ -140,12 +141,15 @@ impl Bench<'_> {
 
     /// Loads the server over TCP; its rate.
     fn connect(&self) -> Result<(f64, Option<f64>), String> {
-        let mut server = Running::start(self.server().arg("--listen=127.0.0.1:0"))?;
+        let (server_cpus, client_cpus) = machine::split_cpus();
+        let mut server = self.server();
+        server.arg("--listen=127.0.0.1:0").args(pinned(&server_cpus));
+        let mut server = Running::start(&mut server)?;
         let address = server.address()?;
         let mut load = Command::new(self.program);
         load.args(["load", &format!("{}://{address}", self.plan.service), "--json"]);
         load.args(["--arrivals=sinusoidal", &format!("--wait={}", self.waits()), &self.period()]);
-        load.arg(format!("-n{}", self.regime.clients));
+        load.arg(format!("-n{}", self.regime.clients)).args(pinned(&client_cpus));
         let report = child::report(&mut load, self.patience())?;
         server.terminate();
         server.end(self.patience())?;
@@ -155,6 +159,12 @@ impl Bench<'_> {
     fn patience(&self) -> Patience<'_> {
         Patience { limit: self.plan.limit, interrupted: self.interrupted }
     }
+}
+
+/// The flag that has a process run on these processors; none for none.
+fn pinned(cpus: &[usize]) -> Option<String> {
+    let names: Vec<String> = cpus.iter().map(usize::to_string).collect();
+    (!cpus.is_empty()).then(|| format!("--cpus={}", names.join(",")))
 }
 
 fn number(report: &Value, name: &str) -> Result<f64, String> {
