@@ -18,7 +18,7 @@
 //! Cost of a connection: the state of its task; of each stage, a queue's lock and often a switch between kernel threads.
 //! What breaks first: the processor, by switches, where stages are short.
 //! Under overload the queues are bounded at the entrance: while some stage's queue is longer than `--stage-queue`, no connection is
-//! admitted ([`admission`]); those that come wait in the accept queue, or are refused in order (`--when-full shed`). Inside, a queue never
+//! admitted (`admission.rs`); those that come wait in the accept queue, or are refused in order (`--when-full shed`). Inside, a queue never
 //! holds more than one event for each task that was admitted.
 //! Source: Welsh, Culler, Brewer, "SEDA", SOSP 2001; Haboob in von Behren, Condit, Brewer 2003.
 

@@ -7,7 +7,7 @@
 //!                               └──────── the next block of the same task ◀──────┘
 //! ```
 //!
-//! A block is the stretch of a task between two stage boundaries. What comes next is the queue's order ([`order`]): one FIFO; the
+//! A block is the stretch of a task between two stage boundaries. What comes next is the queue's order (`order.rs`): one FIFO; the
 //! most urgent first, which is what is nearest to its end unless the service says otherwise; or a FIFO for each connection.
 //!
 //! Who waits: each worker, in place, for the client or the disk of the block that it runs. So W workers wait for W clients at most,

@@ -3,7 +3,7 @@
 use super::TcpStream;
 
 impl TcpStream {
-    /// Notes that a request begins: its first bytes have been read. For records ([`visibility::Record`]); without them, a branch.
+    /// Notes that a request begins: its first bytes have been read. For records ([`Record`](crate::visibility::Record)); without them, a branch.
     ///
     /// The first request of an accepted connection has begun with the connection, so that its time in queues counts.
     #[inline]
