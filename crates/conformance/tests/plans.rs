@@ -270,11 +270,8 @@ fn peers_are_measured_beside_architectures_and_never_recommended() {
     );
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.contains("mine (peer)"), "{said}");
-    // On a machine that others use, the load may have been too unsteady for any choice. No timing decides a test: what holds in each
-    // case is that the peer is not chosen, and that it is told beside a choice.
-    assert!(!said.contains("Choose mine"), "{said}");
-    assert!(!said.contains("Choose epoll") || said.contains("For reference"), "{said}");
-    assert!(said.contains("Choose epoll") || said.contains("No recommendation"), "{said}");
+    // Peers are no candidates, so there is one at most, and whatever the load was, there is nothing to choose between.
+    assert!(said.contains("No recommendation") && !said.contains("Choose "), "{said}");
     assert!(lab.read("out/beside/report.html").contains("mine (peer)"));
     let (experiment, Records { cells, .. }) = lab.results("beside");
     assert_eq!(experiment.design.peers.len(), 2);

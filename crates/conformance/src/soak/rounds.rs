@@ -25,6 +25,9 @@ pub(super) struct Round {
 
 /// Those that differ in the unsafe code that runs beneath them. `iterative` is not among them: who is silent there
 /// holds up all others, as it should be.
+///
+/// A work pool has a worker for every connection that the clients can have open at a time, a burst's among them. A connection at
+/// rest holds a worker there, and the next that a burst waits for may be queued behind the rests of its others.
 const VARIANTS: &[Variant] = &[
     &["uthreads"],
     &["uring"],
@@ -36,9 +39,9 @@ const VARIANTS: &[Variant] = &[
     &["uthreads", "--poller=epoll", "--cores=2"],
     &["pool", "--workers=64"],
     &["staged"],
-    &["workpool-fifo", "--workers=64"],
-    &["workpool-priority", "--workers=64"],
-    &["workpool-serial", "--workers=64"],
+    &["workpool-fifo", "--workers=320"],
+    &["workpool-priority", "--workers=320"],
+    &["workpool-serial", "--workers=320"],
     &["threads"],
     &["poll"],
     &["select"],
