@@ -1,0 +1,98 @@
+//! What the patcher sees of an object: segments of bytes at addresses, and where its functions start.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// A loaded segment.
+#[derive(Debug, Clone, Copy)]
+pub struct Segment<'a> {
+    /// The address of the first byte: of the process, or of the file where nothing is loaded.
+    pub address: u64,
+    /// What is there.
+    pub bytes: &'a [u8],
+    /// Whether the segment holds code.
+    pub executable: bool,
+}
+
+impl Segment<'_> {
+    fn end(&self) -> u64 {
+        self.address + self.bytes.len() as u64
+    }
+}
+
+/// An object: its segments, and the address of its `.eh_frame_hdr`, if it has one.
+#[derive(Debug, Clone, Default)]
+pub struct Image<'a> {
+    /// The segments, in any order.
+    pub segments: Vec<Segment<'a>>,
+    /// The address of the sorted table of functions (`PT_GNU_EH_FRAME`).
+    pub functions: Option<u64>,
+}
+
+impl<'a> Image<'a> {
+    /// The bytes from `address` to the end of their segment.
+    pub(crate) fn bytes_at(&self, address: u64) -> Option<&'a [u8]> {
+        let segment = self
+            .segments
+            .iter()
+            .find(|segment| (segment.address..segment.end()).contains(&address))?;
+        segment.bytes.get(usize::try_from(address - segment.address).ok()?..)
+    }
+
+    /// The functions of the object, if it tells them.
+    pub(crate) fn function_table(&self) -> Option<FunctionTable<'a>> {
+        FunctionTable::parse(self.functions?, self.bytes_at(self.functions?)?)
+    }
+}
+
+/// The binary search table of `.eh_frame_hdr`: the first address of each function, in order.
+///
+/// Source: Linux Standard Base, Core, "Exception Frames".
+pub(crate) struct FunctionTable<'a> {
+    /// Entries are relative to it.
+    header: u64,
+    /// Pairs of signed 32-bit numbers: the function's start, its description's place.
+    entries: &'a [u8],
+}
+
+const ENTRY_BYTES: usize = 8;
+
+impl<'a> FunctionTable<'a> {
+    fn parse(header: u64, bytes: &'a [u8]) -> Option<Self> {
+        /// Version 1; a pointer of any kind; a count of four bytes; entries relative to the header.
+        const COUNT_IS_U32: u8 = 0x03;
+        const ENTRIES_ARE_RELATIVE: u8 = 0x3b;
+        /// The pointer to `.eh_frame` as every linker writes it: four bytes.
+        const PREFIX_BYTES: usize = 8;
+        if bytes.len() < PREFIX_BYTES + 4
+            || bytes[0] != 1
+            || bytes[2] != COUNT_IS_U32
+            || bytes[3] != ENTRIES_ARE_RELATIVE
+        {
+            return None;
+        }
+        let count = u32::from_le_bytes(bytes[8..12].try_into().ok()?) as usize;
+        let entries = bytes.get(12..12 + count.checked_mul(ENTRY_BYTES)?)?;
+        (count > 0).then_some(Self { header, entries })
+    }
+
+    fn start(&self, index: usize) -> u64 {
+        let at = index * ENTRY_BYTES;
+        let mut offset = [0; 4];
+        offset.copy_from_slice(&self.entries[at..at + 4]);
+        self.header.wrapping_add_signed(i64::from(i32::from_le_bytes(offset)))
+    }
+
+    /// From the start of the function that holds `address` to the start of the next one.
+    pub(crate) fn around(&self, address: u64, within: &Range<u64>) -> Range<u64> {
+        let count = self.entries.len() / ENTRY_BYTES;
+        let (mut low, mut high) = (0, count);
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.start(middle) <= address { low = middle + 1 } else { high = middle }
+        }
+        let start = if low > 0 { self.start(low - 1).max(within.start) } else { within.start };
+        let end = if low < count { self.start(low).min(within.end) } else { within.end };
+        if start <= address && address < end { start..end } else { within.clone() }
+    }
+}

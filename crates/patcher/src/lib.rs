@@ -1,0 +1,26 @@
+//! Finds every `syscall` instruction of a loaded object, and writes the jumps that replace them.
+//!
+//! ```text
+//!   image.rs   what an object looks like: segments of bytes at addresses, and its table of functions
+//!   sites.rs   candidates (the bytes 0f 05) → functions that hold one → instructions → sites
+//!   stubs.rs   a site → five bytes of jump in the text, and a stub near by that enters the dispatcher
+//! ```
+//!
+//! Nothing is patched by its bytes alone: a candidate counts only if decoding its function from the
+//! first instruction meets it at an instruction boundary. The crate changes no memory; it returns what
+//! to write. `duality run` applies it to the running process, `duality run --check` to files.
+//!
+//! A system call clobbers `rcx` and `r11` and nothing else, so a stub may use these two and no other.
+
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod image;
+mod sites;
+mod stubs;
+
+pub use image::{Image, Segment};
+pub use sites::{Findings, Kind, Site, find_sites};
+pub use stubs::{Entries, MAX_STUB_BYTES, Patch, THUNK_BYTES, patch};

@@ -1,0 +1,356 @@
+//! Finds the system-call instructions, and decides which instructions beside each make room for a jump.
+//!
+//! A jump needs five bytes and a `syscall` has two, so a site takes its neighbours along:
+//!
+//! ```text
+//!   Number   mov $nr,%eax ; syscall            the usual one. The move can be executed again, so the
+//!                                              address of the syscall stays a valid restart address
+//!   Before   a ; b ; syscall                   a and b move into the stub
+//!   After    syscall ; c ; d                   where a branch leads to the syscall: c and d move
+//! ```
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
+
+use crate::image::{FunctionTable, Image, Segment};
+
+/// Which neighbours of a `syscall` make room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The move of the number before it.
+    Number,
+    /// One or more instructions before it.
+    Before,
+    /// One or more instructions after it.
+    After,
+}
+
+/// One system-call instruction that can be replaced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Site {
+    /// The address of the `syscall` instruction.
+    pub syscall: u64,
+    /// The bytes that the jump and its neighbours take.
+    pub range: Range<u64>,
+    /// Which neighbours make room.
+    pub kind: Kind,
+    /// The number of the system call, where the code says it beside the instruction.
+    pub number: Option<u32>,
+    /// The function uses vector registers, so one may be alive across the call.
+    pub vectors: bool,
+}
+
+/// What a search found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// What can be replaced, in order of addresses.
+    pub sites: Vec<Site>,
+    /// Addresses of system-call instructions that cannot.
+    pub unpatchable: Vec<u64>,
+    /// Candidates that turned out to be the inside of another instruction, or data.
+    pub false_candidates: usize,
+}
+
+/// The length of a jump to anywhere within two gibibytes.
+pub(crate) const JUMP_BYTES: u64 = 5;
+const SYSCALL_BYTES: u64 = 2;
+/// The longest stretch without a table of functions that is decoded at a time.
+const SWEEP_BYTES: u64 = 1 << 16;
+
+/// Finds every system-call instruction in the executable segments of `image`.
+pub fn find_sites(image: &Image<'_>) -> Findings {
+    let table = image.function_table();
+    let mut findings = Findings::default();
+    for segment in image.segments.iter().filter(|segment| segment.executable) {
+        search_segment(segment, table.as_ref(), &mut findings);
+    }
+    findings
+}
+
+fn search_segment(
+    segment: &Segment<'_>,
+    table: Option<&FunctionTable<'_>>,
+    findings: &mut Findings,
+) {
+    let whole = segment.address..segment.address + segment.bytes.len() as u64;
+    let mut function = Function::default();
+    for candidate in candidates(segment) {
+        if !function.range.contains(&candidate) {
+            let range = match table {
+                Some(table) => table.around(candidate, &whole),
+                None => sweep_around(candidate, &whole),
+            };
+            function = Function::decode(segment, range);
+        }
+        // The entry of glibc's `__restore_rt` starts one byte before its first instruction, for the
+        // sake of unwinders; decoded from there, its instructions come out wrong.
+        if function.index_of(candidate).is_none() && candidate - function.range.start == 8 {
+            let range = function.range.start + 1..function.range.end;
+            function = Function::decode(segment, range);
+        }
+        match function.index_of(candidate) {
+            None => findings.false_candidates += 1,
+            Some(index) => match function.site(index) {
+                Some(site) => findings.sites.push(site),
+                None => findings.unpatchable.push(candidate),
+            },
+        }
+    }
+}
+
+/// Addresses of the bytes of a `syscall` instruction, wherever they are.
+fn candidates<'a>(segment: &Segment<'a>) -> impl Iterator<Item = u64> + use<'a> {
+    let (address, bytes) = (segment.address, segment.bytes);
+    let mut from = 0;
+    core::iter::from_fn(move || {
+        loop {
+            // 05 is rarer than 0f in code.
+            let next = from + memchr(0x05, bytes.get(from..)?)?;
+            from = next + 1;
+            if next > 0 && bytes[next - 1] == 0x0f {
+                return Some(address + next as u64 - 1);
+            }
+        }
+    })
+}
+
+/// The first place of `byte`, eight bytes at a time.
+fn memchr(byte: u8, bytes: &[u8]) -> Option<usize> {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGHS: u64 = 0x8080_8080_8080_8080;
+    let pattern = ONES * u64::from(byte);
+    let mut at = 0;
+    for chunk in bytes.chunks_exact(8) {
+        let word = u64::from_le_bytes([
+            chunk[0], chunk[1], chunk[2], chunk[3], chunk[4], chunk[5], chunk[6], chunk[7],
+        ]) ^ pattern;
+        let zeros = word.wrapping_sub(ONES) & !word & HIGHS;
+        if zeros != 0 {
+            return Some(at + zeros.trailing_zeros() as usize / 8);
+        }
+        at += 8;
+    }
+    Some(at + bytes.get(at..)?.iter().position(|&other| other == byte)?)
+}
+
+/// Where nothing tells functions apart: a stretch that starts well before the candidate, for a decoder
+/// that starts inside an instruction finds the boundaries again after a few.
+fn sweep_around(candidate: u64, whole: &Range<u64>) -> Range<u64> {
+    let start = candidate.saturating_sub(SWEEP_BYTES / 2).max(whole.start);
+    start..(start + SWEEP_BYTES).min(whole.end)
+}
+
+/// A decoded function.
+#[derive(Default)]
+struct Function {
+    range: Range<u64>,
+    instructions: Vec<Instruction>,
+    /// Where its own branches lead.
+    targets: Vec<u64>,
+    vectors: bool,
+}
+
+impl Function {
+    fn decode(segment: &Segment<'_>, range: Range<u64>) -> Self {
+        let offset = |address: u64| (address - segment.address) as usize;
+        let bytes = &segment.bytes[offset(range.start)..offset(range.end)];
+        let mut decoder = Decoder::with_ip(64, bytes, range.start, DecoderOptions::NONE);
+        let mut function = Self { range, ..Self::default() };
+        let mut instruction = Instruction::default();
+        while decoder.can_decode() {
+            decoder.decode_out(&mut instruction);
+            let near = matches!(
+                instruction.op0_kind(),
+                OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64
+            );
+            if instruction.op_count() > 0 && near {
+                function.targets.push(instruction.near_branch_target());
+            }
+            function.vectors |= uses_vectors(&instruction);
+            function.instructions.push(instruction);
+        }
+        function.targets.sort_unstable();
+        function
+    }
+
+    /// The instruction that starts at `address` and is a system call.
+    fn index_of(&self, address: u64) -> Option<usize> {
+        let index =
+            self.instructions.binary_search_by_key(&address, Instruction::ip).ok()?;
+        (self.instructions[index].code() == Code::Syscall).then_some(index)
+    }
+
+    fn is_target(&self, address: u64) -> bool {
+        self.targets.binary_search(&address).is_ok()
+    }
+
+    fn site(&self, index: usize) -> Option<Site> {
+        let syscall = self.instructions[index].ip();
+        let number = self.number_before(index);
+        let (range, kind) = match self.room_before(index) {
+            Some((start, kind)) => (start..syscall + SYSCALL_BYTES, kind),
+            None => (syscall..self.room_after(index)?, Kind::After),
+        };
+        Some(Site { syscall, range, kind, number, vectors: self.vectors })
+    }
+
+    /// What the last move into `eax` before the call says, if nothing leads in between.
+    fn number_before(&self, index: usize) -> Option<u32> {
+        for before in (index.saturating_sub(8)..index).rev() {
+            if self.is_target(self.instructions[before + 1].ip()) {
+                return None;
+            }
+            let instruction = &self.instructions[before];
+            if let Some(number) = moves_number(instruction) {
+                return Some(number);
+            }
+            if !falls_through(instruction) || writes_accumulator(instruction) {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Room among the instructions before the call, unless a branch leads between them.
+    fn room_before(&self, index: usize) -> Option<(u64, Kind)> {
+        let end = self.instructions[index].next_ip();
+        let mut first = index;
+        while end - self.instructions[first].ip() < JUMP_BYTES {
+            if self.is_target(self.instructions[first].ip()) || first == 0 {
+                return None;
+            }
+            first -= 1;
+            if !movable(&self.instructions[first]) {
+                return None;
+            }
+        }
+        let idempotent = first + 1 == index && moves_number(&self.instructions[first]).is_some();
+        let kind = if idempotent { Kind::Number } else { Kind::Before };
+        Some((self.instructions[first].ip(), kind))
+    }
+
+    /// Room among the instructions after the call.
+    fn room_after(&self, index: usize) -> Option<u64> {
+        let start = self.instructions[index].ip();
+        let mut last = index;
+        while self.instructions[last].next_ip() - start < JUMP_BYTES {
+            last += 1;
+            let instruction = self.instructions.get(last)?;
+            if self.is_target(instruction.ip()) || !movable(instruction) {
+                return None;
+            }
+        }
+        Some(self.instructions[last].next_ip())
+    }
+}
+
+/// Whether the instruction does the same wherever it stands, and goes on to the next.
+fn movable(instruction: &Instruction) -> bool {
+    falls_through(instruction)
+        && !instruction.is_ip_rel_memory_operand()
+        && instruction.code() != Code::Syscall
+}
+
+fn falls_through(instruction: &Instruction) -> bool {
+    instruction.flow_control() == FlowControl::Next && instruction.code() != Code::INVALID
+}
+
+/// `mov $number, %eax`, in either of its encodings.
+fn moves_number(instruction: &Instruction) -> Option<u32> {
+    let into_accumulator = matches!(instruction.op0_register(), Register::EAX | Register::RAX);
+    let moves = matches!(instruction.code(), Code::Mov_r32_imm32 | Code::Mov_rm64_imm32);
+    (moves && into_accumulator && instruction.op0_kind() == OpKind::Register)
+        .then(|| instruction.immediate32())
+}
+
+fn writes_accumulator(instruction: &Instruction) -> bool {
+    instruction.op_count() > 0
+        && instruction.op0_kind() == OpKind::Register
+        && instruction.op0_register().full_register() == Register::RAX
+}
+
+fn uses_vectors(instruction: &Instruction) -> bool {
+    (0..instruction.op_count()).any(|operand| {
+        instruction.op_kind(operand) == OpKind::Register
+            && instruction.op_register(operand).is_vector_register()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(bytes: &[u8]) -> Findings {
+        let segment = Segment { address: 0x1000, bytes, executable: true };
+        find_sites(&Image { segments: alloc::vec![segment], functions: None })
+    }
+
+    #[test]
+    fn the_usual_site_takes_the_move_of_its_number() {
+        // nop; mov $0x27,%eax; syscall; ret
+        let findings = find(&[0x90, 0xb8, 0x27, 0, 0, 0, 0x0f, 0x05, 0xc3]);
+        let [site] = &findings.sites[..] else { panic!("{findings:?}") };
+        assert_eq!((site.kind, site.number), (Kind::Number, Some(0x27)));
+        assert_eq!(site.range, 0x1001..0x1008);
+        assert!(!site.vectors);
+    }
+
+    #[test]
+    fn short_instructions_before_the_call_move_together() {
+        // mov $0x27,%eax; xor $0x80,%sil (4 bytes); syscall; ret
+        let findings =
+            find(&[0xb8, 0x27, 0, 0, 0, 0x40, 0x80, 0xf6, 0x80, 0x0f, 0x05, 0xc3]);
+        let [site] = &findings.sites[..] else { panic!("{findings:?}") };
+        assert_eq!((site.kind, site.number), (Kind::Before, Some(0x27)));
+        assert_eq!(site.range, 0x1005..0x100b);
+    }
+
+    #[test]
+    fn a_branch_to_the_call_moves_what_follows() {
+        // jmp +5; mov $1,%eax; (target) syscall; cmp $-4096,%rax; ret
+        let findings = find(&[
+            0xeb, 0x05, 0xb8, 1, 0, 0, 0, 0x0f, 0x05, 0x48, 0x3d, 0, 0xf0, 0xff, 0xff, 0xc3,
+        ]);
+        let [site] = &findings.sites[..] else { panic!("{findings:?}") };
+        assert_eq!((site.kind, site.number), (Kind::After, None));
+        assert_eq!(site.range, 0x1007..0x100f);
+    }
+
+    #[test]
+    fn no_room_is_said() {
+        // jmp +0; (target) syscall; ret
+        let findings = find(&[0xeb, 0, 0x0f, 0x05, 0xc3]);
+        assert_eq!((findings.sites.len(), findings.unpatchable), (0, alloc::vec![0x1002]));
+    }
+
+    #[test]
+    fn the_inside_of_an_instruction_is_no_call() {
+        // mov $0x050f,%eax; ret
+        let findings = find(&[0xb8, 0x0f, 0x05, 0, 0, 0xc3]);
+        assert_eq!((findings.sites.len(), findings.false_candidates), (0, 1));
+    }
+
+    #[test]
+    fn vector_registers_are_seen() {
+        // movaps %xmm0,(%rsp); mov $1,%eax; syscall; ret
+        let findings = find(&[0x0f, 0x29, 0x04, 0x24, 0xb8, 1, 0, 0, 0, 0x0f, 0x05, 0xc3]);
+        assert!(findings.sites[0].vectors);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_survived(
+            bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..400),
+            functions in proptest::option::of(0x1000u64..0x1200),
+        ) {
+            let segment = Segment { address: 0x1000, bytes: &bytes, executable: true };
+            let image = Image { segments: alloc::vec![segment], functions };
+            for site in find_sites(&image).sites {
+                assert!(site.range.end - site.range.start >= JUMP_BYTES);
+                assert!(site.range.contains(&site.syscall));
+            }
+        }
+    }
+}

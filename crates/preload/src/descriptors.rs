@@ -1,0 +1,498 @@
+//! What the engine knows of each descriptor: its kind, its flags, who waits for it.
+//!
+//! A descriptor is registered with epoll when a thread first waits for it, for all events, edge-triggered,
+//! and stays so until it is closed. Between two edges, the engine remembers what it has seen: a read that
+//! came up short has emptied the socket, so the next one parks without another attempt.
+
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+
+use libc::{EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLPRI, EPOLLRDHUP};
+
+use crate::clock::{self, NEVER, Nanoseconds};
+use crate::lock::{Locked, Setting};
+use crate::scheduler::{BELL, EPOLL, park, wake};
+use crate::sys::{self, error, failed, sys};
+use crate::thread::{Reason, ThreadRef};
+use crate::worker::current;
+
+/// Descriptors at and above this number are left to the kernel.
+pub(crate) const MAX: usize = 1 << 20;
+
+/// What a descriptor refers to, as far as waiting is concerned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    Unknown,
+    /// A stream socket.
+    Stream,
+    /// Any other socket.
+    Message,
+    /// A pipe, or another file that takes `RWF_NOWAIT`.
+    Pipe,
+    /// A file that can be polled and nothing more: terminals, devices.
+    Polled,
+    /// A file that is always ready: regular files, directories.
+    Direct,
+}
+
+/// Facts about a descriptor, as bits.
+pub(crate) mod fact {
+    /// Registered with epoll.
+    pub(crate) const REGISTERED: u8 = 1;
+    /// epoll refuses it.
+    pub(crate) const REFUSED: u8 = 2;
+    /// `O_NONBLOCK` is known: see the next one.
+    pub(crate) const MODE_KNOWN: u8 = 4;
+    /// `O_NONBLOCK` is set.
+    pub(crate) const NONBLOCKING: u8 = 8;
+    /// Other descriptors, perhaps in other processes, refer to the same file.
+    pub(crate) const SHARED: u8 = 16;
+    /// The other side is gone: a short read says nothing any more.
+    pub(crate) const HUNG_UP: u8 = 32;
+    /// It has been asked whether the socket has timeouts.
+    pub(crate) const TIMEOUTS_KNOWN: u8 = 64;
+    /// The socket has one.
+    pub(crate) const TIMEOUTS: u8 = 128;
+}
+
+/// Reading or writing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Direction {
+    Read,
+    Write,
+}
+
+/// Waits of one direction.
+pub(crate) struct Side {
+    /// An attempt may succeed.
+    maybe: AtomicU8,
+    first: Cell<Option<ThreadRef>>,
+}
+
+/// One descriptor.
+pub(crate) struct Descriptor {
+    kind: AtomicU8,
+    facts: AtomicU8,
+    generation: AtomicU32,
+    read: Side,
+    write: Side,
+    polls: Cell<*const PollNode>,
+}
+
+/// A thread that waits for several descriptors stands in the list of each.
+pub(crate) struct PollNode {
+    pub(crate) thread: ThreadRef,
+    descriptor: &'static Descriptor,
+    next: Cell<*const PollNode>,
+    previous: Cell<*const PollNode>,
+}
+
+static TABLE: Setting<*const Descriptor> = Setting::new(core::ptr::null());
+static HIGHEST: Setting<usize> = Setting::new(0);
+/// The process has been forked: what it had open then is shared.
+static FORKED_BELOW: Setting<usize> = Setting::new(0);
+
+/// Makes room for the table. All zeros are descriptors of which nothing is known.
+pub(crate) fn reserve() -> bool {
+    let table = sys::reserve(MAX * size_of::<Descriptor>());
+    TABLE.set(table.unwrap_or(0) as *const Descriptor);
+    table.is_some()
+}
+
+/// The descriptor with this number, unless the engine does not follow it.
+#[inline(always)]
+pub(crate) fn get(number: usize) -> Option<&'static Descriptor> {
+    let number = number as i32;
+    if (number as u32) as usize >= MAX {
+        return None;
+    }
+    if number as usize > HIGHEST.get() {
+        HIGHEST.set(number as usize);
+    }
+    // SAFETY: the table has `MAX` entries, is never taken away, and zeros are an entry.
+    Some(unsafe { &*TABLE.get().add(number as usize) })
+}
+
+/// Whether the number belongs to the engine.
+pub(crate) fn is_ours(number: usize) -> bool {
+    number as i32 == EPOLL.get() || number as i32 == BELL.get()
+}
+
+/// An event of epoll.
+pub(crate) fn event(locked: &mut Locked, data: u64, events: u32) {
+    let Some(descriptor) = get(data as u32 as usize) else { return };
+    if descriptor.generation.load(Ordering::Relaxed) == (data >> 32) as u32 {
+        descriptor.ready(locked, events as i32);
+    }
+}
+
+/// The data of a descriptor's events.
+fn data(number: usize, descriptor: &Descriptor) -> u64 {
+    u64::from(descriptor.generation.load(Ordering::Relaxed)) << 32 | number as u32 as u64
+}
+
+impl Side {
+    fn may_succeed(&self) -> bool {
+        // Zero means yes, as in a descriptor of which nothing is known.
+        self.maybe.load(Ordering::Relaxed) == 0
+    }
+}
+
+impl Descriptor {
+    fn side(&self, direction: Direction) -> &Side {
+        match direction {
+            Direction::Read => &self.read,
+            Direction::Write => &self.write,
+        }
+    }
+
+    pub(crate) fn has(&self, facts: u8) -> bool {
+        self.facts.load(Ordering::Relaxed) & facts != 0
+    }
+
+    pub(crate) fn set(&self, facts: u8) {
+        self.facts.store(self.facts.load(Ordering::Relaxed) | facts, Ordering::Relaxed);
+    }
+
+    pub(crate) fn clear(&self, facts: u8) {
+        self.facts.store(self.facts.load(Ordering::Relaxed) & !facts, Ordering::Relaxed);
+    }
+
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    fn ready(&self, locked: &mut Locked, events: i32) {
+        let gone = EPOLLHUP | EPOLLERR;
+        if events & (EPOLLIN | EPOLLPRI | EPOLLRDHUP | gone) != 0 {
+            self.read.maybe.store(0, Ordering::Relaxed);
+            self.wake_next(locked, Direction::Read, events & (EPOLLRDHUP | gone) != 0);
+        }
+        if events & (EPOLLOUT | gone) != 0 {
+            self.write.maybe.store(0, Ordering::Relaxed);
+            self.wake_next(locked, Direction::Write, true);
+        }
+        if events & (EPOLLRDHUP | gone) != 0 {
+            self.set(fact::HUNG_UP);
+        }
+        let mut node = self.polls.get();
+        while !node.is_null() {
+            // SAFETY: a node is taken out of the list before its stack frame ends.
+            let poll = unsafe { &*node };
+            wake(locked, poll.thread, Reason::Woken);
+            node = poll.next.get();
+        }
+    }
+
+    /// Wakes one that waits, or all. The one passes on what it leaves, see `pass_on`.
+    fn wake_next(&self, locked: &mut Locked, direction: Direction, all: bool) {
+        let first = &self.side(direction).first;
+        while let Some(thread) = first.get() {
+            first.set(thread.next_waiter.get());
+            wake(locked, thread, Reason::Woken);
+            if !all {
+                break;
+            }
+        }
+    }
+
+    /// After a call that may have left something: the next that waits has a try.
+    #[inline(always)]
+    pub(crate) fn pass_on(&self, direction: Direction) {
+        let side = self.side(direction);
+        if side.first.get().is_some() && side.may_succeed() {
+            self.wake_next(&mut crate::lock::lock(), direction, false);
+        }
+    }
+
+    /// What the descriptor with this number refers to.
+    pub(crate) fn kind(&self, number: usize) -> Kind {
+        let kind = match self.kind.load(Ordering::Relaxed) {
+            0 => self.find_kind(number),
+            1 => Kind::Stream,
+            2 => Kind::Message,
+            3 => Kind::Pipe,
+            4 => Kind::Polled,
+            _ => Kind::Direct,
+        };
+        if kind != Kind::Unknown {
+            return kind;
+        }
+        Kind::Direct
+    }
+
+    #[cold]
+    fn find_kind(&self, number: usize) -> Kind {
+        // SAFETY: all zeros are a `stat`.
+        let mut status: libc::stat = unsafe { core::mem::zeroed() };
+        if failed(sys!(SYS_fstat, number, &raw mut status)) {
+            return Kind::Direct;
+        }
+        if number < FORKED_BELOW.get() || number <= 2 {
+            self.set(fact::SHARED);
+        }
+        let kind = match status.st_mode & libc::S_IFMT {
+            libc::S_IFSOCK => {
+                let (mut kind, mut length) = (0i32, 4u32);
+                let option = libc::SO_TYPE;
+                let (kind_at, length_at) = (&raw mut kind, &raw mut length);
+                sys!(SYS_getsockopt, number, libc::SOL_SOCKET, option, kind_at, length_at);
+                if kind == libc::SOCK_STREAM { Kind::Stream } else { Kind::Message }
+            }
+            libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK => Kind::Direct,
+            // Events, timers and signals have no type; most take `RWF_NOWAIT` as pipes do.
+            _ => Kind::Pipe,
+        };
+        self.set_kind(kind);
+        kind
+    }
+
+    pub(crate) fn set_kind(&self, kind: Kind) {
+        self.kind.store(kind as u8, Ordering::Relaxed);
+    }
+
+    /// Whether `O_NONBLOCK` is set. Where others could change it, the kernel is asked each time.
+    #[inline(always)]
+    pub(crate) fn is_nonblocking(&self, number: usize) -> bool {
+        if self.has(fact::MODE_KNOWN) { self.has(fact::NONBLOCKING) } else { self.ask_mode(number) }
+    }
+
+    #[cold]
+    fn ask_mode(&self, number: usize) -> bool {
+        let flags = sys!(SYS_fcntl, number, libc::F_GETFL);
+        let nonblocking = failed(flags) || flags as i32 & libc::O_NONBLOCK != 0;
+        self.set_mode(nonblocking);
+        nonblocking
+    }
+
+    /// Remembers `O_NONBLOCK`, unless the flag can change behind the engine's back.
+    pub(crate) fn set_mode(&self, nonblocking: bool) {
+        if self.has(fact::SHARED) {
+            return;
+        }
+        self.clear(fact::NONBLOCKING);
+        self.set(fact::MODE_KNOWN | if nonblocking { fact::NONBLOCKING } else { 0 });
+    }
+
+    /// From now on, others refer to the same file.
+    pub(crate) fn share(&self) {
+        self.set(fact::SHARED);
+        self.clear(fact::MODE_KNOWN);
+    }
+
+    /// Whether an attempt could succeed, as far as is known.
+    #[inline(always)]
+    pub(crate) fn may_succeed(&self, direction: Direction) -> bool {
+        !self.has(fact::REGISTERED) || self.side(direction).may_succeed()
+    }
+
+    /// An attempt would have blocked.
+    pub(crate) fn would_block(&self, direction: Direction) {
+        self.side(direction).maybe.store(1, Ordering::Relaxed);
+    }
+
+    /// A read took less than it asked for, so that the socket is empty.
+    #[inline(always)]
+    pub(crate) fn emptied(&self) {
+        let facts = self.facts.load(Ordering::Relaxed);
+        if facts & (fact::REGISTERED | fact::HUNG_UP) == fact::REGISTERED {
+            self.read.maybe.store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Sees to it that epoll tells of the descriptor.
+    pub(crate) fn register(&self, number: usize) -> bool {
+        if self.has(fact::REGISTERED) {
+            return true;
+        }
+        if self.has(fact::REFUSED) {
+            return false;
+        }
+        let events = EPOLLIN | EPOLLPRI | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+        let event = libc::epoll_event { events: events as u32, u64: data(number, self) };
+        let control = |operation| {
+            sys!(SYS_epoll_ctl, EPOLL.get(), operation, number as i32, &raw const event)
+        };
+        let mut result = control(libc::EPOLL_CTL_ADD);
+        if result == error(libc::EEXIST) {
+            // A former descriptor of this number and this file.
+            result = control(libc::EPOLL_CTL_MOD);
+        }
+        self.set(if failed(result) { fact::REFUSED } else { fact::REGISTERED });
+        !failed(result)
+    }
+
+    /// Parks the current thread until an attempt is worth while. `None`: epoll does not tell.
+    pub(crate) fn wait(
+        &self,
+        locked: &mut Locked,
+        number: usize,
+        direction: Direction,
+        deadline: Nanoseconds,
+    ) -> Option<Reason> {
+        if !self.register(number) {
+            return None;
+        }
+        let thread = current();
+        thread.waits_for.set(number);
+        let first = &self.side(direction).first;
+        thread.next_waiter.set(None);
+        match first.get() {
+            None => first.set(Some(thread)),
+            Some(mut last) => {
+                while let Some(next) = last.next_waiter.get() {
+                    last = next;
+                }
+                last.next_waiter.set(Some(thread));
+            }
+        }
+        let reason = park(locked, deadline);
+        if reason != Reason::Woken {
+            self.forget(direction, thread);
+        }
+        Some(reason)
+    }
+
+    fn forget(&self, direction: Direction, thread: ThreadRef) {
+        let first = &self.side(direction).first;
+        let mut place = first;
+        while let Some(waiter) = place.get() {
+            if waiter.is(thread) {
+                place.set(waiter.next_waiter.get());
+                return;
+            }
+            place = &waiter.next_waiter;
+        }
+    }
+
+    /// The deadline that the socket's own timeout sets (`SO_RCVTIMEO`, `SO_SNDTIMEO`).
+    pub(crate) fn socket_deadline(&self, number: usize, direction: Direction) -> Nanoseconds {
+        let socket = matches!(self.kind(number), Kind::Stream | Kind::Message);
+        if !socket || (self.has(fact::TIMEOUTS_KNOWN) && !self.has(fact::TIMEOUTS)) {
+            return NEVER;
+        }
+        let timeout = |option: i32| {
+            let mut time = libc::timeval { tv_sec: 0, tv_usec: 0 };
+            let mut length = size_of::<libc::timeval>() as u32;
+            let (time_at, length_at) = (&raw mut time, &raw mut length);
+            sys!(SYS_getsockopt, number, libc::SOL_SOCKET, option, time_at, length_at);
+            time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000
+        };
+        let both = [timeout(libc::SO_RCVTIMEO), timeout(libc::SO_SNDTIMEO)];
+        self.set(fact::TIMEOUTS_KNOWN);
+        if both != [0, 0] {
+            self.set(fact::TIMEOUTS);
+        }
+        match both[direction as usize] {
+            0 => NEVER,
+            time => clock::now() + time,
+        }
+    }
+
+    /// Forgets what was known: the number refers to nothing, or to another file.
+    pub(crate) fn renew(&self, number: usize) {
+        if self.has(fact::REGISTERED) && self.has(fact::SHARED) {
+            // The file lives on elsewhere, and epoll would go on telling of it.
+            let event = libc::epoll_event { events: 0, u64: 0 };
+            let (operation, event) = (libc::EPOLL_CTL_DEL, &raw const event);
+            sys!(SYS_epoll_ctl, EPOLL.get(), operation, number as i32, event);
+        }
+        self.generation.store(self.generation() + 1, Ordering::Relaxed);
+        self.kind.store(Kind::Unknown as u8, Ordering::Relaxed);
+        self.facts.store(0, Ordering::Relaxed);
+        self.read.maybe.store(0, Ordering::Relaxed);
+        self.write.maybe.store(0, Ordering::Relaxed);
+        let waited = self.read.first.get().is_some()
+            || self.write.first.get().is_some()
+            || !self.polls.get().is_null();
+        if waited {
+            self.ready(&mut crate::lock::lock(), EPOLLERR);
+            self.facts.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A descriptor that the program opened just now.
+pub(crate) fn opened(number: isize, kind: Kind, nonblocking: bool) {
+    if let Some(descriptor) = get(number as usize) {
+        descriptor.renew(number as usize);
+        descriptor.set_kind(kind);
+        let mode = if nonblocking { fact::NONBLOCKING } else { 0 };
+        if number > 2 {
+            descriptor.set(fact::MODE_KNOWN | mode);
+        }
+    }
+}
+
+/// A descriptor of which nothing is known yet.
+pub(crate) fn renewed(number: isize) {
+    if let Some(descriptor) = get(number as usize) {
+        descriptor.renew(number as usize);
+    }
+}
+
+/// Two numbers refer to one file now.
+pub(crate) fn duplicated(from: usize, to: isize) {
+    if let (Some(old), Some(new)) = (get(from), get(to as usize)) {
+        new.renew(to as usize);
+        new.share();
+        old.share();
+    }
+}
+
+/// Forgets all descriptors from `first` to `last`.
+pub(crate) fn closed_range(first: usize, last: usize) {
+    for number in first..=last.min(HIGHEST.get()) {
+        renewed(number as isize);
+    }
+}
+
+/// After a fork, parent and child share what is open. The child's epoll is a new one.
+pub(crate) fn share_all(in_child: bool) {
+    FORKED_BELOW.set(HIGHEST.get() + 1);
+    for number in 0..=HIGHEST.get() {
+        let Some(descriptor) = get(number) else { break };
+        descriptor.share();
+        if in_child {
+            descriptor.clear(fact::REGISTERED | fact::REFUSED);
+            descriptor.read.maybe.store(0, Ordering::Relaxed);
+            descriptor.write.maybe.store(0, Ordering::Relaxed);
+            descriptor.read.first.set(None);
+            descriptor.write.first.set(None);
+            descriptor.polls.set(core::ptr::null());
+        }
+    }
+}
+
+impl PollNode {
+    pub(crate) fn new(thread: ThreadRef, descriptor: &'static Descriptor) -> Self {
+        let (next, previous) = (Cell::new(core::ptr::null()), Cell::new(core::ptr::null()));
+        Self { thread, descriptor, next, previous }
+    }
+
+    /// Puts the node into the list of its descriptor. It stays where it is until `unlink`.
+    pub(crate) fn link(&self, _: &mut Locked) {
+        let first = self.descriptor.polls.get();
+        self.next.set(first);
+        if !first.is_null() {
+            // SAFETY: nodes in a list are alive.
+            unsafe { (*first).previous.set(self) };
+        }
+        self.descriptor.polls.set(self);
+    }
+
+    pub(crate) fn unlink(&self, _: &mut Locked) {
+        let (next, previous) = (self.next.get(), self.previous.get());
+        if !next.is_null() {
+            // SAFETY: nodes in a list are alive.
+            unsafe { (*next).previous.set(previous) };
+        }
+        if previous.is_null() {
+            self.descriptor.polls.set(next);
+        } else {
+            // SAFETY: as above.
+            unsafe { (*previous).next.set(next) };
+        }
+    }
+}

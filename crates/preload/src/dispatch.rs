@@ -1,0 +1,79 @@
+//! Where every patched system call arrives.
+
+use core::sync::atomic::Ordering;
+
+use crate::frame::Frame;
+use crate::helpers::{Interrupted, offload};
+use crate::lock::{Locked, lock};
+use crate::preemption;
+use crate::scheduler;
+use crate::signals;
+use crate::sys::{self, RESTART, sys};
+use crate::table::{CLASSES, Class};
+use crate::worker::worker;
+
+/// Executes a call of the program; called by the entry alone.
+pub(crate) extern "C" fn dispatch(frame: &mut Frame) -> isize {
+    let worker = worker();
+    if worker.vfork_parent.get() != 0 {
+        if worker.vfork_parent.get() as isize != sys!(SYS_getpid) {
+            return in_vfork_child(frame);
+        }
+        worker.vfork_parent.set(0);
+    }
+    worker.current.get().call.set(frame.rax as u32);
+    let result = match CLASSES.get(frame.rax) {
+        Some(Class::Direct) => sys::pass(frame),
+        Some(Class::Emulated(call)) => call(frame),
+        Some(Class::Offloaded(interrupted)) => {
+            offload(frame.number(), frame.arguments(), *interrupted)
+        }
+        None => offload(frame.number(), frame.arguments(), Interrupted::Restarts),
+    };
+    if frame.rip != frame.after {
+        // It goes on in the kernel: there is no way back into a handler from here.
+        crate::worker::worker().set_in_engine(false);
+        return result;
+    }
+    finish(frame, result)
+}
+
+/// A new thread's first code; what it returns to is the program, after the call that made it.
+pub(crate) extern "C" fn thread_begins(frame: &mut Frame) -> isize {
+    drop(Locked::taken_over());
+    finish(frame, 0)
+}
+
+/// A child of vfork(2) has our memory, but is a process of its own: the kernel executes its calls.
+fn in_vfork_child(frame: &mut Frame) -> isize {
+    frame.leave_to_kernel()
+}
+
+/// Returns to the program, unless a signal or the end of the turn comes first.
+#[inline(always)]
+fn finish(frame: &mut Frame, mut result: isize) -> isize {
+    if worker().turn_is_over.load(Ordering::Relaxed) {
+        preemption::turn_over();
+    }
+    loop {
+        // The worker may be another one after every switch.
+        let worker = worker();
+        worker.set_in_engine(false);
+        let thread = worker.current.get();
+        let quiet = !worker.has_held()
+            && thread.deliverable() == 0
+            && thread.mask_after.get().is_none()
+            && result != RESTART;
+        if quiet {
+            return result;
+        }
+        worker.set_in_engine(true);
+        result = signals::deliver_on_return(frame, result);
+    }
+}
+
+/// sched_yield(2)
+pub(crate) fn sched_yield(_: &mut Frame) -> isize {
+    scheduler::yield_now(&mut lock());
+    0
+}

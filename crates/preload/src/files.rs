@@ -1,0 +1,252 @@
+//! Calls that make, copy and end descriptors: the engine keeps count.
+
+use crate::descriptors::{self, Kind, fact};
+use crate::frame::Frame;
+use crate::helpers::{Interrupted, offload};
+use crate::lock::lock;
+use crate::scheduler::{BELL, EPOLL};
+use crate::sys::{self, EBADF, EINVAL, failed, sys};
+use crate::thread::{THREADS, is_ours};
+use crate::user;
+
+/// socket(2)
+pub(crate) fn socket(frame: &mut Frame) -> isize {
+    let result = sys::pass(frame);
+    if !failed(result) {
+        descriptors::opened(result, kind_of(frame), is_nonblocking(frame));
+    }
+    result
+}
+
+/// socketpair(2)
+pub(crate) fn socketpair(frame: &mut Frame) -> isize {
+    let result = sys::pass(frame);
+    if result == 0 && let Ok(pair) = user::read::<[i32; 2]>(frame.r10) {
+        for number in pair {
+            descriptors::opened(number as isize, kind_of(frame), is_nonblocking(frame));
+        }
+    }
+    result
+}
+
+fn kind_of(frame: &Frame) -> Kind {
+    if frame.rsi as i32 & 0xf == libc::SOCK_STREAM { Kind::Stream } else { Kind::Message }
+}
+
+fn is_nonblocking(frame: &Frame) -> bool {
+    frame.rsi as i32 & libc::SOCK_NONBLOCK != 0
+}
+
+/// pipe(2) and pipe2(2)
+pub(crate) fn pipe(frame: &mut Frame) -> isize {
+    let result = sys::pass(frame);
+    if result == 0 && let Ok(pair) = user::read::<[i32; 2]>(frame.rdi) {
+        let flags = if frame.number() == libc::SYS_pipe2 { frame.rsi as i32 } else { 0 };
+        for number in pair {
+            descriptors::opened(number as isize, Kind::Pipe, flags & libc::O_NONBLOCK != 0);
+        }
+    }
+    result
+}
+
+/// Calls that return a new descriptor of some kind.
+pub(crate) fn opens(frame: &mut Frame) -> isize {
+    let result = sys::pass(frame);
+    if !failed(result) {
+        descriptors::renewed(result);
+    }
+    result
+}
+
+/// open(2), openat(2), creat(2): a FIFO waits for its other end, and `/proc` knows nothing of our threads.
+pub(crate) fn open(frame: &mut Frame) -> isize {
+    let (path_at, flags) = match frame.number() {
+        libc::SYS_openat => (frame.rsi, frame.rdx as i32),
+        libc::SYS_creat => (frame.rdi, libc::O_WRONLY),
+        _ => (frame.rdi, frame.rsi as i32),
+    };
+    let mut buffer = [0; 64];
+    let own = user::read_text(path_at, &mut buffer).ok().and_then(task_path);
+    let result = match own {
+        Some((id, rest)) => open_task(id, rest, flags),
+        None if may_be_fifo(frame, path_at, flags) => {
+            offload(frame.number(), frame.arguments(), Interrupted::Restarts)
+        }
+        None => sys::pass(frame),
+    };
+    if !failed(result) {
+        descriptors::renewed(result);
+    }
+    result
+}
+
+/// The thread and the file of a path beneath `/proc/self/task`, if the thread is one of ours.
+fn task_path(path: &[u8]) -> Option<(i32, &[u8])> {
+    let rest = path.strip_prefix(b"/proc/self/task/").or_else(|| {
+        let rest = path.strip_prefix(b"/proc/")?;
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let process: i32 = core::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;
+        if process as isize != sys!(SYS_getpid) {
+            return None;
+        }
+        rest[digits..].strip_prefix(b"/task/")
+    })?;
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let id: i32 = core::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;
+    is_ours(i64::from(id)).then_some((id, &rest[digits..]))
+}
+
+/// A thread's name is ours to tell; the rest is that of the main thread.
+fn open_task(id: i32, file: &[u8], flags: i32) -> isize {
+    let Some(thread) = THREADS.of(&mut lock()).find(id) else { return sys::error(libc::ENOENT) };
+    if file == b"/comm" && flags & libc::O_ACCMODE != libc::O_RDONLY {
+        // What is written is the name: a pipe would have to be read from, so the one write is awaited.
+        return NAMES.open(thread.id.get());
+    }
+    if file == b"/comm" {
+        let made = sys!(SYS_memfd_create, c"comm".as_ptr(), libc::MFD_CLOEXEC);
+        if !failed(made) {
+            let name = thread.name.get();
+            let length = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+            sys!(SYS_write, made, name.as_ptr(), length);
+            sys!(SYS_write, made, b"\n".as_ptr(), 1);
+            sys!(SYS_lseek, made, 0, libc::SEEK_SET);
+        }
+        return made;
+    }
+    let mut path = [0u8; 96];
+    let prefix = b"/proc/thread-self";
+    path[..prefix.len()].copy_from_slice(prefix);
+    let length = file.len().min(path.len() - prefix.len() - 1);
+    path[prefix.len()..prefix.len() + length].copy_from_slice(&file[..length]);
+    sys!(SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags)
+}
+
+/// A descriptor to which libc writes the name of another thread.
+pub(crate) struct Names {
+    open: crate::lock::Setting<(i32, i32)>,
+}
+
+pub(crate) static NAMES: Names = Names { open: crate::lock::Setting::new((-1, 0)) };
+
+impl Names {
+    fn open(&self, id: i32) -> isize {
+        let flags = libc::O_WRONLY | libc::O_CLOEXEC;
+        let made = sys!(SYS_openat, libc::AT_FDCWD, c"/dev/null".as_ptr(), flags);
+        if !failed(made) {
+            self.open.set((made as i32, id));
+        }
+        made
+    }
+
+    /// Before a write: whether it goes to the name of a thread.
+    #[inline(always)]
+    pub(crate) fn take(&self, frame: &Frame) -> Option<isize> {
+        let (number, id) = self.open.get();
+        if number != frame.rdi as i32 {
+            return None;
+        }
+        self.open.set((-1, 0));
+        let thread = THREADS.of(&mut lock()).find(id)?;
+        let mut name = [0; 16];
+        let length = frame.rdx.min(15);
+        user::read_slice(frame.rsi, &mut name[..length]).ok()?;
+        thread.name.set(name);
+        Some(frame.rdx as isize)
+    }
+}
+
+/// Whether an open may wait for another process.
+fn may_be_fifo(frame: &Frame, path_at: usize, flags: i32) -> bool {
+    let mode = flags & libc::O_ACCMODE;
+    let waits = matches!(mode, libc::O_RDONLY | libc::O_WRONLY);
+    if !waits || flags & (libc::O_NONBLOCK | libc::O_PATH | libc::O_DIRECTORY | libc::O_CREAT) != 0 {
+        return false;
+    }
+    // SAFETY: all zeros are a `stat`.
+    let mut status: libc::stat = unsafe { core::mem::zeroed() };
+    let at = if frame.number() == libc::SYS_openat { frame.rdi as isize } else { libc::AT_FDCWD as isize };
+    let result = sys!(SYS_newfstatat, at, path_at, &raw mut status, 0);
+    result == 0 && status.st_mode & libc::S_IFMT == libc::S_IFIFO
+}
+
+/// close(2)
+pub(crate) fn close(frame: &mut Frame) -> isize {
+    if descriptors::is_ours(frame.rdi) {
+        return EBADF;
+    }
+    descriptors::renewed(frame.rdi as i32 as isize);
+    sys::pass(frame)
+}
+
+/// close_range(2), around the engine's own descriptors.
+pub(crate) fn close_range(frame: &mut Frame) -> isize {
+    let (first, last) = (frame.rdi as u32 as usize, frame.rsi as u32 as usize);
+    if first > last {
+        return EINVAL;
+    }
+    if frame.rdx as u32 & libc::CLOSE_RANGE_CLOEXEC == 0 {
+        descriptors::closed_range(first, last);
+    }
+    let mut ours = [EPOLL.get() as usize, BELL.get() as usize];
+    ours.sort_unstable();
+    let mut from = first;
+    let mut result = 0;
+    for kept in ours {
+        if (from..=last).contains(&kept) {
+            if kept > from {
+                result = sys!(SYS_close_range, from, kept - 1, frame.rdx);
+            }
+            from = kept + 1;
+        }
+    }
+    if from <= last { sys!(SYS_close_range, from, last, frame.rdx) } else { result }
+}
+
+/// dup(2), dup2(2), dup3(2)
+pub(crate) fn dup(frame: &mut Frame) -> isize {
+    if frame.number() != libc::SYS_dup && descriptors::is_ours(frame.rsi) {
+        return EBADF;
+    }
+    let result = sys::pass(frame);
+    if !failed(result) && result != frame.rdi as i32 as isize {
+        descriptors::duplicated(frame.rdi, result);
+    }
+    result
+}
+
+/// fcntl(2)
+pub(crate) fn fcntl(frame: &mut Frame) -> isize {
+    let command = frame.rsi as i32;
+    if matches!(command, libc::F_SETLKW | libc::F_OFD_SETLKW) {
+        return offload(frame.number(), frame.arguments(), Interrupted::Restarts);
+    }
+    let result = sys::pass(frame);
+    if failed(result) {
+        return result;
+    }
+    match command {
+        libc::F_SETFL => {
+            if let Some(descriptor) = descriptors::get(frame.rdi) {
+                descriptor.kind(frame.rdi);
+                descriptor.set_mode(frame.rdx as i32 & libc::O_NONBLOCK != 0);
+            }
+        }
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => descriptors::duplicated(frame.rdi, result),
+        _ => {}
+    }
+    result
+}
+
+/// setsockopt(2): the socket may have timeouts now.
+pub(crate) fn setsockopt(frame: &mut Frame) -> isize {
+    let result = sys::pass(frame);
+    let timeout = matches!(frame.rdx as i32, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO);
+    if frame.rsi as i32 == libc::SOL_SOCKET
+        && timeout
+        && let Some(descriptor) = descriptors::get(frame.rdi)
+    {
+        descriptor.set(fact::TIMEOUTS_KNOWN | fact::TIMEOUTS);
+    }
+    result
+}

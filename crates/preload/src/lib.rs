@@ -1,0 +1,91 @@
+//! The engine of `duality run`: user-level threads beneath an unmodified program.
+//!
+//! ```text
+//!                 the program, libc and its pthreads: untouched
+//!   ────────────────────────────┬──────────────────────────────────────────
+//!    a patched `syscall`        │ frame.rs        entry, switch: the only assembly
+//!                               ▼
+//!    dispatch.rs ── table.rs    every number: direct, emulated, or offloaded
+//!       │
+//!       ├─ process.rs           clone, fork, exec, exit
+//!       ├─ futex.rs             the waits beneath locks and joins
+//!       ├─ transfer.rs          read, write, accept, connect: try, park, try again
+//!       ├─ waits.rs             poll, select, epoll, sleeps, children
+//!       ├─ signal_calls.rs      masks, handlers, kill            signals.rs, context.rs: delivery
+//!       ├─ files.rs, regions.rs what the engine must know: descriptors, stacks, code
+//!       └─ helpers.rs           calls that would block, on kernel threads
+//!                               ▼
+//!    scheduler.rs               run queue, timers, epoll         preemption.rs: ticks
+//!   ────────────────────────────────────────────────────────────────────────
+//!                 the kernel: one thread, and the helpers
+//! ```
+//!
+//! libc stays whole. Threads are made by its own `pthread_create`, locks are its own; only what it asks of
+//! the kernel is answered here. `notes-run.md` of the design has the experiments behind it.
+//!
+//! The library is built as a shared object by the build script of the `duality` command (`--cfg
+//! preload_object`), which carries it. It has no std, no libc calls except `memcpy` and its kin, no
+//! thread-local storage, and a heap of its own.
+
+#![cfg_attr(not(test), no_std)]
+
+extern crate alloc;
+
+mod clock;
+mod context;
+mod descriptors;
+mod dispatch;
+mod elf;
+mod files;
+mod frame;
+mod futex;
+mod helpers;
+mod lock;
+mod memory;
+mod objects;
+mod preemption;
+mod process;
+mod regions;
+mod report;
+mod scheduler;
+mod settings;
+mod signal_calls;
+mod signals;
+mod start;
+mod stats;
+mod sys;
+mod table;
+mod thread;
+mod timers;
+mod transfer;
+mod user;
+mod waits;
+mod worker;
+
+#[cfg_attr(preload_object, global_allocator)]
+static HEAP: memory::Heap = memory::Heap::new();
+
+#[cfg(preload_object)]
+mod object {
+    //! What a shared object needs beyond the code: its constructor, and an end for what cannot happen.
+
+    use core::panic::PanicInfo;
+
+    #[used]
+    #[unsafe(link_section = ".init_array")]
+    static START: unsafe extern "C" fn(usize, *mut *mut u8, *mut *mut u8) = crate::start::start;
+
+    #[panic_handler]
+    fn panic(info: &PanicInfo<'_>) -> ! {
+        crate::report::say(format_args!("{info}; please report it"));
+        crate::sys::exit_group(70)
+    }
+
+    // Tables of the core library mention them; nothing unwinds here. Hidden, for the program has its own.
+    core::arch::global_asm!(
+        ".globl rust_eh_personality, _Unwind_Resume",
+        ".hidden rust_eh_personality, _Unwind_Resume",
+        "rust_eh_personality:",
+        "_Unwind_Resume: ud2",
+    );
+}

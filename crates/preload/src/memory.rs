@@ -1,0 +1,101 @@
+//! The engine's own heap: size classes of powers of two, carved from anonymous mappings.
+//!
+//! The program's `malloc` cannot serve: a thread may enter the engine while it holds the lock of `malloc`.
+//! What is freed is used again, and not returned to the kernel, except for blocks above 64 KiB.
+
+use core::alloc::{GlobalAlloc, Layout};
+use core::cell::Cell;
+use core::ptr;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use crate::sys::{self, sys};
+
+/// The heap.
+pub(crate) struct Heap {
+    locked: AtomicBool,
+    free: [Cell<usize>; CLASSES],
+    fresh: Cell<usize>,
+    end: Cell<usize>,
+}
+
+const SMALLEST: usize = 32;
+const CLASSES: usize = 12;
+const LARGEST: usize = SMALLEST << (CLASSES - 1);
+const CHUNK: usize = 1 << 20;
+
+// SAFETY: the cells are used under the lock.
+unsafe impl Sync for Heap {}
+
+impl Heap {
+    pub(crate) const fn new() -> Self {
+        Self {
+            locked: AtomicBool::new(false),
+            free: [const { Cell::new(0) }; CLASSES],
+            fresh: Cell::new(0),
+            end: Cell::new(0),
+        }
+    }
+
+    fn with_lock<T>(&self, work: impl FnOnce() -> T) -> T {
+        while self.locked.swap(true, Ordering::Acquire) {
+            core::hint::spin_loop();
+        }
+        let result = work();
+        self.locked.store(false, Ordering::Release);
+        result
+    }
+
+    /// After a fork: another kernel thread may have held the lock.
+    pub(crate) fn reset_after_fork(&self) {
+        self.locked.store(false, Ordering::Release);
+    }
+
+    fn take(&self, class: usize) -> usize {
+        let free = self.free[class].get();
+        if free != 0 {
+            // SAFETY: a free block begins with the address of the next one.
+            self.free[class].set(unsafe { *(free as *const usize) });
+            return free;
+        }
+        let bytes = SMALLEST << class;
+        if self.fresh.get() + bytes > self.end.get() {
+            let Some(chunk) = sys::map(CHUNK, libc::PROT_READ | libc::PROT_WRITE, 0) else {
+                return 0;
+            };
+            self.fresh.set(chunk);
+            self.end.set(chunk + CHUNK);
+        }
+        let block = self.fresh.get();
+        self.fresh.set(block + bytes);
+        block
+    }
+}
+
+fn class_of(layout: Layout) -> usize {
+    let bytes = layout.size().max(layout.align()).max(SMALLEST).next_power_of_two();
+    (bytes / SMALLEST).trailing_zeros() as usize
+}
+
+// SAFETY: blocks are disjoint, and aligned to their size, which is a power of two, or to a page.
+unsafe impl GlobalAlloc for Heap {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if layout.size().max(layout.align()) > LARGEST {
+            let block = sys::map(layout.size(), libc::PROT_READ | libc::PROT_WRITE, 0);
+            return block.map_or(ptr::null_mut(), |address| address as *mut u8);
+        }
+        self.with_lock(|| self.take(class_of(layout))) as *mut u8
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        if layout.size().max(layout.align()) > LARGEST {
+            sys!(SYS_munmap, block, layout.size());
+            return;
+        }
+        let class = class_of(layout);
+        self.with_lock(|| {
+            // SAFETY: the block is free, and has room for an address.
+            unsafe { *block.cast::<usize>() = self.free[class].get() };
+            self.free[class].set(block as usize);
+        });
+    }
+}

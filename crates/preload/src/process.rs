@@ -1,0 +1,425 @@
+//! Threads and processes begin and end: clone, fork, exec, exit.
+
+use alloc::vec::Vec;
+
+use crate::descriptors;
+use crate::frame::{Frame, duality_thread_start, initial_context};
+use crate::futex;
+use crate::helpers;
+use crate::lock::{Locked, lock};
+use crate::preemption;
+use crate::report;
+use crate::scheduler;
+use crate::settings;
+use crate::signals;
+use crate::stats;
+use crate::sys::{self, EAGAIN, EFAULT, EINVAL, failed, sys};
+use crate::thread::{MAIN, State, THREADS, Thread, ThreadRef, is_ours};
+use crate::user;
+use crate::worker::{current, worker};
+
+const THREAD_FLAGS: u64 = (libc::CLONE_VM | libc::CLONE_THREAD) as u64;
+const VM: u64 = libc::CLONE_VM as u64;
+
+/// What a clone asks for.
+struct Request {
+    flags: u64,
+    stack: usize,
+    parent_id: usize,
+    child_id: usize,
+    storage: usize,
+}
+
+/// clone(2)
+pub(crate) fn clone(frame: &mut Frame) -> isize {
+    let request = Request {
+        flags: frame.rdi as u64,
+        stack: frame.rsi,
+        parent_id: frame.rdx,
+        child_id: frame.r10,
+        storage: frame.r8,
+    };
+    make(frame, &request)
+}
+
+/// clone3(2)
+pub(crate) fn clone3(frame: &mut Frame) -> isize {
+    if frame.rsi < 64 {
+        return EINVAL;
+    }
+    match user::read::<[u64; 11]>(frame.rdi).or_else(|_| {
+        user::read::<[u64; 8]>(frame.rdi).map(|eight| {
+            let mut arguments = [0; 11];
+            arguments[..8].copy_from_slice(&eight);
+            arguments
+        })
+    }) {
+        Err(fault) => fault,
+        Ok([flags, _, child_id, parent_id, _, stack, size, storage, ..]) => {
+            let request = Request {
+                flags,
+                stack: (stack + size) as usize,
+                parent_id: parent_id as usize,
+                child_id: child_id as usize,
+                storage: storage as usize,
+            };
+            make(frame, &request)
+        }
+    }
+}
+
+fn make(frame: &mut Frame, request: &Request) -> isize {
+    if request.flags & THREAD_FLAGS == THREAD_FLAGS {
+        return thread(frame, request).unwrap_or_else(|error| error);
+    }
+    if request.flags & VM != 0 {
+        return vfork(frame);
+    }
+    if request.stack != 0 {
+        // A process on another stack of a copy of our memory: it begins in the program's own code.
+        return frame.leave_to_kernel();
+    }
+    fork(frame)
+}
+
+/// vfork(2), posix_spawn(3): the child borrows our memory until it executes a program.
+pub(crate) fn vfork(frame: &mut Frame) -> isize {
+    worker().vfork_parent.set(MAIN.id.get());
+    frame.leave_to_kernel()
+}
+
+/// fork(2)
+pub(crate) fn fork(frame: &mut Frame) -> isize {
+    let result = sys::pass(frame);
+    match result {
+        0 => become_child(),
+        1.. => descriptors::share_all(false),
+        _ => {}
+    }
+    result
+}
+
+fn thread(frame: &Frame, request: &Request) -> Result<isize, isize> {
+    let mut locked = lock();
+    let Some(child) = THREADS.of(&mut locked).create() else { return Err(EAGAIN) };
+    let id = child.id.get();
+    match prepare(&mut locked, frame, request, child) {
+        Ok(()) => {
+            stats::THREADS_CREATED.add(1);
+            preemption::start();
+            scheduler::enqueue(&mut locked, child);
+            Ok(id as isize)
+        }
+        Err(error) => {
+            THREADS.of(&mut locked).remove(child);
+            Err(error)
+        }
+    }
+}
+
+fn prepare(
+    locked: &mut Locked,
+    frame: &Frame,
+    request: &Request,
+    child: ThreadRef,
+) -> Result<(), isize> {
+    /// What the dispatcher uses of the new stack before anything else.
+    const ROOM: usize = 64;
+    let parent = current();
+    let asks = |flag: i32| request.flags & flag as u64 != 0;
+    let mut begin = *frame;
+    begin.rsp = request.stack;
+    if frame.keeps_vectors() {
+        // The parent's vector registers are no concern of the child: it goes on after the stub.
+        begin.rip = user::read(frame.rsp + 8)?;
+    }
+    let place = (request.stack - 128 - size_of::<Frame>()) & !15;
+    // The stack must be there: the frame is written without a check of its address.
+    let probe: u64 = user::read(place - ROOM)?;
+    user::write(place - ROOM, &probe)?;
+    // SAFETY: the top of the new thread's own stack, which is writable.
+    unsafe { (place as *mut Frame).write(begin) };
+    // SAFETY: as above.
+    child.stack_pointer.set(unsafe { initial_context(place, duality_thread_start) });
+    child.fs.set(if asks(libc::CLONE_SETTLS) { request.storage } else { parent.fs.get() });
+    child.routine.set(if frame.number() == libc::SYS_clone3 { frame.r8 } else { frame.r9 });
+    child.name.set(parent.name.get());
+    let id = child.id.get();
+    if asks(libc::CLONE_PARENT_SETTID) {
+        user::write(request.parent_id, &id)?;
+    }
+    if asks(libc::CLONE_CHILD_SETTID) {
+        user::write(request.child_id, &id)?;
+    }
+    if asks(libc::CLONE_CHILD_CLEARTID) {
+        child.clear_id.set(request.child_id);
+    }
+    child.mask.set(parent.mask.get());
+    signals::count_thread(locked, child.mask.get(), true);
+    Ok(())
+}
+
+/// exit(2): one thread ends.
+pub(crate) fn exit(frame: &mut Frame) -> isize {
+    let mut locked = lock();
+    let thread = current();
+    futex::give_up_robust(&mut locked, thread);
+    if THREADS.of(&mut locked).alive == 1 {
+        report::at_exit();
+        sys::exit_group(frame.rdi as i32);
+    }
+    signals::count_thread(&mut locked, thread.mask.get(), false);
+    scheduler::leave_for_good(locked)
+}
+
+/// On the worker's own stack, after the thread's has been left: whoever joins may take it.
+pub(crate) fn finish_thread(locked: &mut Locked, thread: ThreadRef) {
+    let word = thread.clear_id.replace(0);
+    THREADS.of(locked).remove(thread);
+    if word != 0 {
+        futex::clear_and_wake(locked, word);
+    }
+}
+
+/// exit_group(2)
+pub(crate) fn exit_group(frame: &mut Frame) -> isize {
+    report::at_exit();
+    sys::pass(frame)
+}
+
+/// In the child of a fork: the current thread alone is left, and is the main one.
+fn become_child() {
+    let mut locked = lock();
+    crate::HEAP.reset_after_fork();
+    let thread = current();
+    scheduler::reset_after_fork(&mut locked);
+    let others: Vec<ThreadRef> =
+        THREADS.of(&mut locked).iter().filter(|other| !other.is(thread)).collect();
+    for other in others {
+        futex::remove(&mut locked, other);
+        THREADS.of(&mut locked).remove(other);
+    }
+    if !thread.is(&MAIN) {
+        inherit(thread);
+        THREADS.of(&mut locked).remove(thread);
+        THREADS.of(&mut locked).alive = 1;
+        worker().current.set(&MAIN);
+    }
+    MAIN.state.set(State::Running);
+    MAIN.pending(&mut locked).clear();
+    MAIN.pending_bits.set(0);
+    let id = sys!(SYS_getpid) as i32;
+    MAIN.id.set(id);
+    worker().kernel_id.set(id);
+    helpers::reset_after_fork();
+    preemption::reset_after_fork();
+    sys!(SYS_close, scheduler::EPOLL.get());
+    sys!(SYS_close, scheduler::BELL.get());
+    descriptors::share_all(true);
+    if scheduler::open().is_err() {
+        sys::complain(b"duality run: no descriptor is left for the engine after fork(2)\n");
+    }
+    signals::reset_after_fork(&mut locked);
+}
+
+/// The main thread's place is taken by the thread that forked.
+fn inherit(thread: &Thread) {
+    MAIN.fs.set(thread.fs.get());
+    MAIN.clear_id.set(thread.clear_id.get());
+    MAIN.robust_list.set(thread.robust_list.get());
+    MAIN.mask.set(thread.mask.get());
+    MAIN.mask_after.set(thread.mask_after.get());
+    MAIN.alternate_stack.set(thread.alternate_stack.get());
+    MAIN.name.set(thread.name.get());
+}
+
+/// execve(2) and execveat(2): with the engine, if the program that we are is replaced by another.
+pub(crate) fn execve(frame: &mut Frame) -> isize {
+    let environment = if frame.number() == libc::SYS_execve { frame.rdx } else { frame.r10 };
+    let with_engine = settings::follows_exec();
+    let list = match with_engine.then(|| settings::environment_with_engine(environment)) {
+        None => None,
+        Some(Ok(list)) => Some(list),
+        Some(Err(_)) => return EFAULT,
+    };
+    let address = list.as_ref().map_or(environment, |list| list.address());
+    let arguments = match frame.number() {
+        libc::SYS_execve => [frame.rdi, frame.rsi, address, 0, 0, 0],
+        _ => [frame.rdi, frame.rsi, frame.rdx, address, frame.r8, 0],
+    };
+    // The new program inherits what this thread blocks.
+    let mask = current().mask.get();
+    sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, 0, 8);
+    let result = sys::call(frame.number(), arguments);
+    let mask = worker().kernel_mask.get();
+    sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, 0, 8);
+    result
+}
+
+/// gettid(2)
+pub(crate) fn gettid(_: &mut Frame) -> isize {
+    current().id.get() as isize
+}
+
+/// set_tid_address(2)
+pub(crate) fn set_tid_address(frame: &mut Frame) -> isize {
+    current().clear_id.set(frame.rdi);
+    current().id.get() as isize
+}
+
+/// set_robust_list(2)
+pub(crate) fn set_robust_list(frame: &mut Frame) -> isize {
+    if frame.rsi != 24 {
+        return EINVAL;
+    }
+    current().robust_list.set(frame.rdi);
+    0
+}
+
+/// get_robust_list(2)
+pub(crate) fn get_robust_list(frame: &mut Frame) -> isize {
+    let id = frame.rdi as i32;
+    let thread = if id == 0 { Some(current()) } else { THREADS.of(&mut lock()).find(id) };
+    let Some(thread) = thread else { return sys::pass(frame) };
+    let written = user::write(frame.rsi, &thread.robust_list.get())
+        .and_then(|()| user::write(frame.rdx, &24usize));
+    written.map_or_else(|fault| fault, |()| 0)
+}
+
+/// rseq(2): the area of the main thread is the kernel's; the others learn that there is none.
+pub(crate) fn rseq(frame: &mut Frame) -> isize {
+    const UNREGISTER: usize = 1;
+    const REGISTRATION_FAILED: i32 = -2;
+    if current().is(&MAIN) {
+        return sys::pass(frame);
+    }
+    if frame.rdx & UNREGISTER == 0 {
+        // An error would end the program: libc cannot believe that it worked for one thread alone.
+        let written = user::write(frame.rdi, &[0i32, REGISTRATION_FAILED]);
+        return written.map_or_else(|fault| fault, |()| 0);
+    }
+    0
+}
+
+/// prctl(2): names belong to threads.
+pub(crate) fn prctl(frame: &mut Frame) -> isize {
+    let thread = current();
+    match frame.rdi as i32 {
+        libc::PR_SET_NAME => {
+            let mut name = [0; 16];
+            if let Err(fault) = user::read_text(frame.rsi, &mut name[..15]) {
+                return fault;
+            }
+            thread.name.set(name);
+            if thread.is(&MAIN) { sys::pass(frame) } else { 0 }
+        }
+        libc::PR_GET_NAME if !thread.is(&MAIN) => {
+            user::write(frame.rsi, &u128::from_ne_bytes(thread.name.get()))
+                .map_or_else(|fault| fault, |()| 0)
+        }
+        _ => sys::pass(frame),
+    }
+}
+
+/// arch_prctl(2)
+pub(crate) fn arch_prctl(frame: &mut Frame) -> isize {
+    const ARCH_SET_GS: usize = 0x1001;
+    const ARCH_SET_FS: usize = 0x1002;
+    if frame.rdi == ARCH_SET_GS {
+        return sys::error(libc::EPERM);
+    }
+    let result = sys::pass(frame);
+    if frame.rdi == ARCH_SET_FS && result == 0 {
+        current().fs.set(frame.rsi);
+    }
+    result
+}
+
+/// Calls whose first argument is a thread: one of ours stands for the worker.
+pub(crate) fn about_thread(frame: &mut Frame) -> isize {
+    match translated(frame.rdi) {
+        Some(id) => sys::pass(&with_first(frame, id)),
+        None => sys::ESRCH,
+    }
+}
+
+/// Calls whose second argument is a thread, if the first says so: getpriority(2), ioprio_get(2) and their likes.
+pub(crate) fn about_kind_and_thread(frame: &mut Frame) -> isize {
+    match translated(frame.rsi) {
+        Some(id) => {
+            let mut other = *frame;
+            other.rsi = id;
+            sys::pass(&other)
+        }
+        None => sys::ESRCH,
+    }
+}
+
+fn with_first(frame: &Frame, first: usize) -> Frame {
+    let mut other = *frame;
+    other.rdi = first;
+    other
+}
+
+/// The kernel's number for a thread: zero, which is the caller, for one of ours that lives.
+fn translated(id: usize) -> Option<usize> {
+    if !is_ours(id as i32 as i64) {
+        return Some(id);
+    }
+    THREADS.of(&mut lock()).find(id as i32).map(|_| 0)
+}
+
+/// sched_setaffinity(2): a thread of ours runs wherever its worker runs, and remembers what it asked for.
+pub(crate) fn sched_setaffinity(frame: &mut Frame) -> isize {
+    let own = frame.rdi == 0 && !current().is(&MAIN);
+    if !own && !is_ours(frame.rdi as i32 as i64) {
+        return sys::pass(frame);
+    }
+    let mut locked = lock();
+    let thread =
+        if own { Some(current()) } else { THREADS.of(&mut locked).find(frame.rdi as i32) };
+    let Some(thread) = thread else { return sys::ESRCH };
+    let mut asked = [0u64; 2];
+    let words = (frame.rsi / 8).min(2);
+    if let Err(fault) = user::read_slice(frame.rdx, &mut asked[..words]) {
+        return fault;
+    }
+    let mut allowed = [0u64; 128];
+    sys!(SYS_sched_getaffinity, 0, size_of_val(&allowed), allowed.as_mut_ptr());
+    let usable = [asked[0] & allowed[0], asked[1] & allowed[1]];
+    if usable == [0, 0] {
+        return EINVAL;
+    }
+    thread.affinity.set(usable);
+    0
+}
+
+/// sched_getaffinity(2)
+pub(crate) fn sched_getaffinity(frame: &mut Frame) -> isize {
+    let own = frame.rdi == 0 && !current().is(&MAIN);
+    let thread = if own {
+        Some(current())
+    } else {
+        THREADS.of(&mut lock()).find(frame.rdi as i32).filter(|thread| !thread.is(&MAIN))
+    };
+    let result = about_thread(frame);
+    if let Some(thread) = thread
+        && !failed(result)
+        && thread.affinity.get() != [0, 0]
+    {
+        let words = (result as usize / 8).min(2);
+        let zeros = [0u64; 16];
+        let _cleared = user::write_slice(frame.rdx, &zeros[..(result as usize / 8).min(16)]);
+        let _written = user::write_slice(frame.rdx, &thread.affinity.get()[..words]);
+    }
+    result
+}
+
+/// setuid(2) and its likes: helpers of the old user and group take no more calls.
+pub(crate) fn credentials(frame: &mut Frame) -> isize {
+    let result = sys::pass(frame);
+    if !failed(result) {
+        helpers::retire();
+    }
+    result
+}

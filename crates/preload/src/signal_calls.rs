@@ -1,0 +1,314 @@
+//! The system calls about signals.
+
+use crate::clock::{self, NEVER};
+use crate::context::{Context, on_alternate};
+use crate::descriptors::{self, Direction, Kind};
+use crate::frame::Frame;
+use crate::lock::lock;
+use crate::scheduler::park;
+use crate::signals::{
+    self, ACTIONS, Action, act_by_default, add_pending, bit, deliver_on_context, install,
+    process_bits, set_mask, take_pending, take_process_signal,
+};
+use crate::sys::{self, EAGAIN, EFAULT, EINTR, EINVAL, ESRCH, error, failed, sys};
+use crate::thread::{MAIN, NO_STACK, Pending, Reason, THREADS, ThreadRef, is_ours};
+use crate::user;
+use crate::worker::{current, worker};
+
+/// Runs a body that may fail, as a system call's result.
+fn result(body: impl FnOnce() -> Result<isize, isize>) -> isize {
+    body().unwrap_or_else(|error| error)
+}
+
+/// rt_sigprocmask(2)
+pub(crate) fn rt_sigprocmask(frame: &mut Frame) -> isize {
+    result(|| {
+        let thread = current();
+        let before = thread.mask.get();
+        if frame.r10 != 8 {
+            return Err(EINVAL);
+        }
+        if let Some(set) = user::read_optional::<u64>(frame.rsi)? {
+            let mask = match frame.rdi as i32 {
+                libc::SIG_BLOCK => before | set,
+                libc::SIG_UNBLOCK => before & !set,
+                libc::SIG_SETMASK => set,
+                _ => return Err(EINVAL),
+            };
+            set_mask(&mut lock(), thread, mask);
+        }
+        user::write_optional(frame.rdx, &before)?;
+        Ok(0)
+    })
+}
+
+/// rt_sigaction(2)
+pub(crate) fn rt_sigaction(frame: &mut Frame) -> isize {
+    result(|| {
+        let number = frame.rdi as i32;
+        if !(1..=64).contains(&number) || frame.r10 != 8 {
+            return Err(EINVAL);
+        }
+        let before = ACTIONS[number as usize].get();
+        if let Some(action) = user::read_optional::<Action>(frame.rsi)? {
+            if matches!(number, libc::SIGKILL | libc::SIGSTOP) {
+                return Err(EINVAL);
+            }
+            let installed = install(number, action);
+            if failed(installed) {
+                return Err(installed);
+            }
+        }
+        user::write_optional(frame.rdx, &before)?;
+        Ok(0)
+    })
+}
+
+/// rt_sigreturn(2): the frame is the one that the stack pointer points into.
+pub(crate) fn rt_sigreturn(frame: &mut Frame) -> isize {
+    // SAFETY: the program says that a frame is there; where there is none, it dies as it would natively.
+    let context = unsafe { &mut *(frame.rsp as *mut Context) };
+    let thread = current();
+    set_mask(&mut lock(), thread, context.mask);
+    thread.alternate_stack.set(context.stack);
+    loop {
+        deliver_on_context(context);
+        signals::seal(context);
+        // From here on, a signal finds the program executing.
+        worker().set_in_engine(false);
+        if !worker().has_held() {
+            return frame.leave_to_kernel();
+        }
+        worker().set_in_engine(true);
+    }
+}
+
+/// rt_sigsuspend(2)
+pub(crate) fn rt_sigsuspend(frame: &mut Frame) -> isize {
+    result(|| {
+        let mask: u64 = user::read(frame.rdi)?;
+        let _masked = signals::with_mask(mask);
+        while park(&mut lock(), NEVER) != Reason::Interrupted {}
+        Ok(EINTR)
+    })
+}
+
+/// rt_sigpending(2)
+pub(crate) fn rt_sigpending(frame: &mut Frame) -> isize {
+    result(|| {
+        let mut pending = 0u64;
+        sys!(SYS_rt_sigpending, &raw mut pending, 8);
+        let thread = current();
+        pending |= thread.pending_bits.get() | process_bits();
+        user::write(frame.rdi, &(pending & thread.mask.get()))?;
+        Ok(0)
+    })
+}
+
+/// rt_sigtimedwait(2)
+pub(crate) fn rt_sigtimedwait(frame: &mut Frame) -> isize {
+    result(|| {
+        let set: u64 = user::read(frame.rdi)?;
+        let deadline = match user::read_optional::<libc::timespec>(frame.rdx)? {
+            Some(time) if !clock::valid(&time) => return Err(EINVAL),
+            Some(time) => clock::after(&time),
+            None => NEVER,
+        };
+        let taken = wait_for_signal(set, deadline)?;
+        user::write_optional(frame.rsi, &taken.info)?;
+        Ok(taken.number as isize)
+    })
+}
+
+/// Takes a signal of `set`: from what waits in the engine, or from the kernel.
+fn wait_for_signal(set: u64, deadline: u64) -> Result<Pending, isize> {
+    let thread = current();
+    let mut watched: Option<usize> = None;
+    let found = loop {
+        if let Some(taken) = take_now(thread, set)? {
+            break Ok(taken);
+        }
+        if deadline != NEVER && clock::now() >= deadline {
+            break Err(EAGAIN);
+        }
+        let number = match watched {
+            Some(number) => number,
+            None => {
+                let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+                let made = sys!(SYS_signalfd4, -1isize, &raw const set, 8, flags);
+                if failed(made) {
+                    return Err(made);
+                }
+                descriptors::opened(made, Kind::Polled, true);
+                *watched.insert(made as usize)
+            }
+        };
+        thread.awaited.set(set);
+        let descriptor = descriptors::get(number).ok_or(EAGAIN)?;
+        let reason = descriptor.wait(&mut lock(), number, Direction::Read, deadline);
+        thread.awaited.set(0);
+        if reason == Some(Reason::Interrupted) && thread.pending_bits.get() & set == 0 {
+            break Err(EINTR);
+        }
+    };
+    if let Some(number) = watched {
+        descriptors::renewed(number as isize);
+        sys!(SYS_close, number);
+    }
+    found
+}
+
+fn take_now(thread: ThreadRef, set: u64) -> Result<Option<Pending>, isize> {
+    let mut locked = lock();
+    signals::assign_held(&mut locked);
+    if let Some(taken) = take_pending(&mut locked, thread, set) {
+        return Ok(Some(taken));
+    }
+    if let Some(taken) = take_process_signal(&mut locked, set) {
+        return Ok(Some(taken));
+    }
+    // SAFETY: all zeros are a `siginfo_t`.
+    let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let taken =
+        sys!(SYS_rt_sigtimedwait, &raw const set, &raw mut info, &raw const now, 8);
+    match taken {
+        1.. => Ok(Some(Pending { number: taken as i32, info })),
+        EAGAIN | EINTR => Ok(None),
+        failure => Err(failure),
+    }
+}
+
+/// sigaltstack(2): every thread has its own.
+pub(crate) fn sigaltstack(frame: &mut Frame) -> isize {
+    /// `MINSIGSTKSZ` of the kernel.
+    const SMALLEST: usize = 2048;
+    result(|| {
+        let thread = current();
+        let mut before = thread.alternate_stack.get();
+        let inside = on_alternate(&before, frame.rsp as u64);
+        if let Some(stack) = user::read_optional::<libc::stack_t>(frame.rdi)? {
+            let flags = stack.ss_flags & !(1 << 31);
+            if inside {
+                return Err(error(libc::EPERM));
+            }
+            if !matches!(flags, 0 | libc::SS_ONSTACK | libc::SS_DISABLE) {
+                return Err(EINVAL);
+            }
+            if flags == libc::SS_DISABLE {
+                thread.alternate_stack.set(NO_STACK);
+            } else if stack.ss_size < SMALLEST {
+                return Err(error(libc::ENOMEM));
+            } else {
+                thread.alternate_stack.set(libc::stack_t { ss_flags: 0, ..stack });
+            }
+        }
+        if inside {
+            before.ss_flags = libc::SS_ONSTACK;
+        }
+        user::write_optional(frame.rsi, &before)?;
+        Ok(0)
+    })
+}
+
+/// tgkill(2)
+pub(crate) fn tgkill(frame: &mut Frame) -> isize {
+    send(frame, Some(frame.rdi as i32), frame.rsi as i32, frame.rdx as i32, None)
+}
+
+/// tkill(2)
+pub(crate) fn tkill(frame: &mut Frame) -> isize {
+    send(frame, None, frame.rdi as i32, frame.rsi as i32, None)
+}
+
+/// rt_tgsigqueueinfo(2)
+pub(crate) fn rt_tgsigqueueinfo(frame: &mut Frame) -> isize {
+    match user::read::<libc::siginfo_t>(frame.r10) {
+        Ok(info) => {
+            send(frame, Some(frame.rdi as i32), frame.rsi as i32, frame.rdx as i32, Some(info))
+        }
+        Err(fault) => fault,
+    }
+}
+
+fn send(
+    frame: &Frame,
+    process: Option<i32>,
+    id: i32,
+    number: i32,
+    info: Option<libc::siginfo_t>,
+) -> isize {
+    let own = MAIN.id.get();
+    let mut locked = lock();
+    if process.is_some_and(|process| process != own) {
+        return if is_ours(i64::from(id)) { ESRCH } else { sys::pass(frame) };
+    }
+    let Some(thread) = THREADS.of(&mut locked).find(id) else {
+        return if is_ours(i64::from(id)) { ESRCH } else { sys::pass(frame) };
+    };
+    if number == 0 {
+        return 0;
+    }
+    if !(1..=64).contains(&number) {
+        return EINVAL;
+    }
+    let action = ACTIONS[number as usize].get();
+    let blocked = thread.mask.get() & bit(number) != 0;
+    if !action.runs() && !blocked && thread.awaited.get() & bit(number) == 0 {
+        if action.handler == 0 && !is_ignored_by_default(number) {
+            act_by_default(number);
+        }
+        return 0;
+    }
+    let mut info = info.unwrap_or_else(|| sent_by_us(number));
+    info.si_signo = number;
+    add_pending(&mut locked, thread, Pending { number, info });
+    0
+}
+
+fn is_ignored_by_default(number: i32) -> bool {
+    matches!(number, libc::SIGCHLD | libc::SIGURG | libc::SIGWINCH | libc::SIGCONT)
+}
+
+/// What a signal of `pthread_kill` says.
+fn sent_by_us(number: i32) -> libc::siginfo_t {
+    // SAFETY: all zeros are a `siginfo_t`.
+    let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
+    info.si_signo = number;
+    info.si_code = libc::SI_TKILL;
+    let sender = [MAIN.id.get(), sys!(SYS_getuid) as i32];
+    // SAFETY: the sender's process and user stand 16 bytes from the start.
+    unsafe { (&raw mut info).cast::<[i32; 2]>().add(2).write(sender) };
+    info
+}
+
+/// timer_create(2): a timer for one of our threads signals the process, and the engine finds the thread.
+pub(crate) fn timer_create(frame: &mut Frame) -> isize {
+    const THREAD_FIELD: usize = 16;
+    let Ok(Some(mut event)) = user::read_optional::<[u64; 8]>(frame.rsi) else {
+        return sys::pass(frame);
+    };
+    let notify = (event[1] >> 32) as i32;
+    let thread = event[THREAD_FIELD / 8] as i32;
+    if notify != libc::SIGEV_THREAD_ID || !(is_ours(i64::from(thread)) || thread == MAIN.id.get()) {
+        return sys::pass(frame);
+    }
+    if THREADS.of(&mut lock()).find(thread).is_none() {
+        return EINVAL;
+    }
+    event[THREAD_FIELD / 8] = worker().kernel_id.get() as u64;
+    let made =
+        sys!(SYS_timer_create, frame.rdi, &raw const event, frame.rdx);
+    if made == 0 {
+        match user::read::<i32>(frame.rdx) {
+            Ok(timer) => signals::route_timer(timer, thread),
+            Err(_) => return EFAULT,
+        }
+    }
+    made
+}
+
+/// signalfd(2) and signalfd4(2)
+pub(crate) fn signalfd(frame: &mut Frame) -> isize {
+    crate::files::opens(frame)
+}

@@ -1,0 +1,115 @@
+//! The first code of the engine: called by the dynamic linker before any other constructor.
+
+use crate::clock;
+use crate::descriptors;
+use crate::frame;
+use crate::lock::lock;
+use crate::objects;
+use crate::report::say;
+use crate::scheduler;
+use crate::settings;
+use crate::signals;
+use crate::sys::{self, sys};
+use crate::thread::{MAIN, State, THREADS};
+use crate::worker::FIRST;
+
+/// Entries of the auxiliary vector (getauxval(3)).
+const AT_SYSINFO_EHDR: usize = 33;
+const AT_HWCAP2: usize = 26;
+/// A program may use `wrgsbase` and `wrfsbase`.
+const FSGSBASE: usize = 2;
+
+/// Prepares the engine and patches what is loaded.
+///
+/// # Safety
+///
+/// `environment` is the array of the process, with the auxiliary vector behind it.
+pub(crate) unsafe extern "C" fn start(
+    _count: usize,
+    _arguments: *mut *mut u8,
+    environment: *mut *mut u8,
+) {
+    // Before the array becomes shorter.
+    // SAFETY: promised by the caller.
+    let auxiliary = unsafe { auxiliary_vector(environment) };
+    // SAFETY: promised by the caller.
+    if unsafe { settings::take(environment) }.is_none() {
+        return;
+    }
+    if auxiliary(AT_HWCAP2) & FSGSBASE == 0 {
+        say(format_args!("the kernel does not allow FSGSBASE; it needs Linux 5.9 or later"));
+        sys::exit_group(2);
+    }
+    clock::find(auxiliary(AT_SYSINFO_EHDR));
+    FIRST.adopt();
+    FIRST.set_in_engine(true);
+    frame::measure_vector_state();
+    let ready = prepare();
+    if let Err(error) = ready {
+        say(format_args!("cannot start: error {}", -error));
+        sys::exit_group(1);
+    }
+    if let Err(site) = objects::patch_loaded() {
+        objects::refuse(&site);
+    }
+    FIRST.set_in_engine(false);
+}
+
+/// # Safety
+///
+/// See [`start`].
+unsafe fn auxiliary_vector(environment: *mut *mut u8) -> impl Fn(usize) -> usize {
+    let mut end = environment.cast::<usize>().cast_const();
+    // SAFETY: the array ends with a null pointer, and the vector follows.
+    let vector = unsafe {
+        while *end != 0 {
+            end = end.add(1);
+        }
+        end.add(1)
+    };
+    move |key| {
+        let mut at = vector;
+        // SAFETY: pairs of a key and a value, up to the key zero.
+        unsafe {
+            while *at != 0 {
+                if *at == key {
+                    return *at.add(1);
+                }
+                at = at.add(2);
+            }
+        }
+        0
+    }
+}
+
+fn prepare() -> Result<(), isize> {
+    let out_of_memory = sys::error(libc::ENOMEM);
+    let reserved = THREADS.of(&mut lock()).reserve() && descriptors::reserve();
+    if !reserved {
+        return Err(out_of_memory);
+    }
+    let id = sys!(SYS_getpid) as i32;
+    FIRST.kernel_id.set(id);
+    MAIN.id.set(id);
+    MAIN.state.set(State::Running);
+    MAIN.fs.set(thread_storage());
+    let (mut robust, mut size) = (0usize, 0usize);
+    sys!(SYS_get_robust_list, 0, &raw mut robust, &raw mut size);
+    MAIN.robust_list.set(robust);
+    // What the kernel would clear when the main thread ends is ours to clear.
+    let mut clear_id = 0usize;
+    sys!(SYS_prctl, libc::PR_GET_TID_ADDRESS, &raw mut clear_id);
+    MAIN.clear_id.set(clear_id);
+    scheduler::prepare_first_worker()?;
+    scheduler::open()?;
+    signals::take_over();
+    Ok(())
+}
+
+/// The address of the main thread's storage.
+fn thread_storage() -> usize {
+    let address: usize;
+    // SAFETY: reads a register; the start has checked that the instruction is allowed.
+    unsafe { core::arch::asm!("rdfsbase {}", out(reg) address, options(nomem, nostack)) };
+    address
+}

@@ -1,0 +1,105 @@
+//! The kernel's own interface: raw system calls, which return a value or a negated error number.
+//!
+//! No function of libc is called: inside libc, the very instructions are patched that lead here.
+
+use core::arch::asm;
+
+use crate::frame::Frame;
+
+/// A system call's six arguments.
+pub(crate) type Arguments = [usize; 6];
+
+/// Executes a system call.
+///
+/// The kernel checks every address that it is given. What it then writes through one is what the
+/// program asked for, or what the caller here has provided.
+#[inline(always)]
+pub(crate) fn call(number: i64, arguments: Arguments) -> isize {
+    let result;
+    let [a, b, c, d, e, f] = arguments;
+    // SAFETY: the registers are those of the x86_64 calling convention of the kernel, and the ones that
+    // it clobbers are declared.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
+            lateout("rcx") _, lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// Executes the system call that the program asked for, here and now.
+#[inline(always)]
+pub(crate) fn pass(frame: &Frame) -> isize {
+    call(frame.number(), frame.arguments())
+}
+
+/// A system call of up to six arguments, each converted to a word.
+macro_rules! sys {
+    ($number:ident $(, $argument:expr)* $(,)?) => {
+        $crate::sys::call(libc::$number, $crate::sys::words(&[$(($argument) as usize),*]))
+    };
+}
+pub(crate) use sys;
+
+/// Fills up with zeros.
+#[inline(always)]
+pub(crate) fn words(given: &[usize]) -> Arguments {
+    let mut arguments = [0; 6];
+    let mut index = 0;
+    while index < given.len() {
+        arguments[index] = given[index];
+        index += 1;
+    }
+    arguments
+}
+
+/// The result of a system call that failed.
+pub(crate) const fn error(number: i32) -> isize {
+    -(number as isize)
+}
+
+pub(crate) const EAGAIN: isize = error(libc::EAGAIN);
+pub(crate) const EBADF: isize = error(libc::EBADF);
+pub(crate) const EFAULT: isize = error(libc::EFAULT);
+pub(crate) const EINTR: isize = error(libc::EINTR);
+pub(crate) const EINVAL: isize = error(libc::EINVAL);
+pub(crate) const ENOSYS: isize = error(libc::ENOSYS);
+pub(crate) const ESRCH: isize = error(libc::ESRCH);
+pub(crate) const ETIMEDOUT: isize = error(libc::ETIMEDOUT);
+
+/// Interrupted, and to be executed again unless a handler without `SA_RESTART` runs: what the kernel calls
+/// `ERESTARTSYS`. It never reaches the program.
+pub(crate) const RESTART: isize = -512;
+
+/// Anonymous memory, or nothing.
+pub(crate) fn map(length: usize, protection: i32, flags: i32) -> Option<usize> {
+    let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let address = sys!(SYS_mmap, 0, length, protection, flags, -1isize, 0);
+    (address > 0).then_some(address as usize)
+}
+
+/// Zeroed memory that is there once it is touched, or nothing.
+pub(crate) fn reserve(length: usize) -> Option<usize> {
+    map(length, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_NORESERVE)
+}
+
+/// Whether a result is an error.
+pub(crate) const fn failed(result: isize) -> bool {
+    result < 0 && result >= -4095
+}
+
+/// Writes to standard error, as far as that is possible.
+pub(crate) fn complain(text: &[u8]) {
+    sys!(SYS_write, 2, text.as_ptr(), text.len());
+}
+
+/// Ends the process at once.
+pub(crate) fn exit_group(status: i32) -> ! {
+    loop {
+        sys!(SYS_exit_group, status);
+    }
+}

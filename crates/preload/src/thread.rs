@@ -1,0 +1,316 @@
+//! The program's threads, as the engine knows them.
+
+use alloc::vec::Vec;
+use core::cell::{Cell, UnsafeCell};
+use core::ptr;
+
+use crate::clock::{NEVER, Nanoseconds};
+use crate::lock::{Guarded, Locked};
+use crate::sys;
+use crate::timers::Timed;
+
+/// A thread. Its memory is never given back, so references to it stay good; what they refer to may be a
+/// later thread in the same place.
+pub(crate) type ThreadRef = &'static Thread;
+
+/// Thread numbers start here: above all that the kernel gives (`PID_MAX_LIMIT` is 2²²), and small enough
+/// for the owner field of a mutex (30 bits).
+pub(crate) const FIRST_ID: i32 = 1 << 22;
+/// So many threads, and no more.
+pub(crate) const MAX_THREADS: usize = 1 << 20;
+
+/// What a thread does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum State {
+    Dead,
+    Ready,
+    Running,
+    Parked,
+}
+
+/// Why a parked thread goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Reason {
+    /// What it waited for may have come.
+    Woken,
+    /// Its deadline passed.
+    TimedOut,
+    /// A signal that it does not block is pending.
+    Interrupted,
+}
+
+/// A signal that waits for a thread.
+#[derive(Clone, Copy)]
+pub(crate) struct Pending {
+    pub(crate) number: i32,
+    pub(crate) info: libc::siginfo_t,
+}
+
+/// One thread of the program.
+pub(crate) struct Thread {
+    /// Where its stack was left.
+    pub(crate) stack_pointer: Cell<usize>,
+    /// Its thread-local storage.
+    pub(crate) fs: Cell<usize>,
+    /// The next in the run queue.
+    pub(crate) next_ready: Cell<Option<ThreadRef>>,
+    pub(crate) id: Cell<i32>,
+    pub(crate) state: Cell<State>,
+    pub(crate) reason: Cell<Reason>,
+    /// Parked in a call that a signal ends.
+    pub(crate) interruptible: Cell<bool>,
+    /// The word to clear and wake when it ends (`CLONE_CHILD_CLEARTID`).
+    pub(crate) clear_id: Cell<usize>,
+    /// Its list of robust mutexes.
+    pub(crate) robust_list: Cell<usize>,
+    /// Signals that it blocks.
+    pub(crate) mask: Cell<u64>,
+    /// The mask to go back to, once a call with a mask of its own has ended.
+    pub(crate) mask_after: Cell<Option<u64>>,
+    /// Signals that it waits for in `sigtimedwait`.
+    pub(crate) awaited: Cell<u64>,
+    /// Signals sent to it, as bits and in order.
+    pub(crate) pending_bits: Cell<u64>,
+    pub(crate) pending: UnsafeCell<Vec<Pending>>,
+    pub(crate) alternate_stack: Cell<libc::stack_t>,
+    pub(crate) deadline: Cell<Nanoseconds>,
+    timer_place: Cell<u32>,
+    /// Its place in a bucket of futexes.
+    pub(crate) futex_key: Cell<usize>,
+    pub(crate) futex_bits: Cell<u32>,
+    pub(crate) futex_queued: Cell<bool>,
+    pub(crate) futex_next: Cell<Option<ThreadRef>>,
+    pub(crate) futex_previous: Cell<Option<ThreadRef>>,
+    /// The next that waits for the same descriptor.
+    pub(crate) next_waiter: Cell<Option<ThreadRef>>,
+    /// The call that it is in, for those who look.
+    pub(crate) call: Cell<u32>,
+    /// The descriptor or the address that it waits for.
+    pub(crate) waits_for: Cell<usize>,
+    /// The function that it was started with, as far as registers tell.
+    pub(crate) routine: Cell<usize>,
+    pub(crate) name: Cell<[u8; 16]>,
+    /// The CPUs that it asked for, if any.
+    pub(crate) affinity: Cell<[u64; 2]>,
+    all_next: Cell<Option<ThreadRef>>,
+    all_previous: Cell<Option<ThreadRef>>,
+}
+
+// SAFETY: cells are used by the worker that runs the thread, or under the lock.
+unsafe impl Sync for Thread {}
+
+const NO_PLACE: u32 = u32::MAX;
+
+/// No alternate stack (sigaltstack(2)).
+pub(crate) const NO_STACK: libc::stack_t =
+    libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
+
+impl Thread {
+    pub(crate) const fn new() -> Self {
+        Self {
+            stack_pointer: Cell::new(0),
+            fs: Cell::new(0),
+            next_ready: Cell::new(None),
+            id: Cell::new(0),
+            state: Cell::new(State::Dead),
+            reason: Cell::new(Reason::Woken),
+            interruptible: Cell::new(false),
+            clear_id: Cell::new(0),
+            robust_list: Cell::new(0),
+            mask: Cell::new(0),
+            mask_after: Cell::new(None),
+            awaited: Cell::new(0),
+            pending_bits: Cell::new(0),
+            pending: UnsafeCell::new(Vec::new()),
+            alternate_stack: Cell::new(NO_STACK),
+            deadline: Cell::new(NEVER),
+            timer_place: Cell::new(NO_PLACE),
+            futex_key: Cell::new(0),
+            futex_bits: Cell::new(0),
+            futex_queued: Cell::new(false),
+            futex_next: Cell::new(None),
+            futex_previous: Cell::new(None),
+            next_waiter: Cell::new(None),
+            call: Cell::new(0),
+            waits_for: Cell::new(0),
+            routine: Cell::new(0),
+            name: Cell::new([0; 16]),
+            affinity: Cell::new([0; 2]),
+            all_next: Cell::new(None),
+            all_previous: Cell::new(None),
+        }
+    }
+
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        ptr::eq(self, other)
+    }
+
+    /// Signals that are pending for it and not blocked.
+    #[inline(always)]
+    pub(crate) fn deliverable(&self) -> u64 {
+        self.pending_bits.get() & !self.mask.get()
+    }
+
+    /// The signals that are pending for it alone.
+    #[expect(clippy::mut_from_ref, reason = "the mutable borrow of the lock makes it the only one")]
+    pub(crate) fn pending<'a>(&'a self, _: &'a mut Locked) -> &'a mut Vec<Pending> {
+        // SAFETY: reached under the lock alone, see the parameter.
+        unsafe { &mut *self.pending.get() }
+    }
+}
+
+impl Timed for ThreadRef {
+    fn deadline(self) -> Nanoseconds {
+        self.deadline.get()
+    }
+
+    fn place(self) -> Option<usize> {
+        let place = self.timer_place.get();
+        (place != NO_PLACE).then_some(place as usize)
+    }
+
+    fn moved(self, place: Option<usize>) {
+        self.timer_place.set(place.map_or(NO_PLACE, |place| place as u32));
+    }
+}
+
+/// All threads: the main one, and a table for the others.
+pub(crate) struct Threads {
+    table: *mut Thread,
+    used: usize,
+    /// Places of threads that ended, the oldest first: numbers are not used again at once.
+    free_head: Option<ThreadRef>,
+    free_tail: Option<ThreadRef>,
+    free: usize,
+    /// The threads alive other than the main one, the newest first.
+    all: Option<ThreadRef>,
+    /// How many are alive.
+    pub(crate) alive: usize,
+    pub(crate) most: usize,
+}
+
+pub(crate) static THREADS: Guarded<Threads> = Guarded::new(Threads {
+    table: ptr::null_mut(),
+    used: 0,
+    free_head: None,
+    free_tail: None,
+    free: 0,
+    all: None,
+    alive: 1,
+    most: 1,
+});
+
+/// The thread that the process began with, or forked.
+pub(crate) static MAIN: Thread = Thread::new();
+
+/// As many places lie idle before one is used again.
+const RESTED: usize = 256;
+
+impl Threads {
+    /// Makes room for the table.
+    pub(crate) fn reserve(&mut self) -> bool {
+        let table = sys::reserve(MAX_THREADS * size_of::<Thread>());
+        self.table = table.unwrap_or(0) as *mut Thread;
+        table.is_some()
+    }
+
+    /// A new thread, or `None` if there are too many.
+    pub(crate) fn create(&mut self) -> Option<ThreadRef> {
+        let thread = if self.free > RESTED || self.used == MAX_THREADS - 1 {
+            let thread = self.free_head?;
+            self.free_head = thread.next_ready.get();
+            self.free -= 1;
+            thread
+        } else {
+            let index = self.used;
+            self.used += 1;
+            // SAFETY: the table has room for `MAX_THREADS`.
+            let place = unsafe { self.table.add(index) };
+            // SAFETY: nothing is there yet.
+            unsafe { place.write(Thread::new()) };
+            // SAFETY: written just now, and never taken away.
+            let thread = unsafe { &*place };
+            thread.id.set(FIRST_ID + index as i32);
+            thread
+        };
+        thread.next_ready.set(None);
+        thread.reason.set(Reason::Woken);
+        thread.interruptible.set(false);
+        thread.clear_id.set(0);
+        thread.robust_list.set(0);
+        thread.mask_after.set(None);
+        thread.awaited.set(0);
+        thread.pending_bits.set(0);
+        thread.alternate_stack.set(NO_STACK);
+        thread.affinity.set([0; 2]);
+        thread.all_previous.set(None);
+        thread.all_next.set(self.all);
+        if let Some(next) = self.all {
+            next.all_previous.set(Some(thread));
+        }
+        self.all = Some(thread);
+        self.alive += 1;
+        self.most = self.most.max(self.alive);
+        Some(thread)
+    }
+
+    /// Forgets a thread that has ended; its place can be used again. Returns how many are left.
+    pub(crate) fn remove(&mut self, thread: ThreadRef) -> usize {
+        thread.state.set(State::Dead);
+        // SAFETY: the caller holds the lock, or it would not have `self`.
+        unsafe { (*thread.pending.get()).clear() };
+        self.alive -= 1;
+        if thread.is(&MAIN) {
+            return self.alive;
+        }
+        match thread.all_previous.get() {
+            Some(previous) => previous.all_next.set(thread.all_next.get()),
+            None => self.all = thread.all_next.get(),
+        }
+        if let Some(next) = thread.all_next.get() {
+            next.all_previous.set(thread.all_previous.get());
+        }
+        thread.next_ready.set(None);
+        match self.free_tail {
+            Some(tail) if self.free > 0 => tail.next_ready.set(Some(thread)),
+            _ => self.free_head = Some(thread),
+        }
+        self.free_tail = Some(thread);
+        self.free += 1;
+        self.alive
+    }
+
+    /// The living thread with this number.
+    pub(crate) fn find(&self, id: i32) -> Option<ThreadRef> {
+        let thread = if id == MAIN.id.get() {
+            &MAIN
+        } else {
+            let index = usize::try_from(id.checked_sub(FIRST_ID)?).ok()?;
+            if index >= self.used {
+                return None;
+            }
+            // SAFETY: so many have been written.
+            unsafe { &*self.table.add(index) }
+        };
+        (thread.state.get() != State::Dead).then_some(thread)
+    }
+
+    /// Every living thread, the main one first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = ThreadRef> + use<> {
+        let main: ThreadRef = &MAIN;
+        let main = (main.state.get() != State::Dead).then_some(main);
+        let mut next = self.all;
+        main.into_iter().chain(core::iter::from_fn(move || {
+            let thread = next?;
+            next = thread.all_next.get();
+            Some(thread)
+        }))
+    }
+}
+
+/// Whether a number is one of ours, of a living thread or not.
+pub(crate) fn is_ours(id: i64) -> bool {
+    (i64::from(FIRST_ID)..i64::from(FIRST_ID) + MAX_THREADS as i64).contains(&id)
+}

@@ -1,0 +1,518 @@
+//! Reading, writing, accepting, connecting: attempts that do not block, and parking in between.
+
+use libc::{MSG_DONTWAIT, MSG_PEEK, MSG_WAITALL};
+
+use crate::clock::NEVER;
+use crate::descriptors::{self, Descriptor, Direction, Kind, fact};
+use crate::files::NAMES;
+use crate::frame::Frame;
+use crate::helpers::{Interrupted, offload};
+use crate::lock::lock;
+use crate::scheduler::count_call;
+use crate::sys::{self, EAGAIN, EBADF, EINTR, RESTART, error, failed, sys};
+use crate::thread::Reason;
+use crate::user;
+
+/// A call that transfers bytes, by the shape of its arguments.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// A buffer and its length.
+    Buffer,
+    /// A list of buffers.
+    Vector,
+    /// A buffer, its length, flags, an address.
+    Socket,
+    /// A message header, flags.
+    Message,
+}
+
+struct Transfer<'a> {
+    frame: &'a Frame,
+    shape: Shape,
+    direction: Direction,
+    number: usize,
+    descriptor: &'static Descriptor,
+    /// What has been transferred so far.
+    done: usize,
+    /// What must be transferred before the call returns; zero where any amount will do.
+    wanted: usize,
+}
+
+/// read(2)
+pub(crate) fn read(frame: &mut Frame) -> isize {
+    transfer(frame, Shape::Buffer, Direction::Read, 0)
+}
+
+/// write(2)
+pub(crate) fn write(frame: &mut Frame) -> isize {
+    if let Some(result) = NAMES.take(frame) {
+        return result;
+    }
+    transfer(frame, Shape::Buffer, Direction::Write, frame.rdx)
+}
+
+/// readv(2)
+pub(crate) fn readv(frame: &mut Frame) -> isize {
+    transfer(frame, Shape::Vector, Direction::Read, 0)
+}
+
+/// writev(2)
+pub(crate) fn writev(frame: &mut Frame) -> isize {
+    match total(frame.rsi, frame.rdx) {
+        Some(wanted) => transfer(frame, Shape::Vector, Direction::Write, wanted),
+        None => sys::pass(frame),
+    }
+}
+
+/// recvfrom(2)
+pub(crate) fn recvfrom(frame: &mut Frame) -> isize {
+    if frame.r10 as i32 & MSG_DONTWAIT != 0 {
+        return attempt(frame);
+    }
+    let wanted = if frame.r10 as i32 & MSG_WAITALL != 0 { frame.rdx } else { 0 };
+    transfer(frame, Shape::Socket, Direction::Read, wanted)
+}
+
+/// sendto(2)
+pub(crate) fn sendto(frame: &mut Frame) -> isize {
+    if frame.r10 as i32 & MSG_DONTWAIT != 0 {
+        return attempt(frame);
+    }
+    transfer(frame, Shape::Socket, Direction::Write, frame.rdx)
+}
+
+/// recvmsg(2)
+pub(crate) fn recvmsg(frame: &mut Frame) -> isize {
+    let flags = frame.rdx as i32;
+    if flags & MSG_DONTWAIT != 0 {
+        return attempt(frame);
+    }
+    if flags & MSG_WAITALL != 0 {
+        // The remainder would have to be cut out of the message's buffers.
+        return offload(frame.number(), frame.arguments(), Interrupted::Restarts);
+    }
+    transfer(frame, Shape::Message, Direction::Read, 0)
+}
+
+/// sendmsg(2)
+pub(crate) fn sendmsg(frame: &mut Frame) -> isize {
+    if frame.rdx as i32 & MSG_DONTWAIT != 0 {
+        return attempt(frame);
+    }
+    // msg_iov and msg_iovlen are the third and fourth field of the header.
+    let buffers = user::read::<[u64; 2]>(frame.rsi.wrapping_add(16));
+    match buffers.ok().and_then(|[list, count]| total(list as usize, count as usize)) {
+        Some(wanted) => transfer(frame, Shape::Message, Direction::Write, wanted),
+        None => sys::pass(frame),
+    }
+}
+
+/// sendmmsg(2): one message after the other.
+pub(crate) fn sendmmsg(frame: &mut Frame) -> isize {
+    many(frame, libc::SYS_sendmsg, sendmsg)
+}
+
+/// recvmmsg(2): waits for the first message, and takes the others that are there.
+pub(crate) fn recvmmsg(frame: &mut Frame) -> isize {
+    const MSG_WAITFORONE: i32 = 0x10000;
+    if frame.r8 != 0 {
+        return offload(frame.number(), frame.arguments(), Interrupted::Fails);
+    }
+    if frame.r10 as i32 & MSG_DONTWAIT != 0 {
+        return attempt(frame);
+    }
+    let forone = frame.r10 as i32 & MSG_WAITFORONE != 0;
+    frame.r10 &= !(MSG_WAITFORONE as usize);
+    let mut taken = 0;
+    many(frame, libc::SYS_recvmsg, |one| {
+        if forone && taken > 0 {
+            one.rdx |= MSG_DONTWAIT as usize;
+        }
+        taken += 1;
+        recvmsg(one)
+    })
+}
+
+fn many(frame: &mut Frame, number: i64, mut call: impl FnMut(&mut Frame) -> isize) -> isize {
+    let (list, count) = (frame.rsi, (frame.rdx as u32).min(1024) as usize);
+    for index in 0..count {
+        let header = list + index * size_of::<libc::mmsghdr>();
+        let mut one = frame.with(number, [frame.rdi, header, frame.r10, 0, 0, 0]);
+        let result = call(&mut one);
+        if failed(result) {
+            return if index > 0 { index as isize } else { result };
+        }
+        let length_at = header + core::mem::offset_of!(libc::mmsghdr, msg_len);
+        if let Err(fault) = user::write(length_at, &(result as u32)) {
+            return fault;
+        }
+    }
+    count as isize
+}
+
+/// The bytes of all buffers of a list, or nothing if the kernel should say what is wrong with it.
+fn total(list: usize, count: usize) -> Option<usize> {
+    if count > 1024 {
+        return None;
+    }
+    let mut total = 0usize;
+    for index in 0..count {
+        let length: usize = user::read(list + index * size_of::<libc::iovec>() + 8).ok()?;
+        total = total.checked_add(length)?;
+    }
+    Some(total)
+}
+
+/// A call that does not wait by itself.
+fn attempt(frame: &Frame) -> isize {
+    count_call();
+    sys::pass(frame)
+}
+
+fn transfer(frame: &mut Frame, shape: Shape, direction: Direction, wanted: usize) -> isize {
+    let number = frame.rdi;
+    let Some(descriptor) = descriptors::get(number) else { return sys::pass(frame) };
+    let kind = descriptor.kind(number);
+    if kind == Kind::Direct || descriptor.has(fact::NONBLOCKING) {
+        return attempt(frame);
+    }
+    let mut transfer =
+        Transfer { frame, shape, direction, number, descriptor, done: 0, wanted };
+    let result = transfer.run(kind);
+    descriptor.pass_on(direction);
+    result
+}
+
+impl Transfer<'_> {
+    fn run(&mut self, kind: Kind) -> isize {
+        let mut deadline = None;
+        loop {
+            if self.descriptor.may_succeed(self.direction) {
+                let result = self.attempt(self.descriptor.kind(self.number));
+                if result != EAGAIN {
+                    if let Some(result) = self.account(result, kind) {
+                        count_call();
+                        return result;
+                    }
+                    continue;
+                }
+                self.descriptor.would_block(self.direction);
+            }
+            if self.descriptor.is_nonblocking(self.number) {
+                return self.so_far(EAGAIN);
+            }
+            let deadline = *deadline.get_or_insert_with(|| {
+                self.descriptor.socket_deadline(self.number, self.direction)
+            });
+            if let Some(result) = self.wait(deadline) {
+                return result;
+            }
+        }
+    }
+
+    /// Parks; returns what ends the call, if anything does.
+    fn wait(&self, deadline: u64) -> Option<isize> {
+        let generation = self.descriptor.generation();
+        let mut locked = lock();
+        let reason =
+            self.descriptor.wait(&mut locked, self.number, self.direction, deadline);
+        drop(locked);
+        match reason {
+            // epoll does not tell: a helper waits instead.
+            None => Some(self.offload_rest()),
+            Some(_) if self.descriptor.generation() != generation => Some(self.so_far(EBADF)),
+            Some(Reason::Woken) => None,
+            Some(Reason::TimedOut) => Some(self.so_far(EAGAIN)),
+            Some(Reason::Interrupted) if deadline != NEVER => Some(self.so_far(EINTR)),
+            Some(Reason::Interrupted) => Some(self.so_far(RESTART)),
+        }
+    }
+
+    fn offload_rest(&self) -> isize {
+        if self.done > 0 {
+            return self.done as isize;
+        }
+        offload(self.frame.number(), self.frame.arguments(), Interrupted::Restarts)
+    }
+
+    /// What has been transferred, or else the error.
+    fn so_far(&self, error: isize) -> isize {
+        if self.done > 0 { self.done as isize } else { error }
+    }
+
+    /// Takes note of an attempt that did not block; returns the call's result if it is over.
+    fn account(&mut self, result: isize, kind: Kind) -> Option<isize> {
+        if result <= 0 {
+            return Some(self.so_far(result));
+        }
+        let count = result as usize;
+        let short = matches!(self.shape, Shape::Buffer | Shape::Socket)
+            && self.direction == Direction::Read
+            && kind == Kind::Stream
+            && count < self.frame.rdx - self.done
+            && (self.shape == Shape::Buffer || self.frame.r10 as i32 & MSG_PEEK == 0);
+        if short {
+            self.descriptor.emptied();
+        }
+        self.done += count;
+        // Messages are whole; only streams go on after a part.
+        let goes_on = self.done < self.wanted && matches!(kind, Kind::Stream | Kind::Pipe | Kind::Polled);
+        (!goes_on).then_some(self.done as isize)
+    }
+
+    /// One attempt that does not block.
+    fn attempt(&self, kind: Kind) -> isize {
+        let frame = self.frame;
+        let (number, done) = (self.number, self.done);
+        match (kind, self.shape, self.direction) {
+            (Kind::Stream | Kind::Message, Shape::Buffer, Direction::Read) => {
+                sys!(SYS_recvfrom, number, frame.rsi, frame.rdx, MSG_DONTWAIT, 0, 0)
+            }
+            (Kind::Stream | Kind::Message, Shape::Buffer, Direction::Write) => {
+                let (at, left) = (frame.rsi + done, frame.rdx - done);
+                sys!(SYS_sendto, number, at, left, MSG_DONTWAIT, 0, 0)
+            }
+            (Kind::Stream | Kind::Message, Shape::Socket, _) => {
+                let (at, left) = (frame.rsi + done, frame.rdx - done);
+                let flags = (frame.r10 as i32 | MSG_DONTWAIT) & !MSG_WAITALL;
+                sys::call(frame.number(), [number, at, left, flags as usize, frame.r8, frame.r9])
+            }
+            (Kind::Stream | Kind::Message, Shape::Message, _) if done == 0 => {
+                let flags = frame.rdx as i32 | MSG_DONTWAIT;
+                sys::call(frame.number(), [number, frame.rsi, flags as usize, 0, 0, 0])
+            }
+            (Kind::Pipe | Kind::Stream | Kind::Message, ..) => self.attempt_without_waiting(),
+            _ => self.attempt_when_ready(),
+        }
+    }
+
+    /// `RWF_NOWAIT`, as pipes and some other files take it.
+    fn attempt_without_waiting(&self) -> isize {
+        const RWF_NOWAIT: i32 = 8;
+        let (number, reads) = match self.direction {
+            Direction::Read => (libc::SYS_preadv2, true),
+            Direction::Write => (libc::SYS_pwritev2, false),
+        };
+        let result = self.with_rest(|list, count| {
+            sys::call(number, [self.number, list, count, usize::MAX, usize::MAX, RWF_NOWAIT as usize])
+        });
+        if result == error(libc::EOPNOTSUPP) || (result == error(libc::EINVAL) && !reads) {
+            self.descriptor.set_kind(Kind::Polled);
+            return self.attempt_when_ready();
+        }
+        result
+    }
+
+    /// Calls with a list of the buffers that are left.
+    fn with_rest(&self, call: impl FnOnce(usize, usize) -> isize) -> isize {
+        let one = |base: usize, length: usize| libc::iovec {
+            iov_base: base as *mut libc::c_void,
+            iov_len: length,
+        };
+        let (list, count) = match self.shape {
+            Shape::Buffer | Shape::Socket => {
+                let (at, left) = (self.frame.rsi + self.done, self.frame.rdx - self.done);
+                let rest = one(at, left);
+                return call(&raw const rest as usize, 1);
+            }
+            Shape::Vector => (self.frame.rsi, self.frame.rdx),
+            Shape::Message => match user::read::<[u64; 2]>(self.frame.rsi + 16) {
+                Ok([list, count]) => (list as usize, count as usize),
+                Err(fault) => return fault,
+            },
+        };
+        if self.done == 0 {
+            return call(list, count);
+        }
+        // The first buffer that is not done, cut to what is left of it: the others follow by and by.
+        let mut skipped = 0;
+        for index in 0..count {
+            let entry = list + index * size_of::<libc::iovec>();
+            match user::read::<libc::iovec>(entry) {
+                Ok(buffer) if skipped + buffer.iov_len > self.done => {
+                    let inside = self.done - skipped;
+                    let rest = one(buffer.iov_base as usize + inside, buffer.iov_len - inside);
+                    return call(&raw const rest as usize, 1);
+                }
+                Ok(buffer) => skipped += buffer.iov_len,
+                Err(fault) => return fault,
+            }
+        }
+        0
+    }
+
+    /// Asks first whether the call would block: for files that have no other way.
+    fn attempt_when_ready(&self) -> isize {
+        let events = match self.direction {
+            Direction::Read => libc::POLLIN,
+            Direction::Write => libc::POLLOUT,
+        };
+        if !is_ready(self.number, events) {
+            return EAGAIN;
+        }
+        if self.direction == Direction::Read {
+            return sys::pass(self.frame);
+        }
+        self.with_rest(|list, count| sys!(SYS_writev, self.number, list, count))
+    }
+}
+
+/// Whether a descriptor is ready, without waiting.
+pub(crate) fn is_ready(number: usize, events: i16) -> bool {
+    let mut poll = libc::pollfd { fd: number as i32, events, revents: 0 };
+    sys!(SYS_poll, &raw mut poll, 1, 0) > 0
+}
+
+/// accept(2) and accept4(2)
+pub(crate) fn accept(frame: &mut Frame) -> isize {
+    let number = frame.rdi;
+    let Some(descriptor) = descriptors::get(number) else { return sys::pass(frame) };
+    let kind = descriptor.kind(number);
+    let result = if !matches!(kind, Kind::Stream | Kind::Message)
+        || descriptor.is_nonblocking(number)
+    {
+        attempt(frame)
+    } else if descriptor.has(fact::SHARED) {
+        // Another process may take the connection between a look and the call.
+        wait_for(frame, descriptor, Direction::Read, || EAGAIN, true)
+    } else {
+        let try_accept = || {
+            if is_ready(number, libc::POLLIN) { sys::pass(frame) } else { EAGAIN }
+        };
+        wait_for(frame, descriptor, Direction::Read, try_accept, false)
+    };
+    descriptor.pass_on(Direction::Read);
+    if !failed(result) {
+        let nonblocking =
+            frame.number() == libc::SYS_accept4 && frame.r10 as i32 & libc::SOCK_NONBLOCK != 0;
+        descriptors::opened(result, kind, nonblocking);
+    }
+    result
+}
+
+/// Tries until it does not block; parks in between. With `offloaded`, a helper makes the attempt once
+/// the descriptor is ready.
+fn wait_for(
+    frame: &Frame,
+    descriptor: &'static Descriptor,
+    direction: Direction,
+    call: impl Fn() -> isize,
+    offloaded: bool,
+) -> isize {
+    let number = frame.rdi;
+    let deadline = descriptor.socket_deadline(number, direction);
+    loop {
+        if offloaded && is_ready(number, libc::POLLIN) {
+            return offload(frame.number(), frame.arguments(), Interrupted::Restarts);
+        }
+        let result = call();
+        if result != EAGAIN {
+            count_call();
+            return result;
+        }
+        let generation = descriptor.generation();
+        let reason = descriptor.wait(&mut lock(), number, direction, deadline);
+        match reason {
+            None => return offload(frame.number(), frame.arguments(), Interrupted::Restarts),
+            Some(_) if descriptor.generation() != generation => return EBADF,
+            Some(Reason::Woken) => {}
+            Some(Reason::TimedOut) => return EAGAIN,
+            Some(Reason::Interrupted) if deadline != NEVER => return EINTR,
+            Some(Reason::Interrupted) => return RESTART,
+        }
+    }
+}
+
+/// Makes a call that knows no flag against blocking, with `O_NONBLOCK` set for its duration: nothing else of
+/// the program runs in the meantime.
+fn with_nonblocking(number: usize, call: impl FnOnce() -> isize) -> isize {
+    let flags = sys!(SYS_fcntl, number, libc::F_GETFL);
+    if failed(flags) {
+        return flags;
+    }
+    sys!(SYS_fcntl, number, libc::F_SETFL, flags | libc::O_NONBLOCK as isize);
+    let result = call();
+    sys!(SYS_fcntl, number, libc::F_SETFL, flags);
+    result
+}
+
+/// connect(2)
+pub(crate) fn connect(frame: &mut Frame) -> isize {
+    let number = frame.rdi;
+    let Some(descriptor) = descriptors::get(number) else { return sys::pass(frame) };
+    if descriptor.kind(number) != Kind::Stream || descriptor.is_nonblocking(number) {
+        return sys::pass(frame);
+    }
+    let family = user::read::<u16>(frame.rsi).unwrap_or(0);
+    if i32::from(family) == libc::AF_UNIX || descriptor.has(fact::SHARED) {
+        return connect_local(frame, descriptor);
+    }
+    let result = with_nonblocking(number, || sys::pass(frame));
+    if result != error(libc::EINPROGRESS) && result != error(libc::EALREADY) {
+        return result;
+    }
+    let writable = || if is_ready(number, libc::POLLOUT) { 0 } else { EAGAIN };
+    match wait_for(frame, descriptor, Direction::Write, writable, false) {
+        0 => {}
+        EAGAIN => return error(libc::EINPROGRESS),
+        other => return other,
+    }
+    let (mut failure, mut length) = (0i32, 4u32);
+    let option = libc::SO_ERROR;
+    sys!(SYS_getsockopt, number, libc::SOL_SOCKET, option, &raw mut failure, &raw mut length);
+    error(failure)
+}
+
+/// A local socket's connect waits only for room in the backlog.
+fn connect_local(frame: &Frame, descriptor: &Descriptor) -> isize {
+    if !descriptor.has(fact::SHARED) {
+        let result = with_nonblocking(frame.rdi, || sys::pass(frame));
+        if result != EAGAIN {
+            return result;
+        }
+    }
+    offload(frame.number(), frame.arguments(), Interrupted::Restarts)
+}
+
+/// sendfile(2): the socket's side may block.
+pub(crate) fn sendfile(frame: &mut Frame) -> isize {
+    let number = frame.rdi;
+    let Some(descriptor) = descriptors::get(number) else { return sys::pass(frame) };
+    if descriptor.kind(number) == Kind::Direct || descriptor.is_nonblocking(number) {
+        return attempt(frame);
+    }
+    if descriptor.has(fact::SHARED) || descriptor.kind(number) != Kind::Stream {
+        return offload(frame.number(), frame.arguments(), Interrupted::Restarts);
+    }
+    let mut done = 0;
+    loop {
+        let rest = frame.with(
+            frame.number(),
+            [frame.rdi, frame.rsi, frame.rdx, frame.r10 - done, 0, 0],
+        );
+        let call = || with_nonblocking(number, || sys::pass(&rest));
+        let result = wait_for(&rest, descriptor, Direction::Write, call, false);
+        if result <= 0 {
+            return if done > 0 { done as isize } else { result };
+        }
+        done += result as usize;
+        if done >= frame.r10 {
+            return done as isize;
+        }
+    }
+}
+
+/// preadv2(2) and pwritev2(2): at the current position, they may wait.
+pub(crate) fn at_offset(frame: &mut Frame) -> isize {
+    const RWF_NOWAIT: usize = 8;
+    let current_position = frame.r10 == usize::MAX;
+    let waits = current_position
+        && frame.r9 & RWF_NOWAIT == 0
+        && descriptors::get(frame.rdi).is_some_and(|descriptor| {
+            descriptor.kind(frame.rdi) != Kind::Direct && !descriptor.is_nonblocking(frame.rdi)
+        });
+    if waits {
+        return offload(frame.number(), frame.arguments(), Interrupted::Restarts);
+    }
+    attempt(frame)
+}

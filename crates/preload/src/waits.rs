@@ -1,0 +1,538 @@
+//! Calls that wait for several things, or for time: poll, select, epoll, sleeps, rings.
+
+use alloc::vec::Vec;
+
+use libc::{POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI};
+
+use crate::clock::{self, NEVER, Nanoseconds};
+use crate::descriptors::{self, Direction, PollNode};
+use crate::frame::Frame;
+use crate::helpers::{Interrupted, offload};
+use crate::lock::lock;
+use crate::scheduler::{count_call, give_turn, park};
+use crate::signals;
+use crate::sys::{self, EAGAIN, EINTR, EINVAL, RESTART, error, failed, sys};
+use crate::thread::Reason;
+use crate::transfer::is_ready;
+use crate::user;
+use crate::worker::current;
+
+/// How long a call may wait.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Limit {
+    /// Not at all.
+    Now,
+    Until(Nanoseconds),
+    Forever,
+}
+
+impl Limit {
+    fn milliseconds(time: i32) -> Self {
+        match time {
+            0 => Self::Now,
+            1.. => Self::Until(clock::after_milliseconds(time)),
+            _ => Self::Forever,
+        }
+    }
+
+    fn of(time: Option<libc::timespec>) -> Result<Self, isize> {
+        match time {
+            None => Ok(Self::Forever),
+            Some(time) if !clock::valid(&time) => Err(EINVAL),
+            Some(time) if time.tv_sec == 0 && time.tv_nsec == 0 => Ok(Self::Now),
+            Some(time) => Ok(Self::Until(clock::after(&time))),
+        }
+    }
+
+    fn deadline(self) -> Nanoseconds {
+        match self {
+            Self::Until(deadline) => deadline,
+            Self::Now | Self::Forever => NEVER,
+        }
+    }
+}
+
+/// The most descriptors that a poll may name: the kernel's own limit is that of open files.
+const MOST: usize = 1 << 20;
+
+/// poll(2)
+pub(crate) fn poll(frame: &mut Frame) -> isize {
+    wait_for_list(frame.rdi, frame.rsi as u32 as usize, Limit::milliseconds(frame.rdx as i32), None)
+}
+
+/// ppoll(2)
+pub(crate) fn ppoll(frame: &mut Frame) -> isize {
+    let parse = || -> Result<_, isize> {
+        let limit = Limit::of(user::read_optional(frame.rdx)?)?;
+        Ok((limit, user::read_optional::<u64>(frame.r10)?))
+    };
+    let (limit, mask) = match parse() {
+        Ok(parsed) => parsed,
+        Err(error) => return error,
+    };
+    let result = wait_for_list(frame.rdi, frame.rsi as u32 as usize, limit, mask);
+    write_back(frame.rdx, limit);
+    result
+}
+
+/// The kernel tells how much of a limit was left.
+fn write_back(address: usize, limit: Limit) {
+    if address != 0 && let Limit::Until(deadline) = limit {
+        let _unchanged = user::write(address, &clock::left(deadline));
+    }
+}
+
+fn wait_for_list(list: usize, count: usize, limit: Limit, mask: Option<u64>) -> isize {
+    if count > MOST {
+        return EINVAL;
+    }
+    let _masked = mask.map(signals::with_mask);
+    loop {
+        let ready = sys!(SYS_poll, list, count, 0);
+        if ready != 0 {
+            count_call();
+            return ready;
+        }
+        if limit == Limit::Now {
+            give_turn();
+            return 0;
+        }
+        let reason = match descriptors_of(list, count) {
+            Ok(numbers) => park_for_all(&numbers, limit.deadline()),
+            Err(fault) => return fault,
+        };
+        match reason {
+            Reason::Woken => {}
+            Reason::TimedOut => return sys!(SYS_poll, list, count, 0),
+            Reason::Interrupted => return EINTR,
+        }
+    }
+}
+
+fn descriptors_of(list: usize, count: usize) -> Result<Vec<usize>, isize> {
+    let mut numbers = Vec::with_capacity(count);
+    for index in 0..count {
+        let poll: libc::pollfd = user::read(list + index * size_of::<libc::pollfd>())?;
+        if poll.fd >= 0 {
+            numbers.push(poll.fd as usize);
+        }
+    }
+    Ok(numbers)
+}
+
+/// Parks until one of the descriptors has an event.
+fn park_for_all(numbers: &[usize], deadline: Nanoseconds) -> Reason {
+    let thread = current();
+    let mut locked = lock();
+    let mut nodes = Vec::with_capacity(numbers.len());
+    for &number in numbers {
+        if let Some(descriptor) = descriptors::get(number) {
+            descriptor.kind(number);
+            if descriptor.register(number) {
+                nodes.push(PollNode::new(thread, descriptor));
+            }
+        }
+    }
+    nodes.iter().for_each(|node| node.link(&mut locked));
+    thread.waits_for.set(numbers.first().copied().unwrap_or(0));
+    let reason = park(&mut locked, deadline);
+    nodes.iter().for_each(|node| node.unlink(&mut locked));
+    reason
+}
+
+/// select(2)
+pub(crate) fn select(frame: &mut Frame) -> isize {
+    let time = match user::read_optional::<libc::timeval>(frame.r8) {
+        Ok(time) => time,
+        Err(fault) => return fault,
+    };
+    let time = time.map(|time| libc::timespec {
+        tv_sec: time.tv_sec + time.tv_usec / 1_000_000,
+        tv_nsec: time.tv_usec % 1_000_000 * 1000,
+    });
+    let limit = match Limit::of(time) {
+        Ok(limit) => limit,
+        Err(error) => return error,
+    };
+    let result = wait_for_sets(frame, limit, None);
+    if frame.r8 != 0 && let Limit::Until(deadline) = limit {
+        let left = clock::left(deadline);
+        let left = libc::timeval { tv_sec: left.tv_sec, tv_usec: left.tv_nsec / 1000 };
+        let _unchanged = user::write(frame.r8, &left);
+    }
+    result
+}
+
+/// pselect6(2)
+pub(crate) fn pselect(frame: &mut Frame) -> isize {
+    let parse = || -> Result<_, isize> {
+        let limit = Limit::of(user::read_optional(frame.r8)?)?;
+        let mask = match user::read_optional::<[u64; 2]>(frame.r9)? {
+            Some([at, _]) => user::read_optional::<u64>(at as usize)?,
+            None => None,
+        };
+        Ok((limit, mask))
+    };
+    match parse() {
+        Ok((limit, mask)) => {
+            let result = wait_for_sets(frame, limit, mask);
+            write_back(frame.r8, limit);
+            result
+        }
+        Err(error) => error,
+    }
+}
+
+/// The sets that a select names, as copies.
+struct Sets {
+    addresses: [usize; 3],
+    words: [Vec<u64>; 3],
+}
+
+/// What a descriptor in each of the sets waits for.
+const SET_EVENTS: [i16; 3] = [POLLIN | POLLHUP | POLLERR, POLLOUT | POLLERR, POLLPRI];
+
+impl Sets {
+    fn read(frame: &Frame) -> Result<Self, isize> {
+        let count = frame.rdi as i32;
+        if count < 0 {
+            return Err(EINVAL);
+        }
+        let words = (count as usize).min(MOST).div_ceil(64);
+        let addresses = [frame.rsi, frame.rdx, frame.r10];
+        let mut sets = Self { addresses, words: Default::default() };
+        for (address, set) in addresses.into_iter().zip(&mut sets.words) {
+            if address != 0 {
+                set.resize(words, 0);
+                user::read_slice(address, set)?;
+                let beyond = words * 64 - count as usize;
+                if let Some(last) = set.last_mut() {
+                    *last &= u64::MAX >> beyond;
+                }
+            }
+        }
+        Ok(sets)
+    }
+
+    /// One entry for each descriptor in a set.
+    fn polls(&self) -> Vec<libc::pollfd> {
+        let mut polls = Vec::new();
+        let words = self.words.iter().map(Vec::len).max().unwrap_or(0);
+        for word in 0..words {
+            let in_set = |set: usize| self.words[set].get(word).copied().unwrap_or(0);
+            let mut any = in_set(0) | in_set(1) | in_set(2);
+            while any != 0 {
+                let bit = any.trailing_zeros();
+                any &= any - 1;
+                let events = (0..3)
+                    .filter(|&set| in_set(set) >> bit & 1 != 0)
+                    .fold(0, |events, set| events | SET_EVENTS[set]);
+                polls.push(libc::pollfd { fd: (word * 64) as i32 + bit as i32, events, revents: 0 });
+            }
+        }
+        polls
+    }
+
+    /// Writes the sets of those that are ready; returns how many bits are set.
+    fn write(&mut self, polls: &[libc::pollfd]) -> Result<isize, isize> {
+        let mut bits = 0;
+        let asked = core::mem::take(&mut self.words);
+        for (set, (asked, events)) in asked.into_iter().zip(SET_EVENTS).enumerate() {
+            let mut ready = alloc::vec![0u64; asked.len()];
+            for poll in polls {
+                let (word, bit) = (poll.fd as usize / 64, poll.fd as usize % 64);
+                let wanted = asked.get(word).is_some_and(|word| word >> bit & 1 != 0);
+                if wanted && poll.revents & events != 0 {
+                    ready[word] |= 1 << bit;
+                    bits += 1;
+                }
+            }
+            if self.addresses[set] != 0 {
+                user::write_slice(self.addresses[set], &ready)?;
+            }
+        }
+        Ok(bits)
+    }
+}
+
+fn wait_for_sets(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
+    let _masked = mask.map(signals::with_mask);
+    let mut sets = match Sets::read(frame) {
+        Ok(sets) => sets,
+        Err(error) => return error,
+    };
+    let mut polls = sets.polls();
+    let numbers: Vec<usize> = polls.iter().map(|poll| poll.fd as usize).collect();
+    loop {
+        let ready = sys!(SYS_poll, polls.as_mut_ptr(), polls.len(), 0);
+        if failed(ready) {
+            return ready;
+        }
+        if polls.iter().any(|poll| poll.revents & POLLNVAL != 0) {
+            return sys::EBADF;
+        }
+        if ready > 0 || limit == Limit::Now {
+            if ready == 0 { give_turn() } else { count_call() }
+            return sets.write(&polls).unwrap_or_else(|fault| fault);
+        }
+        match park_for_all(&numbers, limit.deadline()) {
+            Reason::Woken => {}
+            Reason::TimedOut => return sets.write(&[]).unwrap_or_else(|fault| fault),
+            Reason::Interrupted => return EINTR,
+        }
+    }
+}
+
+/// epoll_wait(2)
+pub(crate) fn epoll_wait(frame: &mut Frame) -> isize {
+    wait_for_epoll(frame, Limit::milliseconds(frame.r10 as i32), None)
+}
+
+/// epoll_pwait(2)
+pub(crate) fn epoll_pwait(frame: &mut Frame) -> isize {
+    match user::read_optional(frame.r8) {
+        Ok(mask) => wait_for_epoll(frame, Limit::milliseconds(frame.r10 as i32), mask),
+        Err(fault) => fault,
+    }
+}
+
+/// epoll_pwait2(2)
+pub(crate) fn epoll_pwait2(frame: &mut Frame) -> isize {
+    let parse = || Ok((Limit::of(user::read_optional(frame.r10)?)?, user::read_optional(frame.r8)?));
+    match parse() {
+        Ok((limit, mask)) => wait_for_epoll(frame, limit, mask),
+        Err(error) => error,
+    }
+}
+
+fn wait_for_epoll(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
+    let number = frame.rdi;
+    let _masked = mask.map(signals::with_mask);
+    loop {
+        let ready = sys!(SYS_epoll_wait, number, frame.rsi, frame.rdx, 0);
+        if ready != 0 {
+            count_call();
+            return ready;
+        }
+        let descriptor = match descriptors::get(number) {
+            Some(descriptor) if limit != Limit::Now => descriptor,
+            _ => {
+                give_turn();
+                return 0;
+            }
+        };
+        descriptor.kind(number);
+        match descriptor.wait(&mut lock(), number, Direction::Read, limit.deadline()) {
+            None => return offload(frame.number(), frame.arguments(), Interrupted::Fails),
+            Some(Reason::Woken) => {}
+            Some(Reason::TimedOut) => return 0,
+            Some(Reason::Interrupted) => return EINTR,
+        }
+    }
+}
+
+/// nanosleep(2)
+pub(crate) fn nanosleep(frame: &mut Frame) -> isize {
+    sleep(libc::CLOCK_MONOTONIC, false, frame.rdi, frame.rsi)
+}
+
+/// clock_nanosleep(2)
+pub(crate) fn clock_nanosleep(frame: &mut Frame) -> isize {
+    let clock = frame.rdi as i32;
+    if !matches!(clock, libc::CLOCK_REALTIME | libc::CLOCK_MONOTONIC) {
+        return offload(frame.number(), frame.arguments(), Interrupted::Fails);
+    }
+    sleep(clock, frame.rsi as i32 & libc::TIMER_ABSTIME != 0, frame.rdx, frame.r10)
+}
+
+fn sleep(clock: i32, absolute: bool, time_at: usize, left_at: usize) -> isize {
+    let time: libc::timespec = match user::read(time_at) {
+        Ok(time) => time,
+        Err(fault) => return fault,
+    };
+    if !clock::valid(&time) {
+        return EINVAL;
+    }
+    let deadline = if absolute { clock::at(&time, clock) } else { clock::after(&time) };
+    match park(&mut lock(), deadline) {
+        Reason::Interrupted if absolute => EINTR,
+        Reason::Interrupted => {
+            let _unwritten = user::write_optional(left_at, &clock::left(deadline));
+            EINTR
+        }
+        Reason::Woken | Reason::TimedOut => 0,
+    }
+}
+
+/// pause(2)
+pub(crate) fn pause(_: &mut Frame) -> isize {
+    while park(&mut lock(), NEVER) != Reason::Interrupted {}
+    EINTR
+}
+
+/// io_uring_enter(2): submits at once, and waits for completions like for a descriptor.
+pub(crate) fn io_uring_enter(frame: &mut Frame) -> isize {
+    const GETEVENTS: usize = 1;
+    let [ring, submit, wanted, flags, argument, size] = frame.arguments();
+    if flags & GETEVENTS == 0 || wanted == 0 {
+        return sys::pass(frame);
+    }
+    let submitted = if submit > 0 {
+        sys!(SYS_io_uring_enter, ring, submit, 0, flags & !GETEVENTS, 0, 8)
+    } else {
+        0
+    };
+    if failed(submitted) {
+        return submitted;
+    }
+    let by_helper = || {
+        let flags = flags as i32 as usize;
+        offload(libc::SYS_io_uring_enter, [ring, 0, wanted, flags, argument, size], Interrupted::Fails)
+    };
+    let result = match descriptors::get(ring) {
+        // A set of signals, a timeout or several completions: the kernel knows how to wait for them.
+        Some(descriptor) if argument == 0 && wanted as u32 == 1 => loop {
+            // Completions that the kernel holds back for this thread are posted now.
+            let posted = sys!(SYS_io_uring_enter, ring, 0, 0, flags, 0, 8);
+            if failed(posted) {
+                break posted;
+            }
+            if is_ready(ring, POLLIN) {
+                break 0;
+            }
+            descriptor.kind(ring);
+            match descriptor.wait(&mut lock(), ring, Direction::Read, NEVER) {
+                None => break by_helper(),
+                Some(Reason::Woken | Reason::TimedOut) => {}
+                Some(Reason::Interrupted) => break EINTR,
+            }
+        },
+        _ => by_helper(),
+    };
+    if submitted > 0 { submitted } else { result }
+}
+
+/// ioctl(2): most return at once; those of terminals that wait do so in a helper.
+pub(crate) fn ioctl(frame: &mut Frame) -> isize {
+    const TCSBRK: usize = 0x5409;
+    const TCSETSW: usize = 0x5403;
+    const TCSETSF: usize = 0x5404;
+    const TCSBRKP: usize = 0x5425;
+    const FIONBIO: usize = 0x5421;
+    if matches!(frame.rsi, TCSBRK | TCSETSW | TCSETSF | TCSBRKP) {
+        return offload(frame.number(), frame.arguments(), Interrupted::Restarts);
+    }
+    let result = sys::pass(frame);
+    if frame.rsi == FIONBIO
+        && result == 0
+        && let (Some(descriptor), Ok(on)) = (descriptors::get(frame.rdi), user::read::<i32>(frame.rdx))
+    {
+        descriptor.kind(frame.rdi);
+        descriptor.set_mode(on != 0);
+    }
+    result
+}
+
+/// wait4(2)
+pub(crate) fn wait4(frame: &mut Frame) -> isize {
+    if frame.rdx as i32 & libc::WNOHANG != 0 {
+        return sys::pass(frame);
+    }
+    let now = frame.with(
+        frame.number(),
+        [frame.rdi, frame.rsi, frame.rdx | libc::WNOHANG as usize, frame.r10, 0, 0],
+    );
+    loop {
+        let result = sys::pass(&now);
+        if result != 0 {
+            return result;
+        }
+        let process = frame.rdi as i32;
+        let which = match process {
+            1.. => (libc::P_PID, process),
+            0 => (libc::P_PGID, 0),
+            -1 => (libc::P_ALL, 0),
+            _ => (libc::P_PGID, -process),
+        };
+        let waited = wait_for_child(which.0, which.1, frame.rdx as i32);
+        if failed(waited) {
+            return waited;
+        }
+    }
+}
+
+/// waitid(2)
+pub(crate) fn waitid(frame: &mut Frame) -> isize {
+    if frame.r10 as i32 & libc::WNOHANG != 0 || frame.rdi as u32 == libc::P_PIDFD {
+        let blocks = frame.r10 as i32 & libc::WNOHANG == 0;
+        return if blocks {
+            offload(frame.number(), frame.arguments(), Interrupted::Restarts)
+        } else {
+            sys::pass(frame)
+        };
+    }
+    // SAFETY: all zeros are a `siginfo_t`.
+    let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
+    loop {
+        let options = frame.r10 | libc::WNOHANG as usize;
+        let result =
+            sys!(SYS_waitid, frame.rdi, frame.rsi, &raw mut info, options, frame.r8);
+        // SAFETY: the kernel wrote the fields of a child's signal, or left zeros.
+        if failed(result) || unsafe { info.si_pid() } != 0 {
+            return match user::write_optional(frame.rdx, &info) {
+                Err(fault) if !failed(result) => fault,
+                _ => result,
+            };
+        }
+        let waited = wait_for_child(frame.rdi as u32, frame.rsi as i32, frame.r10 as i32);
+        if failed(waited) {
+            return waited;
+        }
+    }
+}
+
+/// Waits until a child has something to tell, and leaves it to tell.
+fn wait_for_child(kind: libc::idtype_t, id: i32, options: i32) -> isize {
+    let states = options & (libc::WSTOPPED | libc::WCONTINUED);
+    if kind == libc::P_PID && states == 0 && options & libc::__WALL == 0 {
+        let handle = sys!(SYS_pidfd_open, id, 0);
+        if !failed(handle) {
+            let result = wait_for_handle(handle as usize);
+            sys!(SYS_close, handle);
+            return result;
+        }
+    }
+    // SAFETY: all zeros are a `siginfo_t`.
+    let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
+    let special = options & (libc::__WALL | libc::__WCLONE);
+    let states = libc::WEXITED | libc::WNOWAIT | states | special;
+    let arguments = [kind as usize, id as usize, &raw mut info as usize, states as usize, 0, 0];
+    match offload(libc::SYS_waitid, arguments, Interrupted::Restarts) {
+        // Another thread may have taken the child: the caller asks the kernel.
+        result if result == error(libc::ECHILD) => 0,
+        result => result,
+    }
+}
+
+fn wait_for_handle(handle: usize) -> isize {
+    descriptors::opened(handle as isize, descriptors::Kind::Polled, false);
+    let Some(descriptor) = descriptors::get(handle) else { return EAGAIN };
+    let reason = descriptor.wait(&mut lock(), handle, Direction::Read, NEVER);
+    descriptor.renew(handle);
+    match reason {
+        Some(Reason::Interrupted) => RESTART,
+        _ => 0,
+    }
+}
+
+/// flock(2)
+pub(crate) fn flock(frame: &mut Frame) -> isize {
+    if frame.rsi as i32 & libc::LOCK_NB != 0 {
+        return sys::pass(frame);
+    }
+    let now = frame.with(frame.number(), [frame.rdi, frame.rsi | libc::LOCK_NB as usize, 0, 0, 0, 0]);
+    match sys::pass(&now) {
+        EAGAIN => offload(frame.number(), frame.arguments(), Interrupted::Restarts),
+        result => result,
+    }
+}
