@@ -20,13 +20,15 @@ impl Segment<'_> {
     }
 }
 
-/// An object: its segments, and the address of its `.eh_frame_hdr`, if it has one.
+/// An object: its segments, where its functions are listed, and whether it is libc.
 #[derive(Debug, Clone, Default)]
 pub struct Image<'a> {
     /// The segments, in any order.
     pub segments: Vec<Segment<'a>>,
     /// The address of the sorted table of functions (`PT_GNU_EH_FRAME`).
     pub functions: Option<u64>,
+    /// It belongs to glibc, whose code is known to pass no vector register across a system call.
+    pub is_libc: bool,
 }
 
 impl<'a> Image<'a> {

@@ -15,6 +15,7 @@ use core::ops::Range;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 
 use crate::image::{FunctionTable, Image, Segment};
+use crate::liveness::{uses_vectors, vectors_alive_after};
 
 /// Which neighbours of a `syscall` make room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +39,7 @@ pub struct Site {
     pub kind: Kind,
     /// The number of the system call, where the code says it beside the instruction.
     pub number: Option<u32>,
-    /// The function uses vector registers, so one may be alive across the call.
+    /// A vector register may be alive across the call.
     pub vectors: bool,
 }
 
@@ -64,7 +65,7 @@ pub fn find_sites(image: &Image<'_>) -> Findings {
     let table = image.function_table();
     let mut findings = Findings::default();
     for segment in image.segments.iter().filter(|segment| segment.executable) {
-        search_segment(segment, table.as_ref(), &mut findings);
+        search_segment(segment, table.as_ref(), image.is_libc, &mut findings);
     }
     findings
 }
@@ -72,6 +73,7 @@ pub fn find_sites(image: &Image<'_>) -> Findings {
 fn search_segment(
     segment: &Segment<'_>,
     table: Option<&FunctionTable<'_>>,
+    is_libc: bool,
     findings: &mut Findings,
 ) {
     let whole = segment.address..segment.address + segment.bytes.len() as u64;
@@ -82,17 +84,11 @@ fn search_segment(
                 Some(table) => table.around(candidate, &whole),
                 None => sweep_around(candidate, &whole),
             };
-            function = Function::decode(segment, range);
-        }
-        // The entry of glibc's `__restore_rt` starts one byte before its first instruction, for the
-        // sake of unwinders; decoded from there, its instructions come out wrong.
-        if function.index_of(candidate).is_none() && candidate - function.range.start == 8 {
-            let range = function.range.start + 1..function.range.end;
-            function = Function::decode(segment, range);
+            function = Function::decode(segment, true_start(segment, range));
         }
         match function.index_of(candidate) {
             None => findings.false_candidates += 1,
-            Some(index) => match function.site(index) {
+            Some(index) => match function.site(index, is_libc) {
                 Some(site) => findings.sites.push(site),
                 None => findings.unpatchable.push(candidate),
             },
@@ -142,6 +138,19 @@ fn sweep_around(candidate: u64, whole: &Range<u64>) -> Range<u64> {
     start..(start + SWEEP_BYTES).min(whole.end)
 }
 
+/// Where a function's first instruction is. The entry of glibc's `__restore_rt` starts one byte before it,
+/// for the sake of unwinders; decoded from there, its instructions come out wrong.
+fn true_start(segment: &Segment<'_>, range: Range<u64>) -> Range<u64> {
+    /// mov $15, %rax; syscall
+    const RETURN_FROM_SIGNAL: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
+    let second = (range.start - segment.address) as usize + 1;
+    if segment.bytes[second..].starts_with(&RETURN_FROM_SIGNAL) {
+        range.start + 1..range.end
+    } else {
+        range
+    }
+}
+
 /// A decoded function.
 #[derive(Default)]
 struct Function {
@@ -186,14 +195,15 @@ impl Function {
         self.targets.binary_search(&address).is_ok()
     }
 
-    fn site(&self, index: usize) -> Option<Site> {
+    fn site(&self, index: usize, is_libc: bool) -> Option<Site> {
         let syscall = self.instructions[index].ip();
         let number = self.number_before(index);
         let (range, kind) = match self.room_before(index) {
             Some((start, kind)) => (start..syscall + SYSCALL_BYTES, kind),
             None => (syscall..self.room_after(index)?, Kind::After),
         };
-        Some(Site { syscall, range, kind, number, vectors: self.vectors })
+        let vectors = self.vectors && (!is_libc || vectors_alive_after(&self.instructions, index));
+        Some(Site { syscall, range, kind, number, vectors })
     }
 
     /// What the last move into `eax` before the call says, if nothing leads in between.
@@ -271,20 +281,13 @@ fn writes_accumulator(instruction: &Instruction) -> bool {
         && instruction.op0_register().full_register() == Register::RAX
 }
 
-fn uses_vectors(instruction: &Instruction) -> bool {
-    (0..instruction.op_count()).any(|operand| {
-        instruction.op_kind(operand) == OpKind::Register
-            && instruction.op_register(operand).is_vector_register()
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn find(bytes: &[u8]) -> Findings {
         let segment = Segment { address: 0x1000, bytes, executable: true };
-        find_sites(&Image { segments: alloc::vec![segment], functions: None })
+        find_sites(&Image { segments: alloc::vec![segment], functions: None, is_libc: false })
     }
 
     #[test]
@@ -333,10 +336,38 @@ mod tests {
     }
 
     #[test]
+    fn an_entry_that_starts_one_byte_early_is_seen_through() {
+        // The last byte of the padding; mov $15,%rax; syscall.
+        let findings = find(&[0x00, 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05]);
+        let [site] = &findings.sites[..] else { panic!("{findings:?}") };
+        assert_eq!((site.kind, site.number), (Kind::Number, Some(15)));
+        assert_eq!(site.range, 0x1001..0x100a);
+    }
+
+    #[test]
     fn vector_registers_are_seen() {
         // movaps %xmm0,(%rsp); mov $1,%eax; syscall; ret
         let findings = find(&[0x0f, 0x29, 0x04, 0x24, 0xb8, 1, 0, 0, 0, 0x0f, 0x05, 0xc3]);
         assert!(findings.sites[0].vectors);
+    }
+
+    #[test]
+    fn in_libc_a_register_counts_if_it_is_read_before_it_is_written() {
+        let find = |bytes: &[u8]| {
+            let segment = Segment { address: 0x1000, bytes, executable: true };
+            let segments = alloc::vec![segment];
+            find_sites(&Image { segments, functions: None, is_libc: true }).sites[0].vectors
+        };
+        // mov $1,%eax; syscall; movaps %xmm0,(%rsp); ret
+        assert!(find(&[0xb8, 1, 0, 0, 0, 0x0f, 0x05, 0x0f, 0x29, 0x04, 0x24, 0xc3]));
+        // mov $1,%eax; syscall; pxor %xmm0,%xmm0; movaps %xmm0,(%rsp); ret
+        assert!(!find(&[
+            0xb8, 1, 0, 0, 0, 0x0f, 0x05, 0x66, 0x0f, 0xef, 0xc0, 0x0f, 0x29, 0x04, 0x24, 0xc3,
+        ]));
+        // mov $1,%eax; syscall; call; movaps %xmm0,(%rsp): what a call leaves is not from before
+        assert!(!find(&[
+            0xb8, 1, 0, 0, 0, 0x0f, 0x05, 0xe8, 0, 0, 0, 0, 0x0f, 0x29, 0x04, 0x24, 0xc3,
+        ]));
     }
 
     proptest::proptest! {
@@ -346,7 +377,7 @@ mod tests {
             functions in proptest::option::of(0x1000u64..0x1200),
         ) {
             let segment = Segment { address: 0x1000, bytes: &bytes, executable: true };
-            let image = Image { segments: alloc::vec![segment], functions };
+            let image = Image { segments: alloc::vec![segment], functions, is_libc: false };
             for site in find_sites(&image).sites {
                 assert!(site.range.end - site.range.start >= JUMP_BYTES);
                 assert!(site.range.contains(&site.syscall));

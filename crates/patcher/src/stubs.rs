@@ -120,7 +120,7 @@ mod tests {
     fn a_number_site_jumps_to_its_stub_and_back() {
         let bytes = [0xb8, 0x27, 0, 0, 0, 0x0f, 0x05, 0xc3];
         let segment = Segment { address: 0x10_1000, bytes: &bytes, executable: true };
-        let image = Image { segments: alloc::vec![segment], functions: None };
+        let image = Image { segments: alloc::vec![segment], functions: None, is_libc: false };
         let sites = find_sites(&image).sites;
         let patch = patch(&image, &sites, 0x20_0000, ENTRIES).expect("near enough");
         let (address, text) = &patch.writes[0];
@@ -141,7 +141,7 @@ mod tests {
     fn too_far_is_refused() {
         let bytes = [0xb8, 0x27, 0, 0, 0, 0x0f, 0x05, 0xc3];
         let segment = Segment { address: 0x10_1000, bytes: &bytes, executable: true };
-        let image = Image { segments: alloc::vec![segment], functions: None };
+        let image = Image { segments: alloc::vec![segment], functions: None, is_libc: false };
         let sites = find_sites(&image).sites;
         assert_eq!(patch(&image, &sites, 0x1_0000_0000, ENTRIES), None);
     }

@@ -99,7 +99,13 @@ unsafe fn patch_object(object: &LoadedObject) -> Result<(), Unpatchable> {
     if name.starts_with(b"linux-vdso") {
         return Ok(());
     }
+    image.is_libc = is_libc(name);
     apply(&image, name, &image)
+}
+
+fn is_libc(path: &[u8]) -> bool {
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+    name == b"libc.so.6" || name.starts_with(b"ld-linux") || name.starts_with(b"libpthread.so")
 }
 
 /// Finds the sites of `image` and patches them. The bytes of `text` are those to be mapped over.
