@@ -188,6 +188,8 @@ mod control;
 #[cfg(feature = "tool")]
 mod failure;
 mod handle;
+#[cfg(feature = "tool")]
+mod run;
 mod service;
 #[cfg(feature = "tool")]
 mod setup;

@@ -11,6 +11,7 @@ use libc::{EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLPRI, EPOLLRDHUP}
 
 use crate::clock::{self, NEVER, Nanoseconds};
 use crate::lock::{Locked, Setting};
+use crate::settings;
 use crate::scheduler::{BELL, EPOLL, park, wake};
 use crate::sys::{self, error, failed, sys};
 use crate::thread::{Reason, ThreadRef};
@@ -116,7 +117,8 @@ pub(crate) fn get(number: usize) -> Option<&'static Descriptor> {
 
 /// Whether the number belongs to the engine.
 pub(crate) fn is_ours(number: usize) -> bool {
-    number as i32 == EPOLL.get() || number as i32 == BELL.get()
+    let number = number as i32;
+    number == EPOLL.get() || number == BELL.get() || number == settings::library()
 }
 
 /// An event of epoll.

@@ -5,6 +5,7 @@ use crate::frame::Frame;
 use crate::helpers::{Interrupted, offload};
 use crate::lock::lock;
 use crate::scheduler::{BELL, EPOLL};
+use crate::settings;
 use crate::sys::{self, EBADF, EINVAL, failed, sys};
 use crate::thread::{THREADS, is_ours};
 use crate::user;
@@ -188,7 +189,7 @@ pub(crate) fn close_range(frame: &mut Frame) -> isize {
     if frame.rdx as u32 & libc::CLOSE_RANGE_CLOEXEC == 0 {
         descriptors::closed_range(first, last);
     }
-    let mut ours = [EPOLL.get() as usize, BELL.get() as usize];
+    let mut ours = [EPOLL.get(), BELL.get(), settings::library()].map(|number| number as usize);
     ours.sort_unstable();
     let mut from = first;
     let mut result = 0;

@@ -104,9 +104,9 @@ pub(crate) fn follows_exec() -> bool {
     CHILDREN.get() || MAIN.id.get() == FIRST_PROCESS.get()
 }
 
-/// Whether a descriptor is the library's.
-pub(crate) fn is_library(number: usize) -> bool {
-    number as i32 == LIBRARY.get()
+/// The library's descriptor, which the program must not close.
+pub(crate) fn library() -> i32 {
+    LIBRARY.get()
 }
 
 /// An environment with the engine's variables, for a call of exec.
@@ -139,12 +139,9 @@ pub(crate) fn environment_with_engine(address: usize) -> Result<List, isize> {
         at += size_of::<usize>();
     }
     let descriptor = LIBRARY.get();
-    if failed(sys!(SYS_fcntl, descriptor, libc::F_SETFD, 0)) {
-        return Ok(List(list));
-    }
-    let mut locked = crate::lock::lock();
-    for own in OWN.of(&mut locked) {
-        list.push(own.as_ptr() as usize);
+    if !failed(sys!(SYS_fcntl, descriptor, libc::F_SETFD, 0)) {
+        let mut locked = crate::lock::lock();
+        list.extend(OWN.of(&mut locked).iter().map(|own| own.as_ptr() as usize));
     }
     list.push(0);
     Ok(List(list))

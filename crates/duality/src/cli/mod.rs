@@ -14,6 +14,7 @@ mod model;
 mod plan;
 mod regimes;
 mod report;
+mod run;
 mod runs;
 mod serve;
 mod setup;
@@ -81,6 +82,8 @@ enum Command {
     Graph(Box<graph::Arguments>),
     /// Split the time of a request by what architectures do, and measure what that costs (--costs)
     Model(model::Arguments),
+    /// Run an unmodified program with its threads as user-level threads
+    Run(run::Arguments),
     /// List the architectures, and what they can and cannot carry
     Architectures(list::Arguments),
     /// List the services
@@ -102,6 +105,7 @@ pub fn main(own: Option<Service>) -> ExitCode {
         Command::Report(arguments) => report::run(&arguments),
         Command::Graph(arguments) => graph::run(&catalogue, &arguments),
         Command::Model(arguments) => model::run(&catalogue, &arguments),
+        Command::Run(arguments) => run::run(&arguments),
         Command::Architectures(arguments) => list::architectures(&arguments),
         Command::Services(arguments) => list::services(&catalogue, &arguments),
     };

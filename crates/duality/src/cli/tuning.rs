@@ -303,7 +303,7 @@ fn parse_address_space(text: &str) -> Result<u64, String> {
 }
 
 /// Bytes, with an optional K, M or G.
-fn parse_size(text: &str) -> Result<usize, String> {
+pub(super) fn parse_size(text: &str) -> Result<usize, String> {
     let (digits, unit) = match text.char_indices().next_back() {
         Some((end, 'K' | 'k')) => (&text[..end], 1 << 10),
         Some((end, 'M' | 'm')) => (&text[..end], 1 << 20),

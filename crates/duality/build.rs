@@ -1,0 +1,64 @@
+//! Builds the engine of `duality run`, a shared object, for the command to carry.
+//!
+//! The engine is a package of the workspace, built here by a cargo of its own: it has no std, aborts on panic, and
+//! is a `cdylib`, none of which a dependency can be told.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What the engine is made of; a change builds it anew.
+const SOURCES: [&str; 2] = ["preload", "patcher"];
+
+fn main() {
+    let out = PathBuf::from(variable("OUT_DIR"));
+    let engine = out.join("engine.so");
+    let crates = PathBuf::from(variable("CARGO_MANIFEST_DIR")).join("..");
+    for source in SOURCES {
+        println!("cargo::rerun-if-changed={}", crates.join(source).display());
+    }
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-env=DUALITY_ENGINE={}", engine.display());
+    let supported = variable("CARGO_CFG_TARGET_ARCH") == "x86_64"
+        && variable("CARGO_CFG_TARGET_OS") == "linux";
+    if !supported || env::var_os("CARGO_FEATURE_TOOL").is_none() {
+        // The command says that `run` is not for this machine.
+        fs::write(&engine, []).expect("the build's own folder is writable");
+        return;
+    }
+    build(&crates.join("preload"), &out.join("target"), &engine);
+}
+
+fn variable(name: &str) -> OsString {
+    env::var_os(name).unwrap_or_default()
+}
+
+fn build(package: &Path, target: &Path, engine: &Path) {
+    let mut cargo = Command::new(variable("CARGO"));
+    cargo.arg("rustc").arg("--quiet").arg("--manifest-path").arg(package.join("Cargo.toml"));
+    cargo.args(["--lib", "--crate-type", "cdylib", "--release", "--target-dir"]).arg(target);
+    // A panic ends the process: there is nothing that could unwind the stacks of another program.
+    for setting in ["panic=\"abort\"", "opt-level=3", "codegen-units=1", "debug=false"] {
+        cargo.arg("--config").arg(format!("profile.release.{setting}"));
+    }
+    cargo.args(["--", "--cfg", "preload_object"]);
+    // No libraries, all symbols bound at the start, and the constructor before all others.
+    for flag in ["-nostdlib", "-Wl,-z,now", "-Wl,-z,initfirst", "-Wl,--strip-debug"] {
+        cargo.arg("-C").arg(format!("link-arg={flag}"));
+    }
+    // What the outer build is compiled with (sanitizers, loom, clippy) is not for the engine.
+    for name in [
+        "CARGO_ENCODED_RUSTFLAGS",
+        "RUSTFLAGS",
+        "RUSTC_WORKSPACE_WRAPPER",
+        "CARGO_BUILD_TARGET",
+        "CARGO_TARGET_DIR",
+    ] {
+        cargo.env_remove(name);
+    }
+    let status = cargo.status().expect("cargo, which runs this, can be run");
+    assert!(status.success(), "the engine of `duality run` does not build: {status}");
+    fs::copy(target.join("release/libduality_preload.so"), engine).expect("built just now");
+}

@@ -1,0 +1,144 @@
+//! `duality run`: an unmodified program on user-level threads.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use duality_runtime::log;
+
+use super::tuning::parse_size;
+use super::{Failure, print};
+use crate::run::{self, Program, Settings, Verdict};
+
+#[derive(clap::Args)]
+#[command(
+    trailing_var_arg = true,
+    after_help = "\
+Examples:
+  duality run -- memcached -p 11211
+      memcached, with its threads on one kernel thread
+  duality run --check /usr/sbin/mariadbd
+      whether it will work, from its files
+  duality run --stack-size 256k --stats -- ./server 8080
+      smaller stacks for threads that do not ask for a size, and counters at the end
+
+Each option can be set by its environment variable, for example in a unit of systemd.
+A signal ends the program as it would natively, and the exit status is the program's own."
+)]
+pub(super) struct Arguments {
+    /// Say whether the program will work, and do not start it
+    #[arg(long)]
+    check: bool,
+    /// Stacks of threads that do not ask for a size (natively: the limit of `ulimit -s`)
+    #[arg(long, value_name = "BYTES", value_parser = parse_size, env = "DUALITY_RUN_STACK_SIZE")]
+    stack_size: Option<usize>,
+    /// Print counters to standard error when the program ends
+    #[arg(long, env = "DUALITY_RUN_STATS")]
+    stats: bool,
+    /// Report system calls that kept all threads waiting for longer than this
+    #[arg(long, value_name = "TIME", value_parser = parse_time, env = "DUALITY_RUN_STALL")]
+    stall: Option<Duration>,
+    /// Processor time after which another thread has its turn
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "10ms",
+        value_parser = parse_time,
+        env = "DUALITY_RUN_TICK"
+    )]
+    tick: Duration,
+    /// Never interrupt a thread: it runs until it waits
+    #[arg(long, env = "DUALITY_RUN_NO_PREEMPT")]
+    no_preempt: bool,
+    /// Kernel threads that run the program's threads; only 1 is possible so far
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, env = "DUALITY_RUN_CORES")]
+    cores: usize,
+    /// How the engine waits for descriptors; only epoll is possible so far
+    #[arg(long, default_value = "epoll", value_parser = ["epoll"], env = "DUALITY_RUN_POLLER")]
+    poller: String,
+    /// Programs that the program starts run on user-level threads too (else natively)
+    #[arg(long, env = "DUALITY_RUN_CHILDREN")]
+    children: bool,
+    /// List all threads on standard error when this signal comes, unless the program handles it
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(i32).range(1..=64), env = "DUALITY_RUN_DUMP_SIGNAL")]
+    dump_signal: Option<i32>,
+    /// The program and its arguments
+    #[arg(required = true, value_name = "PROGRAM", allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+/// A length of time with a unit: `500us`, `10ms`, `1s`.
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());
+    let number: u64 = digits.parse().map_err(|_| "write a number and a unit, as in 10ms".to_owned())?;
+    let time = match &text[digits.len()..] {
+        "us" => Duration::from_micros(number),
+        "ms" => Duration::from_millis(number),
+        "s" => Duration::from_secs(number),
+        unit => return Err(format!("unknown unit `{unit}`; choose from us, ms, s")),
+    };
+    if time < Duration::from_micros(100) { Err("at least 100us".into()) } else { Ok(time) }
+}
+
+/// Runs the program, or says whether that would work.
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if let Some(reason) = run::unsupported() {
+        return Err(Failure::misuse(reason));
+    }
+    if arguments.cores != 1 {
+        return Err(Failure::misuse(
+            "--cores: threads run on one kernel thread so far, since the engine's tables are not yet shared \
+             between several; start one process for each core, or use 1",
+        ));
+    }
+    let (name, rest) = arguments.command.split_first().expect("clap requires one");
+    let path = run::find(name).ok_or_else(|| {
+        Failure::misuse(format!("{}: no such program on the PATH", name.display()))
+    })?;
+    let program = Program::open(path).map_err(Failure::misuse)?;
+    if let Verdict::Refused(reason) = program.verdict().map_err(Failure::misuse)? {
+        return Err(Failure::misuse(reason));
+    }
+    if arguments.check {
+        return check(&program);
+    }
+    if program.is_script() && !arguments.children {
+        log::tell(format_args!(
+            "duality run: {} is a script for {}; programs that it starts run natively (--children: on user-level threads)",
+            program.path.display(),
+            program.binary.display()
+        ));
+    }
+    let settings = Settings {
+        tick: (!arguments.no_preempt).then_some(arguments.tick),
+        stack_size: arguments.stack_size.map(|size| size as u64),
+        stats: arguments.stats,
+        stall: arguments.stall,
+        children: arguments.children,
+        dump_signal: arguments.dump_signal,
+    };
+    let error = run::exec(name, rest, &settings);
+    Err(Failure::failed(format!("{}: {error}", name.display())))
+}
+
+/// Lists the system calls of the program and its libraries.
+fn check(program: &Program) -> Result<(), Failure> {
+    let mut text = String::new();
+    let mut calls = 0;
+    for object in program.objects().map_err(Failure::misuse)? {
+        let finding = run::search(&object).map_err(Failure::misuse)?;
+        if let Some(address) = finding.unpatchable.first() {
+            return Err(Failure::misuse(format!(
+                "{}: the system call at {address:#x} cannot be intercepted; run the program without duality",
+                finding.object.display()
+            )));
+        }
+        if finding.calls > 0 {
+            text += &format!("{:>6}  {}\n", finding.calls, finding.object.display());
+        }
+        calls += finding.calls;
+    }
+    print(&format!(
+        "{}: works. {calls} system calls can be intercepted; libraries that are loaded later are looked at then.\n{text}",
+        program.path.display()
+    ))
+}

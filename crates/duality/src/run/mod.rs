@@ -1,0 +1,125 @@
+//! `duality run`: an unmodified program on user-level threads.
+//!
+//! The command carries the engine (`crates/preload`, built by `build.rs`). It puts it into a file in memory, has the
+//! dynamic linker load it before all else (`LD_PRELOAD`, ld.so(8)), and becomes the program (execve(2)): same
+//! process, same exit status. [`program`] looks at the program's file first and refuses what cannot work.
+
+mod program;
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+pub(crate) use program::{Program, Verdict, search};
+
+/// The engine, a shared object; empty on machines that it does not support.
+static ENGINE: &[u8] = include_bytes!(env!("DUALITY_ENGINE"));
+
+/// How the engine is set up.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    /// Processor time after which another thread has its turn; `None` for never.
+    pub(crate) tick: Option<Duration>,
+    /// The stacks of threads that do not say how large theirs is, in bytes.
+    pub(crate) stack_size: Option<u64>,
+    /// Print counters at the end.
+    pub(crate) stats: bool,
+    /// Report calls that keep all threads waiting for longer.
+    pub(crate) stall: Option<Duration>,
+    /// Programs started by the program run on the engine too.
+    pub(crate) children: bool,
+    /// List all threads on this signal.
+    pub(crate) dump_signal: Option<i32>,
+}
+
+/// Becomes the program, on the engine. Returns only if that fails.
+pub(crate) fn exec(program: &OsStr, arguments: &[OsString], settings: &Settings) -> io::Error {
+    match prepare(settings) {
+        Ok((library, variable)) => {
+            let mut command = Command::new(program);
+            command.args(arguments).env("DUALITY_RUN", variable);
+            command.env("LD_PRELOAD", preload(&library));
+            let error = command.exec();
+            drop(library);
+            error
+        }
+        Err(error) => error,
+    }
+}
+
+/// The list of libraries to load first: ours, then those that were there.
+fn preload(library: &OwnedFd) -> OsString {
+    let mut list = OsString::from(format!("/proc/self/fd/{}", library.as_raw_fd()));
+    if let Some(before) = env::var_os("LD_PRELOAD").filter(|before| !before.is_empty()) {
+        list.push(":");
+        list.push(before);
+    }
+    list
+}
+
+/// Puts the engine where the dynamic linker finds it, and writes down the settings.
+fn prepare(settings: &Settings) -> io::Result<(OwnedFd, OsString)> {
+    let library = out_of_the_way(engine_file()?)?;
+    fcntl_setfd(&library, FdFlags::empty())?;
+    let mut stack_before = 0;
+    if let Some(size) = settings.stack_size {
+        // libc takes the size of its threads' stacks from this limit; the engine puts it back.
+        let limit = getrlimit(Resource::Stack);
+        stack_before = limit.current.unwrap_or(u64::MAX);
+        setrlimit(Resource::Stack, Rlimit { current: Some(size), maximum: limit.maximum })?;
+    }
+    let mut variable = OsString::from(format!(
+        "fd={}:tick={}:stats={}:stall={}:children={}:signal={}:stack={stack_before}:preload=",
+        library.as_raw_fd(),
+        settings.tick.map_or(0, |tick| tick.as_micros()),
+        u8::from(settings.stats),
+        settings.stall.map_or(0, |stall| stall.as_millis()),
+        u8::from(settings.children),
+        settings.dump_signal.unwrap_or(0),
+    ));
+    variable.push(env::var_os("LD_PRELOAD").unwrap_or_default());
+    Ok((library, variable))
+}
+
+fn engine_file() -> io::Result<OwnedFd> {
+    // Some systems make such files non-executable unless they are asked not to; older kernels do not know the flag.
+    let file = memfd_create("duality-engine", MemfdFlags::CLOEXEC | MemfdFlags::EXEC)
+        .or_else(|_| memfd_create("duality-engine", MemfdFlags::CLOEXEC))?;
+    let mut file = std::fs::File::from(file);
+    file.write_all(ENGINE)?;
+    Ok(file.into())
+}
+
+/// Moves a descriptor to the end of those that the program may have: it may count on the low ones.
+fn out_of_the_way(file: OwnedFd) -> io::Result<OwnedFd> {
+    const ROOM: u64 = 16;
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(1 << 20).min(1 << 20);
+    let from = i32::try_from(limit.saturating_sub(ROOM)).unwrap_or(0);
+    Ok(fcntl_dupfd_cloexec(&file, from).unwrap_or(file))
+}
+
+/// Why the engine cannot work on this machine, if so.
+pub(crate) fn unsupported() -> Option<&'static str> {
+    ENGINE.is_empty().then_some(
+        "`duality run` is for x86_64 Linux; docs/run.md says what aarch64 needs",
+    )
+}
+
+/// The file that a name on the command line means, as the shell finds it.
+pub(crate) fn find(name: &OsStr) -> Option<PathBuf> {
+    let path = PathBuf::from(name);
+    if name.as_encoded_bytes().contains(&b'/') {
+        return Some(path);
+    }
+    let list = env::var_os("PATH")?;
+    env::split_paths(&list).map(|folder| folder.join(name)).find(|path| path.is_file())
+}

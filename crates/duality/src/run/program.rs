@@ -1,0 +1,212 @@
+//! What the files of a program say about whether it can run on user-level threads.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs;
+use std::io::Read;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use duality_patcher::{Image, Segment, find_sites};
+use object::elf::{EM_X86_64, PF_X, PT_GNU_EH_FRAME, PT_INTERP, PT_LOAD};
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
+use object::{Endianness, Object, ObjectSection};
+
+/// A program's file, and the interpreter that the kernel starts for it.
+#[derive(Debug)]
+pub(crate) struct Program {
+    /// What was named.
+    pub(crate) path: PathBuf,
+    /// What is executed: the interpreter, for a script.
+    pub(crate) binary: PathBuf,
+}
+
+/// Whether the engine can run a program.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    /// It can.
+    Works,
+    /// It cannot: the reason, and what to do instead.
+    Refused(String),
+}
+
+/// What was found in one of the objects that a program consists of.
+#[derive(Debug)]
+pub(crate) struct Finding {
+    pub(crate) object: PathBuf,
+    pub(crate) calls: usize,
+    pub(crate) unpatchable: Vec<u64>,
+}
+
+impl Program {
+    /// Finds out what the kernel would execute.
+    ///
+    /// # Errors
+    ///
+    /// One line that names the file.
+    pub(crate) fn open(path: PathBuf) -> Result<Self, String> {
+        let mut binary = path.clone();
+        // A script's interpreter may be a script itself; the kernel follows five.
+        for _ in 0..5 {
+            let mut start = Vec::new();
+            fs::File::open(&binary)
+                .and_then(|file| file.take(256).read_to_end(&mut start))
+                .map_err(|error| format!("{}: {error}", binary.display()))?;
+            let Some(line) = start.strip_prefix(b"#!") else { break };
+            let line = line.split(|&byte| byte == b'\n').next().unwrap_or(line);
+            let name = line
+                .split(u8::is_ascii_whitespace)
+                .find(|word| !word.is_empty())
+                .ok_or_else(|| format!("{}: no interpreter after #!", binary.display()))?;
+            binary = PathBuf::from(OsString::from_vec(name.to_vec()));
+        }
+        Ok(Self { path, binary })
+    }
+
+    /// Whether the program is a script: what it starts are programs of their own.
+    pub(crate) fn is_script(&self) -> bool {
+        self.path != self.binary
+    }
+
+    /// Whether the engine can run it, from its file alone.
+    ///
+    /// # Errors
+    ///
+    /// One line that names the file.
+    pub(crate) fn verdict(&self) -> Result<Verdict, String> {
+        let named = |reason: &dyn fmt::Display| format!("{}: {reason}", self.binary.display());
+        let bytes = fs::read(&self.binary).map_err(|error| named(&error))?;
+        if let Some(reason) = refusal(&bytes).or_else(|| privileges(&self.binary)) {
+            return Ok(Verdict::Refused(named(&reason)));
+        }
+        Ok(Verdict::Works)
+    }
+
+    /// The objects that the dynamic linker would load: the program and its libraries.
+    ///
+    /// # Errors
+    ///
+    /// One line that says what the dynamic linker said.
+    pub(crate) fn objects(&self) -> Result<Vec<PathBuf>, String> {
+        let output = Command::new(&self.binary)
+            .env("LD_TRACE_LOADED_OBJECTS", "1")
+            .output()
+            .map_err(|error| format!("{}: {error}", self.binary.display()))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let missing: Vec<&str> =
+            text.lines().filter(|line| line.contains("not found")).map(str::trim).collect();
+        if !missing.is_empty() {
+            return Err(missing.join("; "));
+        }
+        // "libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x…)", and the linker itself without an arrow.
+        let paths = text.lines().filter_map(|line| {
+            let path = line.split("=>").last()?.trim().split(" (").next()?;
+            path.starts_with('/').then(|| PathBuf::from(path))
+        });
+        Ok(std::iter::once(self.binary.clone()).chain(paths).collect())
+    }
+}
+
+/// The system calls of an object.
+///
+/// # Errors
+///
+/// One line that names the file.
+pub(crate) fn search(path: &Path) -> Result<Finding, String> {
+    let named = |reason: &dyn fmt::Display| format!("{}: {reason}", path.display());
+    let bytes = fs::read(path).map_err(|error| named(&error))?;
+    let file = ElfFile64::<Endianness>::parse(&*bytes).map_err(|error| named(&error))?;
+    let mut image = Image::default();
+    for header in file.elf_program_headers() {
+        let address = header.p_vaddr(file.endian());
+        match header.p_type(file.endian()) {
+            PT_LOAD => {
+                let data = header.data(file.endian(), &*bytes);
+                let executable = header.p_flags(file.endian()).0 & PF_X.0 != 0;
+                let bytes = data.map_err(|()| named(&"cut short"))?;
+                image.segments.push(Segment { address, bytes, executable });
+            }
+            PT_GNU_EH_FRAME => image.functions = Some(address),
+            _ => {}
+        }
+    }
+    let findings = find_sites(&image);
+    let unpatchable = findings.unpatchable;
+    Ok(Finding { object: path.to_path_buf(), calls: findings.sites.len(), unpatchable })
+}
+
+/// Why the engine cannot run the program in these bytes, if so.
+fn refusal(bytes: &[u8]) -> Option<&'static str> {
+    let Ok(file) = ElfFile64::<Endianness>::parse(bytes) else {
+        return Some(if bytes.starts_with(b"\x7fELF\x01") {
+            "a 32-bit program; run it without duality"
+        } else {
+            "not a program: it is neither ELF nor a script"
+        });
+    };
+    if file.elf_header().e_machine(file.endian()) != EM_X86_64 {
+        return Some("made for another machine than x86_64; run it without duality");
+    }
+    if is_go(&file) {
+        return Some("written in Go, whose goroutines are user-level threads already; run it without duality");
+    }
+    let Some(interpreter) = interpreter(&file, bytes) else {
+        return Some("statically linked, so nothing can be loaded into it; link it dynamically, or run it without duality");
+    };
+    if interpreter.windows(7).any(|part| part == b"ld-musl") {
+        return Some("linked with musl, and the engine knows glibc; build it for glibc, or run it without duality");
+    }
+    None
+}
+
+fn interpreter<'a>(file: &ElfFile64<'_, Endianness>, bytes: &'a [u8]) -> Option<&'a [u8]> {
+    let endian = file.endian();
+    let header = file.elf_program_headers().iter().find(|header| header.p_type(endian) == PT_INTERP)?;
+    header.data(endian, bytes).ok()
+}
+
+fn is_go(file: &ElfFile64<'_, Endianness>) -> bool {
+    file.sections().any(|section| {
+        matches!(section.name(), Ok(".go.buildinfo" | ".note.go.buildid" | ".gopclntab"))
+    })
+}
+
+/// Programs that gain privileges ignore what they are told to load (ld.so(8)).
+fn privileges(path: &Path) -> Option<&'static str> {
+    const SET_USER: u32 = 0o4000;
+    const SET_GROUP: u32 = 0o2000;
+    let status = fs::metadata(path).ok()?;
+    let user = rustix::process::geteuid();
+    let gains_user = status.mode() & SET_USER != 0 && status.uid() != user.as_raw();
+    let gains_group =
+        status.mode() & SET_GROUP != 0 && status.gid() != rustix::process::getegid().as_raw();
+    let mut value = [0; 64];
+    let capable = rustix::fs::getxattr(path, "security.capability", &mut value).is_ok();
+    (gains_user || gains_group || (capable && !user.is_root())).then_some(
+        "runs with other privileges than yours (setuid, setgid or capabilities), so that nothing can be loaded into it; \
+         run it as its owner, or without duality",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_program_is_named() {
+        assert!(refusal(b"hello").is_some_and(|reason| reason.contains("neither ELF nor a script")));
+        assert!(refusal(b"\x7fELF\x01\x01\x01").is_some_and(|reason| reason.contains("32-bit")));
+    }
+
+    #[test]
+    fn a_script_is_followed_to_its_interpreter() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let script = folder.path().join("script");
+        fs::write(&script, "#! /bin/sh -e\necho\n").expect("written");
+        let program = Program::open(script).expect("readable");
+        assert!(program.is_script());
+        assert_eq!(program.binary, Path::new("/bin/sh"));
+    }
+}
