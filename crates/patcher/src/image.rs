@@ -58,6 +58,8 @@ pub(crate) struct FunctionTable<'a> {
 }
 
 const ENTRY_BYTES: usize = 8;
+/// What stands so close behind a function may belong to it.
+const TAIL: u64 = 32;
 
 impl<'a> FunctionTable<'a> {
     fn parse(header: u64, bytes: &'a [u8]) -> Option<Self> {
@@ -85,8 +87,13 @@ impl<'a> FunctionTable<'a> {
         self.header.wrapping_add_signed(i64::from(i32::from_le_bytes(offset)))
     }
 
-    /// From the start of the function that holds `address` to the start of the next one.
-    pub(crate) fn around(&self, address: u64, within: &Range<u64>) -> Range<u64> {
+    /// The function that holds `address`, or the stretch between two functions.
+    pub(crate) fn around(
+        &self,
+        image: &Image<'_>,
+        address: u64,
+        within: &Range<u64>,
+    ) -> (Range<u64>, Place) {
         let count = self.entries.len() / ENTRY_BYTES;
         let (mut low, mut high) = (0, count);
         while low < high {
@@ -94,7 +101,40 @@ impl<'a> FunctionTable<'a> {
             if self.start(middle) <= address { low = middle + 1 } else { high = middle }
         }
         let start = if low > 0 { self.start(low - 1).max(within.start) } else { within.start };
-        let end = if low < count { self.start(low).min(within.end) } else { within.end };
-        if start <= address && address < end { start..end } else { within.clone() }
+        let next = if low < count { self.start(low).min(within.end) } else { within.end };
+        let end = match low.checked_sub(1).and_then(|index| self.length(image, index)) {
+            Some(length) => (start + length).min(next),
+            None => next,
+        };
+        if start > address || address >= next {
+            (within.clone(), Place::Between)
+        } else if address < end {
+            (start..end, Place::Function)
+        } else {
+            // glibc ends the description of clone(2) before its system call.
+            let from = if address - end < TAIL { start } else { end };
+            (from..next, Place::Between)
+        }
     }
+
+    /// The length of a function, from its description in `.eh_frame`.
+    fn length(&self, image: &Image<'_>, index: usize) -> Option<u64> {
+        /// After the description's length, the place of what it shares, and the function's start.
+        const LENGTH_OFFSET: usize = 12;
+        let at = index * ENTRY_BYTES + 4;
+        let offset = i32::from_le_bytes(self.entries.get(at..at + 4)?.try_into().ok()?);
+        let description = image.bytes_at(self.header.wrapping_add_signed(i64::from(offset)))?;
+        let length = description.get(LENGTH_OFFSET..LENGTH_OFFSET + 4)?;
+        Some(u64::from(u32::from_le_bytes(length.try_into().ok()?)))
+    }
+}
+
+/// What the table says about an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Place {
+    /// It is inside a function.
+    #[default]
+    Function,
+    /// It is not: data, or code that no table describes.
+    Between,
 }

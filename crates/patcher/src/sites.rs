@@ -14,7 +14,7 @@ use core::ops::Range;
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 
-use crate::image::{FunctionTable, Image, Segment};
+use crate::image::{FunctionTable, Image, Place, Segment};
 use crate::liveness::{uses_vectors, vectors_alive_after};
 
 /// Which neighbours of a `syscall` make room.
@@ -65,30 +65,41 @@ pub fn find_sites(image: &Image<'_>) -> Findings {
     let table = image.function_table();
     let mut findings = Findings::default();
     for segment in image.segments.iter().filter(|segment| segment.executable) {
-        search_segment(segment, table.as_ref(), image.is_libc, &mut findings);
+        search_segment(image, segment, table.as_ref(), &mut findings);
     }
     findings
 }
 
 fn search_segment(
+    image: &Image<'_>,
     segment: &Segment<'_>,
     table: Option<&FunctionTable<'_>>,
-    is_libc: bool,
     findings: &mut Findings,
 ) {
     let whole = segment.address..segment.address + segment.bytes.len() as u64;
     let mut function = Function::default();
     for candidate in candidates(segment) {
         if !function.range.contains(&candidate) {
-            let range = match table {
-                Some(table) => table.around(candidate, &whole),
-                None => sweep_around(candidate, &whole),
+            let (range, place) = match table {
+                Some(table) => table.around(image, candidate, &whole),
+                None => (whole.clone(), Place::Between),
             };
-            function = Function::decode(segment, true_start(segment, range));
+            let range = match place {
+                Place::Function => true_start(segment, range),
+                Place::Between if range.end - range.start <= SWEEP_BYTES => true_start(segment, range),
+                Place::Between => sweep_around(candidate, &range),
+            };
+            function = Function { place, ..Function::decode(segment, range) };
         }
         match function.index_of(candidate) {
             None => findings.false_candidates += 1,
-            Some(index) => match function.site(index, is_libc) {
+            // Data between functions can look like a call; a call that nothing describes says its number.
+            Some(index)
+                if function.place == Place::Between && function.number_before(index).is_none() =>
+            {
+                findings.false_candidates += 1;
+            }
+            Some(index) => match function.site(index, image.is_libc) {
                 Some(site) => findings.sites.push(site),
                 None => findings.unpatchable.push(candidate),
             },
@@ -155,6 +166,7 @@ fn true_start(segment: &Segment<'_>, range: Range<u64>) -> Range<u64> {
 #[derive(Default)]
 struct Function {
     range: Range<u64>,
+    place: Place,
     instructions: Vec<Instruction>,
     /// Where its own branches lead.
     targets: Vec<u64>,
@@ -290,6 +302,26 @@ mod tests {
         find_sites(&Image { segments: alloc::vec![segment], functions: None, is_libc: false })
     }
 
+    /// As [`find`], with a table that says that the code is one function.
+    fn find_in_function(bytes: &[u8]) -> Findings {
+        // A header at 0x2000: version 1, encodings, one entry, for 0x1000, described at 0x2020.
+        let mut header = alloc::vec![1, 0x1b, 3, 0x3b, 0, 0, 0, 0, 1, 0, 0, 0];
+        header.extend_from_slice(&(-0x1000i32).to_le_bytes());
+        header.extend_from_slice(&0x20i32.to_le_bytes());
+        header.resize(0x20 + 12, 0);
+        header.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+        let code = Segment { address: 0x1000, bytes, executable: true };
+        let tables = Segment { address: 0x2000, bytes: &header, executable: false };
+        let segments = alloc::vec![code, tables];
+        find_sites(&Image { segments, functions: Some(0x2000), is_libc: false })
+    }
+
+    #[test]
+    fn data_between_functions_is_no_call() {
+        // ret; what looks like a system call, with no number before it
+        assert_eq!(find(&[0xc3, 0x0f, 0x05, 0xc3]).sites.len(), 0);
+    }
+
     #[test]
     fn the_usual_site_takes_the_move_of_its_number() {
         // nop; mov $0x27,%eax; syscall; ret
@@ -313,7 +345,7 @@ mod tests {
     #[test]
     fn a_branch_to_the_call_moves_what_follows() {
         // jmp +5; mov $1,%eax; (target) syscall; cmp $-4096,%rax; ret
-        let findings = find(&[
+        let findings = find_in_function(&[
             0xeb, 0x05, 0xb8, 1, 0, 0, 0, 0x0f, 0x05, 0x48, 0x3d, 0, 0xf0, 0xff, 0xff, 0xc3,
         ]);
         let [site] = &findings.sites[..] else { panic!("{findings:?}") };
@@ -323,8 +355,8 @@ mod tests {
 
     #[test]
     fn no_room_is_said() {
-        // jmp +0; (target) syscall; ret
-        let findings = find(&[0xeb, 0, 0x0f, 0x05, 0xc3]);
+        // xor %eax,%eax; (target) syscall; jmp to the call
+        let findings = find_in_function(&[0x31, 0xc0, 0x0f, 0x05, 0xeb, 0xfc]);
         assert_eq!((findings.sites.len(), findings.unpatchable), (0, alloc::vec![0x1002]));
     }
 
@@ -338,7 +370,7 @@ mod tests {
     #[test]
     fn an_entry_that_starts_one_byte_early_is_seen_through() {
         // The last byte of the padding; mov $15,%rax; syscall.
-        let findings = find(&[0x00, 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05]);
+        let findings = find_in_function(&[0x00, 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05]);
         let [site] = &findings.sites[..] else { panic!("{findings:?}") };
         assert_eq!((site.kind, site.number), (Kind::Number, Some(15)));
         assert_eq!(site.range, 0x1001..0x100a);

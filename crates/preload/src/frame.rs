@@ -20,7 +20,7 @@
 //! not use it.
 
 use core::arch::global_asm;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::sys::Arguments;
 
@@ -100,8 +100,13 @@ impl Frame {
 /// The bytes that XSAVE takes for the components kept here: x87, SSE, AVX, AVX-512 and protection keys.
 pub(crate) static XSAVE_BYTES: AtomicUsize = AtomicUsize::new(512 + 64);
 
-/// Finds out how large the area for the vector registers is on this processor.
+/// Finds out how large the area for the vector registers is on this processor: once, and only if it is needed,
+/// for the instruction is slow on a virtual machine.
 pub(crate) fn measure_vector_state() {
+    static MEASURED: AtomicBool = AtomicBool::new(false);
+    if MEASURED.swap(true, Ordering::Relaxed) {
+        return;
+    }
     // Components above SSE, in the standard format: AVX, three of AVX-512, protection keys.
     let bytes = [2u32, 5, 6, 7, 9].map(|component| {
         let leaf = core::arch::x86_64::__cpuid_count(0xd, component);

@@ -16,7 +16,7 @@ use core::ops::Range;
 use duality_patcher::{Entries, Image, MAX_STUB_BYTES, Segment, THUNK_BYTES, find_sites, patch};
 use libc::{Elf64_Ehdr, Elf64_Phdr};
 
-use crate::frame::{duality_entry, duality_entry_vectors};
+use crate::frame::{duality_entry, duality_entry_vectors, measure_vector_state};
 use crate::stats;
 use crate::sys::{self, failed, sys};
 
@@ -118,6 +118,9 @@ fn apply(image: &Image<'_>, name: &[u8], text: &Image<'_>) -> Result<(), Unpatch
         return Ok(());
     }
     stats::SITES.add(findings.sites.len() as u64);
+    if findings.sites.iter().any(|site| site.vectors) {
+        measure_vector_state();
+    }
     let first = findings.sites[0].syscall;
     let failure = || Unpatchable { object: name.to_vec(), address: first };
     let room = THUNK_BYTES + findings.sites.len() * MAX_STUB_BYTES;

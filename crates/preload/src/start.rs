@@ -2,7 +2,6 @@
 
 use crate::clock;
 use crate::descriptors;
-use crate::frame;
 use crate::lock::lock;
 use crate::objects;
 use crate::report::say;
@@ -43,7 +42,6 @@ pub(crate) unsafe extern "C" fn start(
     clock::find(auxiliary(AT_SYSINFO_EHDR));
     FIRST.adopt();
     FIRST.set_in_engine(true);
-    frame::measure_vector_state();
     let ready = prepare();
     if let Err(error) = ready {
         say(format_args!("cannot start: error {}", -error));

@@ -82,9 +82,14 @@ pub(crate) fn map(length: usize, protection: i32, flags: i32) -> Option<usize> {
     (address > 0).then_some(address as usize)
 }
 
-/// Zeroed memory that is there once it is touched, or nothing.
+/// Zeroed memory that is there once it is touched, or nothing. It lies far from the program's libraries, whose
+/// neighbourhood is for the stubs.
 pub(crate) fn reserve(length: usize) -> Option<usize> {
-    map(length, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_NORESERVE)
+    const FAR: usize = 0x0800_0000_0000;
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let address = sys!(SYS_mmap, FAR, length, protection, flags, -1isize, 0);
+    (address > 0).then_some(address as usize)
 }
 
 /// Whether a result is an error.
