@@ -92,12 +92,12 @@ enum Command {
 
 /// Runs the command line of this process, for the services that come with Duality or one's own.
 pub fn main(own: Option<Service>) -> ExitCode {
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
+    let command = match parse() {
+        Ok(command) => command,
         Err(error) => return explain(&error),
     };
     let catalogue = own.map_or(Catalogue::BuiltIn, Catalogue::Own);
-    let result = match arguments.command {
+    let result = match command {
         Command::Serve(arguments) => serve::run(&catalogue, &arguments),
         Command::Load(arguments) => load::run(&arguments),
         Command::Compare(arguments) => compare::run(&catalogue, &arguments),
@@ -119,6 +119,16 @@ pub fn main(own: Option<Service>) -> ExitCode {
             })
         }
     }
+}
+
+/// Reads the command line. `run` stands before the start of another program, so it alone is looked for first: to
+/// describe all commands takes a millisecond.
+fn parse() -> Result<Command, clap::Error> {
+    if std::env::args_os().nth(1).is_some_and(|command| command == "run") {
+        let arguments = std::env::args_os().skip(1);
+        return run::Alone::try_parse_from(arguments).map(|alone| Command::Run(alone.arguments));
+    }
+    Arguments::try_parse().map(|arguments| arguments.command)
 }
 
 /// Writes text to standard output. Its reader may have gone (`| head`): then nobody misses the rest.

@@ -66,6 +66,14 @@ pub(super) struct Arguments {
     command: Vec<OsString>,
 }
 
+/// The command, parsed without the others.
+#[derive(clap::Parser)]
+#[command(name = "duality run", bin_name = "duality run", about = "Run an unmodified program with its threads as user-level threads")]
+pub(super) struct Alone {
+    #[command(flatten)]
+    pub(super) arguments: Arguments,
+}
+
 /// A length of time with a unit: `500us`, `10ms`, `1s`.
 fn parse_time(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());
