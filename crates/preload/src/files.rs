@@ -61,19 +61,16 @@ pub(crate) fn opens(frame: &mut Frame) -> isize {
 
 /// open(2), openat(2), creat(2): a FIFO waits for its other end, and `/proc` knows nothing of our threads.
 pub(crate) fn open(frame: &mut Frame) -> isize {
-    let (path_at, flags) = match frame.number() {
-        libc::SYS_openat => (frame.rsi, frame.rdx as i32),
-        libc::SYS_creat => (frame.rdi, libc::O_WRONLY),
-        _ => (frame.rdi, frame.rsi as i32),
+    type Argument = fn(&mut Frame) -> &mut usize;
+    let (path_at, flags, argument): (_, _, Argument) = match frame.number() {
+        libc::SYS_openat => (frame.rsi, frame.rdx as i32, |frame| &mut frame.rdx),
+        _ => (frame.rdi, frame.rsi as i32, |frame| &mut frame.rsi),
     };
     let mut buffer = [0; 64];
     let own = user::read_text(path_at, &mut buffer).ok().and_then(task_path);
     let result = match own {
         Some((id, rest)) => open_task(id, rest, flags),
-        None if may_be_fifo(frame, path_at, flags) => {
-            offload(frame.number(), frame.arguments(), Interrupted::Restarts)
-        }
-        None => sys::pass(frame),
+        None => open_any(frame, flags, argument),
     };
     if !failed(result) {
         descriptors::renewed(result);
@@ -157,18 +154,37 @@ impl Names {
     }
 }
 
-/// Whether an open may wait for another process.
-fn may_be_fifo(frame: &Frame, path_at: usize, flags: i32) -> bool {
-    let mode = flags & libc::O_ACCMODE;
-    let waits = matches!(mode, libc::O_RDONLY | libc::O_WRONLY);
-    if !waits || flags & (libc::O_NONBLOCK | libc::O_PATH | libc::O_DIRECTORY | libc::O_CREAT) != 0 {
-        return false;
+/// Opens without waiting, whatever the file is. The wait for the other end of a FIFO is a helper's.
+fn open_any(frame: &Frame, flags: i32, argument: fn(&mut Frame) -> &mut usize) -> isize {
+    let waits = flags & (libc::O_NONBLOCK | libc::O_PATH | libc::O_DIRECTORY) == 0
+        && matches!(flags & libc::O_ACCMODE, libc::O_RDONLY | libc::O_WRONLY);
+    let by_helper = || offload(frame.number(), frame.arguments(), Interrupted::Restarts);
+    if !waits || frame.number() == libc::SYS_creat {
+        return sys::pass(frame);
+    }
+    let mut at_once = *frame;
+    *argument(&mut at_once) |= libc::O_NONBLOCK as usize;
+    let opened = sys::pass(&at_once);
+    if opened == sys::error(libc::ENXIO) || opened == sys::EAGAIN {
+        // The writing end of a FIFO that nobody reads, or a file with a lease.
+        return by_helper();
+    }
+    if failed(opened) {
+        return opened;
     }
     // SAFETY: all zeros are a `stat`.
     let mut status: libc::stat = unsafe { core::mem::zeroed() };
-    let at = if frame.number() == libc::SYS_openat { frame.rdi as isize } else { libc::AT_FDCWD as isize };
-    let result = sys!(SYS_newfstatat, at, path_at, &raw mut status, 0);
-    result == 0 && status.st_mode & libc::S_IFMT == libc::S_IFIFO
+    sys!(SYS_fstat, opened, &raw mut status);
+    if status.st_mode & libc::S_IFMT == libc::S_IFIFO {
+        // Our end stays open until the helper's has found the other one, which sees one reader all the time.
+        let result = if flags & libc::O_ACCMODE == libc::O_RDONLY { by_helper() } else { 0 };
+        if result != 0 {
+            sys!(SYS_close, opened);
+            return result;
+        }
+    }
+    sys!(SYS_fcntl, opened, libc::F_SETFL, flags & !libc::O_NONBLOCK);
+    opened
 }
 
 /// close(2)

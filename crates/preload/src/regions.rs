@@ -56,6 +56,12 @@ pub(crate) fn is_shared(address: usize) -> bool {
     SHARED.of(&mut lock()).iter().any(|range| range.contains(&address))
 }
 
+/// The kernel maps and unmaps whole pages.
+fn pages(address: usize, length: usize) -> Range<usize> {
+    const PAGE: usize = 4096;
+    address..address.saturating_add(length.checked_next_multiple_of(PAGE).unwrap_or(length))
+}
+
 /// mmap(2)
 pub(crate) fn mmap(frame: &mut Frame) -> isize {
     let [address, length, protection, flags, ..] = frame.arguments();
@@ -70,7 +76,7 @@ pub(crate) fn mmap(frame: &mut Frame) -> isize {
     if failed(result) {
         return result;
     }
-    let mapped = result as usize..result as usize + length.next_multiple_of(4096);
+    let mapped = pages(result as usize, length);
     if flags & libc::MAP_FIXED != 0 {
         forget_shared(&mapped);
     }
@@ -107,8 +113,8 @@ fn forget_shared(gone: &Range<usize>) {
 pub(crate) fn mremap(frame: &mut Frame) -> isize {
     let result = sys::pass(frame);
     if !failed(result) && is_shared(frame.rdi) {
-        forget_shared(&(frame.rdi..frame.rdi + frame.rsi));
-        SHARED.of(&mut lock()).push(result as usize..result as usize + frame.rdx);
+        forget_shared(&pages(frame.rdi, frame.rsi));
+        SHARED.of(&mut lock()).push(pages(result as usize, frame.rdx));
     }
     result
 }
@@ -120,8 +126,7 @@ pub(crate) fn shmat(frame: &mut Frame) -> isize {
         // SAFETY: all zeros are a `shmid_ds`.
         let mut status: libc::shmid_ds = unsafe { core::mem::zeroed() };
         sys!(SYS_shmctl, frame.rdi, libc::IPC_STAT, &raw mut status);
-        let length = status.shm_segsz.next_multiple_of(4096).max(4096);
-        SHARED.of(&mut lock()).push(result as usize..result as usize + length);
+        SHARED.of(&mut lock()).push(pages(result as usize, status.shm_segsz));
     }
     result
 }
@@ -144,7 +149,7 @@ pub(crate) fn munmap(frame: &mut Frame) -> isize {
     }
     let result = sys::pass(frame);
     if result == 0 {
-        forget_shared(&(address..address.saturating_add(length)));
+        forget_shared(&pages(address, length));
     }
     result
 }
