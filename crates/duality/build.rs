@@ -21,8 +21,8 @@ fn main() {
     }
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-env=DUALITY_ENGINE={}", engine.display());
-    let supported = variable("CARGO_CFG_TARGET_ARCH") == "x86_64"
-        && variable("CARGO_CFG_TARGET_OS") == "linux";
+    let supported =
+        variable("CARGO_CFG_TARGET_ARCH") == "x86_64" && variable("CARGO_CFG_TARGET_OS") == "linux";
     if !supported || env::var_os("CARGO_FEATURE_TOOL").is_none() {
         // The command says that `run` is not for this machine.
         fs::write(&engine, []).expect("the build's own folder is writable");

@@ -29,8 +29,7 @@ pub(crate) fn vectors_alive_after(instructions: &[Instruction], index: usize) ->
     let mut seen: Vec<(usize, u32)> = Vec::new();
     let mut steps = 0;
     while let Some((mut at, mut written)) = open.pop() {
-        loop {
-            let Some(instruction) = instructions.get(at) else { break };
+        while let Some(instruction) = instructions.get(at) {
             if seen.iter().any(|&(other, before)| other == at && before & !written == 0) {
                 break;
             }

@@ -86,7 +86,9 @@ fn search_segment(
             };
             let range = match place {
                 Place::Function => true_start(segment, range),
-                Place::Between if range.end - range.start <= SWEEP_BYTES => true_start(segment, range),
+                Place::Between if range.end - range.start <= SWEEP_BYTES => {
+                    true_start(segment, range)
+                }
                 Place::Between => sweep_around(candidate, &range),
             };
             function = Function { place, ..Function::decode(segment, range) };
@@ -198,8 +200,7 @@ impl Function {
 
     /// The instruction that starts at `address` and is a system call.
     fn index_of(&self, address: u64) -> Option<usize> {
-        let index =
-            self.instructions.binary_search_by_key(&address, Instruction::ip).ok()?;
+        let index = self.instructions.binary_search_by_key(&address, Instruction::ip).ok()?;
         (self.instructions[index].code() == Code::Syscall).then_some(index)
     }
 
@@ -335,8 +336,7 @@ mod tests {
     #[test]
     fn short_instructions_before_the_call_move_together() {
         // mov $0x27,%eax; xor $0x80,%sil (4 bytes); syscall; ret
-        let findings =
-            find(&[0xb8, 0x27, 0, 0, 0, 0x40, 0x80, 0xf6, 0x80, 0x0f, 0x05, 0xc3]);
+        let findings = find(&[0xb8, 0x27, 0, 0, 0, 0x40, 0x80, 0xf6, 0x80, 0x0f, 0x05, 0xc3]);
         let [site] = &findings.sites[..] else { panic!("{findings:?}") };
         assert_eq!((site.kind, site.number), (Kind::Before, Some(0x27)));
         assert_eq!(site.range, 0x1005..0x100b);

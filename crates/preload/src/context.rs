@@ -4,8 +4,9 @@
 
 use core::arch::asm;
 
+use crate::action::{Action, SA_ONSTACK};
 use crate::frame::Frame;
-use crate::signals::{Action, SA_ONSTACK};
+
 use crate::thread::Thread;
 
 /// `struct ucontext`: what `sigreturn` restores.
@@ -108,7 +109,12 @@ fn top(thread: &Thread, action: &Action, rsp: u64) -> u64 {
 impl Context {
     /// Makes the context one that enters a handler, which returns to what the context was. `beneath`: the
     /// engine itself is executing on the stack of the context.
-    pub(crate) fn enter_handler(&mut self, thread: &Thread, delivery: &Delivery<'_>, beneath: bool) {
+    pub(crate) fn enter_handler(
+        &mut self,
+        thread: &Thread,
+        delivery: &Delivery<'_>,
+        beneath: bool,
+    ) {
         let mut top = top(thread, delivery.action, self.rsp);
         let here = stack_pointer();
         if beneath && top > here - MARGIN && top < here + (1 << 20) {

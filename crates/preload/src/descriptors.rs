@@ -11,8 +11,8 @@ use libc::{EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLPRI, EPOLLRDHUP}
 
 use crate::clock::{self, NEVER, Nanoseconds};
 use crate::lock::{Locked, Setting};
-use crate::settings;
 use crate::scheduler::{BELL, EPOLL, park, wake};
+use crate::settings;
 use crate::sys::{self, error, failed, sys};
 use crate::thread::{Reason, ThreadRef};
 use crate::worker::current;
@@ -131,7 +131,7 @@ pub(crate) fn event(locked: &mut Locked, data: u64, events: u32) {
 
 /// The data of a descriptor's events.
 fn data(number: usize, descriptor: &Descriptor) -> u64 {
-    u64::from(descriptor.generation.load(Ordering::Relaxed)) << 32 | number as u32 as u64
+    u64::from(descriptor.generation.load(Ordering::Relaxed)) << 32 | u64::from(number as u32)
 }
 
 impl Side {

@@ -2,14 +2,18 @@
 
 use core::sync::atomic::Ordering;
 
+use crate::clock;
+use crate::context::SignalFrame;
 use crate::frame::Frame;
 use crate::helpers::{Interrupted, offload};
 use crate::lock::{Locked, lock};
-use crate::preemption;
-use crate::scheduler;
+use crate::pump;
+use crate::report;
+use crate::settings;
 use crate::signals;
-use crate::sys::{self, RESTART, sys};
-use crate::table::{CLASSES, Class};
+use crate::stats;
+use crate::sys::{RESTART, sys};
+use crate::table::{self, CLASSES, Class};
 use crate::worker::worker;
 
 /// Executes a call of the program; called by the entry alone.
@@ -23,7 +27,8 @@ pub(crate) extern "C" fn dispatch(frame: &mut Frame) -> isize {
     }
     worker.current.get().call.set(frame.rax as u32);
     let result = match CLASSES.get(frame.rax) {
-        Some(Class::Direct) => sys::pass(frame),
+        Some(Class::Direct) if settings::STALL.get() != 0 => timed(frame),
+        Some(Class::Direct) => frame.pass(),
         Some(Class::Emulated(call)) => call(frame),
         Some(Class::Offloaded(interrupted)) => {
             offload(frame.number(), frame.arguments(), *interrupted)
@@ -36,6 +41,17 @@ pub(crate) extern "C" fn dispatch(frame: &mut Frame) -> isize {
         return result;
     }
     finish(frame, result)
+}
+
+/// Executes a call, and reports it if it took too long.
+fn timed(frame: &Frame) -> isize {
+    let start = clock::now();
+    let result = frame.pass();
+    let took = clock::now() - start;
+    if took > settings::STALL.get() * 1_000_000 {
+        report::stall(table::name(frame.rax as u32), took);
+    }
+    result
 }
 
 /// A new thread's first code; what it returns to is the program, after the call that made it.
@@ -53,7 +69,7 @@ fn in_vfork_child(frame: &mut Frame) -> isize {
 #[inline(always)]
 fn finish(frame: &mut Frame, mut result: isize) -> isize {
     if worker().turn_is_over.load(Ordering::Relaxed) {
-        preemption::turn_over();
+        turn_over();
     }
     loop {
         // The worker may be another one after every switch.
@@ -72,8 +88,29 @@ fn finish(frame: &mut Frame, mut result: isize) -> isize {
     }
 }
 
-/// sched_yield(2)
-pub(crate) fn sched_yield(_: &mut Frame) -> isize {
-    scheduler::yield_now(&mut lock());
-    0
+/// Executed on the stack of a thread that was interrupted in its own code.
+pub(crate) extern "C" fn preempted(frame: &mut SignalFrame) {
+    if worker().turn_is_over.swap(false, Ordering::Relaxed) {
+        stats::PREEMPTIONS.add(1);
+        pump::give_turn();
+    }
+    loop {
+        signals::deliver_on_context(&mut frame.context);
+        signals::seal(&mut frame.context);
+        worker().set_in_engine(false);
+        if !worker().has_held() {
+            return;
+        }
+        worker().set_in_engine(true);
+    }
+}
+
+/// A call that returns to the program after the end of its thread's turn.
+#[cold]
+fn turn_over() {
+    worker().turn_is_over.store(false, Ordering::Relaxed);
+    stats::PREEMPTIONS.add(1);
+    let mut locked = lock();
+    pump::look(&mut locked);
+    pump::yield_now(&mut locked);
 }

@@ -12,7 +12,7 @@ use crate::user;
 
 /// socket(2)
 pub(crate) fn socket(frame: &mut Frame) -> isize {
-    let result = sys::pass(frame);
+    let result = frame.pass();
     if !failed(result) {
         descriptors::opened(result, kind_of(frame), is_nonblocking(frame));
     }
@@ -21,8 +21,10 @@ pub(crate) fn socket(frame: &mut Frame) -> isize {
 
 /// socketpair(2)
 pub(crate) fn socketpair(frame: &mut Frame) -> isize {
-    let result = sys::pass(frame);
-    if result == 0 && let Ok(pair) = user::read::<[i32; 2]>(frame.r10) {
+    let result = frame.pass();
+    if result == 0
+        && let Ok(pair) = user::read::<[i32; 2]>(frame.r10)
+    {
         for number in pair {
             descriptors::opened(number as isize, kind_of(frame), is_nonblocking(frame));
         }
@@ -40,8 +42,10 @@ fn is_nonblocking(frame: &Frame) -> bool {
 
 /// pipe(2) and pipe2(2)
 pub(crate) fn pipe(frame: &mut Frame) -> isize {
-    let result = sys::pass(frame);
-    if result == 0 && let Ok(pair) = user::read::<[i32; 2]>(frame.rdi) {
+    let result = frame.pass();
+    if result == 0
+        && let Ok(pair) = user::read::<[i32; 2]>(frame.rdi)
+    {
         let flags = if frame.number() == libc::SYS_pipe2 { frame.rsi as i32 } else { 0 };
         for number in pair {
             descriptors::opened(number as isize, Kind::Pipe, flags & libc::O_NONBLOCK != 0);
@@ -52,7 +56,7 @@ pub(crate) fn pipe(frame: &mut Frame) -> isize {
 
 /// Calls that return a new descriptor of some kind.
 pub(crate) fn opens(frame: &mut Frame) -> isize {
-    let result = sys::pass(frame);
+    let result = frame.pass();
     if !failed(result) {
         descriptors::renewed(result);
     }
@@ -160,11 +164,11 @@ fn open_any(frame: &Frame, flags: i32, argument: fn(&mut Frame) -> &mut usize) -
         && matches!(flags & libc::O_ACCMODE, libc::O_RDONLY | libc::O_WRONLY);
     let by_helper = || offload(frame.number(), frame.arguments(), Interrupted::Restarts);
     if !waits || frame.number() == libc::SYS_creat {
-        return sys::pass(frame);
+        return frame.pass();
     }
     let mut at_once = *frame;
     *argument(&mut at_once) |= libc::O_NONBLOCK as usize;
-    let opened = sys::pass(&at_once);
+    let opened = at_once.pass();
     if opened == sys::error(libc::ENXIO) || opened == sys::EAGAIN {
         // The writing end of a FIFO that nobody reads, or a file with a lease.
         return by_helper();
@@ -193,7 +197,7 @@ pub(crate) fn close(frame: &mut Frame) -> isize {
         return EBADF;
     }
     descriptors::renewed(frame.rdi as i32 as isize);
-    sys::pass(frame)
+    frame.pass()
 }
 
 /// close_range(2), around the engine's own descriptors.
@@ -225,7 +229,7 @@ pub(crate) fn dup(frame: &mut Frame) -> isize {
     if frame.number() != libc::SYS_dup && descriptors::is_ours(frame.rsi) {
         return EBADF;
     }
-    let result = sys::pass(frame);
+    let result = frame.pass();
     if !failed(result) && result != frame.rdi as i32 as isize {
         descriptors::duplicated(frame.rdi, result);
     }
@@ -238,7 +242,7 @@ pub(crate) fn fcntl(frame: &mut Frame) -> isize {
     if matches!(command, libc::F_SETLKW | libc::F_OFD_SETLKW) {
         return offload(frame.number(), frame.arguments(), Interrupted::Restarts);
     }
-    let result = sys::pass(frame);
+    let result = frame.pass();
     if failed(result) {
         return result;
     }
@@ -257,7 +261,7 @@ pub(crate) fn fcntl(frame: &mut Frame) -> isize {
 
 /// setsockopt(2): the socket may have timeouts now.
 pub(crate) fn setsockopt(frame: &mut Frame) -> isize {
-    let result = sys::pass(frame);
+    let result = frame.pass();
     let timeout = matches!(frame.rdx as i32, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO);
     if frame.rsi as i32 == libc::SOL_SOCKET
         && timeout

@@ -134,7 +134,7 @@ fn shared(frame: &Frame, command: i32) -> isize {
             let interrupted = if timed { Interrupted::Fails } else { Interrupted::Restarts };
             offload(frame.number(), frame.arguments(), interrupted)
         }
-        _ => sys::pass(frame),
+        _ => frame.pass(),
     }
 }
 

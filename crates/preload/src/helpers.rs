@@ -12,11 +12,11 @@
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
+use crate::action::{ENGINE_SIGNAL, HELPER_VALUE};
 use crate::clock;
 use crate::frame::duality_clone_helper;
 use crate::lock::{Locked, lock};
 use crate::scheduler::{self, park, park_through_signals, wake};
-use crate::signals::ENGINE_SIGNAL;
 use crate::stats;
 use crate::sys::{self, Arguments, EINTR, RESTART, failed, sys};
 use crate::thread::{Reason, ThreadRef};
@@ -43,9 +43,6 @@ struct Job {
 }
 
 const HELPER_STACK: usize = 32 << 10;
-/// The value in a signal that is meant for a helper.
-pub(crate) const HELPER_VALUE: usize = 0x6475_616c_6865_6c70;
-
 /// The first job that no helper has taken, and the last.
 static QUEUE: AtomicPtr<Job> = AtomicPtr::new(core::ptr::null_mut());
 static QUEUE_END: AtomicPtr<Job> = AtomicPtr::new(core::ptr::null_mut());

@@ -3,19 +3,21 @@
 //! ```text
 //!                 the program, libc and its pthreads: untouched
 //!   ────────────────────────────┬──────────────────────────────────────────
-//!    a patched `syscall`        │ frame.rs        entry, switch: the only assembly
+//!    a patched `syscall`        │ entry.rs        entry, switch: the only assembly
 //!                               ▼
 //!    dispatch.rs ── table.rs    every number: direct, emulated, or offloaded
 //!       │
 //!       ├─ process.rs           clone, fork, exec, exit
 //!       ├─ futex.rs             the waits beneath locks and joins
-//!       ├─ transfer.rs          read, write, accept, connect: try, park, try again
-//!       ├─ waits.rs             poll, select, epoll, sleeps, children
-//!       ├─ signal_calls.rs      masks, handlers, kill            signals.rs, context.rs: delivery
+//!       ├─ transfer.rs          read, write, send, receive: try, park, try again
+//!       ├─ connections.rs       accept, connect, sendfile
+//!       ├─ waits.rs             poll, select, epoll, sleeps        children.rs: wait
+//!       ├─ signal_calls.rs      masks, handlers, kill            signals.rs, masks.rs,
+//!       │                                                          context.rs: delivery
 //!       ├─ files.rs, regions.rs what the engine must know: descriptors, stacks, code
 //!       └─ helpers.rs           calls that would block, on kernel threads
 //!                               ▼
-//!    scheduler.rs               run queue, timers, epoll         preemption.rs: ticks
+//!    scheduler.rs, pump.rs      run queue, timers, epoll         ticks.rs: preemption
 //!   ────────────────────────────────────────────────────────────────────────
 //!                 the kernel: one thread, and the helpers
 //! ```
@@ -31,39 +33,51 @@
 
 extern crate alloc;
 
+mod action;
+mod children;
 mod clock;
+mod connections;
 mod context;
 mod descriptors;
 mod dispatch;
+mod dump;
 mod elf;
+mod entry;
 mod files;
 mod frame;
 mod futex;
 mod helpers;
 mod lock;
+mod masks;
 mod memory;
 mod objects;
-mod preemption;
 mod process;
+mod pump;
 mod regions;
 mod report;
 mod scheduler;
 mod settings;
 mod signal_calls;
 mod signals;
+mod stacks;
 mod start;
 mod stats;
 mod sys;
 mod table;
 mod thread;
+mod ticks;
 mod timers;
 mod transfer;
 mod user;
+mod vectors;
 mod waits;
 mod worker;
 
 #[cfg_attr(preload_object, global_allocator)]
 static HEAP: memory::Heap = memory::Heap::new();
+
+#[cfg(not(preload_object))]
+pub use start::start;
 
 #[cfg(preload_object)]
 mod object {

@@ -57,7 +57,6 @@ impl<T> Guarded<T> {
 
     /// The state, for as long as the proof is borrowed.
     #[inline(always)]
-    #[expect(clippy::mut_from_ref, reason = "the mutable borrow of the proof makes it the only one")]
     pub(crate) fn of<'a>(&'a self, _: &'a mut Locked) -> &'a mut T {
         // SAFETY: see above.
         unsafe { &mut *self.0.get() }

@@ -16,9 +16,10 @@ use core::ops::Range;
 use duality_patcher::{Entries, Image, MAX_STUB_BYTES, Segment, THUNK_BYTES, find_sites, patch};
 use libc::{Elf64_Ehdr, Elf64_Phdr};
 
-use crate::frame::{duality_entry, duality_entry_vectors, measure_vector_state};
+use crate::frame::{duality_entry, duality_entry_vectors};
 use crate::stats;
 use crate::sys::{self, failed, sys};
+use crate::vectors::measure_vector_state;
 
 const PAGE: u64 = 4096;
 /// The farthest that stubs stand from the text.
@@ -265,7 +266,7 @@ pub(crate) fn patch_mapped(file: i32, mapped: Range<usize>, offset: u64) {
     // SAFETY: mapped just now; the file is code that is about to be executed, and is not being written.
     let bytes = unsafe { core::slice::from_raw_parts(view as *const u8, length) };
     if let Err(site) = patch_from_file(bytes, &mapped, offset) {
-        crate::report::unpatchable(&site);
+        crate::report::unpatchable(&site.object, site.address);
     }
     sys!(SYS_munmap, view, length);
 }
@@ -311,7 +312,10 @@ fn headers_of_file(bytes: &[u8]) -> Option<&[Elf64_Phdr]> {
     let header = unsafe { &*bytes.as_ptr().cast::<Elf64_Ehdr>() };
     let size = usize::from(header.e_phnum) * size_of::<Elf64_Phdr>();
     let start = header.e_phoff as usize;
-    if header.e_machine != X86_64 || !start.is_multiple_of(8) || start.checked_add(size)? > bytes.len() {
+    if header.e_machine != X86_64
+        || !start.is_multiple_of(8)
+        || start.checked_add(size)? > bytes.len()
+    {
         return None;
     }
     // SAFETY: inside the file, aligned, and plain integers.
@@ -322,6 +326,6 @@ fn headers_of_file(bytes: &[u8]) -> Option<&[Elf64_Phdr]> {
 
 /// Complains in the only way that is open before the program has started.
 pub(crate) fn refuse(site: &Unpatchable) -> ! {
-    crate::report::unpatchable(site);
+    crate::report::unpatchable(&site.object, site.address);
     sys::exit_group(2);
 }

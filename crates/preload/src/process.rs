@@ -7,7 +7,7 @@ use crate::frame::{Frame, duality_thread_start, initial_context};
 use crate::futex;
 use crate::helpers;
 use crate::lock::{Locked, lock};
-use crate::preemption;
+use crate::masks;
 use crate::report;
 use crate::scheduler;
 use crate::settings;
@@ -15,6 +15,7 @@ use crate::signals;
 use crate::stats;
 use crate::sys::{self, EAGAIN, EFAULT, EINVAL, failed, sys};
 use crate::thread::{MAIN, State, THREADS, Thread, ThreadRef, is_ours};
+use crate::ticks;
 use crate::user;
 use crate::worker::{current, worker};
 
@@ -90,7 +91,7 @@ pub(crate) fn vfork(frame: &mut Frame) -> isize {
 
 /// fork(2)
 pub(crate) fn fork(frame: &mut Frame) -> isize {
-    let result = sys::pass(frame);
+    let result = frame.pass();
     match result {
         0 => become_child(),
         1.. => descriptors::share_all(false),
@@ -106,7 +107,7 @@ fn thread(frame: &Frame, request: &Request) -> Result<isize, isize> {
     match prepare(&mut locked, frame, request, child) {
         Ok(()) => {
             stats::THREADS_CREATED.add(1);
-            preemption::start();
+            ticks::start();
             scheduler::enqueue(&mut locked, child);
             Ok(id as isize)
         }
@@ -155,7 +156,7 @@ fn prepare(
         child.clear_id.set(request.child_id);
     }
     child.mask.set(parent.mask.get());
-    signals::count_thread(locked, child.mask.get(), true);
+    masks::count_thread(locked, child.mask.get(), true);
     Ok(())
 }
 
@@ -168,7 +169,7 @@ pub(crate) fn exit(frame: &mut Frame) -> isize {
         report::at_exit();
         sys::exit_group(frame.rdi as i32);
     }
-    signals::count_thread(&mut locked, thread.mask.get(), false);
+    masks::count_thread(&mut locked, thread.mask.get(), false);
     scheduler::leave_for_good(locked)
 }
 
@@ -184,7 +185,7 @@ pub(crate) fn finish_thread(locked: &mut Locked, thread: ThreadRef) {
 /// exit_group(2)
 pub(crate) fn exit_group(frame: &mut Frame) -> isize {
     report::at_exit();
-    sys::pass(frame)
+    frame.pass()
 }
 
 /// In the child of a fork: the current thread alone is left, and is the main one.
@@ -212,7 +213,7 @@ fn become_child() {
     MAIN.id.set(id);
     worker().kernel_id.set(id);
     helpers::reset_after_fork();
-    preemption::reset_after_fork();
+    ticks::reset_after_fork();
     sys!(SYS_close, scheduler::EPOLL.get());
     sys!(SYS_close, scheduler::BELL.get());
     descriptors::share_all(true);
@@ -242,7 +243,7 @@ pub(crate) fn execve(frame: &mut Frame) -> isize {
         Some(Ok(list)) => Some(list),
         Some(Err(_)) => return EFAULT,
     };
-    let address = list.as_ref().map_or(environment, |list| list.address());
+    let address = list.as_ref().map_or(environment, super::settings::List::address);
     let arguments = match frame.number() {
         libc::SYS_execve => [frame.rdi, frame.rsi, address, 0, 0, 0],
         _ => [frame.rdi, frame.rsi, frame.rdx, address, frame.r8, 0],
@@ -280,7 +281,7 @@ pub(crate) fn set_robust_list(frame: &mut Frame) -> isize {
 pub(crate) fn get_robust_list(frame: &mut Frame) -> isize {
     let id = frame.rdi as i32;
     let thread = if id == 0 { Some(current()) } else { THREADS.of(&mut lock()).find(id) };
-    let Some(thread) = thread else { return sys::pass(frame) };
+    let Some(thread) = thread else { return frame.pass() };
     let written = user::write(frame.rsi, &thread.robust_list.get())
         .and_then(|()| user::write(frame.rdx, &24usize));
     written.map_or_else(|fault| fault, |()| 0)
@@ -291,7 +292,7 @@ pub(crate) fn rseq(frame: &mut Frame) -> isize {
     const UNREGISTER: usize = 1;
     const REGISTRATION_FAILED: i32 = -2;
     if current().is(&MAIN) {
-        return sys::pass(frame);
+        return frame.pass();
     }
     if frame.rdx & UNREGISTER == 0 {
         // An error would end the program: libc cannot believe that it worked for one thread alone.
@@ -311,13 +312,13 @@ pub(crate) fn prctl(frame: &mut Frame) -> isize {
                 return fault;
             }
             thread.name.set(name);
-            if thread.is(&MAIN) { sys::pass(frame) } else { 0 }
+            if thread.is(&MAIN) { frame.pass() } else { 0 }
         }
         libc::PR_GET_NAME if !thread.is(&MAIN) => {
             user::write(frame.rsi, &u128::from_ne_bytes(thread.name.get()))
                 .map_or_else(|fault| fault, |()| 0)
         }
-        _ => sys::pass(frame),
+        _ => frame.pass(),
     }
 }
 
@@ -328,7 +329,7 @@ pub(crate) fn arch_prctl(frame: &mut Frame) -> isize {
     if frame.rdi == ARCH_SET_GS {
         return sys::error(libc::EPERM);
     }
-    let result = sys::pass(frame);
+    let result = frame.pass();
     if frame.rdi == ARCH_SET_FS && result == 0 {
         current().fs.set(frame.rsi);
     }
@@ -338,7 +339,7 @@ pub(crate) fn arch_prctl(frame: &mut Frame) -> isize {
 /// Calls whose first argument is a thread: one of ours stands for the worker.
 pub(crate) fn about_thread(frame: &mut Frame) -> isize {
     match translated(frame.rdi) {
-        Some(id) => sys::pass(&with_first(frame, id)),
+        Some(id) => with_first(frame, id).pass(),
         None => sys::ESRCH,
     }
 }
@@ -349,7 +350,7 @@ pub(crate) fn about_kind_and_thread(frame: &mut Frame) -> isize {
         Some(id) => {
             let mut other = *frame;
             other.rsi = id;
-            sys::pass(&other)
+            other.pass()
         }
         None => sys::ESRCH,
     }
@@ -363,7 +364,7 @@ fn with_first(frame: &Frame, first: usize) -> Frame {
 
 /// The kernel's number for a thread: zero, which is the caller, for one of ours that lives.
 fn translated(id: usize) -> Option<usize> {
-    if !is_ours(id as i32 as i64) {
+    if !is_ours(i64::from(id as i32)) {
         return Some(id);
     }
     THREADS.of(&mut lock()).find(id as i32).map(|_| 0)
@@ -372,12 +373,11 @@ fn translated(id: usize) -> Option<usize> {
 /// sched_setaffinity(2): a thread of ours runs wherever its worker runs, and remembers what it asked for.
 pub(crate) fn sched_setaffinity(frame: &mut Frame) -> isize {
     let own = frame.rdi == 0 && !current().is(&MAIN);
-    if !own && !is_ours(frame.rdi as i32 as i64) {
-        return sys::pass(frame);
+    if !own && !is_ours(i64::from(frame.rdi as i32)) {
+        return frame.pass();
     }
     let mut locked = lock();
-    let thread =
-        if own { Some(current()) } else { THREADS.of(&mut locked).find(frame.rdi as i32) };
+    let thread = if own { Some(current()) } else { THREADS.of(&mut locked).find(frame.rdi as i32) };
     let Some(thread) = thread else { return sys::ESRCH };
     let mut asked = [0u64; 2];
     let words = (frame.rsi / 8).min(2);
@@ -417,7 +417,7 @@ pub(crate) fn sched_getaffinity(frame: &mut Frame) -> isize {
 
 /// setuid(2) and its likes: helpers of the old user and group take no more calls.
 pub(crate) fn credentials(frame: &mut Frame) -> isize {
-    let result = sys::pass(frame);
+    let result = frame.pass();
     if !failed(result) {
         helpers::retire();
     }

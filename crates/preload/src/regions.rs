@@ -1,52 +1,13 @@
-//! Memory: the stacks of threads, which memory other processes share, and code that arrives later.
-//!
-//! libc maps a stack for each thread and protects its lower end: two regions each, of which the kernel
-//! allows 65,530. The engine carves them out of few large regions, and guards them with
-//! `MADV_GUARD_INSTALL` where the kernel has it (Linux 6.13), which takes no region at all.
+//! The calls about memory: which of it other processes share, and code that arrives later.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::frame::Frame;
 use crate::lock::{Guarded, lock};
 use crate::objects;
-use crate::sys::{self, failed, sys};
-
-const MADV_GUARD_INSTALL: usize = 102;
-const MADV_GUARD_REMOVE: usize = 103;
-/// Stacks are carved from pieces of at least this size.
-const PIECE: usize = 64 << 20;
-/// Addresses for the pieces: in the middle of nowhere, so that they are neighbours and become one region.
-const FIRST_ADDRESS: usize = 0x1000_0000_0000;
-const LAST_ADDRESS: usize = 0x3000_0000_0000;
-
-/// A stack that no thread has.
-#[derive(Clone, Copy)]
-struct Free {
-    start: usize,
-    length: usize,
-    guard: usize,
-}
-
-struct Stacks {
-    /// What has been mapped for stacks, and what of it has been given out.
-    mapped: Range<usize>,
-    next: usize,
-    free: Vec<Free>,
-    /// The stack that libc has mapped and not yet protected.
-    fresh: Option<Free>,
-    /// Guards of stacks in use, by the start of the stack.
-    guards: BTreeMap<usize, usize>,
-}
-
-static STACKS: Guarded<Stacks> = Guarded::new(Stacks {
-    mapped: FIRST_ADDRESS..FIRST_ADDRESS,
-    next: FIRST_ADDRESS,
-    free: Vec::new(),
-    fresh: None,
-    guards: BTreeMap::new(),
-});
+use crate::stacks::{self, STACKS};
+use crate::sys::{failed, sys};
 
 /// Memory that other processes may share.
 static SHARED: Guarded<Vec<Range<usize>>> = Guarded::new(Vec::new());
@@ -72,7 +33,7 @@ pub(crate) fn mmap(frame: &mut Frame) -> isize {
             return stack as isize;
         }
     }
-    let result = sys::pass(frame);
+    let result = frame.pass();
     if failed(result) {
         return result;
     }
@@ -111,7 +72,7 @@ fn forget_shared(gone: &Range<usize>) {
 
 /// mremap(2)
 pub(crate) fn mremap(frame: &mut Frame) -> isize {
-    let result = sys::pass(frame);
+    let result = frame.pass();
     if !failed(result) && is_shared(frame.rdi) {
         forget_shared(&pages(frame.rdi, frame.rsi));
         SHARED.of(&mut lock()).push(pages(result as usize, frame.rdx));
@@ -121,7 +82,7 @@ pub(crate) fn mremap(frame: &mut Frame) -> isize {
 
 /// shmat(2)
 pub(crate) fn shmat(frame: &mut Frame) -> isize {
-    let result = sys::pass(frame);
+    let result = frame.pass();
     if !failed(result) {
         // SAFETY: all zeros are a `shmid_ds`.
         let mut status: libc::shmid_ds = unsafe { core::mem::zeroed() };
@@ -138,7 +99,7 @@ pub(crate) fn mprotect(frame: &mut Frame) -> isize {
     if protection == accessible && STACKS.of(&mut lock()).open(address, length) {
         return 0;
     }
-    sys::pass(frame)
+    frame.pass()
 }
 
 /// munmap(2)
@@ -147,7 +108,7 @@ pub(crate) fn munmap(frame: &mut Frame) -> isize {
     if STACKS.of(&mut lock()).give_back(address, length) {
         return 0;
     }
-    let result = sys::pass(frame);
+    let result = frame.pass();
     if result == 0 {
         forget_shared(&pages(address, length));
     }
@@ -156,96 +117,8 @@ pub(crate) fn munmap(frame: &mut Frame) -> isize {
 
 /// madvise(2): a thread that ends gives back its stack, which the next one would have to fault in again.
 pub(crate) fn madvise(frame: &mut Frame) -> isize {
-    if frame.rdx as i32 == libc::MADV_DONTNEED && STACKS.of(&mut lock()).mapped.contains(&frame.rdi)
-    {
+    if frame.rdx as i32 == libc::MADV_DONTNEED && stacks::contains(frame.rdi) {
         return 0;
     }
-    sys::pass(frame)
-}
-
-/// Whether an address lies in the guard of the stack that `stack_pointer` is on.
-pub(crate) fn is_guard(address: usize) -> bool {
-    let mut locked = lock();
-    let below = STACKS.of(&mut locked).guards.range(..=address).next_back();
-    below.is_some_and(|(&start, &guard)| (start..start + guard).contains(&address))
-}
-
-impl Stacks {
-    fn carve(&mut self, length: usize) -> Option<usize> {
-        if let Some(index) = self.free.iter().rposition(|free| free.length == length) {
-            let stack = self.free.swap_remove(index);
-            self.fresh = Some(stack);
-            return Some(stack.start);
-        }
-        if self.next + length > self.mapped.end {
-            self.extend(length)?;
-        }
-        let start = self.next;
-        self.next += length;
-        self.fresh = Some(Free { start, length, guard: 0 });
-        Some(start)
-    }
-
-    fn extend(&mut self, length: usize) -> Option<()> {
-        let piece = length.max(PIECE);
-        if self.mapped.end + piece > LAST_ADDRESS {
-            return None;
-        }
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE
-            | libc::MAP_ANONYMOUS
-            | libc::MAP_NORESERVE
-            | libc::MAP_FIXED_NOREPLACE;
-        let wanted = self.mapped.end;
-        let got = sys!(SYS_mmap, wanted, piece, protection, flags, -1isize, 0);
-        if got != wanted as isize {
-            if !failed(got) {
-                sys!(SYS_munmap, got, piece);
-            }
-            return None;
-        }
-        // Huge pages would make every small stack cost two megabytes.
-        sys!(SYS_madvise, wanted, piece, libc::MADV_NOHUGEPAGE);
-        self.mapped.end += piece;
-        Some(())
-    }
-
-    /// Takes note of the guard of the stack just carved.
-    fn open(&mut self, address: usize, length: usize) -> bool {
-        let Some(fresh) = self.fresh else { return false };
-        let end = fresh.start + fresh.length;
-        if address < fresh.start || address + length != end {
-            return false;
-        }
-        self.fresh = None;
-        let guard = address - fresh.start;
-        if guard != fresh.guard {
-            if fresh.guard > guard {
-                let removed = sys!(SYS_madvise, fresh.start, fresh.guard, MADV_GUARD_REMOVE);
-                if failed(removed) {
-                    let accessible = libc::PROT_READ | libc::PROT_WRITE;
-                    sys!(SYS_mprotect, fresh.start, fresh.guard, accessible);
-                }
-            }
-            let installed = sys!(SYS_madvise, fresh.start, guard, MADV_GUARD_INSTALL);
-            if failed(installed) {
-                sys!(SYS_mprotect, fresh.start, guard, libc::PROT_NONE);
-            }
-        }
-        if guard > 0 {
-            self.guards.insert(fresh.start, guard);
-        }
-        true
-    }
-
-    fn give_back(&mut self, start: usize, length: usize) -> bool {
-        if !self.mapped.contains(&start) {
-            return false;
-        }
-        let guard = self.guards.remove(&start).unwrap_or(0);
-        // The next thread finds zeros, as in a new mapping.
-        sys!(SYS_madvise, start + guard, length - guard, libc::MADV_DONTNEED);
-        self.free.push(Free { start, length, guard });
-        true
-    }
+    frame.pass()
 }

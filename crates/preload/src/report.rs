@@ -3,14 +3,15 @@
 use core::fmt::{self, Write};
 
 use crate::context::Context;
-use crate::lock::lock;
-use crate::objects::Unpatchable;
-use crate::regions;
+use crate::lock::{Locked, Setting, lock};
 use crate::settings;
+use crate::stacks;
 use crate::stats;
 use crate::sys;
-use crate::table;
-use crate::thread::{State, THREADS, Thread};
+use crate::thread::{THREADS, Thread};
+
+/// What lists all threads, for the signal that asks for it.
+pub(crate) static DUMP: Setting<Option<fn(&mut Locked)>> = Setting::new(None);
 
 /// A line, written to standard error at once.
 struct Line {
@@ -39,17 +40,16 @@ pub(crate) fn say(text: fmt::Arguments<'_>) {
 }
 
 /// Text of the program's, as far as it is text.
-fn text(bytes: &[u8]) -> &str {
+pub(crate) fn text(bytes: &[u8]) -> &str {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     core::str::from_utf8(&bytes[..end]).unwrap_or("?")
 }
 
 /// A system call that would run natively, and block everything.
-pub(crate) fn unpatchable(site: &Unpatchable) {
-    let object = if site.object.is_empty() { "the program" } else { text(&site.object) };
+pub(crate) fn unpatchable(object: &[u8], address: u64) {
+    let object = if object.is_empty() { "the program" } else { text(object) };
     say(format_args!(
-        "the system call at {:#x} of {object} cannot be intercepted; run the program without duality",
-        site.address
+        "the system call at {address:#x} of {object} cannot be intercepted; run the program without duality"
     ));
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn unpatchable(site: &Unpatchable) {
 pub(crate) fn stack_overflow(thread: &Thread, info: &libc::siginfo_t) {
     // SAFETY: the signal of a fault has the address 16 bytes from the start.
     let address = unsafe { (&raw const *info).cast::<usize>().add(2).read() };
-    if regions::is_guard(address) {
+    if stacks::is_guard(address) {
         say(format_args!(
             "thread {} ({}), started at {:#x}, has used up its stack; raise it with --stack-size",
             thread.id.get(),
@@ -73,7 +73,7 @@ pub(crate) fn engine_fault(number: i32, context: &Context) {
         "signal {number} inside the engine, at {:#x}, address {:#x}, call {}; please report it",
         context.rip,
         context.fault_address,
-        table::name(crate::worker::current().call.get())
+        crate::worker::current().call.get()
     ));
 }
 
@@ -97,24 +97,8 @@ pub(crate) fn at_exit() {
     ));
 }
 
-/// Every thread, and what it does.
-pub(crate) fn dump(locked: &mut crate::lock::Locked) {
-    let threads = THREADS.of(locked);
-    say(format_args!("{} threads", threads.alive));
-    for thread in threads.iter() {
-        let id = thread.id.get();
-        let name = thread.name.get();
-        let name = text(&name);
-        let routine = thread.routine.get();
-        match thread.state.get() {
-            State::Parked => say(format_args!(
-                "thread {id} {name}: parked in {}({:#x}), started at {routine:#x}",
-                table::name(thread.call.get()),
-                thread.waits_for.get(),
-            )),
-            State::Running => say(format_args!("thread {id} {name}: running, started at {routine:#x}")),
-            State::Ready => say(format_args!("thread {id} {name}: ready, started at {routine:#x}")),
-            State::Dead => {}
-        }
-    }
+/// A call that the kernel kept for longer than `--stall` allows.
+#[cold]
+pub(crate) fn stall(name: &str, nanoseconds: u64) {
+    say(format_args!("{name} kept all threads waiting for {} ms", nanoseconds / 1_000_000));
 }

@@ -13,12 +13,8 @@
 //! switched to, on which it waits for an event: a descriptor, the next deadline, a helper that is done.
 
 use crate::clock::{self, NEVER, Nanoseconds};
-use crate::descriptors;
 use crate::frame::{duality_switch, duality_worker_start, initial_context};
-use crate::helpers;
 use crate::lock::{Guarded, Locked, Setting};
-use crate::process;
-use crate::signals;
 use crate::stats;
 use crate::sys::{self, error, failed, sys};
 use crate::thread::{Reason, State, ThreadRef};
@@ -40,15 +36,28 @@ pub(crate) static EPOLL: Setting<i32> = Setting::new(-1);
 pub(crate) static BELL: Setting<i32> = Setting::new(-1);
 
 /// What the bell's events carry.
-const BELL_DATA: u64 = u64::MAX;
-/// Switches between two looks at the descriptors.
-const SWITCHES: i32 = 64;
-/// Calls that did not wait, until others have their turn.
-const CALLS: u32 = 128;
-/// Events taken at a time.
-const EVENTS: usize = 256;
+pub(crate) const BELL_DATA: u64 = u64::MAX;
+/// The engine follows no descriptors beyond (see `descriptors`).
+const MOST_DESCRIPTORS: u64 = 1 << 20;
 /// A worker's own stack: the patcher's work is done on it too.
 const WORKER_STACK: usize = 256 << 10;
+
+/// The next deadline of a parked thread.
+pub(crate) fn next_deadline(locked: &mut Locked) -> Option<Nanoseconds> {
+    SCHEDULER.of(locked).timers.next()
+}
+
+/// Makes the threads ready whose deadlines have passed.
+pub(crate) fn expire(locked: &mut Locked) {
+    if next_deadline(locked).is_none() {
+        return;
+    }
+    let now = clock::now();
+    while let Some(thread) = SCHEDULER.of(locked).timers.expired(now) {
+        thread.reason.set(Reason::TimedOut);
+        enqueue(locked, thread);
+    }
+}
 
 /// Puts a thread at the end of the run queue.
 pub(crate) fn enqueue(locked: &mut Locked, thread: ThreadRef) {
@@ -62,7 +71,7 @@ pub(crate) fn enqueue(locked: &mut Locked, thread: ThreadRef) {
     scheduler.tail = Some(thread);
 }
 
-fn dequeue(locked: &mut Locked) -> Option<ThreadRef> {
+pub(crate) fn dequeue(locked: &mut Locked) -> Option<ThreadRef> {
     let scheduler = SCHEDULER.of(locked);
     let thread = scheduler.head?;
     scheduler.head = thread.next_ready.get();
@@ -72,7 +81,7 @@ fn dequeue(locked: &mut Locked) -> Option<ThreadRef> {
     Some(thread)
 }
 
-fn others_are_ready(locked: &mut Locked) -> bool {
+pub(crate) fn others_are_ready(locked: &mut Locked) -> bool {
     SCHEDULER.of(locked).head.is_some()
 }
 
@@ -109,46 +118,14 @@ pub(crate) fn park_through_signals(locked: &mut Locked, deadline: Nanoseconds) -
     thread.reason.get()
 }
 
-/// Lets the other ready threads run first.
-pub(crate) fn yield_now(locked: &mut Locked) {
-    if !others_are_ready(locked) {
-        look(locked);
-    }
-    if others_are_ready(locked) {
-        enqueue(locked, current());
-        switch_away(locked);
-    }
-}
-
-/// Counts a call that did not wait: after many in a row, the others have their turn.
-#[inline(always)]
-pub(crate) fn count_call() {
-    let worker = worker();
-    let calls = worker.calls_in_a_row.get() + 1;
-    worker.calls_in_a_row.set(calls);
-    if calls >= CALLS {
-        give_turn();
-    }
-}
-
-/// Has a look at the descriptors, and lets others run.
-#[cold]
-pub(crate) fn give_turn() {
-    worker().calls_in_a_row.set(0);
-    let mut locked = crate::lock::lock();
-    look(&mut locked);
-    yield_now(&mut locked);
-}
-
 /// Runs something else until the current thread, which is ready or parked, has its turn.
-fn switch_away(locked: &mut Locked) {
+pub(crate) fn switch_away(locked: &mut Locked) {
     let worker = worker();
     let from = worker.current.get();
     worker.switches_left.set(worker.switches_left.get() - 1);
-    if worker.switches_left.get() <= 0 {
-        look(locked);
-    }
-    match dequeue(locked) {
+    // After many switches, the worker itself has a look at the descriptors.
+    let next = if worker.switches_left.get() > 0 { dequeue(locked) } else { None };
+    match next {
         Some(to) if to.is(from) => to.state.set(State::Running),
         Some(to) => {
             become_current(worker, to);
@@ -166,7 +143,7 @@ fn switch_away(locked: &mut Locked) {
     }
 }
 
-fn become_current(worker: &Worker, thread: ThreadRef) {
+pub(crate) fn become_current(worker: &Worker, thread: ThreadRef) {
     thread.state.set(State::Running);
     worker.current.set(thread);
     worker.calls_in_a_row.set(0);
@@ -182,95 +159,6 @@ pub(crate) fn leave_for_good(locked: Locked) -> ! {
     // SAFETY: as in `switch_away`; nothing returns here.
     unsafe { duality_switch(thread.stack_pointer.as_ptr(), worker.stack_pointer.get(), 0) };
     unreachable!("a thread that ended was run")
-}
-
-/// A worker's own stack: runs what is ready, and waits where nothing is.
-pub(crate) extern "C" fn worker_loop() -> ! {
-    let mut locked = Locked::taken_over();
-    loop {
-        let worker = worker();
-        if let Some(thread) = worker.ended.take() {
-            process::finish_thread(&mut locked, thread);
-        }
-        if worker.switches_left.get() <= 0 {
-            look(&mut locked);
-        }
-        match dequeue(&mut locked) {
-            Some(thread) => {
-                become_current(worker, thread);
-                // SAFETY: as in `switch_away`.
-                unsafe {
-                    duality_switch(
-                        worker.stack_pointer.as_ptr(),
-                        thread.stack_pointer.get(),
-                        thread.fs.get(),
-                    );
-                }
-            }
-            None => wait(&mut locked),
-        }
-    }
-}
-
-/// Takes what has come, without waiting.
-pub(crate) fn look(locked: &mut Locked) {
-    expire(locked);
-    take_events(locked, Some(libc::timespec { tv_sec: 0, tv_nsec: 0 }));
-    settle(locked);
-}
-
-/// Waits until something comes.
-fn wait(locked: &mut Locked) {
-    let worker = worker();
-    expire(locked);
-    // From here on, a signal rings the bell.
-    worker.set_idle(true);
-    let nothing = if worker.has_held() || others_are_ready(locked) {
-        Some(libc::timespec { tv_sec: 0, tv_nsec: 0 })
-    } else {
-        SCHEDULER.of(locked).timers.next().map(clock::left)
-    };
-    take_events(locked, nothing);
-    worker.set_idle(false);
-    expire(locked);
-    settle(locked);
-}
-
-fn settle(locked: &mut Locked) {
-    let worker = worker();
-    if worker.has_held() {
-        signals::assign_held(locked);
-    }
-    worker.switches_left.set(SWITCHES);
-}
-
-fn expire(locked: &mut Locked) {
-    if SCHEDULER.of(locked).timers.next().is_none() {
-        return;
-    }
-    let now = clock::now();
-    while let Some(thread) = SCHEDULER.of(locked).timers.expired(now) {
-        thread.reason.set(Reason::TimedOut);
-        enqueue(locked, thread);
-    }
-}
-
-fn take_events(locked: &mut Locked, timeout: Option<libc::timespec>) {
-    let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
-    let timeout = timeout.as_ref().map_or(core::ptr::null(), |timeout| &raw const *timeout);
-    let count =
-        sys!(SYS_epoll_pwait2, EPOLL.get(), events.as_mut_ptr(), EVENTS, timeout, 0, 8);
-    stats::LOOKS.add(1);
-    for event in events.iter().take(count.max(0) as usize) {
-        match event.u64 {
-            BELL_DATA => {
-                let mut rings = 0u64;
-                sys!(SYS_read, BELL.get(), &raw mut rings, 8);
-                helpers::collect(locked);
-            }
-            data => descriptors::event(locked, data, event.events),
-        }
-    }
 }
 
 /// Ends a worker's sleep, from a handler of signals or a helper.
@@ -305,7 +193,7 @@ pub(crate) fn out_of_the_way(descriptor: isize) -> Result<isize, isize> {
     let mut limits = [0u64; 2];
     sys!(SYS_prlimit64, 0, libc::RLIMIT_NOFILE, 0, &raw mut limits);
     let [soft, hard] = limits;
-    let most = descriptors::MAX as u64;
+    let most = MOST_DESCRIPTORS;
     // Room beyond the soft limit is invisible to the program.
     let beyond = [hard.min(most), hard];
     let widened = soft < hard.min(most)

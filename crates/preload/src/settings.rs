@@ -6,8 +6,6 @@
 use alloc::vec::Vec;
 
 use crate::lock::Setting;
-use crate::preemption;
-use crate::signals;
 use crate::sys::{failed, sys};
 use crate::thread::MAIN;
 use crate::user;
@@ -16,6 +14,8 @@ use crate::user;
 const VARIABLE: &[u8] = b"DUALITY_RUN=";
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
 
+/// Microseconds of processor time between two ticks; zero for none.
+pub(crate) static TICK: Setting<u64> = Setting::new(0);
 /// Programs that the program starts run with the engine too.
 static CHILDREN: Setting<bool> = Setting::new(false);
 /// Print counters at the end.
@@ -57,7 +57,7 @@ pub(crate) unsafe fn take(environment: *mut *mut u8) -> Option<()> {
         let number = number(value);
         match key {
             b"fd" => LIBRARY.set(number as i32),
-            b"tick" => preemption::TICK.set(number),
+            b"tick" => TICK.set(number),
             b"stats" => STATS.set(number != 0),
             b"children" => CHILDREN.set(number != 0),
             b"signal" => DUMP_SIGNAL.set(number as i32),
@@ -80,9 +80,10 @@ pub(crate) unsafe fn take(environment: *mut *mut u8) -> Option<()> {
 }
 
 fn number(digits: &[u8]) -> u64 {
-    digits.iter().filter(|byte| byte.is_ascii_digit()).fold(0, |number, digit| {
-        number.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'))
-    })
+    digits
+        .iter()
+        .filter(|byte| byte.is_ascii_digit())
+        .fold(0, |number, digit| number.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')))
 }
 
 /// The library's descriptor is no longer inherited, unless a call of exec wants it.
@@ -167,7 +168,8 @@ impl Environment {
                 return None;
             }
             // SAFETY: as above; the comparison ends at the first difference, so before the text does.
-            let same = prefix.iter().enumerate().all(|(at, &byte)| unsafe { *text.add(at) == byte });
+            let same =
+                prefix.iter().enumerate().all(|(at, &byte)| unsafe { *text.add(at) == byte });
             if same {
                 return Some(index);
             }
@@ -226,9 +228,4 @@ impl Environment {
             }
         }
     }
-}
-
-/// The dump of all threads is asked for by this signal, unless the program has a handler for it.
-pub(crate) fn is_dump(number: i32) -> bool {
-    number == DUMP_SIGNAL.get() && !signals::ACTIONS[number as usize].get().runs()
 }

@@ -1,5 +1,6 @@
 //! The system calls about signals.
 
+use crate::action::{Action, bit};
 use crate::clock::{self, NEVER};
 use crate::context::{Context, on_alternate};
 use crate::descriptors::{self, Direction, Kind};
@@ -7,10 +8,10 @@ use crate::frame::Frame;
 use crate::lock::lock;
 use crate::scheduler::park;
 use crate::signals::{
-    self, ACTIONS, Action, act_by_default, add_pending, bit, deliver_on_context, install,
-    process_bits, set_mask, take_pending, take_process_signal,
+    self, ACTIONS, act_by_default, add_pending, deliver_on_context, install, process_bits,
+    set_mask, take_pending, take_process_signal,
 };
-use crate::sys::{self, EAGAIN, EFAULT, EINTR, EINVAL, ESRCH, error, failed, sys};
+use crate::sys::{EAGAIN, EFAULT, EINTR, EINVAL, ESRCH, error, failed, sys};
 use crate::thread::{MAIN, NO_STACK, Pending, Reason, THREADS, ThreadRef, is_ours};
 use crate::user;
 use crate::worker::{current, worker};
@@ -170,8 +171,7 @@ fn take_now(thread: ThreadRef, set: u64) -> Result<Option<Pending>, isize> {
     // SAFETY: all zeros are a `siginfo_t`.
     let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
     let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    let taken =
-        sys!(SYS_rt_sigtimedwait, &raw const set, &raw mut info, &raw const now, 8);
+    let taken = sys!(SYS_rt_sigtimedwait, &raw const set, &raw mut info, &raw const now, 8);
     match taken {
         1.. => Ok(Some(Pending { number: taken as i32, info })),
         EAGAIN | EINTR => Ok(None),
@@ -241,10 +241,10 @@ fn send(
     let own = MAIN.id.get();
     let mut locked = lock();
     if process.is_some_and(|process| process != own) {
-        return if is_ours(i64::from(id)) { ESRCH } else { sys::pass(frame) };
+        return if is_ours(i64::from(id)) { ESRCH } else { frame.pass() };
     }
     let Some(thread) = THREADS.of(&mut locked).find(id) else {
-        return if is_ours(i64::from(id)) { ESRCH } else { sys::pass(frame) };
+        return if is_ours(i64::from(id)) { ESRCH } else { frame.pass() };
     };
     if number == 0 {
         return 0;
@@ -286,19 +286,18 @@ fn sent_by_us(number: i32) -> libc::siginfo_t {
 pub(crate) fn timer_create(frame: &mut Frame) -> isize {
     const THREAD_FIELD: usize = 16;
     let Ok(Some(mut event)) = user::read_optional::<[u64; 8]>(frame.rsi) else {
-        return sys::pass(frame);
+        return frame.pass();
     };
     let notify = (event[1] >> 32) as i32;
     let thread = event[THREAD_FIELD / 8] as i32;
     if notify != libc::SIGEV_THREAD_ID || !(is_ours(i64::from(thread)) || thread == MAIN.id.get()) {
-        return sys::pass(frame);
+        return frame.pass();
     }
     if THREADS.of(&mut lock()).find(thread).is_none() {
         return EINVAL;
     }
     event[THREAD_FIELD / 8] = worker().kernel_id.get() as u64;
-    let made =
-        sys!(SYS_timer_create, frame.rdi, &raw const event, frame.rdx);
+    let made = sys!(SYS_timer_create, frame.rdi, &raw const event, frame.rdx);
     if made == 0 {
         match user::read::<i32>(frame.rdx) {
             Ok(timer) => signals::route_timer(timer, thread),
@@ -306,9 +305,4 @@ pub(crate) fn timer_create(frame: &mut Frame) -> isize {
         }
     }
     made
-}
-
-/// signalfd(2) and signalfd4(2)
-pub(crate) fn signalfd(frame: &mut Frame) -> isize {
-    crate::files::opens(frame)
 }

@@ -6,157 +6,42 @@
 //!                in the engine:  the signal is held back; the dispatcher delivers it when it returns
 //!   tgkill among our threads:    never reaches the kernel; pending for the thread, which is woken
 //! ```
-//!
-//! What the kernel blocks is what every thread blocks. libc blocks all signals around the making of a
-//! thread: such a mask is not told to the kernel, and what comes in the meantime waits in the engine.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use crate::action::{Action, ENGINE_SIGNAL, HELPER_VALUE, SA_RESTORER, SIG_DFL, TICK_VALUE, bit};
 use crate::context::{Context, Delivery};
 use crate::frame::{Frame, duality_preempted, duality_restorer};
-use crate::helpers::HELPER_VALUE;
 use crate::lock::{Guarded, Locked, Setting, lock};
-use crate::preemption;
+use crate::masks;
 use crate::report;
 use crate::scheduler::{ring, wake};
+use crate::settings;
 use crate::sys::{self, EINTR, RESTART, sys};
 use crate::thread::{MAIN, Pending, Reason, State, THREADS, Thread, ThreadRef};
 use crate::user;
 use crate::worker::{current, worker};
 
-/// The engine's own signal: ticks, and interruptions of helpers. The program can use it too.
-pub(crate) const ENGINE_SIGNAL: i32 = 62;
-
-pub(crate) const SA_ONSTACK: u64 = libc::SA_ONSTACK as u32 as u64;
-const SA_RESTORER: u64 = 0x0400_0000;
-const SIG_DFL: u64 = 0;
-const SIG_IGN: u64 = 1;
-
-/// The kernel's `struct sigaction`.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(C)]
-pub(crate) struct Action {
-    pub(crate) handler: u64,
-    pub(crate) flags: u64,
-    pub(crate) restorer: u64,
-    pub(crate) mask: u64,
-}
-
-impl Action {
-    const DEFAULT: Self = Self { handler: SIG_DFL, flags: 0, restorer: 0, mask: 0 };
-
-    fn has(&self, flag: i32) -> bool {
-        self.flags & flag as u32 as u64 != 0
-    }
-
-    pub(crate) fn runs(&self) -> bool {
-        self.handler > SIG_IGN
-    }
-
-    fn ignores(&self, number: i32) -> bool {
-        let by_default =
-            matches!(number, libc::SIGCHLD | libc::SIGURG | libc::SIGWINCH | libc::SIGCONT);
-        self.handler == SIG_IGN || (self.handler == SIG_DFL && by_default)
-    }
-}
-
 /// What the program has asked for, by signal number.
-pub(crate) static ACTIONS: [Setting<Action>; 65] =
-    [const { Setting::new(Action::DEFAULT) }; 65];
+pub(crate) static ACTIONS: [Setting<Action>; 65] = [const { Setting::new(Action::DEFAULT) }; 65];
 
 /// Signals sent to the process that every thread blocks at the moment.
 static PROCESS: Guarded<Vec<Pending>> = Guarded::new(Vec::new());
 static PROCESS_BITS: AtomicU64 = AtomicU64::new(0);
 
-/// How many threads block each signal, and how many threads count.
-struct Masks {
-    counts: [u32; 64],
-    blocked_somewhere: u64,
-    threads: u32,
-}
-
-static MASKS: Guarded<Masks> =
-    Guarded::new(Masks { counts: [0; 64], blocked_somewhere: 0, threads: 0 });
-
 /// Threads that receive the signals of a timer (`SIGEV_THREAD_ID`), by the timer's number.
 static TIMERS: Guarded<Vec<(i32, i32)>> = Guarded::new(Vec::new());
 
-pub(crate) const fn bit(number: i32) -> u64 {
-    1 << (number - 1)
-}
-
-const NEVER_BLOCKED: u64 = bit(libc::SIGKILL) | bit(libc::SIGSTOP);
-/// What a faulting instruction raises. The kernel never blocks them for us.
-const FAULTS: u64 = bit(libc::SIGSEGV)
-    | bit(libc::SIGBUS)
-    | bit(libc::SIGFPE)
-    | bit(libc::SIGILL)
-    | bit(libc::SIGTRAP)
-    | bit(libc::SIGSYS);
-
-/// libc's own mask for a few instructions: everything, its internal signals included.
-fn is_brief(mask: u64) -> bool {
-    mask | NEVER_BLOCKED == u64::MAX
-}
-
-impl Masks {
-    fn count(&mut self, mask: u64, enters: bool) {
-        if is_brief(mask) {
-            return;
-        }
-        self.threads = if enters { self.threads + 1 } else { self.threads - 1 };
-        let mut bits = mask;
-        while bits != 0 {
-            let index = bits.trailing_zeros() as usize;
-            bits &= bits - 1;
-            let count = self.counts[index];
-            self.counts[index] = if enters { count + 1 } else { count - 1 };
-            if self.counts[index] == 0 {
-                self.blocked_somewhere &= !(1 << index);
-            } else {
-                self.blocked_somewhere |= 1 << index;
-            }
-        }
-    }
-
-    fn blocked_everywhere(&self) -> u64 {
-        let mut everywhere = 0;
-        let mut bits = self.blocked_somewhere;
-        while bits != 0 {
-            let index = bits.trailing_zeros();
-            bits &= bits - 1;
-            if self.counts[index as usize] == self.threads {
-                everywhere |= 1 << index;
-            }
-        }
-        everywhere & !(NEVER_BLOCKED | FAULTS | bit(ENGINE_SIGNAL))
-    }
-}
-
 /// Changes what a thread blocks.
 pub(crate) fn set_mask(locked: &mut Locked, thread: ThreadRef, mask: u64) {
-    let mask = mask & !NEVER_BLOCKED;
+    let mask = mask & !masks::NEVER_BLOCKED;
     let before = thread.mask.replace(mask);
     if before == mask {
         return;
     }
-    let masks = MASKS.of(locked);
-    masks.count(before, false);
-    masks.count(mask, true);
-    follow_masks(locked);
+    masks::change(locked, before, mask);
     adopt_from_process(locked, thread);
-}
-
-fn follow_masks(locked: &mut Locked) {
-    let masks = MASKS.of(locked);
-    if masks.threads == 0 {
-        return;
-    }
-    let blocked = masks.blocked_everywhere();
-    if worker().kernel_mask.replace(blocked) != blocked {
-        sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const blocked, 0, 8);
-    }
 }
 
 /// Signals of the process that the thread does not block become its own.
@@ -225,13 +110,16 @@ pub(crate) fn assign_held(locked: &mut Locked) {
 }
 
 fn assign(locked: &mut Locked, pending: Pending) {
+    if is_dump(pending.number)
+        && let Some(dump) = report::DUMP.get()
+    {
+        return dump(locked);
+    }
     if let Some(thread) = timer_thread(locked, &pending.info) {
         return add_pending(locked, thread, pending);
     }
     let signal = bit(pending.number);
-    let accepts = |thread: &ThreadRef| {
-        (!thread.mask.get() | thread.awaited.get()) & signal != 0
-    };
+    let accepts = |thread: &ThreadRef| (!thread.mask.get() | thread.awaited.get()) & signal != 0;
     let running = current();
     let main: ThreadRef = &MAIN;
     let preferred = [running, main];
@@ -249,6 +137,11 @@ fn assign(locked: &mut Locked, pending: Pending) {
             }
         }
     }
+}
+
+/// The signal on which all threads are listed, unless the program has a handler for it.
+fn is_dump(number: i32) -> bool {
+    number == settings::DUMP_SIGNAL.get() && !ACTIONS[number as usize].get().runs()
 }
 
 /// The thread that a timer's signals are for.
@@ -281,21 +174,20 @@ pub(crate) extern "C" fn handler(number: i32, info: &mut libc::siginfo_t, contex
     if number == ENGINE_SIGNAL && info.si_code == libc::SI_QUEUE && value(info) == HELPER_VALUE {
         return;
     }
-    if number == libc::SIGSEGV || number == libc::SIGBUS {
-        if let Some(next) = user::after_fault(context.rip as usize) {
-            context.rip = next as u64;
-            return;
-        }
+    if (number == libc::SIGSEGV || number == libc::SIGBUS)
+        && let Some(next) = user::after_fault(context.rip as usize)
+    {
+        context.rip = next as u64;
+        return;
     }
     let worker = worker();
-    let faulted = FAULTS & bit(number) != 0 && info.si_code > 0;
+    let faulted = masks::FAULTS & bit(number) != 0 && info.si_code > 0;
     if faulted {
         return fault(number, info, context);
     }
     let foreign = worker.vfork_parent.get() != 0;
-    let tick = number == ENGINE_SIGNAL
-        && info.si_code == libc::SI_TIMER
-        && value(info) == preemption::TICK_VALUE;
+    let tick =
+        number == ENGINE_SIGNAL && info.si_code == libc::SI_TIMER && value(info) == TICK_VALUE;
     if tick {
         worker.turn_is_over.store(true, Ordering::Relaxed);
     } else {
@@ -450,7 +342,10 @@ pub(crate) const SIGNAL_STACK: usize = 64 << 10;
 /// Tells the kernel what to do with a signal, such that the engine learns what the program wants to know.
 pub(crate) fn install(number: i32, action: Action) -> isize {
     let previous = ACTIONS[number as usize].replace(action);
-    let ours = action.runs() || number == ENGINE_SIGNAL || number == libc::SIGSEGV || number == libc::SIGBUS;
+    let ours = action.runs()
+        || number == ENGINE_SIGNAL
+        || number == libc::SIGSEGV
+        || number == libc::SIGBUS;
     let kept = (libc::SA_NOCLDSTOP | libc::SA_NOCLDWAIT) as u64;
     let kernel = if ours {
         Action {
@@ -486,14 +381,13 @@ pub(crate) fn take_over() {
     let mut mask = 0u64;
     sys!(SYS_rt_sigprocmask, 0, 0, &raw mut mask, 8);
     worker.kernel_mask.set(mask);
-    for number in [libc::SIGSEGV, libc::SIGBUS, ENGINE_SIGNAL] {
+    let always = [libc::SIGSEGV, libc::SIGBUS, ENGINE_SIGNAL, settings::DUMP_SIGNAL.get()];
+    for number in always.into_iter().filter(|&number| number != 0) {
         install(number, ACTIONS[number as usize].get());
     }
     let mut locked = lock();
-    MASKS.of(&mut locked).count(u64::MAX, true);
-    MASKS.of(&mut locked).count(mask, true);
     MAIN.mask.set(mask);
-    follow_masks(&mut locked);
+    masks::restart(&mut locked, mask);
 }
 
 /// Tells the kernel where to put the frames of signals.
@@ -506,24 +400,13 @@ fn use_signal_stack() {
     sys!(SYS_sigaltstack, &raw const stack, 0);
 }
 
-/// A new thread blocks what its maker blocks; a thread that has ended blocks nothing.
-pub(crate) fn count_thread(locked: &mut Locked, mask: u64, enters: bool) {
-    if !is_brief(mask) {
-        MASKS.of(locked).count(mask, enters);
-        follow_masks(locked);
-    }
-}
-
 /// In the child of a fork: signals that waited for the process wait for the parent.
 pub(crate) fn reset_after_fork(locked: &mut Locked) {
     worker().forget_held();
     PROCESS.of(locked).clear();
     PROCESS_BITS.store(0, Ordering::Relaxed);
     TIMERS.of(locked).clear();
-    let masks = MASKS.of(locked);
-    *masks = Masks { counts: [0; 64], blocked_somewhere: 0, threads: 0 };
-    masks.count(current().mask.get(), true);
-    follow_masks(locked);
+    masks::restart(locked, current().mask.get());
 }
 
 /// Runs a call with another mask, and goes back to the old one: after the handler, if one will run.

@@ -2,9 +2,10 @@
 
 use crate::clock;
 use crate::descriptors;
+use crate::dump;
 use crate::lock::lock;
 use crate::objects;
-use crate::report::say;
+use crate::report::{self, say};
 use crate::scheduler;
 use crate::settings;
 use crate::signals;
@@ -23,11 +24,7 @@ const FSGSBASE: usize = 2;
 /// # Safety
 ///
 /// `environment` is the array of the process, with the auxiliary vector behind it.
-pub(crate) unsafe extern "C" fn start(
-    _count: usize,
-    _arguments: *mut *mut u8,
-    environment: *mut *mut u8,
-) {
+pub unsafe extern "C" fn start(_count: usize, _arguments: *mut *mut u8, environment: *mut *mut u8) {
     // Before the array becomes shorter.
     // SAFETY: promised by the caller.
     let auxiliary = unsafe { auxiliary_vector(environment) };
@@ -98,6 +95,7 @@ fn prepare() -> Result<(), isize> {
     let mut clear_id = 0usize;
     sys!(SYS_prctl, libc::PR_GET_TID_ADDRESS, &raw mut clear_id);
     MAIN.clear_id.set(clear_id);
+    report::DUMP.set(Some(dump::dump));
     scheduler::prepare_first_worker()?;
     scheduler::open()?;
     signals::take_over();

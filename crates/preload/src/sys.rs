@@ -4,8 +4,6 @@
 
 use core::arch::asm;
 
-use crate::frame::Frame;
-
 /// A system call's six arguments.
 pub(crate) type Arguments = [usize; 6];
 
@@ -29,12 +27,6 @@ pub(crate) fn call(number: i64, arguments: Arguments) -> isize {
         );
     }
     result
-}
-
-/// Executes the system call that the program asked for, here and now.
-#[inline(always)]
-pub(crate) fn pass(frame: &Frame) -> isize {
-    call(frame.number(), frame.arguments())
 }
 
 /// A system call of up to six arguments, each converted to a word.

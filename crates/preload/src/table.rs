@@ -7,9 +7,7 @@
 
 use crate::frame::Frame;
 use crate::helpers::Interrupted::{self, Fails, Restarts};
-use crate::{
-    dispatch, files, futex, process, regions, signal_calls, transfer, waits,
-};
+use crate::{children, connections, files, futex, process, regions, signal_calls, transfer, waits};
 
 use Class::{Direct, Emulated, Offloaded};
 
@@ -72,7 +70,7 @@ const ROWS: &[Row] = &[
     (21, "access", Direct),
     (22, "pipe", Emulated(files::pipe)),
     (23, "select", Emulated(waits::select)),
-    (24, "sched_yield", Emulated(dispatch::sched_yield)),
+    (24, "sched_yield", Emulated(waits::sched_yield)),
     (25, "mremap", Emulated(regions::mremap)),
     (26, "msync", Offloaded(Restarts)),
     (27, "mincore", Direct),
@@ -88,10 +86,10 @@ const ROWS: &[Row] = &[
     (37, "alarm", Direct),
     (38, "setitimer", Direct),
     (39, "getpid", Direct),
-    (40, "sendfile", Emulated(transfer::sendfile)),
+    (40, "sendfile", Emulated(connections::sendfile)),
     (41, "socket", Emulated(files::socket)),
-    (42, "connect", Emulated(transfer::connect)),
-    (43, "accept", Emulated(transfer::accept)),
+    (42, "connect", Emulated(connections::connect)),
+    (43, "accept", Emulated(connections::accept)),
     (44, "sendto", Emulated(transfer::sendto)),
     (45, "recvfrom", Emulated(transfer::recvfrom)),
     (46, "sendmsg", Emulated(transfer::sendmsg)),
@@ -109,7 +107,7 @@ const ROWS: &[Row] = &[
     (58, "vfork", Emulated(process::vfork)),
     (59, "execve", Emulated(process::execve)),
     (60, "exit", Emulated(process::exit)),
-    (61, "wait4", Emulated(waits::wait4)),
+    (61, "wait4", Emulated(children::wait4)),
     (62, "kill", Direct),
     (63, "uname", Direct),
     (64, "semget", Direct),
@@ -295,7 +293,7 @@ const ROWS: &[Row] = &[
     (244, "mq_notify", Direct),
     (245, "mq_getsetattr", Direct),
     (246, "kexec_load", Offloaded(Restarts)),
-    (247, "waitid", Emulated(waits::waitid)),
+    (247, "waitid", Emulated(children::waitid)),
     (248, "add_key", Direct),
     (249, "request_key", Offloaded(Restarts)),
     (250, "keyctl", Offloaded(Restarts)),
@@ -336,7 +334,7 @@ const ROWS: &[Row] = &[
     (285, "fallocate", Offloaded(Restarts)),
     (286, "timerfd_settime", Direct),
     (287, "timerfd_gettime", Direct),
-    (288, "accept4", Emulated(transfer::accept)),
+    (288, "accept4", Emulated(connections::accept)),
     (289, "signalfd4", Emulated(files::opens)),
     (290, "eventfd2", Emulated(files::opens)),
     (291, "epoll_create1", Emulated(files::opens)),

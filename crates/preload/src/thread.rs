@@ -154,7 +154,6 @@ impl Thread {
     }
 
     /// The signals that are pending for it alone.
-    #[expect(clippy::mut_from_ref, reason = "the mutable borrow of the lock makes it the only one")]
     pub(crate) fn pending<'a>(&'a self, _: &'a mut Locked) -> &'a mut Vec<Pending> {
         // SAFETY: reached under the lock alone, see the parameter.
         unsafe { &mut *self.pending.get() }

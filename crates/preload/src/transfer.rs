@@ -8,7 +8,7 @@ use crate::files::NAMES;
 use crate::frame::Frame;
 use crate::helpers::{Interrupted, offload};
 use crate::lock::lock;
-use crate::scheduler::count_call;
+use crate::pump::count_call;
 use crate::sys::{self, EAGAIN, EBADF, EINTR, RESTART, error, failed, sys};
 use crate::thread::Reason;
 use crate::user;
@@ -60,7 +60,7 @@ pub(crate) fn readv(frame: &mut Frame) -> isize {
 pub(crate) fn writev(frame: &mut Frame) -> isize {
     match total(frame.rsi, frame.rdx) {
         Some(wanted) => transfer(frame, Shape::Vector, Direction::Write, wanted),
-        None => sys::pass(frame),
+        None => frame.pass(),
     }
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn sendmsg(frame: &mut Frame) -> isize {
     let buffers = user::read::<[u64; 2]>(frame.rsi.wrapping_add(16));
     match buffers.ok().and_then(|[list, count]| total(list as usize, count as usize)) {
         Some(wanted) => transfer(frame, Shape::Message, Direction::Write, wanted),
-        None => sys::pass(frame),
+        None => frame.pass(),
     }
 }
 
@@ -164,20 +164,19 @@ fn total(list: usize, count: usize) -> Option<usize> {
 }
 
 /// A call that does not wait by itself.
-fn attempt(frame: &Frame) -> isize {
+pub(crate) fn attempt(frame: &Frame) -> isize {
     count_call();
-    sys::pass(frame)
+    frame.pass()
 }
 
 fn transfer(frame: &mut Frame, shape: Shape, direction: Direction, wanted: usize) -> isize {
     let number = frame.rdi;
-    let Some(descriptor) = descriptors::get(number) else { return sys::pass(frame) };
+    let Some(descriptor) = descriptors::get(number) else { return frame.pass() };
     let kind = descriptor.kind(number);
     if kind == Kind::Direct || descriptor.has(fact::NONBLOCKING) {
         return attempt(frame);
     }
-    let mut transfer =
-        Transfer { frame, shape, direction, number, descriptor, done: 0, wanted };
+    let mut transfer = Transfer { frame, shape, direction, number, descriptor, done: 0, wanted };
     let result = transfer.run(kind);
     descriptor.pass_on(direction);
     result
@@ -214,8 +213,7 @@ impl Transfer<'_> {
     fn wait(&self, deadline: u64) -> Option<isize> {
         let generation = self.descriptor.generation();
         let mut locked = lock();
-        let reason =
-            self.descriptor.wait(&mut locked, self.number, self.direction, deadline);
+        let reason = self.descriptor.wait(&mut locked, self.number, self.direction, deadline);
         drop(locked);
         match reason {
             // epoll does not tell: a helper waits instead.
@@ -256,7 +254,8 @@ impl Transfer<'_> {
         }
         self.done += count;
         // Messages are whole; only streams go on after a part.
-        let goes_on = self.done < self.wanted && matches!(kind, Kind::Stream | Kind::Pipe | Kind::Polled);
+        let goes_on =
+            self.done < self.wanted && matches!(kind, Kind::Stream | Kind::Pipe | Kind::Polled);
         (!goes_on).then_some(self.done as isize)
     }
 
@@ -294,7 +293,10 @@ impl Transfer<'_> {
             Direction::Write => (libc::SYS_pwritev2, false),
         };
         let result = self.with_rest(|list, count| {
-            sys::call(number, [self.number, list, count, usize::MAX, usize::MAX, RWF_NOWAIT as usize])
+            sys::call(
+                number,
+                [self.number, list, count, usize::MAX, usize::MAX, RWF_NOWAIT as usize],
+            )
         });
         if result == error(libc::EOPNOTSUPP) || (result == error(libc::EINVAL) && !reads) {
             self.descriptor.set_kind(Kind::Polled);
@@ -351,7 +353,7 @@ impl Transfer<'_> {
             return EAGAIN;
         }
         if self.direction == Direction::Read {
-            return sys::pass(self.frame);
+            return self.frame.pass();
         }
         self.with_rest(|list, count| sys!(SYS_writev, self.number, list, count))
     }
@@ -361,145 +363,6 @@ impl Transfer<'_> {
 pub(crate) fn is_ready(number: usize, events: i16) -> bool {
     let mut poll = libc::pollfd { fd: number as i32, events, revents: 0 };
     sys!(SYS_poll, &raw mut poll, 1, 0) > 0
-}
-
-/// accept(2) and accept4(2)
-pub(crate) fn accept(frame: &mut Frame) -> isize {
-    let number = frame.rdi;
-    let Some(descriptor) = descriptors::get(number) else { return sys::pass(frame) };
-    let kind = descriptor.kind(number);
-    let result = if !matches!(kind, Kind::Stream | Kind::Message)
-        || descriptor.is_nonblocking(number)
-    {
-        attempt(frame)
-    } else if descriptor.has(fact::SHARED) {
-        // Another process may take the connection between a look and the call.
-        wait_for(frame, descriptor, Direction::Read, || EAGAIN, true)
-    } else {
-        let try_accept = || {
-            if is_ready(number, libc::POLLIN) { sys::pass(frame) } else { EAGAIN }
-        };
-        wait_for(frame, descriptor, Direction::Read, try_accept, false)
-    };
-    descriptor.pass_on(Direction::Read);
-    if !failed(result) {
-        let nonblocking =
-            frame.number() == libc::SYS_accept4 && frame.r10 as i32 & libc::SOCK_NONBLOCK != 0;
-        descriptors::opened(result, kind, nonblocking);
-    }
-    result
-}
-
-/// Tries until it does not block; parks in between. With `offloaded`, a helper makes the attempt once
-/// the descriptor is ready.
-fn wait_for(
-    frame: &Frame,
-    descriptor: &'static Descriptor,
-    direction: Direction,
-    call: impl Fn() -> isize,
-    offloaded: bool,
-) -> isize {
-    let number = frame.rdi;
-    let deadline = descriptor.socket_deadline(number, direction);
-    loop {
-        if offloaded && is_ready(number, libc::POLLIN) {
-            return offload(frame.number(), frame.arguments(), Interrupted::Restarts);
-        }
-        let result = call();
-        if result != EAGAIN {
-            count_call();
-            return result;
-        }
-        let generation = descriptor.generation();
-        let reason = descriptor.wait(&mut lock(), number, direction, deadline);
-        match reason {
-            None => return offload(frame.number(), frame.arguments(), Interrupted::Restarts),
-            Some(_) if descriptor.generation() != generation => return EBADF,
-            Some(Reason::Woken) => {}
-            Some(Reason::TimedOut) => return EAGAIN,
-            Some(Reason::Interrupted) if deadline != NEVER => return EINTR,
-            Some(Reason::Interrupted) => return RESTART,
-        }
-    }
-}
-
-/// Makes a call that knows no flag against blocking, with `O_NONBLOCK` set for its duration: nothing else of
-/// the program runs in the meantime.
-fn with_nonblocking(number: usize, call: impl FnOnce() -> isize) -> isize {
-    let flags = sys!(SYS_fcntl, number, libc::F_GETFL);
-    if failed(flags) {
-        return flags;
-    }
-    sys!(SYS_fcntl, number, libc::F_SETFL, flags | libc::O_NONBLOCK as isize);
-    let result = call();
-    sys!(SYS_fcntl, number, libc::F_SETFL, flags);
-    result
-}
-
-/// connect(2)
-pub(crate) fn connect(frame: &mut Frame) -> isize {
-    let number = frame.rdi;
-    let Some(descriptor) = descriptors::get(number) else { return sys::pass(frame) };
-    if descriptor.kind(number) != Kind::Stream || descriptor.is_nonblocking(number) {
-        return sys::pass(frame);
-    }
-    let family = user::read::<u16>(frame.rsi).unwrap_or(0);
-    if i32::from(family) == libc::AF_UNIX || descriptor.has(fact::SHARED) {
-        return connect_local(frame, descriptor);
-    }
-    let result = with_nonblocking(number, || sys::pass(frame));
-    if result != error(libc::EINPROGRESS) && result != error(libc::EALREADY) {
-        return result;
-    }
-    let writable = || if is_ready(number, libc::POLLOUT) { 0 } else { EAGAIN };
-    match wait_for(frame, descriptor, Direction::Write, writable, false) {
-        0 => {}
-        EAGAIN => return error(libc::EINPROGRESS),
-        other => return other,
-    }
-    let (mut failure, mut length) = (0i32, 4u32);
-    let option = libc::SO_ERROR;
-    sys!(SYS_getsockopt, number, libc::SOL_SOCKET, option, &raw mut failure, &raw mut length);
-    error(failure)
-}
-
-/// A local socket's connect waits only for room in the backlog.
-fn connect_local(frame: &Frame, descriptor: &Descriptor) -> isize {
-    if !descriptor.has(fact::SHARED) {
-        let result = with_nonblocking(frame.rdi, || sys::pass(frame));
-        if result != EAGAIN {
-            return result;
-        }
-    }
-    offload(frame.number(), frame.arguments(), Interrupted::Restarts)
-}
-
-/// sendfile(2): the socket's side may block.
-pub(crate) fn sendfile(frame: &mut Frame) -> isize {
-    let number = frame.rdi;
-    let Some(descriptor) = descriptors::get(number) else { return sys::pass(frame) };
-    if descriptor.kind(number) == Kind::Direct || descriptor.is_nonblocking(number) {
-        return attempt(frame);
-    }
-    if descriptor.has(fact::SHARED) || descriptor.kind(number) != Kind::Stream {
-        return offload(frame.number(), frame.arguments(), Interrupted::Restarts);
-    }
-    let mut done = 0;
-    loop {
-        let rest = frame.with(
-            frame.number(),
-            [frame.rdi, frame.rsi, frame.rdx, frame.r10 - done, 0, 0],
-        );
-        let call = || with_nonblocking(number, || sys::pass(&rest));
-        let result = wait_for(&rest, descriptor, Direction::Write, call, false);
-        if result <= 0 {
-            return if done > 0 { done as isize } else { result };
-        }
-        done += result as usize;
-        if done >= frame.r10 {
-            return done as isize;
-        }
-    }
 }
 
 /// preadv2(2) and pwritev2(2): at the current position, they may wait.

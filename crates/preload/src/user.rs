@@ -69,7 +69,11 @@ pub(crate) fn load_word(address: usize) -> Result<u32, isize> {
 }
 
 /// Replaces `expected` by `new` in one step, or says what was there instead.
-pub(crate) fn exchange_word(address: usize, expected: u32, new: u32) -> Result<Result<(), u32>, isize> {
+pub(crate) fn exchange_word(
+    address: usize,
+    expected: u32,
+    new: u32,
+) -> Result<Result<(), u32>, isize> {
     let mut found = expected;
     check(address, 4)?;
     // SAFETY: a fault is caught.
@@ -132,8 +136,28 @@ macro_rules! plain {
 }
 
 plain!(
-    u8, u16, i32, u32, i64, u64, usize, [u64; 2], [u64; 3], [u64; 8], [u64; 11], [u64; 16], [i32; 2], [i32; 16], u128,
-    libc::timespec, libc::timeval, libc::siginfo_t, libc::stack_t, libc::pollfd, libc::iovec,
-    libc::epoll_event, libc::sigevent, libc::mmsghdr,
-    crate::signals::Action,
+    u8,
+    u16,
+    i32,
+    u32,
+    i64,
+    u64,
+    usize,
+    [u64; 2],
+    [u64; 3],
+    [u64; 8],
+    [u64; 11],
+    [u64; 16],
+    [i32; 2],
+    [i32; 16],
+    u128,
+    libc::timespec,
+    libc::timeval,
+    libc::siginfo_t,
+    libc::stack_t,
+    libc::pollfd,
+    libc::iovec,
+    libc::epoll_event,
+    libc::sigevent,
+    libc::mmsghdr,
 );

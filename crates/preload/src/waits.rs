@@ -9,9 +9,10 @@ use crate::descriptors::{self, Direction, PollNode};
 use crate::frame::Frame;
 use crate::helpers::{Interrupted, offload};
 use crate::lock::lock;
-use crate::scheduler::{count_call, give_turn, park};
+use crate::pump::{self, count_call, give_turn};
+use crate::scheduler::park;
 use crate::signals;
-use crate::sys::{self, EAGAIN, EINTR, EINVAL, RESTART, error, failed, sys};
+use crate::sys::{self, EAGAIN, EINTR, EINVAL, failed, sys};
 use crate::thread::Reason;
 use crate::transfer::is_ready;
 use crate::user;
@@ -77,7 +78,9 @@ pub(crate) fn ppoll(frame: &mut Frame) -> isize {
 
 /// The kernel tells how much of a limit was left.
 fn write_back(address: usize, limit: Limit) {
-    if address != 0 && let Limit::Until(deadline) = limit {
+    if address != 0
+        && let Limit::Until(deadline) = limit
+    {
         let _unchanged = user::write(address, &clock::left(deadline));
     }
 }
@@ -155,7 +158,9 @@ pub(crate) fn select(frame: &mut Frame) -> isize {
         Err(error) => return error,
     };
     let result = wait_for_sets(frame, limit, None);
-    if frame.r8 != 0 && let Limit::Until(deadline) = limit {
+    if frame.r8 != 0
+        && let Limit::Until(deadline) = limit
+    {
         let left = clock::left(deadline);
         let left = libc::timeval { tv_sec: left.tv_sec, tv_usec: left.tv_nsec / 1000 };
         let _unchanged = user::write(frame.r8, &left);
@@ -227,7 +232,11 @@ impl Sets {
                 let events = (0..3)
                     .filter(|&set| in_set(set) >> bit & 1 != 0)
                     .fold(0, |events, set| events | SET_EVENTS[set]);
-                polls.push(libc::pollfd { fd: (word * 64) as i32 + bit as i32, events, revents: 0 });
+                polls.push(libc::pollfd {
+                    fd: (word * 64) as i32 + bit as i32,
+                    events,
+                    revents: 0,
+                });
             }
         }
         polls
@@ -272,7 +281,11 @@ fn wait_for_sets(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
             return sys::EBADF;
         }
         if ready > 0 || limit == Limit::Now {
-            if ready == 0 { give_turn() } else { count_call() }
+            if ready == 0 {
+                give_turn();
+            } else {
+                count_call();
+            }
             return sets.write(&polls).unwrap_or_else(|fault| fault);
         }
         match park_for_all(&numbers, limit.deadline()) {
@@ -298,7 +311,8 @@ pub(crate) fn epoll_pwait(frame: &mut Frame) -> isize {
 
 /// epoll_pwait2(2)
 pub(crate) fn epoll_pwait2(frame: &mut Frame) -> isize {
-    let parse = || Ok((Limit::of(user::read_optional(frame.r10)?)?, user::read_optional(frame.r8)?));
+    let parse =
+        || Ok((Limit::of(user::read_optional(frame.r10)?)?, user::read_optional(frame.r8)?));
     match parse() {
         Ok((limit, mask)) => wait_for_epoll(frame, limit, mask),
         Err(error) => error,
@@ -375,7 +389,7 @@ pub(crate) fn io_uring_enter(frame: &mut Frame) -> isize {
     const GETEVENTS: usize = 1;
     let [ring, submit, wanted, flags, argument, size] = frame.arguments();
     if flags & GETEVENTS == 0 || wanted == 0 {
-        return sys::pass(frame);
+        return frame.pass();
     }
     let submitted = if submit > 0 {
         sys!(SYS_io_uring_enter, ring, submit, 0, flags & !GETEVENTS, 0, 8)
@@ -387,7 +401,11 @@ pub(crate) fn io_uring_enter(frame: &mut Frame) -> isize {
     }
     let by_helper = || {
         let flags = flags as i32 as usize;
-        offload(libc::SYS_io_uring_enter, [ring, 0, wanted, flags, argument, size], Interrupted::Fails)
+        offload(
+            libc::SYS_io_uring_enter,
+            [ring, 0, wanted, flags, argument, size],
+            Interrupted::Fails,
+        )
     };
     let result = match descriptors::get(ring) {
         // A set of signals, a timeout or several completions: the kernel knows how to wait for them.
@@ -422,10 +440,11 @@ pub(crate) fn ioctl(frame: &mut Frame) -> isize {
     if matches!(frame.rsi, TCSBRK | TCSETSW | TCSETSF | TCSBRKP) {
         return offload(frame.number(), frame.arguments(), Interrupted::Restarts);
     }
-    let result = sys::pass(frame);
+    let result = frame.pass();
     if frame.rsi == FIONBIO
         && result == 0
-        && let (Some(descriptor), Ok(on)) = (descriptors::get(frame.rdi), user::read::<i32>(frame.rdx))
+        && let (Some(descriptor), Ok(on)) =
+            (descriptors::get(frame.rdi), user::read::<i32>(frame.rdx))
     {
         descriptor.kind(frame.rdi);
         descriptor.set_mode(on != 0);
@@ -433,106 +452,21 @@ pub(crate) fn ioctl(frame: &mut Frame) -> isize {
     result
 }
 
-/// wait4(2)
-pub(crate) fn wait4(frame: &mut Frame) -> isize {
-    if frame.rdx as i32 & libc::WNOHANG != 0 {
-        return sys::pass(frame);
-    }
-    let now = frame.with(
-        frame.number(),
-        [frame.rdi, frame.rsi, frame.rdx | libc::WNOHANG as usize, frame.r10, 0, 0],
-    );
-    loop {
-        let result = sys::pass(&now);
-        if result != 0 {
-            return result;
-        }
-        let process = frame.rdi as i32;
-        let which = match process {
-            1.. => (libc::P_PID, process),
-            0 => (libc::P_PGID, 0),
-            -1 => (libc::P_ALL, 0),
-            _ => (libc::P_PGID, -process),
-        };
-        let waited = wait_for_child(which.0, which.1, frame.rdx as i32);
-        if failed(waited) {
-            return waited;
-        }
-    }
-}
-
-/// waitid(2)
-pub(crate) fn waitid(frame: &mut Frame) -> isize {
-    if frame.r10 as i32 & libc::WNOHANG != 0 || frame.rdi as u32 == libc::P_PIDFD {
-        let blocks = frame.r10 as i32 & libc::WNOHANG == 0;
-        return if blocks {
-            offload(frame.number(), frame.arguments(), Interrupted::Restarts)
-        } else {
-            sys::pass(frame)
-        };
-    }
-    // SAFETY: all zeros are a `siginfo_t`.
-    let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
-    loop {
-        let options = frame.r10 | libc::WNOHANG as usize;
-        let result =
-            sys!(SYS_waitid, frame.rdi, frame.rsi, &raw mut info, options, frame.r8);
-        // SAFETY: the kernel wrote the fields of a child's signal, or left zeros.
-        if failed(result) || unsafe { info.si_pid() } != 0 {
-            return match user::write_optional(frame.rdx, &info) {
-                Err(fault) if !failed(result) => fault,
-                _ => result,
-            };
-        }
-        let waited = wait_for_child(frame.rdi as u32, frame.rsi as i32, frame.r10 as i32);
-        if failed(waited) {
-            return waited;
-        }
-    }
-}
-
-/// Waits until a child has something to tell, and leaves it to tell.
-fn wait_for_child(kind: libc::idtype_t, id: i32, options: i32) -> isize {
-    let states = options & (libc::WSTOPPED | libc::WCONTINUED);
-    if kind == libc::P_PID && states == 0 && options & libc::__WALL == 0 {
-        let handle = sys!(SYS_pidfd_open, id, 0);
-        if !failed(handle) {
-            let result = wait_for_handle(handle as usize);
-            sys!(SYS_close, handle);
-            return result;
-        }
-    }
-    // SAFETY: all zeros are a `siginfo_t`.
-    let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
-    let special = options & (libc::__WALL | libc::__WCLONE);
-    let states = libc::WEXITED | libc::WNOWAIT | states | special;
-    let arguments = [kind as usize, id as usize, &raw mut info as usize, states as usize, 0, 0];
-    match offload(libc::SYS_waitid, arguments, Interrupted::Restarts) {
-        // Another thread may have taken the child: the caller asks the kernel.
-        result if result == error(libc::ECHILD) => 0,
-        result => result,
-    }
-}
-
-fn wait_for_handle(handle: usize) -> isize {
-    descriptors::opened(handle as isize, descriptors::Kind::Polled, false);
-    let Some(descriptor) = descriptors::get(handle) else { return EAGAIN };
-    let reason = descriptor.wait(&mut lock(), handle, Direction::Read, NEVER);
-    descriptor.renew(handle);
-    match reason {
-        Some(Reason::Interrupted) => RESTART,
-        _ => 0,
-    }
-}
-
 /// flock(2)
 pub(crate) fn flock(frame: &mut Frame) -> isize {
     if frame.rsi as i32 & libc::LOCK_NB != 0 {
-        return sys::pass(frame);
+        return frame.pass();
     }
-    let now = frame.with(frame.number(), [frame.rdi, frame.rsi | libc::LOCK_NB as usize, 0, 0, 0, 0]);
-    match sys::pass(&now) {
+    let now =
+        frame.with(frame.number(), [frame.rdi, frame.rsi | libc::LOCK_NB as usize, 0, 0, 0, 0]);
+    match now.pass() {
         EAGAIN => offload(frame.number(), frame.arguments(), Interrupted::Restarts),
         result => result,
     }
+}
+
+/// sched_yield(2)
+pub(crate) fn sched_yield(_: &mut Frame) -> isize {
+    pump::yield_now(&mut lock());
+    0
 }

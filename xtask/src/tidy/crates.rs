@@ -14,6 +14,8 @@ use super::{Tree, Violation};
 ///                               └───┬────┘
 ///                                runtime
 ///                           poller, fiber
+///
+///   duality, preload ── patcher       preload is built by itself, and carried by duality
 /// ```
 const MAY_USE: &[(&str, &[&str])] = &[
     ("poller", &[]),
@@ -25,9 +27,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("load", &["runtime", "poller", "architectures"]),
     ("lab", &["load"]),
     ("costs", &["runtime", "poller", "architectures", "services", "lab"]),
+    ("patcher", &[]),
+    ("preload", &["patcher"]),
     (
         "duality",
         &[
+            "patcher",
             "poller",
             "fiber",
             "runtime",
@@ -42,6 +47,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "conformance",
         &[
+            "patcher",
             "poller",
             "fiber",
             "runtime",
@@ -57,7 +63,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// The crates that talk to the kernel or switch stacks; all others are safe Rust throughout.
-const MAY_BE_UNSAFE: &[&str] = &["poller", "fiber", "runtime", "architectures"];
+const MAY_BE_UNSAFE: &[&str] = &["poller", "fiber", "runtime", "architectures", "preload"];
 
 /// What a newcomer types: the README must not lose it.
 const COMMANDS: [&str; 2] = ["cargo run --release -- compare", "cargo xtask test"];

@@ -68,7 +68,11 @@ pub(super) struct Arguments {
 
 /// The command, parsed without the others.
 #[derive(clap::Parser)]
-#[command(name = "duality run", bin_name = "duality run", about = "Run an unmodified program with its threads as user-level threads")]
+#[command(
+    name = "duality run",
+    bin_name = "duality run",
+    about = "Run an unmodified program with its threads as user-level threads"
+)]
 pub(super) struct Alone {
     #[command(flatten)]
     pub(super) arguments: Arguments,
@@ -77,7 +81,8 @@ pub(super) struct Alone {
 /// A length of time with a unit: `500us`, `10ms`, `1s`.
 fn parse_time(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());
-    let number: u64 = digits.parse().map_err(|_| "write a number and a unit, as in 10ms".to_owned())?;
+    let number: u64 =
+        digits.parse().map_err(|_| "write a number and a unit, as in 10ms".to_owned())?;
     let time = match &text[digits.len()..] {
         "us" => Duration::from_micros(number),
         "ms" => Duration::from_millis(number),

@@ -109,9 +109,9 @@ fn out_of_the_way(file: OwnedFd) -> io::Result<OwnedFd> {
 
 /// Why the engine cannot work on this machine, if so.
 pub(crate) fn unsupported() -> Option<&'static str> {
-    ENGINE.is_empty().then_some(
-        "`duality run` is for x86_64 Linux; docs/run.md says what aarch64 needs",
-    )
+    ENGINE
+        .is_empty()
+        .then_some("`duality run` is for x86_64 Linux; docs/run.md says what aarch64 needs")
 }
 
 /// The file that a name on the command line means, as the shell finds it.

@@ -150,20 +150,27 @@ fn refusal(bytes: &[u8]) -> Option<&'static str> {
         return Some("made for another machine than x86_64; run it without duality");
     }
     if is_go(&file) {
-        return Some("written in Go, whose goroutines are user-level threads already; run it without duality");
+        return Some(
+            "written in Go, whose goroutines are user-level threads already; run it without duality",
+        );
     }
     let Some(interpreter) = interpreter(&file, bytes) else {
-        return Some("statically linked, so nothing can be loaded into it; link it dynamically, or run it without duality");
+        return Some(
+            "statically linked, so nothing can be loaded into it; link it dynamically, or run it without duality",
+        );
     };
     if interpreter.windows(7).any(|part| part == b"ld-musl") {
-        return Some("linked with musl, and the engine knows glibc; build it for glibc, or run it without duality");
+        return Some(
+            "linked with musl, and the engine knows glibc; build it for glibc, or run it without duality",
+        );
     }
     None
 }
 
 fn interpreter<'a>(file: &ElfFile64<'_, Endianness>, bytes: &'a [u8]) -> Option<&'a [u8]> {
     let endian = file.endian();
-    let header = file.elf_program_headers().iter().find(|header| header.p_type(endian) == PT_INTERP)?;
+    let header =
+        file.elf_program_headers().iter().find(|header| header.p_type(endian) == PT_INTERP)?;
     header.data(endian, bytes).ok()
 }
 
@@ -196,7 +203,9 @@ mod tests {
 
     #[test]
     fn what_is_no_program_is_named() {
-        assert!(refusal(b"hello").is_some_and(|reason| reason.contains("neither ELF nor a script")));
+        assert!(
+            refusal(b"hello").is_some_and(|reason| reason.contains("neither ELF nor a script"))
+        );
         assert!(refusal(b"\x7fELF\x01\x01\x01").is_some_and(|reason| reason.contains("32-bit")));
     }
 

@@ -1,0 +1,52 @@
+//! What is known of a signal by its number, and what a program does about it.
+
+use crate::user::Plain;
+
+/// The engine's own signal: ticks, and interruptions of helpers. The program can use it too.
+pub(crate) const ENGINE_SIGNAL: i32 = 62;
+
+pub(crate) const SA_ONSTACK: u64 = libc::SA_ONSTACK as u32 as u64;
+pub(crate) const SA_RESTORER: u64 = 0x0400_0000;
+pub(crate) const SIG_DFL: u64 = 0;
+const SIG_IGN: u64 = 1;
+
+/// The value in the signal of a tick.
+pub(crate) const TICK_VALUE: usize = 0x6475_616c_7469_636b;
+/// The value in a signal that is meant for a helper.
+pub(crate) const HELPER_VALUE: usize = 0x6475_616c_6865_6c70;
+
+/// The kernel's `struct sigaction`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Action {
+    pub(crate) handler: u64,
+    pub(crate) flags: u64,
+    pub(crate) restorer: u64,
+    pub(crate) mask: u64,
+}
+
+impl Action {
+    pub(crate) const DEFAULT: Self = Self { handler: SIG_DFL, flags: 0, restorer: 0, mask: 0 };
+
+    pub(crate) fn has(&self, flag: i32) -> bool {
+        self.flags & u64::from(flag as u32) != 0
+    }
+
+    pub(crate) fn runs(&self) -> bool {
+        self.handler > SIG_IGN
+    }
+
+    pub(crate) fn ignores(&self, number: i32) -> bool {
+        let by_default =
+            matches!(number, libc::SIGCHLD | libc::SIGURG | libc::SIGWINCH | libc::SIGCONT);
+        self.handler == SIG_IGN || (self.handler == SIG_DFL && by_default)
+    }
+}
+
+// SAFETY: integers.
+unsafe impl Plain for Action {}
+
+/// A signal in a set of signals.
+pub(crate) const fn bit(number: i32) -> u64 {
+    1 << (number - 1)
+}

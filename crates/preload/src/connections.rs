@@ -1,0 +1,148 @@
+//! Calls on sockets that know no flag against waiting: accept, connect, sendfile.
+
+use crate::clock::NEVER;
+use crate::descriptors::{self, Descriptor, Direction, Kind, fact};
+use crate::frame::Frame;
+use crate::helpers::{Interrupted, offload};
+use crate::lock::lock;
+use crate::pump::count_call;
+use crate::sys::{EAGAIN, EBADF, EINTR, RESTART, error, failed, sys};
+use crate::thread::Reason;
+use crate::transfer::{attempt, is_ready};
+use crate::user;
+
+/// accept(2) and accept4(2)
+pub(crate) fn accept(frame: &mut Frame) -> isize {
+    let number = frame.rdi;
+    let Some(descriptor) = descriptors::get(number) else { return frame.pass() };
+    let kind = descriptor.kind(number);
+    let result =
+        if !matches!(kind, Kind::Stream | Kind::Message) || descriptor.is_nonblocking(number) {
+            attempt(frame)
+        } else if descriptor.has(fact::SHARED) {
+            // Another process may take the connection between a look and the call.
+            wait_for(frame, descriptor, Direction::Read, || EAGAIN, true)
+        } else {
+            let try_accept = || {
+                if is_ready(number, libc::POLLIN) { frame.pass() } else { EAGAIN }
+            };
+            wait_for(frame, descriptor, Direction::Read, try_accept, false)
+        };
+    descriptor.pass_on(Direction::Read);
+    if !failed(result) {
+        let nonblocking =
+            frame.number() == libc::SYS_accept4 && frame.r10 as i32 & libc::SOCK_NONBLOCK != 0;
+        descriptors::opened(result, kind, nonblocking);
+    }
+    result
+}
+
+/// Tries until it does not block; parks in between. With `offloaded`, a helper makes the attempt once
+/// the descriptor is ready.
+fn wait_for(
+    frame: &Frame,
+    descriptor: &'static Descriptor,
+    direction: Direction,
+    call: impl Fn() -> isize,
+    offloaded: bool,
+) -> isize {
+    let number = frame.rdi;
+    let deadline = descriptor.socket_deadline(number, direction);
+    loop {
+        if offloaded && is_ready(number, libc::POLLIN) {
+            return offload(frame.number(), frame.arguments(), Interrupted::Restarts);
+        }
+        let result = call();
+        if result != EAGAIN {
+            count_call();
+            return result;
+        }
+        let generation = descriptor.generation();
+        let reason = descriptor.wait(&mut lock(), number, direction, deadline);
+        match reason {
+            None => return offload(frame.number(), frame.arguments(), Interrupted::Restarts),
+            Some(_) if descriptor.generation() != generation => return EBADF,
+            Some(Reason::Woken) => {}
+            Some(Reason::TimedOut) => return EAGAIN,
+            Some(Reason::Interrupted) if deadline != NEVER => return EINTR,
+            Some(Reason::Interrupted) => return RESTART,
+        }
+    }
+}
+
+/// Makes a call that knows no flag against blocking, with `O_NONBLOCK` set for its duration: nothing else of
+/// the program runs in the meantime.
+fn with_nonblocking(number: usize, call: impl FnOnce() -> isize) -> isize {
+    let flags = sys!(SYS_fcntl, number, libc::F_GETFL);
+    if failed(flags) {
+        return flags;
+    }
+    sys!(SYS_fcntl, number, libc::F_SETFL, flags | libc::O_NONBLOCK as isize);
+    let result = call();
+    sys!(SYS_fcntl, number, libc::F_SETFL, flags);
+    result
+}
+
+/// connect(2)
+pub(crate) fn connect(frame: &mut Frame) -> isize {
+    let number = frame.rdi;
+    let Some(descriptor) = descriptors::get(number) else { return frame.pass() };
+    if descriptor.kind(number) != Kind::Stream || descriptor.is_nonblocking(number) {
+        return frame.pass();
+    }
+    let family = user::read::<u16>(frame.rsi).unwrap_or(0);
+    if i32::from(family) == libc::AF_UNIX || descriptor.has(fact::SHARED) {
+        return connect_local(frame, descriptor);
+    }
+    let result = with_nonblocking(number, || frame.pass());
+    if result != error(libc::EINPROGRESS) && result != error(libc::EALREADY) {
+        return result;
+    }
+    let writable = || if is_ready(number, libc::POLLOUT) { 0 } else { EAGAIN };
+    match wait_for(frame, descriptor, Direction::Write, writable, false) {
+        0 => {}
+        EAGAIN => return error(libc::EINPROGRESS),
+        other => return other,
+    }
+    let (mut failure, mut length) = (0i32, 4u32);
+    let option = libc::SO_ERROR;
+    sys!(SYS_getsockopt, number, libc::SOL_SOCKET, option, &raw mut failure, &raw mut length);
+    error(failure)
+}
+
+/// A local socket's connect waits only for room in the backlog.
+fn connect_local(frame: &Frame, descriptor: &Descriptor) -> isize {
+    if !descriptor.has(fact::SHARED) {
+        let result = with_nonblocking(frame.rdi, || frame.pass());
+        if result != EAGAIN {
+            return result;
+        }
+    }
+    offload(frame.number(), frame.arguments(), Interrupted::Restarts)
+}
+
+/// sendfile(2): the socket's side may block.
+pub(crate) fn sendfile(frame: &mut Frame) -> isize {
+    let number = frame.rdi;
+    let Some(descriptor) = descriptors::get(number) else { return frame.pass() };
+    if descriptor.kind(number) == Kind::Direct || descriptor.is_nonblocking(number) {
+        return attempt(frame);
+    }
+    if descriptor.has(fact::SHARED) || descriptor.kind(number) != Kind::Stream {
+        return offload(frame.number(), frame.arguments(), Interrupted::Restarts);
+    }
+    let mut done = 0;
+    loop {
+        let rest =
+            frame.with(frame.number(), [frame.rdi, frame.rsi, frame.rdx, frame.r10 - done, 0, 0]);
+        let call = || with_nonblocking(number, || rest.pass());
+        let result = wait_for(&rest, descriptor, Direction::Write, call, false);
+        if result <= 0 {
+            return if done > 0 { done as isize } else { result };
+        }
+        done += result as usize;
+        if done >= frame.r10 {
+            return done as isize;
+        }
+    }
+}

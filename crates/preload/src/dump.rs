@@ -1,0 +1,30 @@
+//! All threads, listed on a signal.
+
+use crate::lock::Locked;
+use crate::report::{say, text};
+use crate::table;
+use crate::thread::{State, THREADS};
+
+/// Every thread, and what it does.
+pub(crate) fn dump(locked: &mut Locked) {
+    let threads = THREADS.of(locked);
+    say(format_args!("{} threads", threads.alive));
+    for thread in threads.iter() {
+        let id = thread.id.get();
+        let name = thread.name.get();
+        let name = text(&name);
+        let routine = thread.routine.get();
+        match thread.state.get() {
+            State::Parked => say(format_args!(
+                "thread {id} {name}: parked in {}({:#x}), started at {routine:#x}",
+                table::name(thread.call.get()),
+                thread.waits_for.get(),
+            )),
+            State::Running => {
+                say(format_args!("thread {id} {name}: running, started at {routine:#x}"));
+            }
+            State::Ready => say(format_args!("thread {id} {name}: ready, started at {routine:#x}")),
+            State::Dead => {}
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! From a patched system call into the dispatcher, and from one thread to another: the only assembly.
+//!
+//! ```text
+//!   the program's stack                     what a stub gives the entry
+//!   ┌───────────────────────┐               rax                 the number of the call
+//!   │ the caller in libc    │               rdi rsi rdx r10     its arguments
+//!   ├───────────────────────┤ ◀ rsp         r8  r9
+//!   │ 128 bytes: red zone   │               rcx                 the stub's `after`
+//!   ├───────────────────────┤
+//!   │ Frame: all general    │
+//!   │ registers             │
+//!   ├───────────────────────┤ ◀ a multiple of 16
+//!   │ dispatch …            │
+//! ```
+//!
+//! Unwinders find their way: the entry describes itself as the frame of a signal handler, whose caller is
+//! the instruction after the call in libc.
+//!
+//! `gs` points to the [`Worker`](crate::worker::Worker) of the kernel thread; programs on x86_64 Linux do
+//! not use it.
+
+use core::arch::global_asm;
+
+global_asm!(
+    ".pushsection .text.duality_entry, \"ax\", @progbits",
+    // Keeps the general registers. The engine clobbers vector registers: a caller that has one alive
+    // across the call enters below.
+    ".globl duality_entry", ".hidden duality_entry", ".type duality_entry, @function",
+    "duality_entry:",
+    ".cfi_startproc", ".cfi_signal_frame",
+    // The frame's address is in rsp. CFA = *(rsp + 112); rip at 128; and the registers that a callee saves.
+    ".cfi_escape 0x0f, 0x04, 0x77, 0xf0, 0x00, 0x06",
+    ".cfi_escape 0x10, 0x10, 0x03, 0x77, 0x80, 0x01",
+    ".cfi_escape 0x10, 0x06, 0x02, 0x77, 0x20",
+    ".cfi_escape 0x10, 0x03, 0x02, 0x77, 0x28",
+    ".cfi_escape 0x10, 0x0c, 0x02, 0x77, 0x18",
+    ".cfi_escape 0x10, 0x0d, 0x02, 0x77, 0x10",
+    ".cfi_escape 0x10, 0x0e, 0x02, 0x77, 0x08",
+    ".cfi_escape 0x10, 0x0f, 0x02, 0x77, 0x00",
+    "movl $1, %gs:8",
+    "mov %rsp, %r11",
+    "lea -272(%rsp), %rsp",
+    "and $-16, %rsp",
+    "mov %r15, (%rsp)", "mov %r14, 8(%rsp)", "mov %r13, 16(%rsp)", "mov %r12, 24(%rsp)",
+    "mov %rbp, 32(%rsp)", "mov %rbx, 40(%rsp)", "mov %r9, 48(%rsp)", "mov %r8, 56(%rsp)",
+    "mov %r10, 64(%rsp)", "mov %rdx, 72(%rsp)", "mov %rsi, 80(%rsp)", "mov %rdi, 88(%rsp)",
+    "mov %rax, 96(%rsp)", "mov %rcx, 104(%rsp)", "mov %r11, 112(%rsp)", "mov %rcx, 120(%rsp)",
+    "mov -10(%rcx), %r11", "mov %r11, 128(%rsp)",
+    "cld",
+    "mov %rsp, %rdi",
+    "call {dispatch}",
+    "duality_exit:",
+    "mov (%rsp), %r15", "mov 8(%rsp), %r14", "mov 16(%rsp), %r13", "mov 24(%rsp), %r12",
+    "mov 32(%rsp), %rbp", "mov 40(%rsp), %rbx", "mov 48(%rsp), %r9", "mov 56(%rsp), %r8",
+    "mov 64(%rsp), %r10", "mov 72(%rsp), %rdx", "mov 80(%rsp), %rsi", "mov 88(%rsp), %rdi",
+    "mov 104(%rsp), %rcx", "mov 112(%rsp), %rsp",
+    "jmp *%rcx",
+    ".cfi_endproc", ".size duality_entry, . - duality_entry",
+
+    // Keeps the vector registers too, in an area of XSAVE beneath the red zone; the red zone has moved, but
+    // what the program keeps there stays where it is.
+    ".globl duality_entry_vectors", ".hidden duality_entry_vectors",
+    ".type duality_entry_vectors, @function",
+    "duality_entry_vectors:",
+    "lea -128(%rsp), %r11",
+    "sub {xsave_bytes}(%rip), %r11",
+    "and $-64, %r11",
+    // The stack of the call below: the stub's rsp, rax, rdx and rcx.
+    "mov %rsp, -8(%r11)", "mov %rdx, -16(%r11)", "mov %rcx, -24(%r11)", "mov %rax, -32(%r11)",
+    "lea -32(%r11), %rsp",
+    "xor %eax, %eax",
+    "mov %rax, 512(%r11)", "mov %rax, 520(%r11)", "mov %rax, 528(%r11)", "mov %rax, 536(%r11)",
+    "mov %rax, 544(%r11)", "mov %rax, 552(%r11)", "mov %rax, 560(%r11)", "mov %rax, 568(%r11)",
+    "mov $0x2e7, %eax", "xor %edx, %edx",
+    "xsave64 (%r11)",
+    // Enters the dispatcher by a stub of its own, so that it has addresses to return to.
+    "mov (%rsp), %rax", "mov 16(%rsp), %rdx",
+    ".globl duality_vectors_again", ".hidden duality_vectors_again",
+    "duality_vectors_again:",
+    "lea duality_vectors_after(%rip), %rcx",
+    "jmp duality_entry",
+    ".balign 8",
+    // Where a stub has its two addresses: see `restart_address`.
+    ".quad 0, 0",
+    "syscall",
+    ".globl duality_vectors_after", ".hidden duality_vectors_after",
+    "duality_vectors_after:",
+    "lea 32(%rsp), %r11",
+    "mov %rax, (%rsp)", "mov %rdx, 16(%rsp)",
+    "mov $0x2e7, %eax", "xor %edx, %edx",
+    "xrstor64 (%r11)",
+    "mov (%rsp), %rax", "mov 16(%rsp), %rdx", "mov 8(%rsp), %rcx", "mov 24(%rsp), %rsp",
+    "jmp *%rcx",
+    ".size duality_entry_vectors, . - duality_entry_vectors",
+
+    // switch(save: *mut usize, load: usize, fs: usize): keeps what a callee saves on this stack, and goes on
+    // where the other stack was left. A zero `fs` leaves the register as it is.
+    ".globl duality_switch", ".hidden duality_switch", ".type duality_switch, @function",
+    "duality_switch:",
+    "push %rbp", "push %rbx", "push %r12", "push %r13", "push %r14", "push %r15",
+    "sub $8, %rsp", "stmxcsr (%rsp)", "fnstcw 4(%rsp)",
+    "mov %rsp, (%rdi)",
+    "mov %rsi, %rsp",
+    "test %rdx, %rdx", "jz 3f", "wrfsbase %rdx",
+    "3: ldmxcsr (%rsp)", "fldcw 4(%rsp)", "add $8, %rsp",
+    "pop %r15", "pop %r14", "pop %r13", "pop %r12", "pop %rbx", "pop %rbp",
+    "ret",
+    ".size duality_switch, . - duality_switch",
+
+    // A new thread's first instruction; its Frame is at the top of its stack.
+    ".globl duality_thread_start", ".hidden duality_thread_start",
+    "duality_thread_start:",
+    "mov %rsp, %rdi", "call {thread_begins}", "jmp duality_exit",
+
+    // A worker's own stack begins here.
+    ".globl duality_worker_start", ".hidden duality_worker_start",
+    "duality_worker_start:", "xor %ebp, %ebp", "call {worker_loop}", "ud2",
+
+    // A thread that was stopped in the middle of its own code comes here on the frame of a signal; when it
+    // is its turn again, the frame is returned from.
+    ".globl duality_preempted", ".hidden duality_preempted",
+    "duality_preempted:",
+    "mov %rsp, %rdi",
+    "mov %rsp, %rbx",
+    "and $-16, %rsp",
+    "cld",
+    "call {preemption}",
+    "lea 8(%rbx), %rsp",
+    "movl $0, %gs:8",
+    "mov $15, %eax", "syscall", "ud2",
+
+    // Returns from the kernel's own signal frames, unpatched.
+    ".globl duality_restorer", ".hidden duality_restorer",
+    "duality_restorer: mov $15, %eax", "syscall", "ud2",
+
+    // clone_helper(flags, stack) -> tid: the child calls duality_helper on the new stack.
+    ".globl duality_clone_helper", ".hidden duality_clone_helper",
+    "duality_clone_helper:",
+    "mov $56, %eax", "xor %edx, %edx", "xor %r10d, %r10d", "xor %r8d, %r8d", "syscall",
+    "test %rax, %rax", "jnz 4f",
+    "xor %ebp, %ebp", "call {helper}", "ud2",
+    "4: ret",
+
+    // Access to the program's memory. A fault between the two marks makes the function return 1.
+    ".globl duality_user_begin", ".hidden duality_user_begin",
+    "duality_user_begin:",
+    ".globl duality_user_copy", ".hidden duality_user_copy",
+    "duality_user_copy: mov %rdx, %rcx", "rep movsb", "xor %eax, %eax", "ret",
+    ".globl duality_user_load", ".hidden duality_user_load",
+    "duality_user_load: mov (%rdi), %eax", "mov %eax, (%rsi)", "xor %eax, %eax", "ret",
+    // compare_exchange(word, found: *mut u32, new): found is what is expected, then what was there.
+    ".globl duality_user_exchange", ".hidden duality_user_exchange",
+    "duality_user_exchange: mov (%rsi), %eax", "lock cmpxchg %edx, (%rdi)", "mov %eax, (%rsi)",
+    "xor %eax, %eax", "ret",
+    ".globl duality_user_end", ".hidden duality_user_end",
+    "duality_user_end:",
+    ".globl duality_user_fault", ".hidden duality_user_fault",
+    "duality_user_fault: mov $1, %eax", "ret",
+    ".popsection",
+    dispatch = sym crate::dispatch::dispatch,
+    thread_begins = sym crate::dispatch::thread_begins,
+    worker_loop = sym crate::pump::worker_loop,
+    preemption = sym crate::dispatch::preempted,
+    helper = sym crate::helpers::helper,
+    xsave_bytes = sym crate::vectors::XSAVE_BYTES,
+    options(att_syntax)
+);

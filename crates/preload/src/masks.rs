@@ -1,0 +1,102 @@
+//! What threads block, and what the kernel blocks for them.
+//!
+//! What the kernel blocks is what every thread blocks. libc blocks all signals around the making of a
+//! thread: such a mask is not told to the kernel, and what comes in the meantime waits in the engine.
+
+use crate::action::{ENGINE_SIGNAL, bit};
+use crate::lock::{Guarded, Locked};
+use crate::sys::sys;
+use crate::worker::worker;
+
+/// How many threads block each signal, and how many threads count.
+struct Masks {
+    counts: [u32; 64],
+    blocked_somewhere: u64,
+    threads: u32,
+}
+
+static MASKS: Guarded<Masks> =
+    Guarded::new(Masks { counts: [0; 64], blocked_somewhere: 0, threads: 0 });
+
+/// What no mask blocks.
+pub(crate) const NEVER_BLOCKED: u64 = bit(libc::SIGKILL) | bit(libc::SIGSTOP);
+/// What a faulting instruction raises. The kernel never blocks them for us.
+pub(crate) const FAULTS: u64 = bit(libc::SIGSEGV)
+    | bit(libc::SIGBUS)
+    | bit(libc::SIGFPE)
+    | bit(libc::SIGILL)
+    | bit(libc::SIGTRAP)
+    | bit(libc::SIGSYS);
+
+/// libc's own mask for a few instructions: everything, its internal signals included.
+fn is_brief(mask: u64) -> bool {
+    mask | NEVER_BLOCKED == u64::MAX
+}
+
+impl Masks {
+    fn count(&mut self, mask: u64, enters: bool) {
+        if is_brief(mask) {
+            return;
+        }
+        self.threads = if enters { self.threads + 1 } else { self.threads - 1 };
+        let mut bits = mask;
+        while bits != 0 {
+            let index = bits.trailing_zeros() as usize;
+            bits &= bits - 1;
+            let count = self.counts[index];
+            self.counts[index] = if enters { count + 1 } else { count - 1 };
+            if self.counts[index] == 0 {
+                self.blocked_somewhere &= !(1 << index);
+            } else {
+                self.blocked_somewhere |= 1 << index;
+            }
+        }
+    }
+
+    fn blocked_everywhere(&self) -> u64 {
+        let mut everywhere = 0;
+        let mut bits = self.blocked_somewhere;
+        while bits != 0 {
+            let index = bits.trailing_zeros();
+            bits &= bits - 1;
+            if self.counts[index as usize] == self.threads {
+                everywhere |= 1 << index;
+            }
+        }
+        everywhere & !(NEVER_BLOCKED | FAULTS | bit(ENGINE_SIGNAL))
+    }
+}
+
+/// A thread's mask has changed.
+pub(crate) fn change(locked: &mut Locked, before: u64, after: u64) {
+    let masks = MASKS.of(locked);
+    masks.count(before, false);
+    masks.count(after, true);
+    follow_masks(locked);
+}
+
+/// There is one thread, with this mask.
+pub(crate) fn restart(locked: &mut Locked, mask: u64) {
+    *MASKS.of(locked) = Masks { counts: [0; 64], blocked_somewhere: 0, threads: 0 };
+    MASKS.of(locked).count(mask, true);
+    follow_masks(locked);
+}
+
+fn follow_masks(locked: &mut Locked) {
+    let masks = MASKS.of(locked);
+    if masks.threads == 0 {
+        return;
+    }
+    let blocked = masks.blocked_everywhere();
+    if worker().kernel_mask.replace(blocked) != blocked {
+        sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const blocked, 0, 8);
+    }
+}
+
+/// A new thread blocks what its maker blocks; a thread that has ended blocks nothing.
+pub(crate) fn count_thread(locked: &mut Locked, mask: u64, enters: bool) {
+    if !is_brief(mask) {
+        MASKS.of(locked).count(mask, enters);
+        follow_masks(locked);
+    }
+}

@@ -1,0 +1,39 @@
+//! Preemption: a thread that computes gives way to others after a tick.
+//!
+//! A timer measures the processor time of the worker and signals it, so an idle program is never disturbed.
+//! The handler sets the interrupted context aside on the thread's own stack; `dispatch::preempted` is then
+//! executed there like a call of the program, and may switch to another thread. A tick inside `malloc` or `printf`
+//! is harmless: their locks are futexes, for which others park.
+
+use crate::action::{ENGINE_SIGNAL, TICK_VALUE};
+use crate::lock::Setting;
+use crate::settings;
+use crate::sys::{failed, sys};
+use crate::worker::worker;
+
+static TIMER: Setting<i32> = Setting::new(-1);
+
+/// Starts the ticks of this worker. Called when there is a second thread.
+pub(crate) fn start() {
+    if TIMER.get() >= 0 || settings::TICK.get() == 0 {
+        return;
+    }
+    let mut event = [0u64; 8];
+    event[0] = TICK_VALUE as u64;
+    event[1] = ENGINE_SIGNAL as u64 | (libc::SIGEV_THREAD_ID as u64) << 32;
+    event[2] = worker().kernel_id.get() as u64;
+    let mut timer = -1i32;
+    let clock = libc::CLOCK_THREAD_CPUTIME_ID;
+    if failed(sys!(SYS_timer_create, clock, &raw const event, &raw mut timer)) {
+        return;
+    }
+    TIMER.set(timer);
+    let period = crate::clock::timespec(settings::TICK.get() * 1000);
+    let setting = [period, period];
+    sys!(SYS_timer_settime, timer, 0, setting.as_ptr(), 0);
+}
+
+/// In the child of a fork, which inherits no timers.
+pub(crate) fn reset_after_fork() {
+    TIMER.set(-1);
+}
