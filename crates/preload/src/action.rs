@@ -2,8 +2,9 @@
 
 use crate::user::Plain;
 
-/// The engine's own signal: ticks, and interruptions of helpers. The program can use it too.
-pub(crate) const ENGINE_SIGNAL: i32 = 62;
+/// The signals of the engine: ticks, and interruptions of helpers. The program can use both too.
+pub(crate) const TICK_SIGNAL: i32 = 62;
+pub(crate) const HELPER_SIGNAL: i32 = 61;
 
 pub(crate) const SA_ONSTACK: u64 = libc::SA_ONSTACK as u32 as u64;
 pub(crate) const SA_RESTORER: u64 = 0x0400_0000;

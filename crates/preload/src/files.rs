@@ -1,14 +1,16 @@
 //! Calls that make, copy and end descriptors: the engine keeps count.
 
-use crate::descriptors::{self, Kind, fact};
+use crate::descriptors::{self, Kind, PollNode, fact};
 use crate::frame::Frame;
-use crate::helpers::{Interrupted, offload};
+use crate::helpers::{Interrupted, offload, offload_until};
 use crate::lock::lock;
 use crate::scheduler::{BELL, EPOLL};
 use crate::settings;
 use crate::sys::{self, EBADF, EINVAL, failed, sys};
 use crate::thread::{THREADS, is_ours};
+use crate::transfer::is_ready;
 use crate::user;
+use crate::worker::current;
 
 /// socket(2)
 pub(crate) fn socket(frame: &mut Frame) -> isize {
@@ -181,14 +183,32 @@ fn open_any(frame: &Frame, flags: i32, argument: fn(&mut Frame) -> &mut usize) -
     sys!(SYS_fstat, opened, &raw mut status);
     if status.st_mode & libc::S_IFMT == libc::S_IFIFO {
         // Our end stays open until the helper's has found the other one, which sees one reader all the time.
-        let result = if flags & libc::O_ACCMODE == libc::O_RDONLY { by_helper() } else { 0 };
-        if result != 0 {
+        let result = if flags & libc::O_ACCMODE == libc::O_RDONLY {
+            wait_for_writer(frame, opened as usize)
+        } else {
+            opened
+        };
+        if result != opened {
             sys!(SYS_close, opened);
             return result;
         }
     }
     sys!(SYS_fcntl, opened, libc::F_SETFL, flags & !libc::O_NONBLOCK);
     opened
+}
+
+/// Has a helper open the reading end of a FIFO, which waits for a writer. A writer that has come and gone has been
+/// seen by the end that is open already.
+fn wait_for_writer(frame: &Frame, opened: usize) -> isize {
+    let gone = || is_ready(opened, libc::POLLIN).then_some(opened as isize);
+    descriptors::opened(opened as isize, Kind::Pipe, true);
+    let Some(descriptor) = descriptors::get(opened) else { return opened as isize };
+    descriptor.register(opened);
+    let node = PollNode::new(current(), descriptor);
+    node.link(&mut lock());
+    let result = offload_until(frame.number(), frame.arguments(), Interrupted::Restarts, gone);
+    node.unlink(&mut lock());
+    result
 }
 
 /// close(2)

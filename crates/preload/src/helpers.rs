@@ -12,7 +12,7 @@
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
-use crate::action::{ENGINE_SIGNAL, HELPER_VALUE};
+use crate::action::{HELPER_SIGNAL, HELPER_VALUE};
 use crate::clock;
 use crate::frame::duality_clone_helper;
 use crate::lock::{Locked, lock};
@@ -80,6 +80,17 @@ fn with_queue<T>(work: impl FnOnce() -> T) -> T {
 
 /// Has a helper execute a call, while the current thread is parked.
 pub(crate) fn offload(number: i64, arguments: Arguments, interrupted: Interrupted) -> isize {
+    offload_until(number, arguments, interrupted, || None)
+}
+
+/// As [`offload`]; ends the call early, with another result, once `until` gives one. It is asked whenever the
+/// thread is woken.
+pub(crate) fn offload_until(
+    number: i64,
+    arguments: Arguments,
+    interrupted: Interrupted,
+    until: impl Fn() -> Option<isize>,
+) -> isize {
     stats::OFFLOADS.add(1);
     let job = Job {
         number,
@@ -100,6 +111,10 @@ pub(crate) fn offload(number: i64, arguments: Arguments, interrupted: Interrupte
         return sys::call(number, arguments);
     }
     while !job.done.load(Ordering::Acquire) {
+        if let Some(result) = until() {
+            let _may_have_ended_too = withdraw(&mut locked, &job);
+            return result;
+        }
         if park(&mut locked, clock::NEVER) == Reason::Interrupted && withdraw(&mut locked, &job) {
             return interruption(interrupted);
         }
@@ -188,12 +203,12 @@ fn poke(helper: i32) {
     }
     // SAFETY: all zeros are a `siginfo_t`.
     let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
-    info.si_signo = ENGINE_SIGNAL;
+    info.si_signo = HELPER_SIGNAL;
     info.si_code = libc::SI_QUEUE;
     // SAFETY: the union of a queued signal has its value 24 bytes from the start.
     unsafe { (&raw mut info).cast::<usize>().add(3).write(HELPER_VALUE) };
     let process = sys!(SYS_getpid);
-    sys!(SYS_rt_tgsigqueueinfo, process, helper, ENGINE_SIGNAL, &raw const info);
+    sys!(SYS_rt_tgsigqueueinfo, process, helper, HELPER_SIGNAL, &raw const info);
 }
 
 fn start_helper() -> bool {
@@ -222,7 +237,7 @@ fn start_helper() -> bool {
 
 /// A helper's life. It does not end while it is of use: requests that it gave to an io_uring would be cancelled.
 pub(crate) extern "C" fn helper() -> ! {
-    let mask = !(1u64 << (ENGINE_SIGNAL - 1));
+    let mask = !(1u64 << (HELPER_SIGNAL - 1));
     sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, 0, 8);
     let name = b"duality-helper\0";
     sys!(SYS_prctl, libc::PR_SET_NAME, name.as_ptr());

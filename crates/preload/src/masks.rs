@@ -3,7 +3,7 @@
 //! What the kernel blocks is what every thread blocks. libc blocks all signals around the making of a
 //! thread: such a mask is not told to the kernel, and what comes in the meantime waits in the engine.
 
-use crate::action::{ENGINE_SIGNAL, bit};
+use crate::action::{HELPER_SIGNAL, TICK_SIGNAL, bit};
 use crate::lock::{Guarded, Locked};
 use crate::sys::sys;
 use crate::worker::worker;
@@ -63,7 +63,7 @@ impl Masks {
                 everywhere |= 1 << index;
             }
         }
-        everywhere & !(NEVER_BLOCKED | FAULTS | bit(ENGINE_SIGNAL))
+        everywhere & !(NEVER_BLOCKED | FAULTS | bit(TICK_SIGNAL) | bit(HELPER_SIGNAL))
     }
 }
 

@@ -10,7 +10,9 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::action::{Action, ENGINE_SIGNAL, HELPER_VALUE, SA_RESTORER, SIG_DFL, TICK_VALUE, bit};
+use crate::action::{
+    Action, HELPER_SIGNAL, HELPER_VALUE, SA_RESTORER, SIG_DFL, TICK_SIGNAL, TICK_VALUE, bit,
+};
 use crate::context::{Context, Delivery};
 use crate::frame::{Frame, duality_preempted, duality_restorer};
 use crate::lock::{Guarded, Locked, Setting, lock};
@@ -171,7 +173,7 @@ fn value(info: &libc::siginfo_t) -> usize {
 
 /// What the kernel calls for every signal.
 pub(crate) extern "C" fn handler(number: i32, info: &mut libc::siginfo_t, context: &mut Context) {
-    if number == ENGINE_SIGNAL && info.si_code == libc::SI_QUEUE && value(info) == HELPER_VALUE {
+    if number == HELPER_SIGNAL && info.si_code == libc::SI_QUEUE && value(info) == HELPER_VALUE {
         return;
     }
     if (number == libc::SIGSEGV || number == libc::SIGBUS)
@@ -186,8 +188,7 @@ pub(crate) extern "C" fn handler(number: i32, info: &mut libc::siginfo_t, contex
         return fault(number, info, context);
     }
     let foreign = worker.vfork_parent.get() != 0;
-    let tick =
-        number == ENGINE_SIGNAL && info.si_code == libc::SI_TIMER && value(info) == TICK_VALUE;
+    let tick = number == TICK_SIGNAL && info.si_code == libc::SI_TIMER && value(info) == TICK_VALUE;
     if tick {
         worker.turn_is_over.store(true, Ordering::Relaxed);
     } else {
@@ -342,16 +343,18 @@ pub(crate) const SIGNAL_STACK: usize = 64 << 10;
 /// Tells the kernel what to do with a signal, such that the engine learns what the program wants to know.
 pub(crate) fn install(number: i32, action: Action) -> isize {
     let previous = ACTIONS[number as usize].replace(action);
-    let ours = action.runs()
-        || number == ENGINE_SIGNAL
-        || number == libc::SIGSEGV
-        || number == libc::SIGBUS;
+    let always = [TICK_SIGNAL, HELPER_SIGNAL, libc::SIGSEGV, libc::SIGBUS];
+    let dump = settings::DUMP_SIGNAL.get();
+    let ours = action.runs() || always.contains(&number) || number == dump;
     let kept = (libc::SA_NOCLDSTOP | libc::SA_NOCLDWAIT) as u64;
+    // A helper's call is to end; a worker's goes on.
+    let restart = if number == HELPER_SIGNAL { 0 } else { libc::SA_RESTART as u64 };
     let kernel = if ours {
         Action {
             handler: handler as *const () as u64,
             flags: (action.flags & kept)
-                | (libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK) as u64
+                | (libc::SA_SIGINFO | libc::SA_ONSTACK) as u64
+                | restart
                 | SA_RESTORER,
             restorer: duality_restorer as *const () as u64,
             mask: u64::MAX,
@@ -381,7 +384,8 @@ pub(crate) fn take_over() {
     let mut mask = 0u64;
     sys!(SYS_rt_sigprocmask, 0, 0, &raw mut mask, 8);
     worker.kernel_mask.set(mask);
-    let always = [libc::SIGSEGV, libc::SIGBUS, ENGINE_SIGNAL, settings::DUMP_SIGNAL.get()];
+    let always =
+        [libc::SIGSEGV, libc::SIGBUS, TICK_SIGNAL, HELPER_SIGNAL, settings::DUMP_SIGNAL.get()];
     for number in always.into_iter().filter(|&number| number != 0) {
         install(number, ACTIONS[number as usize].get());
     }

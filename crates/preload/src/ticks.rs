@@ -5,7 +5,7 @@
 //! executed there like a call of the program, and may switch to another thread. A tick inside `malloc` or `printf`
 //! is harmless: their locks are futexes, for which others park.
 
-use crate::action::{ENGINE_SIGNAL, TICK_VALUE};
+use crate::action::{TICK_SIGNAL, TICK_VALUE};
 use crate::lock::Setting;
 use crate::settings;
 use crate::sys::{failed, sys};
@@ -20,7 +20,7 @@ pub(crate) fn start() {
     }
     let mut event = [0u64; 8];
     event[0] = TICK_VALUE as u64;
-    event[1] = ENGINE_SIGNAL as u64 | (libc::SIGEV_THREAD_ID as u64) << 32;
+    event[1] = TICK_SIGNAL as u64 | (libc::SIGEV_THREAD_ID as u64) << 32;
     event[2] = worker().kernel_id.get() as u64;
     let mut timer = -1i32;
     let clock = libc::CLOCK_THREAD_CPUTIME_ID;
