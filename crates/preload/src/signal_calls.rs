@@ -297,10 +297,11 @@ pub(crate) fn timer_create(frame: &mut Frame) -> isize {
         return EINVAL;
     }
     event[THREAD_FIELD / 8] = worker().kernel_id.get() as u64;
+    let number = event[1] as i32;
     let made = sys!(SYS_timer_create, frame.rdi, &raw const event, frame.rdx);
     if made == 0 {
         match user::read::<i32>(frame.rdx) {
-            Ok(timer) => signals::route_timer(timer, thread),
+            Ok(timer) => signals::route_timer(number, timer, thread),
             Err(_) => return EFAULT,
         }
     }

@@ -32,6 +32,8 @@ pub(crate) static ACTIONS: [Setting<Action>; 65] = [const { Setting::new(Action:
 static PROCESS: Guarded<Vec<Pending>> = Guarded::new(Vec::new());
 static PROCESS_BITS: AtomicU64 = AtomicU64::new(0);
 
+/// Signals that timers send to threads.
+static ROUTED: AtomicU64 = AtomicU64::new(0);
 /// Threads that receive the signals of a timer (`SIGEV_THREAD_ID`), by the timer's number.
 static TIMERS: Guarded<Vec<(i32, i32)>> = Guarded::new(Vec::new());
 
@@ -158,7 +160,12 @@ fn timer_thread(locked: &mut Locked, info: &libc::siginfo_t) -> Option<ThreadRef
 }
 
 /// Remembers for which thread a timer is.
-pub(crate) fn route_timer(timer: i32, thread: i32) {
+pub(crate) fn route_timer(number: i32, timer: i32, thread: i32) {
+    if (1..=64).contains(&number) {
+        // The kernel would act by default, for it does not know that the thread waits for the signal.
+        ROUTED.fetch_or(bit(number), Ordering::Relaxed);
+        install(number, ACTIONS[number as usize].get());
+    }
     let mut locked = lock();
     let timers = TIMERS.of(&mut locked);
     timers.retain(|(number, _)| *number != timer);
@@ -345,7 +352,8 @@ pub(crate) fn install(number: i32, action: Action) -> isize {
     let previous = ACTIONS[number as usize].replace(action);
     let always = [TICK_SIGNAL, HELPER_SIGNAL, libc::SIGSEGV, libc::SIGBUS];
     let dump = settings::DUMP_SIGNAL.get();
-    let ours = action.runs() || always.contains(&number) || number == dump;
+    let routed = ROUTED.load(Ordering::Relaxed) & bit(number) != 0;
+    let ours = action.runs() || always.contains(&number) || number == dump || routed;
     let kept = (libc::SA_NOCLDSTOP | libc::SA_NOCLDWAIT) as u64;
     // A helper's call is to end; a worker's goes on.
     let restart = if number == HELPER_SIGNAL { 0 } else { libc::SA_RESTART as u64 };

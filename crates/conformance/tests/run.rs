@@ -1,0 +1,211 @@
+//! `duality run`: the torture suite natively and on the engine, what is refused, and real programs.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// No test of the suite takes a tenth of it.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Tests of the suite at a time; most of them sleep.
+const AT_A_TIME: usize = 8;
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+/// The command, from the folder that tests are built into.
+fn duality() -> PathBuf {
+    conformance::duality()
+}
+
+/// Compiles the files of `sources` to one program.
+fn compile(sources: &[PathBuf], flags: &[&str], program: &Path) {
+    let status = Command::new("cc")
+        .args(["-O1", "-g", "-o"])
+        .arg(program)
+        .args(sources)
+        .args(flags)
+        .status()
+        .expect("a C compiler");
+    assert!(status.success(), "{sources:?} do not compile");
+}
+
+/// The torture suite, compiled once for all tests of this file.
+fn torture() -> &'static Path {
+    static PROGRAM: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    let (_, program) = PROGRAM.get_or_init(|| {
+        let folder_of_program = tempfile::tempdir().expect("a folder");
+        let program = folder_of_program.path().join("torture");
+        let mut sources: Vec<PathBuf> = std::fs::read_dir(folder("torture"))
+            .expect("the suite")
+            .map(|entry| entry.expect("readable").path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "c"))
+            .collect();
+        sources.sort();
+        compile(&sources, &["-pthread", "-lrt", "-ldl", "-lm"], &program);
+        (folder_of_program, program)
+    });
+    program
+}
+
+/// Runs a command to its end, or kills it at the limit.
+fn finish(command: &mut Command) -> Output {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it can be started");
+    let start = Instant::now();
+    while child.try_wait().expect("a child").is_none() {
+        if start.elapsed() > LIMIT {
+            child.kill().expect("a child");
+            break;
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    child.wait_with_output().expect("a child")
+}
+
+/// Runs every test of the suite with `options` of `duality run`, or natively; panics with all that failed.
+fn suite(options: Option<&[&str]>) {
+    let listed = finish(&mut Command::new(torture()));
+    let text = String::from_utf8(listed.stdout).expect("names");
+    // What spins until another thread acts needs preemption.
+    let without_ticks = options.is_some_and(|options| options.contains(&"--no-preempt"));
+    let needs_ticks = |name: &str| name.starts_with("preempt_") || name.contains("comput");
+    let names: Vec<&str> =
+        text.lines().filter(|name| !(without_ticks && needs_ticks(name))).collect();
+    assert!(names.len() > 250, "the suite has {} tests", names.len());
+    let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..AT_A_TIME {
+            scope.spawn(|| {
+                while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let mut command = match options {
+                        None => Command::new(torture()),
+                        Some(options) => {
+                            let mut command = Command::new(duality());
+                            command.arg("run").args(options).arg("--").arg(torture());
+                            command
+                        }
+                    };
+                    let output = finish(command.arg(name));
+                    if !output.status.success() {
+                        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+                        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+                        let failure = format!("{name}: {} {said}{complaint}", output.status);
+                        failures.lock().expect("a list").push(failure);
+                    }
+                }
+            });
+        }
+    });
+    let failures = failures.into_inner().expect("a list");
+    assert!(failures.is_empty(), "{} of {}:\n{}", failures.len(), names.len(), failures.join("\n"));
+}
+
+#[test]
+fn the_torture_suite_passes_natively() {
+    suite(None);
+}
+
+#[test]
+fn the_torture_suite_passes_on_the_engine() {
+    suite(Some(&[]));
+}
+
+#[test]
+fn the_torture_suite_passes_with_ticks_of_a_millisecond() {
+    suite(Some(&["--tick", "1ms"]));
+}
+
+#[test]
+fn the_torture_suite_passes_without_ticks() {
+    suite(Some(&["--no-preempt"]));
+}
+
+/// Runs `duality run` with these arguments.
+fn run(arguments: &[&str]) -> Output {
+    finish(Command::new(duality()).arg("run").args(arguments))
+}
+
+fn refused(arguments: &[&str], reason: &str) {
+    let output = run(arguments);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+    assert!(said.contains(reason) && said.lines().count() == 1, "{arguments:?}: {said}");
+}
+
+#[test]
+fn a_program_is_itself() {
+    let output = run(&["--", "sh", "-c", "echo out; echo err >&2; exit 7"]);
+    assert_eq!(output.status.code(), Some(7));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "out\n");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "err\n");
+}
+
+#[test]
+fn threads_are_user_level_threads() {
+    // Natively, a thread that sleeps is a second task of the kernel.
+    let source = "#include <pthread.h>\n#include <stdio.h>\n#include <unistd.h>\n#include <stdlib.h>\n\
+        static void *nap(void *a) { sleep(100); return a; }\n\
+        int main(void) { pthread_t t; for (int i = 0; i < 20; i++) pthread_create(&t, 0, nap, 0);\n\
+        fflush(stdout); return system(\"grep ^Threads /proc/$PPID/status\"); }\n";
+    let place = tempfile::tempdir().expect("a folder");
+    let (file, program) = (place.path().join("nap.c"), place.path().join("nap"));
+    std::fs::write(&file, source).expect("written");
+    compile(&[file], &["-pthread"], &program);
+    let native = finish(&mut Command::new(&program));
+    assert_eq!(String::from_utf8_lossy(&native.stdout), "Threads:\t21\n");
+    let ours = run(&["--", program.to_str().expect("a name")]);
+    let said = String::from_utf8_lossy(&ours.stdout);
+    let threads: usize = said.trim_start_matches("Threads:").trim().parse().expect("a number");
+    assert!(threads <= 3, "{threads} kernel threads");
+}
+
+#[test]
+fn statistics_are_printed_at_the_end() {
+    let output = run(&["--stats", "--", torture().to_str().expect("a name"), "ping_pong"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("threads 1 created, 2 at most"), "{said}");
+}
+
+#[test]
+fn what_cannot_work_is_refused() {
+    let place = tempfile::tempdir().expect("a folder");
+    let source = place.path().join("main.c");
+    std::fs::write(&source, "int main(void) { return 0; }\n").expect("written");
+    let program = place.path().join("static");
+    compile(std::slice::from_ref(&source), &["-static"], &program);
+    refused(&["--", program.to_str().expect("a name")], "statically linked");
+    refused(&["--check", program.to_str().expect("a name")], "statically linked");
+    refused(&["--", source.to_str().expect("a name")], "neither ELF nor a script");
+    refused(&["--", "no-such-program"], "no such program");
+    refused(&["--cores", "2", "--", "true"], "--cores");
+    refused(&["--tick", "5", "--", "true"], "unknown unit");
+    refused(&["--tick", "1us", "--", "true"], "at least 100us");
+}
+
+#[test]
+fn a_check_starts_nothing() {
+    let output = run(&["--check", "/bin/sh"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && said.contains("works") && said.contains("libc.so.6"),
+        "{said}"
+    );
+}
+
+#[test]
+fn children_run_natively_unless_asked_otherwise() {
+    let maps = "grep -c duality-text /proc/self/maps";
+    for (options, natively) in [(&[][..], true), (&["--children"][..], false)] {
+        let output = run(&[options, &["--", "sh", "-c", maps]].concat());
+        let count = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        assert_eq!(count == "0", natively, "{options:?}: {count}");
+    }
+}
