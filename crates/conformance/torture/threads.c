@@ -341,6 +341,7 @@ static void *cancel_point(void *argument) {
     sleep_ms(60);
     pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
     for (;;) pthread_testcancel();
+    return NULL;
 }
 TEST(preempt_deferred_cancel) {
     pthread_t thread = start(cancel_point, NULL);
