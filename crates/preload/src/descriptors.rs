@@ -51,10 +51,8 @@ pub(crate) mod fact {
     pub(crate) const SHARED: u8 = 16;
     /// The other side is gone: a short read says nothing any more.
     pub(crate) const HUNG_UP: u8 = 32;
-    /// It has been asked whether the socket has timeouts.
+    /// The socket's timeouts are known.
     pub(crate) const TIMEOUTS_KNOWN: u8 = 64;
-    /// The socket has one.
-    pub(crate) const TIMEOUTS: u8 = 128;
 }
 
 /// Reading or writing.
@@ -79,6 +77,8 @@ pub(crate) struct Descriptor {
     read: Side,
     write: Side,
     polls: Cell<*const PollNode>,
+    /// The socket's timeouts for reading and writing, in nanoseconds; zero for none.
+    timeouts: [Cell<Nanoseconds>; 2],
 }
 
 /// A thread that waits for several descriptors stands in the list of each.
@@ -370,25 +370,30 @@ impl Descriptor {
 
     /// The deadline that the socket's own timeout sets (`SO_RCVTIMEO`, `SO_SNDTIMEO`).
     pub(crate) fn socket_deadline(&self, number: usize, direction: Direction) -> Nanoseconds {
-        let socket = matches!(self.kind(number), Kind::Stream | Kind::Message);
-        if !socket || (self.has(fact::TIMEOUTS_KNOWN) && !self.has(fact::TIMEOUTS)) {
+        if !matches!(self.kind(number), Kind::Stream | Kind::Message) {
             return NEVER;
         }
-        let timeout = |option: i32| {
+        if !self.has(fact::TIMEOUTS_KNOWN) {
+            self.ask_timeouts(number);
+        }
+        match self.timeouts[direction as usize].get() {
+            0 => NEVER,
+            time => clock::now() + time,
+        }
+    }
+
+    #[cold]
+    fn ask_timeouts(&self, number: usize) {
+        for (timeout, option) in self.timeouts.iter().zip([libc::SO_RCVTIMEO, libc::SO_SNDTIMEO]) {
             let mut time = libc::timeval { tv_sec: 0, tv_usec: 0 };
             let mut length = size_of::<libc::timeval>() as u32;
             let (time_at, length_at) = (&raw mut time, &raw mut length);
             sys!(SYS_getsockopt, number, libc::SOL_SOCKET, option, time_at, length_at);
-            time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000
-        };
-        let both = [timeout(libc::SO_RCVTIMEO), timeout(libc::SO_SNDTIMEO)];
-        self.set(fact::TIMEOUTS_KNOWN);
-        if both != [0, 0] {
-            self.set(fact::TIMEOUTS);
+            timeout.set(time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000);
         }
-        match both[direction as usize] {
-            0 => NEVER,
-            time => clock::now() + time,
+        // Another process can change those of a shared socket.
+        if !self.has(fact::SHARED) {
+            self.set(fact::TIMEOUTS_KNOWN);
         }
     }
 

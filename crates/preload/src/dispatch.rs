@@ -7,6 +7,7 @@ use crate::context::SignalFrame;
 use crate::frame::Frame;
 use crate::helpers::{Interrupted, offload};
 use crate::lock::{Locked, lock};
+use crate::process;
 use crate::pump;
 use crate::report;
 use crate::settings;
@@ -62,6 +63,13 @@ pub(crate) extern "C" fn thread_begins(frame: &mut Frame) -> isize {
 
 /// A child of vfork(2) has our memory, but is a process of its own: the kernel executes its calls.
 fn in_vfork_child(frame: &mut Frame) -> isize {
+    let executes = matches!(frame.number(), libc::SYS_execve | libc::SYS_execveat);
+    if executes && settings::CHILDREN.get() {
+        let result = process::execve_with_engine(frame);
+        worker().set_in_engine(false);
+        return result;
+    }
+    worker().set_in_engine(false);
     frame.leave_to_kernel()
 }
 

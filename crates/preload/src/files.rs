@@ -279,7 +279,7 @@ pub(crate) fn fcntl(frame: &mut Frame) -> isize {
     result
 }
 
-/// setsockopt(2): the socket may have timeouts now.
+/// setsockopt(2): the socket may have other timeouts now.
 pub(crate) fn setsockopt(frame: &mut Frame) -> isize {
     let result = frame.pass();
     let timeout = matches!(frame.rdx as i32, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO);
@@ -287,7 +287,7 @@ pub(crate) fn setsockopt(frame: &mut Frame) -> isize {
         && timeout
         && let Some(descriptor) = descriptors::get(frame.rdi)
     {
-        descriptor.set(fact::TIMEOUTS_KNOWN | fact::TIMEOUTS);
+        descriptor.clear(fact::TIMEOUTS_KNOWN);
     }
     result
 }

@@ -236,25 +236,26 @@ fn inherit(thread: &Thread) {
 
 /// execve(2) and execveat(2): with the engine, if the program that we are is replaced by another.
 pub(crate) fn execve(frame: &mut Frame) -> isize {
-    let environment = if frame.number() == libc::SYS_execve { frame.rdx } else { frame.r10 };
-    let with_engine = settings::follows_exec();
-    let list = match with_engine.then(|| settings::environment_with_engine(environment)) {
-        None => None,
-        Some(Ok(list)) => Some(list),
-        Some(Err(_)) => return EFAULT,
-    };
-    let address = list.as_ref().map_or(environment, super::settings::List::address);
-    let arguments = match frame.number() {
-        libc::SYS_execve => [frame.rdi, frame.rsi, address, 0, 0, 0],
-        _ => [frame.rdi, frame.rsi, frame.rdx, address, frame.r8, 0],
-    };
     // The new program inherits what this thread blocks.
     let mask = current().mask.get();
     sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, 0, 8);
-    let result = sys::call(frame.number(), arguments);
+    let result = if settings::follows_exec() { execve_with_engine(frame) } else { frame.pass() };
     let mask = worker().kernel_mask.get();
     sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, 0, 8);
     result
+}
+
+/// Executes a program with the engine's variables in its environment.
+pub(crate) fn execve_with_engine(frame: &Frame) -> isize {
+    let plain = frame.number() == libc::SYS_execve;
+    let environment = if plain { frame.rdx } else { frame.r10 };
+    match settings::environment_with_engine(environment) {
+        Ok(list) if plain => sys!(SYS_execve, frame.rdi, frame.rsi, list.address()),
+        Ok(list) => {
+            sys!(SYS_execveat, frame.rdi, frame.rsi, frame.rdx, list.address(), frame.r8)
+        }
+        Err(_) => EFAULT,
+    }
 }
 
 /// gettid(2)

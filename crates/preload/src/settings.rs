@@ -17,7 +17,7 @@ const PRELOAD: &[u8] = b"LD_PRELOAD=";
 /// Microseconds of processor time between two ticks; zero for none.
 pub(crate) static TICK: Setting<u64> = Setting::new(0);
 /// Programs that the program starts run with the engine too.
-static CHILDREN: Setting<bool> = Setting::new(false);
+pub(crate) static CHILDREN: Setting<bool> = Setting::new(false);
 /// Print counters at the end.
 pub(crate) static STATS: Setting<bool> = Setting::new(false);
 /// The signal on which all threads are listed; zero for none.
