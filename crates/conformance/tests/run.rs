@@ -74,7 +74,7 @@ fn suite(options: Option<&[&str]>) {
     let text = String::from_utf8(listed.stdout).expect("names");
     // What spins until another thread acts needs preemption.
     let without_ticks = options.is_some_and(|options| options.contains(&"--no-preempt"));
-    let needs_ticks = |name: &str| name.starts_with("preempt_") || name.contains("comput");
+    let needs_ticks = |name: &str| name.starts_with("preempt_") || name.contains("compute");
     let names: Vec<&str> =
         text.lines().filter(|name| !(without_ticks && needs_ticks(name))).collect();
     assert!(names.len() > 250, "the suite has {} tests", names.len());

@@ -1,14 +1,15 @@
 //! Calls on sockets that know no flag against waiting: accept, connect, sendfile.
 
 use crate::clock::NEVER;
-use crate::descriptors::{self, Descriptor, Direction, Kind, fact};
+use crate::descriptors::{self, Descriptor, Direction, Kind};
+use crate::fact;
 use crate::frame::Frame;
 use crate::helpers::{Interrupted, offload};
 use crate::lock::lock;
 use crate::pump::count_call;
-use crate::sys::{EAGAIN, EBADF, EINTR, RESTART, error, failed, sys};
+use crate::sys::{self, EAGAIN, EBADF, EINTR, RESTART, error, failed, sys};
 use crate::thread::Reason;
-use crate::transfer::{attempt, is_ready};
+use crate::transfer::attempt;
 use crate::user;
 
 /// accept(2) and accept4(2)
@@ -24,7 +25,7 @@ pub(crate) fn accept(frame: &mut Frame) -> isize {
             wait_for(frame, descriptor, Direction::Read, || EAGAIN, true)
         } else {
             let try_accept = || {
-                if is_ready(number, libc::POLLIN) { frame.pass() } else { EAGAIN }
+                if sys::is_ready(number, libc::POLLIN) { frame.pass() } else { EAGAIN }
             };
             wait_for(frame, descriptor, Direction::Read, try_accept, false)
         };
@@ -49,7 +50,7 @@ fn wait_for(
     let number = frame.rdi;
     let deadline = descriptor.socket_deadline(number, direction);
     loop {
-        if offloaded && is_ready(number, libc::POLLIN) {
+        if offloaded && sys::is_ready(number, libc::POLLIN) {
             return offload(frame.number(), frame.arguments(), Interrupted::Restarts);
         }
         let result = call();
@@ -98,7 +99,7 @@ pub(crate) fn connect(frame: &mut Frame) -> isize {
     if result != error(libc::EINPROGRESS) && result != error(libc::EALREADY) {
         return result;
     }
-    let writable = || if is_ready(number, libc::POLLOUT) { 0 } else { EAGAIN };
+    let writable = || if sys::is_ready(number, libc::POLLOUT) { 0 } else { EAGAIN };
     match wait_for(frame, descriptor, Direction::Write, writable, false) {
         0 => {}
         EAGAIN => return error(libc::EINPROGRESS),

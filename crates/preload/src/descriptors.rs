@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use libc::{EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLPRI, EPOLLRDHUP};
 
 use crate::clock::{self, NEVER, Nanoseconds};
+use crate::fact;
 use crate::lock::{Locked, Setting};
 use crate::scheduler::{BELL, EPOLL, park, wake};
 use crate::settings;
@@ -35,24 +36,6 @@ pub(crate) enum Kind {
     Polled,
     /// A file that is always ready: regular files, directories.
     Direct,
-}
-
-/// Facts about a descriptor, as bits.
-pub(crate) mod fact {
-    /// Registered with epoll.
-    pub(crate) const REGISTERED: u8 = 1;
-    /// epoll refuses it.
-    pub(crate) const REFUSED: u8 = 2;
-    /// `O_NONBLOCK` is known: see the next one.
-    pub(crate) const MODE_KNOWN: u8 = 4;
-    /// `O_NONBLOCK` is set.
-    pub(crate) const NONBLOCKING: u8 = 8;
-    /// Other descriptors, perhaps in other processes, refer to the same file.
-    pub(crate) const SHARED: u8 = 16;
-    /// The other side is gone: a short read says nothing any more.
-    pub(crate) const HUNG_UP: u8 = 32;
-    /// The socket's timeouts are known.
-    pub(crate) const TIMEOUTS_KNOWN: u8 = 64;
 }
 
 /// Reading or writing.

@@ -1,6 +1,7 @@
 //! Calls that make, copy and end descriptors: the engine keeps count.
 
-use crate::descriptors::{self, Kind, PollNode, fact};
+use crate::descriptors::{self, Kind, PollNode};
+use crate::fact;
 use crate::frame::Frame;
 use crate::helpers::{Interrupted, offload, offload_until};
 use crate::lock::lock;
@@ -8,7 +9,6 @@ use crate::scheduler::{BELL, EPOLL};
 use crate::settings;
 use crate::sys::{self, EBADF, EINVAL, failed, sys};
 use crate::thread::{THREADS, is_ours};
-use crate::transfer::is_ready;
 use crate::user;
 use crate::worker::current;
 
@@ -200,7 +200,7 @@ fn open_any(frame: &Frame, flags: i32, argument: fn(&mut Frame) -> &mut usize) -
 /// Has a helper open the reading end of a FIFO, which waits for a writer. A writer that has come and gone has been
 /// seen by the end that is open already.
 fn wait_for_writer(frame: &Frame, opened: usize) -> isize {
-    let gone = || is_ready(opened, libc::POLLIN).then_some(opened as isize);
+    let gone = || sys::is_ready(opened, libc::POLLIN).then_some(opened as isize);
     descriptors::opened(opened as isize, Kind::Pipe, true);
     let Some(descriptor) = descriptors::get(opened) else { return opened as isize };
     descriptor.register(opened);

@@ -43,6 +43,7 @@ mod dispatch;
 mod dump;
 mod elf;
 mod entry;
+mod fact;
 mod files;
 mod frame;
 mod futex;

@@ -100,3 +100,9 @@ pub(crate) fn exit_group(status: i32) -> ! {
         sys!(SYS_exit_group, status);
     }
 }
+
+/// Whether a descriptor is ready, without waiting.
+pub(crate) fn is_ready(number: usize, events: i16) -> bool {
+    let mut poll = libc::pollfd { fd: number as i32, events, revents: 0 };
+    sys!(SYS_poll, &raw mut poll, 1, 0) > 0
+}

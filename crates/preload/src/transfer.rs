@@ -3,7 +3,8 @@
 use libc::{MSG_DONTWAIT, MSG_PEEK, MSG_WAITALL};
 
 use crate::clock::NEVER;
-use crate::descriptors::{self, Descriptor, Direction, Kind, fact};
+use crate::descriptors::{self, Descriptor, Direction, Kind};
+use crate::fact;
 use crate::files::NAMES;
 use crate::frame::Frame;
 use crate::helpers::{Interrupted, offload};
@@ -349,7 +350,7 @@ impl Transfer<'_> {
             Direction::Read => libc::POLLIN,
             Direction::Write => libc::POLLOUT,
         };
-        if !is_ready(self.number, events) {
+        if !sys::is_ready(self.number, events) {
             return EAGAIN;
         }
         if self.direction == Direction::Read {
@@ -357,12 +358,6 @@ impl Transfer<'_> {
         }
         self.with_rest(|list, count| sys!(SYS_writev, self.number, list, count))
     }
-}
-
-/// Whether a descriptor is ready, without waiting.
-pub(crate) fn is_ready(number: usize, events: i16) -> bool {
-    let mut poll = libc::pollfd { fd: number as i32, events, revents: 0 };
-    sys!(SYS_poll, &raw mut poll, 1, 0) > 0
 }
 
 /// preadv2(2) and pwritev2(2): at the current position, they may wait.

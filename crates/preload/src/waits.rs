@@ -14,7 +14,6 @@ use crate::scheduler::park;
 use crate::signals;
 use crate::sys::{self, EAGAIN, EINTR, EINVAL, failed, sys};
 use crate::thread::Reason;
-use crate::transfer::is_ready;
 use crate::user;
 use crate::worker::current;
 
@@ -415,7 +414,7 @@ pub(crate) fn io_uring_enter(frame: &mut Frame) -> isize {
             if failed(posted) {
                 break posted;
             }
-            if is_ready(ring, POLLIN) {
+            if sys::is_ready(ring, POLLIN) {
                 break 0;
             }
             descriptor.kind(ring);
