@@ -208,3 +208,21 @@ fn children_run_natively_unless_asked_otherwise() {
         assert_eq!(count == "0", natively, "{options:?}: {count}");
     }
 }
+
+#[test]
+fn a_binary_is_compared_with_itself() {
+    let check = |arguments: &[&str]| {
+        finish(Command::new(DUALITY).args(["compare", "--check", "--binary"]).args(arguments))
+    };
+    let output = check(&["/bin/sh -c 'exec server {port}'", "--url", "http://127.0.0.1:{port}/x"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("native, duality-run"), "{said}");
+    for (command, problem) in
+        [("/bin/sh", "put {port}"), ("/no/such/server {port}", "no such program")]
+    {
+        let output = check(&[command]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains(problem), "{command}: {said}");
+    }
+}

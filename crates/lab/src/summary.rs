@@ -22,7 +22,7 @@ pub struct Summary {
     pub service: String,
     /// The names of architectures and peers, in the order of the design.
     pub subjects: Vec<String>,
-    /// Which of them are peers.
+    /// Which of them are peers, and stand beside those that can be chosen.
     pub peers: BTreeSet<String>,
     /// The numbers of open connections, in the order of the design.
     pub concurrency: Vec<usize>,
@@ -91,7 +91,12 @@ impl Summary {
         let mut summary = Summary {
             service: design.service.clone(),
             subjects: design.subjects().map(str::to_owned).collect(),
-            peers: design.peers.iter().map(|peer| peer.name.clone()).collect(),
+            peers: design
+                .peers
+                .iter()
+                .map(|peer| peer.name.clone())
+                .filter(|name| !design.can_be_chosen(name))
+                .collect(),
             concurrency: design.concurrency.clone(),
             repeats: design.repeats,
             planned: design.cells(),

@@ -82,11 +82,7 @@ impl<'a> Count<'a> {
             })
         };
         let is_out = |name: &str| question.disqualified.contains(&(name.to_owned(), concurrency));
-        let can_be_chosen = |name: &&str| {
-            design.architectures.iter().any(|own| own == name)
-                && !design.is_yardstick(name)
-                && !is_out(name)
-        };
+        let can_be_chosen = |name: &&str| design.can_be_chosen(name) && !is_out(name);
         let all = || design.subjects().filter(measured);
         let mut subjects: Vec<&str> = all().filter(can_be_chosen).collect();
         let candidates = subjects.len();

@@ -36,6 +36,13 @@ pub unsafe extern "C" fn start(_count: usize, _arguments: *mut *mut u8, environm
         say(format_args!("the kernel does not allow FSGSBASE; it needs Linux 5.9 or later"));
         sys::exit_group(2);
     }
+    if has_shadow_stack() {
+        say(format_args!(
+            "the program uses shadow stacks, which threads here do not have; \
+             set GLIBC_TUNABLES=glibc.cpu.x86_shstk=off"
+        ));
+        sys::exit_group(2);
+    }
     clock::find(auxiliary(AT_SYSINFO_EHDR));
     FIRST.adopt();
     FIRST.set_in_engine(true);
@@ -100,6 +107,15 @@ fn prepare() -> Result<(), isize> {
     scheduler::open()?;
     signals::take_over();
     Ok(())
+}
+
+/// Whether the processor checks return addresses (`ARCH_SHSTK_STATUS` of arch_prctl(2)).
+fn has_shadow_stack() -> bool {
+    const STATUS: usize = 0x5005;
+    const ENABLED: u64 = 1;
+    let mut features = 0u64;
+    sys!(SYS_arch_prctl, STATUS, &raw mut features);
+    features & ENABLED != 0
 }
 
 /// The address of the main thread's storage.

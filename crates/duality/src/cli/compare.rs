@@ -21,8 +21,8 @@ use duality_lab::{data, report as page, run as lab};
 use duality_runtime::log;
 
 use super::{
-    ClientFlags, ConstraintFlags, Failure, SetupFlags, Tuning, experiment, explain, flag, heading,
-    load, model, plan, print, regimes,
+    ClientFlags, ConstraintFlags, Failure, SetupFlags, Tuning, binary, experiment, explain, flag,
+    heading, load, model, plan, print, regimes,
 };
 use crate::catalogue::Catalogue;
 
@@ -31,6 +31,23 @@ pub(super) struct Arguments {
     /// The service (see `duality services`), or a plan: a file called PLAN.toml, which flags override
     #[arg(value_name = "SERVICE|PLAN.toml")]
     subject: Option<String>,
+    /// A server given by its command line, with {port} in it, instead of a service: natively and by `duality run` (docs/run.md)
+    #[arg(
+        long,
+        value_name = "COMMAND",
+        conflicts_with_all = ["subject", "architectures", "peers", "store", "baseline"],
+        display_order = 0
+    )]
+    binary: Option<String>,
+    /// What the clients of --binary ask for, such as http://127.0.0.1:{port}/page [default: /]
+    #[arg(
+        long,
+        value_name = "URL",
+        requires = "binary",
+        conflicts_with = "path",
+        display_order = 0
+    )]
+    url: Option<String>,
     #[command(flatten)]
     clients: ClientFlags,
     /// Which architectures, such as threads,epoll; without it, all
@@ -157,8 +174,12 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     }
     settings.service.clone_from(&arguments.subject);
     let whole = arguments.budget.map(|limit| budget::aim(limit, 1));
+    let peers = match &arguments.binary {
+        None => Vec::new(),
+        Some(command) => binary::put_into(&mut settings, command, arguments.url.as_deref())?,
+    };
     let mut plan =
-        experiment::plan(catalogue, &settings, &arguments.tuning, &[], whole).map_err(flag)?;
+        experiment::plan(catalogue, &settings, &arguments.tuning, &peers, whole).map_err(flag)?;
     if let Some(limit) = arguments.budget {
         budget::fit(slice::from_mut(&mut plan), limit)
             .map_err(|problem| flag(Misfit::new("budget", problem)))?;

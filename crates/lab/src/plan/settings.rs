@@ -143,7 +143,11 @@ impl Settings {
             .architectures
             .as_ref()
             .map(|all| all.iter().map(|choice| choice.name.as_str()).collect());
-        list("architectures", names.as_deref())?;
+        // Without architectures, the peers are compared with each other.
+        let peers_alone = names.as_ref().is_some_and(Vec::is_empty) && self.peers.is_some();
+        if !peers_alone {
+            list("architectures", names.as_deref())?;
+        }
         list("peers", self.peers.as_deref())?;
         list("concurrency", self.concurrency.as_deref())?;
         list("server-cpus", self.server_cpus.as_deref())?;

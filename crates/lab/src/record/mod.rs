@@ -183,6 +183,14 @@ pub struct Variant {
 }
 
 impl Design {
+    /// Whether a subject can be chosen: an architecture, or a peer where peers alone are compared with each other.
+    pub fn can_be_chosen(&self, name: &str) -> bool {
+        if self.architectures.is_empty() {
+            return self.peers.iter().any(|peer| peer.name == name);
+        }
+        self.architectures.iter().any(|own| own == name) && !self.is_yardstick(name)
+    }
+
     /// What follows the name of a subject in that of its control.
     const AGAIN: &str = " (again)";
 
