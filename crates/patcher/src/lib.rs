@@ -24,5 +24,5 @@ mod sites;
 mod stubs;
 
 pub use image::{Image, Segment};
-pub use sites::{Findings, Kind, Site, find_sites};
+pub use sites::{Findings, Kind, Relative, Site, find_sites};
 pub use stubs::{Entries, MAX_STUB_BYTES, Patch, THUNK_BYTES, patch};

@@ -41,6 +41,19 @@ pub struct Site {
     pub number: Option<u32>,
     /// A vector register may be alive across the call.
     pub vectors: bool,
+    /// Operands of the neighbours that are relative to the place of their instruction.
+    pub relative: Vec<Relative>,
+}
+
+/// Four bytes of an instruction that say how far something is from the instruction's end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Relative {
+    /// Where the four bytes are.
+    pub field: u64,
+    /// Where the instruction ends.
+    pub end: u64,
+    /// What it refers to.
+    pub target: u64,
 }
 
 /// What a search found.
@@ -170,6 +183,8 @@ struct Function {
     range: Range<u64>,
     place: Place,
     instructions: Vec<Instruction>,
+    /// Operands relative to their instruction, in order.
+    relative: Vec<Relative>,
     /// Where its own branches lead.
     targets: Vec<u64>,
     vectors: bool,
@@ -190,6 +205,16 @@ impl Function {
             );
             if instruction.op_count() > 0 && near {
                 function.targets.push(instruction.near_branch_target());
+            }
+            if instruction.is_ip_rel_memory_operand() {
+                let offsets = decoder.get_constant_offsets(&instruction);
+                if offsets.has_displacement() && offsets.displacement_size() == 4 {
+                    function.relative.push(Relative {
+                        field: instruction.ip() + offsets.displacement_offset() as u64,
+                        end: instruction.next_ip(),
+                        target: instruction.ip_rel_memory_address(),
+                    });
+                }
             }
             function.vectors |= uses_vectors(&instruction);
             function.instructions.push(instruction);
@@ -216,7 +241,9 @@ impl Function {
             None => (syscall..self.room_after(index)?, Kind::After),
         };
         let vectors = self.vectors && (!is_libc || vectors_alive_after(&self.instructions, index));
-        Some(Site { syscall, range, kind, number, vectors })
+        let moved = |operand: &&Relative| range.contains(&operand.field);
+        let relative = self.relative.iter().filter(moved).copied().collect();
+        Some(Site { syscall, range, kind, number, vectors, relative })
     }
 
     /// What the last move into `eax` before the call says, if nothing leads in between.
@@ -236,6 +263,15 @@ impl Function {
         None
     }
 
+    /// Whether the instruction goes on to the next, and does the same elsewhere, perhaps with another operand.
+    fn movable(&self, instruction: &Instruction) -> bool {
+        let end = instruction.next_ip();
+        let adjustable = || self.relative.binary_search_by_key(&end, |operand| operand.end).is_ok();
+        falls_through(instruction)
+            && instruction.code() != Code::Syscall
+            && (!instruction.is_ip_rel_memory_operand() || adjustable())
+    }
+
     /// Room among the instructions before the call, unless a branch leads between them.
     fn room_before(&self, index: usize) -> Option<(u64, Kind)> {
         let end = self.instructions[index].next_ip();
@@ -245,7 +281,7 @@ impl Function {
                 return None;
             }
             first -= 1;
-            if !movable(&self.instructions[first]) {
+            if !self.movable(&self.instructions[first]) {
                 return None;
             }
         }
@@ -261,19 +297,12 @@ impl Function {
         while self.instructions[last].next_ip() - start < JUMP_BYTES {
             last += 1;
             let instruction = self.instructions.get(last)?;
-            if self.is_target(instruction.ip()) || !movable(instruction) {
+            if self.is_target(instruction.ip()) || !self.movable(instruction) {
                 return None;
             }
         }
         Some(self.instructions[last].next_ip())
     }
-}
-
-/// Whether the instruction does the same wherever it stands, and goes on to the next.
-fn movable(instruction: &Instruction) -> bool {
-    falls_through(instruction)
-        && !instruction.is_ip_rel_memory_operand()
-        && instruction.code() != Code::Syscall
 }
 
 fn falls_through(instruction: &Instruction) -> bool {
@@ -351,6 +380,15 @@ mod tests {
         let [site] = &findings.sites[..] else { panic!("{findings:?}") };
         assert_eq!((site.kind, site.number), (Kind::After, None));
         assert_eq!(site.range, 0x1007..0x100f);
+    }
+
+    #[test]
+    fn operands_relative_to_their_instruction_are_noted() {
+        // lea 0x10(%rip),%rdi; syscall; jmp back: as in glibc 2.31
+        let findings = find_in_function(&[0x48, 0x8d, 0x3d, 0x10, 0, 0, 0, 0x0f, 0x05, 0xeb, 0xf5]);
+        let [site] = &findings.sites[..] else { panic!("{findings:?}") };
+        assert_eq!((site.kind, site.range.clone()), (Kind::Before, 0x1000..0x1009));
+        assert_eq!(site.relative, [Relative { field: 0x1003, end: 0x1007, target: 0x1017 }]);
     }
 
     #[test]

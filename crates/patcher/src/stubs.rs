@@ -65,7 +65,7 @@ pub fn patch(image: &Image<'_>, sites: &[Site], base: u64, entries: Entries) -> 
 fn append_stub(stubs: &mut Vec<u8>, site: &Site, code: &[u8], base: u64) -> Option<()> {
     let (before, rest) = code.split_at_checked((site.syscall - site.range.start) as usize)?;
     let after = rest.get(2..(site.range.end - site.syscall) as usize)?;
-    stubs.extend_from_slice(before);
+    append_moved(stubs, site, before, site.range.start, base)?;
     let restart = base + stubs.len() as u64;
     // lea 21(%rip), %rcx: over the jump of five bytes, two addresses and the syscall.
     stubs.extend_from_slice(&[0x48, 0x8d, 0x0d, 23, 0, 0, 0]);
@@ -77,9 +77,23 @@ fn append_stub(stubs: &mut Vec<u8>, site: &Site, code: &[u8], base: u64) -> Opti
     stubs.extend_from_slice(&restart.to_le_bytes());
     stubs.extend_from_slice(&returns_to.to_le_bytes());
     stubs.extend_from_slice(&[0x0f, 0x05]);
-    stubs.extend_from_slice(after);
+    append_moved(stubs, site, after, site.syscall + 2, base)?;
     append_jump(stubs, base, site.range.end)?;
     stubs.resize(stubs.len().next_multiple_of(8), 0xcc);
+    Some(())
+}
+
+/// Appends instructions of the text that stood at `from`, with the operands that depend on the place.
+fn append_moved(stubs: &mut Vec<u8>, site: &Site, code: &[u8], from: u64, base: u64) -> Option<()> {
+    let first = stubs.len();
+    stubs.extend_from_slice(code);
+    let moved = |address: u64| base + first as u64 + (address - from);
+    let until = from + code.len() as u64;
+    for operand in site.relative.iter().filter(|operand| (from..until).contains(&operand.field)) {
+        let at = first + (operand.field - from) as usize;
+        let distance = distance(moved(operand.end), operand.target)?;
+        stubs.get_mut(at..at + 4)?.copy_from_slice(&distance.to_le_bytes());
+    }
     Some(())
 }
 
@@ -135,6 +149,21 @@ mod tests {
         assert_eq!(stub[12 + 23 - 2..12 + 23], [0x0f, 0x05]);
         assert_eq!(stub[17..25], 0x10_1005u64.to_le_bytes());
         assert_eq!(stub[25..33], 0x10_1007u64.to_le_bytes());
+    }
+
+    #[test]
+    fn an_operand_relative_to_its_instruction_refers_to_the_same_place() {
+        // mov $1,%eax; nop; lea 0x10(%rip),%rdi; syscall
+        let bytes = [0xb8, 1, 0, 0, 0, 0x90, 0x48, 0x8d, 0x3d, 0x10, 0, 0, 0, 0x0f, 0x05];
+        let segment = Segment { address: 0x10_1000, bytes: &bytes, executable: true };
+        let segments = alloc::vec![segment];
+        let image = Image { segments, functions: None, is_libc: false };
+        let sites = find_sites(&image).sites;
+        let patch = patch(&image, &sites, 0x20_0000, ENTRIES).expect("near enough");
+        let stub = &patch.stubs[THUNK_BYTES..];
+        let distance = i32::from_le_bytes([stub[3], stub[4], stub[5], stub[6]]);
+        let end = 0x20_0000 + THUNK_BYTES as i32 + 7;
+        assert_eq!(end + distance, 0x10_100d + 0x10);
     }
 
     #[test]
