@@ -15,6 +15,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("ab", "apache2-utils"),
     ("chromium", "chromium"),
     ("curl", "curl"),
+    ("gdb", "gdb"),
     ("nc", "netcat-openbsd"),
     ("nginx", "nginx-light"),
     ("redis-server", "redis-server"),

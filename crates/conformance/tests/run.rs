@@ -1,5 +1,6 @@
 //! `duality run`: the torture suite natively and on the engine, what is refused, and real programs.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -225,4 +226,41 @@ fn a_binary_is_compared_with_itself() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(2) && said.contains(problem), "{command}: {said}");
     }
+}
+
+#[test]
+fn gdb_shows_the_stacks_of_parked_threads() {
+    // Any process may trace it, so that the test needs no privilege.
+    let source = "#include <pthread.h>\n#include <stdio.h>\n#include <sys/prctl.h>\n#include <unistd.h>\n\
+        static void *nap(void *a) { char b; return (void *)read(*(int *)a, &b, 1); }\n\
+        int main(void) { int ends[2]; pthread_t t[3]; prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);\n\
+        if (pipe(ends)) return 1;\n\
+        for (int i = 0; i < 3; i++) pthread_create(&t[i], 0, nap, &ends[0]);\n\
+        usleep(50000); puts(\"ready\"); fflush(stdout); pause(); }\n";
+    let place = tempfile::tempdir().expect("a folder");
+    let (file, program) = (place.path().join("nap.c"), place.path().join("nap"));
+    std::fs::write(&file, source).expect("written");
+    compile(&[file], &["-pthread"], &program);
+    let script = place.path().join("threads.py");
+    std::fs::write(&script, run(&["--gdb-script"]).stdout).expect("written");
+    let mut child = Command::new(DUALITY)
+        .args(["run", "--"])
+        .arg(&program)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it can be started");
+    let mut line = String::new();
+    let output = child.stdout.take().expect("a pipe");
+    BufReader::new(output).read_line(&mut line).expect("a line");
+    assert_eq!(line, "ready\n");
+    let mut gdb = Command::new("gdb");
+    gdb.args(["-batch", "-nx", "-p", &child.id().to_string(), "-x"]).arg(&script);
+    gdb.args(["-ex", "duality threads", "-ex", "duality backtrace", "-ex", "detach"]);
+    let shown = finish(&mut gdb);
+    child.kill().expect("it runs");
+    child.wait().expect("a child");
+    let said = String::from_utf8_lossy(&shown.stdout);
+    assert_eq!(said.matches("parked in call 0 ").count(), 6, "{said}");
+    assert_eq!(said.matches(" in nap (").count(), 3, "{said}");
+    assert_eq!(said.matches(" in main (").count(), 1, "{said}");
 }

@@ -15,7 +15,7 @@ use crate::signals;
 use crate::stats;
 use crate::sys::{RESTART, sys};
 use crate::table::{self, CLASSES, Class};
-use crate::worker::worker;
+use crate::worker::{current, worker};
 
 /// Executes a call of the program; called by the entry alone.
 pub(crate) extern "C" fn dispatch(frame: &mut Frame) -> isize {
@@ -26,7 +26,9 @@ pub(crate) extern "C" fn dispatch(frame: &mut Frame) -> isize {
         }
         worker.vfork_parent.set(0);
     }
-    worker.current.get().call.set(frame.rax as u32);
+    let thread = worker.current.get();
+    thread.call.set(frame.rax as u32);
+    thread.place.set(&raw const *frame as usize);
     let result = match CLASSES.get(frame.rax) {
         Some(Class::Direct) if settings::STALL.get() != 0 => timed(frame),
         Some(Class::Direct) => frame.pass(),
@@ -98,6 +100,7 @@ fn finish(frame: &mut Frame, mut result: isize) -> isize {
 
 /// Executed on the stack of a thread that was interrupted in its own code.
 pub(crate) extern "C" fn preempted(frame: &mut SignalFrame) {
+    current().place.set(&raw const frame.context as usize + 1);
     if worker().turn_is_over.swap(false, Ordering::Relaxed) {
         stats::PREEMPTIONS.add(1);
         pump::give_turn();

@@ -48,6 +48,7 @@ mod files;
 mod frame;
 mod futex;
 mod helpers;
+mod inspection;
 mod lock;
 mod masks;
 mod memory;

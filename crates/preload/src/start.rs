@@ -3,6 +3,7 @@
 use crate::clock;
 use crate::descriptors;
 use crate::dump;
+use crate::inspection;
 use crate::lock::lock;
 use crate::objects;
 use crate::report::{self, say};
@@ -90,6 +91,8 @@ fn prepare() -> Result<(), isize> {
     if !reserved {
         return Err(out_of_memory);
     }
+    let (table, used) = THREADS.of(&mut lock()).for_inspection();
+    inspection::describe(table, used);
     let id = sys!(SYS_getpid) as i32;
     FIRST.kernel_id.set(id);
     MAIN.id.set(id);

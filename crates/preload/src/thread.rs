@@ -85,6 +85,8 @@ pub(crate) struct Thread {
     pub(crate) futex_previous: Cell<Option<ThreadRef>>,
     /// The next that waits for the same descriptor.
     pub(crate) next_waiter: Cell<Option<ThreadRef>>,
+    /// Where its own code was left, for debuggers: its `Frame`, or its `Context` plus one where it was interrupted.
+    pub(crate) place: Cell<usize>,
     /// The call that it is in, for those who look.
     pub(crate) call: Cell<u32>,
     /// The descriptor or the address that it waits for.
@@ -133,6 +135,7 @@ impl Thread {
             futex_next: Cell::new(None),
             futex_previous: Cell::new(None),
             next_waiter: Cell::new(None),
+            place: Cell::new(0),
             call: Cell::new(0),
             waits_for: Cell::new(0),
             routine: Cell::new(0),
@@ -215,6 +218,11 @@ impl Threads {
         table.is_some()
     }
 
+    /// Where the address of the table is, and the number of its entries in use.
+    pub(crate) fn for_inspection(&self) -> (usize, usize) {
+        (&raw const self.table as usize, &raw const self.used as usize)
+    }
+
     /// A new thread, or `None` if there are too many.
     pub(crate) fn create(&mut self) -> Option<ThreadRef> {
         let thread = if self.free > RESTED || self.used == MAX_THREADS - 1 {
@@ -237,6 +245,7 @@ impl Threads {
         thread.next_ready.set(None);
         thread.reason.set(Reason::Woken);
         thread.interruptible.set(false);
+        thread.place.set(0);
         thread.clear_id.set(0);
         thread.robust_list.set(0);
         thread.mask_after.set(None);

@@ -4,12 +4,13 @@ use core::arch::asm;
 use core::cell::{Cell, UnsafeCell};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use crate::inspection::DESCRIPTION;
 use crate::thread::{MAIN, ThreadRef};
 
 /// Signals that one worker can hold back until the engine can look at them.
 const HELD_SIGNALS: usize = 128;
 
-/// The state of a kernel thread. The entry knows the offsets of the first two fields.
+/// The state of a kernel thread. The entry and debuggers know the offsets of the first fields.
 #[repr(C)]
 pub(crate) struct Worker {
     this: Cell<usize>,
@@ -17,6 +18,8 @@ pub(crate) struct Worker {
     in_engine: Cell<u32>,
     /// Asleep until an event, or about to be.
     idle: Cell<u32>,
+    /// For debuggers.
+    description: Cell<usize>,
     pub(crate) current: Cell<ThreadRef>,
     /// Where the worker's own stack was left.
     pub(crate) stack_pointer: Cell<usize>,
@@ -51,6 +54,7 @@ pub(crate) static FIRST: Worker = Worker {
     this: Cell::new(0),
     in_engine: Cell::new(0),
     idle: Cell::new(0),
+    description: Cell::new(0),
     current: Cell::new(&MAIN),
     stack_pointer: Cell::new(0),
     ended: Cell::new(None),
@@ -86,6 +90,7 @@ impl Worker {
     /// Makes this the worker of the kernel thread that executes this.
     pub(crate) fn adopt(&'static self) {
         self.this.set(&raw const *self as usize);
+        self.description.set(&raw const DESCRIPTION as usize);
         // SAFETY: nothing else uses `gs`; the start has checked that the instruction is allowed.
         unsafe { asm!("wrgsbase {}", in(reg) self.this.get(), options(nostack, preserves_flags)) };
     }

@@ -28,6 +28,9 @@ pub(super) struct Arguments {
     /// Say whether the program will work, and do not start it
     #[arg(long)]
     check: bool,
+    /// Print a script by which gdb lists the threads of a running program, with their stacks
+    #[arg(long, exclusive = true)]
+    gdb_script: bool,
     /// Stacks of threads that do not ask for a size (natively: the limit of `ulimit -s`)
     #[arg(long, value_name = "BYTES", value_parser = parse_size, env = "DUALITY_RUN_STACK_SIZE")]
     stack_size: Option<usize>,
@@ -62,7 +65,11 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(i32).range(1..=64), env = "DUALITY_RUN_DUMP_SIGNAL")]
     dump_signal: Option<i32>,
     /// The program and its arguments
-    #[arg(required = true, value_name = "PROGRAM", allow_hyphen_values = true)]
+    #[arg(
+        required_unless_present = "gdb_script",
+        value_name = "PROGRAM",
+        allow_hyphen_values = true
+    )]
     command: Vec<OsString>,
 }
 
@@ -94,6 +101,9 @@ fn parse_time(text: &str) -> Result<Duration, String> {
 
 /// Runs the program, or says whether that would work.
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.gdb_script {
+        return print(run::GDB_SCRIPT);
+    }
     if let Some(reason) = run::unsupported() {
         return Err(Failure::misuse(reason));
     }

@@ -24,6 +24,9 @@ pub(crate) use program::{Program, Verdict, search};
 /// The engine, a shared object; empty on machines that it does not support.
 static ENGINE: &[u8] = include_bytes!(env!("DUALITY_ENGINE"));
 
+/// What has gdb list threads.
+pub(crate) static GDB_SCRIPT: &str = include_str!("threads.py");
+
 /// How the engine is set up.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
