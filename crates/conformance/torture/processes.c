@@ -415,6 +415,41 @@ TEST(nonblocking_flag_is_left_alone) {
     ticker_stop(&ticker);
     return 0;
 }
+TEST(copies_of_a_descriptor_share_the_flag) {
+    int ends[2];
+    CHECK(!pipe(ends));
+    char byte;
+    CHECK(!fcntl(ends[0], F_SETFL, O_NONBLOCK));
+    int copy = dup(ends[0]);
+    CHECK(read(copy, &byte, 1) == -1 && errno == EAGAIN);
+    CHECK(!fcntl(copy, F_SETFL, 0));
+    struct ticker ticker;
+    ticker_start(&ticker);
+    pid_t child = fork();
+    if (!child) {
+        sleep_ms(30);
+        _exit(write(ends[1], "x", 1) != 1);
+    }
+    CHECK(read(ends[0], &byte, 1) == 1 && byte == 'x');
+    CHECK(ticker_stop(&ticker) > 2);
+    CHECK(exit_status(child) == 0);
+    return 0;
+}
+static int wait_a_little(void *argument) {
+    sleep_ms(20);
+    *(volatile int *)argument = 5;
+    _exit(6);
+}
+TEST(a_process_may_use_our_memory) {
+    static char stack[65536];
+    static volatile int seen;
+    int child = clone(wait_a_little, stack + sizeof stack, CLONE_VM | SIGCHLD, (void *)&seen);
+    CHECK(child > 0);
+    CHECK(join(start(give_seven, NULL)) == 7);
+    CHECK(exit_status(child) == 6 && seen == 5);
+    CHECK(join(start(give_seven, NULL)) == 7);
+    return 0;
+}
 TEST(send_timeouts_are_honoured) {
     int ends[2];
     static char bytes[1 << 20];

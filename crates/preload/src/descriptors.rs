@@ -74,7 +74,7 @@ pub(crate) struct PollNode {
 
 static TABLE: Setting<*const Descriptor> = Setting::new(core::ptr::null());
 static HIGHEST: Setting<usize> = Setting::new(0);
-/// The process has been forked: what it had open then is shared.
+/// What had a lower number when the process started or was forked last is shared.
 static FORKED_BELOW: Setting<usize> = Setting::new(0);
 
 /// Makes room for the table. All zeros are descriptors of which nothing is known.
@@ -82,6 +82,15 @@ pub(crate) fn reserve() -> bool {
     let table = sys::reserve(MAX * size_of::<Descriptor>());
     TABLE.set(table.unwrap_or(0) as *const Descriptor);
     table.is_some()
+}
+
+/// What is open when the program starts may be open in other processes too.
+pub(crate) fn inherit() {
+    /// Descriptors that a program inherits have low numbers.
+    const HIGHEST_INHERITED: usize = 255;
+    let open = |number: &usize| !failed(sys!(SYS_fcntl, *number, libc::F_GETFD));
+    let highest = (3..=HIGHEST_INHERITED).rev().find(open);
+    FORKED_BELOW.set(highest.map_or(0, |number| number + 1));
 }
 
 /// The descriptor with this number, unless the engine does not follow it.
@@ -263,7 +272,7 @@ impl Descriptor {
     /// From now on, others refer to the same file.
     pub(crate) fn share(&self) {
         self.set(fact::SHARED);
-        self.clear(fact::MODE_KNOWN);
+        self.clear(fact::MODE_KNOWN | fact::NONBLOCKING | fact::TIMEOUTS_KNOWN);
     }
 
     /// Whether an attempt could succeed, as far as is known.

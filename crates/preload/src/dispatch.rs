@@ -24,7 +24,9 @@ pub(crate) extern "C" fn dispatch(frame: &mut Frame) -> isize {
         if worker.vfork_parent.get() as isize != sys!(SYS_getpid) {
             return in_vfork_child(frame);
         }
-        worker.vfork_parent.set(0);
+        if !process::MEMORY_IS_SHARED.get() {
+            worker.vfork_parent.set(0);
+        }
     }
     let thread = worker.current.get();
     thread.call.set(frame.rax as u32);

@@ -6,7 +6,7 @@ use crate::descriptors;
 use crate::frame::{Frame, duality_thread_start, initial_context};
 use crate::futex;
 use crate::helpers;
-use crate::lock::{Locked, lock};
+use crate::lock::{Locked, Setting, lock};
 use crate::masks;
 use crate::report;
 use crate::scheduler;
@@ -21,6 +21,10 @@ use crate::worker::{current, worker};
 
 const THREAD_FLAGS: u64 = (libc::CLONE_VM | libc::CLONE_THREAD) as u64;
 const VM: u64 = libc::CLONE_VM as u64;
+const VFORK: u64 = libc::CLONE_VFORK as u64;
+
+/// Another process executes in our memory, and may do so at any time.
+pub(crate) static MEMORY_IS_SHARED: Setting<bool> = Setting::new(false);
 
 /// What a clone asks for.
 struct Request {
@@ -74,6 +78,8 @@ fn make(frame: &mut Frame, request: &Request) -> isize {
         return thread(frame, request).unwrap_or_else(|error| error);
     }
     if request.flags & VM != 0 {
+        // Without CLONE_VFORK, the other process uses our memory for as long as it likes.
+        MEMORY_IS_SHARED.set(MEMORY_IS_SHARED.get() || request.flags & VFORK == 0);
         return vfork(frame);
     }
     if request.stack != 0 {

@@ -91,6 +91,7 @@ fn prepare() -> Result<(), isize> {
     if !reserved {
         return Err(out_of_memory);
     }
+    descriptors::inherit();
     let (table, used) = THREADS.of(&mut lock()).for_inspection();
     inspection::describe(table, used);
     let id = sys!(SYS_getpid) as i32;
