@@ -15,6 +15,7 @@ use crate::signals;
 use crate::stats;
 use crate::sys::{RESTART, sys};
 use crate::table::{self, CLASSES, Class};
+use crate::ticks;
 use crate::worker::{current, worker};
 
 /// Executes a call of the program; called by the entry alone.
@@ -105,7 +106,7 @@ pub(crate) extern "C" fn preempted(frame: &mut SignalFrame) {
     current().place.set(&raw const frame.context as usize + 1);
     if worker().turn_is_over.swap(false, Ordering::Relaxed) {
         stats::PREEMPTIONS.add(1);
-        pump::give_turn();
+        ticks::hurry(pump::give_turn());
     }
     loop {
         signals::deliver_on_context(&mut frame.context);
@@ -123,7 +124,5 @@ pub(crate) extern "C" fn preempted(frame: &mut SignalFrame) {
 fn turn_over() {
     worker().turn_is_over.store(false, Ordering::Relaxed);
     stats::PREEMPTIONS.add(1);
-    let mut locked = lock();
-    pump::look(&mut locked);
-    pump::yield_now(&mut locked);
+    pump::give_turn();
 }

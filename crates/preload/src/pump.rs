@@ -44,13 +44,15 @@ pub(crate) fn count_call() {
     }
 }
 
-/// Has a look at the descriptors, and lets others run.
+/// Has a look at the descriptors, and lets others run. Returns whether there were any.
 #[cold]
-pub(crate) fn give_turn() {
+pub(crate) fn give_turn() -> bool {
     worker().calls_in_a_row.set(0);
     let mut locked = lock();
     look(&mut locked);
+    let others = others_are_ready(&mut locked);
     yield_now(&mut locked);
+    others
 }
 
 /// A worker's own stack: runs what is ready, and waits where nothing is.
