@@ -6,7 +6,7 @@ use crate::clock;
 use crate::context::SignalFrame;
 use crate::frame::Frame;
 use crate::helpers::{Interrupted, offload};
-use crate::lock::{Locked, lock};
+use crate::lock::Locked;
 use crate::process;
 use crate::pump;
 use crate::report;
