@@ -36,7 +36,7 @@ pub(super) struct Arguments {
         long,
         value_name = "COMMAND",
         conflicts_with_all = ["subject", "architectures", "peers", "store", "baseline"],
-        display_order = 0
+        help_heading = heading::BINARY
     )]
     binary: Option<String>,
     /// What the clients of --binary ask for, such as http://127.0.0.1:{port}/page [default: /]
@@ -45,7 +45,7 @@ pub(super) struct Arguments {
         value_name = "URL",
         requires = "binary",
         conflicts_with = "path",
-        display_order = 0
+        help_heading = heading::BINARY
     )]
     url: Option<String>,
     #[command(flatten)]

@@ -42,6 +42,7 @@ pub(crate) use crate::failure::flag;
 
 /// Headings of `--help`, below the options that a first try needs.
 mod heading {
+    pub(super) const BINARY: &str = "A server of your own";
     pub(super) const CLIENTS: &str = "Clients";
     pub(super) const MEASURING: &str = "Measuring";
     pub(super) const SERVICE: &str = "Service";
