@@ -106,6 +106,11 @@ static inline void ticker_start(struct ticker *ticker) {
     ticker->thread = start(ticker_loop, ticker);
 }
 
+/* Waits until the others have gone on for a while; the limit of the whole test ends a wait in vain. */
+static inline void ticker_wait(struct ticker *ticker) {
+    for (long before = ticker->ticks; ticker->ticks < before + 3;) sleep_ms(5);
+}
+
 static inline long ticker_stop(struct ticker *ticker) {
     ticker->stop = true;
     join(ticker->thread);
