@@ -592,6 +592,14 @@ TEST(closing_all_leaves_the_engine) {
     ticker_stop(&ticker);
     return 0;
 }
+static int listen_on_loopback(struct sockaddr_in *address) {
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    socklen_t length = sizeof *address;
+    *address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    if (bind(listener, (void *)address, length) || listen(listener, 100)) abort();
+    getsockname(listener, (void *)address, &length);
+    return listener;
+}
 static void *connect_to(void *argument) {
     int number = socket(AF_INET, SOCK_STREAM, 0);
     long error = connect(number, argument, sizeof(struct sockaddr_in)) ? errno : 0;
@@ -602,11 +610,8 @@ static void *connect_to(void *argument) {
     return (void *)error;
 }
 TEST(tcp_connections) {
-    int listener = socket(AF_INET, SOCK_STREAM, 0);
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof address;
-    CHECK(!bind(listener, (void *)&address, sizeof address) && !listen(listener, 100));
-    getsockname(listener, (void *)&address, &length);
+    struct sockaddr_in address;
+    int listener = listen_on_loopback(&address);
     pthread_t threads[50];
     for (int index = 0; index < 50; index++) threads[index] = start(connect_to, &address);
     for (int index = 0; index < 50; index++) {
@@ -627,11 +632,8 @@ static void *accept_one(void *argument) {
     return (void *)got;
 }
 TEST(many_threads_accept) {
-    int listener = socket(AF_INET, SOCK_STREAM, 0);
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof address;
-    CHECK(!bind(listener, (void *)&address, sizeof address) && !listen(listener, 100));
-    getsockname(listener, (void *)&address, &length);
+    struct sockaddr_in address;
+    int listener = listen_on_loopback(&address);
     pthread_t threads[50];
     for (int index = 0; index < 50; index++) threads[index] = start(accept_one, &listener);
     sleep_ms(10);
@@ -682,6 +684,20 @@ static void *print_lines(void *argument) {
     for (int line = 0; line < 200; line++) fprintf(stream, "%ld %d\n", (long)argument, line);
     fflush(stream);
     return NULL;
+}
+TEST(a_closed_name_is_forgotten) {
+    struct ticker ticker;
+    ticker_start(&ticker);
+    char path[64], byte = 0;
+    int ends[2];
+    snprintf(path, sizeof path, "/proc/self/task/%d/comm", ticker_id(&ticker));
+    int number = open(path, O_WRONLY);
+    CHECK(number >= 0 && !close(number));
+    /* The number is used again, for a pipe. */
+    CHECK(!pipe(ends) && (ends[0] == number || ends[1] == number));
+    CHECK(write(ends[1], "z", 1) == 1 && read(ends[0], &byte, 1) == 1 && byte == 'z');
+    ticker_stop(&ticker);
+    return 0;
 }
 TEST(stdio_is_locked) {
     int ends[2];

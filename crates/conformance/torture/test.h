@@ -87,12 +87,14 @@ static inline long join(pthread_t thread) {
 /* A thread that counts, to see whether others go on while one waits. */
 struct ticker {
     pthread_t thread;
+    volatile pid_t id;
     volatile bool stop;
     volatile long ticks;
 };
 
 static inline void *ticker_loop(void *argument) {
     struct ticker *ticker = argument;
+    ticker->id = gettid();
     while (!ticker->stop) {
         sleep_ms(2);
         ticker->ticks++;
@@ -103,7 +105,14 @@ static inline void *ticker_loop(void *argument) {
 static inline void ticker_start(struct ticker *ticker) {
     ticker->stop = false;
     ticker->ticks = 0;
+    ticker->id = 0;
     ticker->thread = start(ticker_loop, ticker);
+}
+
+/* The kernel's number of the thread, as it sees itself. */
+static inline pid_t ticker_id(struct ticker *ticker) {
+    while (!ticker->id) sleep_ms(1);
+    return ticker->id;
 }
 
 /* Waits until the others have gone on for a while; the limit of the whole test ends a wait in vain. */

@@ -12,14 +12,11 @@ use libc::{EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLPRI, EPOLLRDHUP}
 use crate::clock::{self, NEVER, Nanoseconds};
 use crate::fact;
 use crate::lock::{Locked, Setting};
-use crate::scheduler::{BELL, EPOLL, park, wake};
+use crate::scheduler::{BELL, EPOLL, MOST_DESCRIPTORS, park, wake};
 use crate::settings;
 use crate::sys::{self, error, failed, sys};
 use crate::thread::{Reason, ThreadRef};
 use crate::worker::current;
-
-/// Descriptors at and above this number are left to the kernel.
-pub(crate) const MAX: usize = 1 << 20;
 
 /// What a descriptor refers to, as far as waiting is concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +33,8 @@ pub(crate) enum Kind {
     Polled,
     /// A file that is always ready: regular files, directories.
     Direct,
+    /// What is written is the name of a thread (`/proc/self/task/…/comm`).
+    Name,
 }
 
 /// Reading or writing.
@@ -62,6 +61,8 @@ pub(crate) struct Descriptor {
     polls: Cell<*const PollNode>,
     /// The socket's timeouts for reading and writing, in nanoseconds; zero for none.
     timeouts: [Cell<Nanoseconds>; 2],
+    /// The thread that a descriptor of the kind `Name` names.
+    pub(crate) named: Cell<i32>,
 }
 
 /// A thread that waits for several descriptors stands in the list of each.
@@ -79,7 +80,7 @@ static FORKED_BELOW: Setting<usize> = Setting::new(0);
 
 /// Makes room for the table. All zeros are descriptors of which nothing is known.
 pub(crate) fn reserve() -> bool {
-    let table = sys::reserve(MAX * size_of::<Descriptor>());
+    let table = sys::reserve(MOST_DESCRIPTORS * size_of::<Descriptor>());
     TABLE.set(table.unwrap_or(0) as *const Descriptor);
     table.is_some()
 }
@@ -97,13 +98,13 @@ pub(crate) fn inherit() {
 #[inline(always)]
 pub(crate) fn get(number: usize) -> Option<&'static Descriptor> {
     let number = number as i32;
-    if (number as u32) as usize >= MAX {
+    if (number as u32) as usize >= MOST_DESCRIPTORS {
         return None;
     }
     if number as usize > HIGHEST.get() {
         HIGHEST.set(number as usize);
     }
-    // SAFETY: the table has `MAX` entries, is never taken away, and zeros are an entry.
+    // SAFETY: the table has `MOST_DESCRIPTORS` entries, is never taken away, and zeros are an entry.
     Some(unsafe { &*TABLE.get().add(number as usize) })
 }
 
@@ -208,7 +209,8 @@ impl Descriptor {
             2 => Kind::Message,
             3 => Kind::Pipe,
             4 => Kind::Polled,
-            _ => Kind::Direct,
+            5 => Kind::Direct,
+            _ => Kind::Name,
         };
         if kind != Kind::Unknown {
             return kind;

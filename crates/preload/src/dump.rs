@@ -13,17 +13,16 @@ pub(crate) fn dump(locked: &mut Locked) {
         let id = thread.id.get();
         let name = thread.name.get();
         let name = text(&name);
-        let routine = thread.routine.get();
         match thread.state.get() {
             State::Parked => say(format_args!(
-                "thread {id} {name}: parked in {}({:#x}), started at {routine:#x}",
+                "thread {id} {name}: parked in {}({:#x})",
                 table::name(thread.call.get()),
                 thread.waits_for.get(),
             )),
             State::Running => {
-                say(format_args!("thread {id} {name}: running, started at {routine:#x}"));
+                say(format_args!("thread {id} {name}: running"));
             }
-            State::Ready => say(format_args!("thread {id} {name}: ready, started at {routine:#x}")),
+            State::Ready => say(format_args!("thread {id} {name}: ready")),
             State::Dead => {}
         }
     }

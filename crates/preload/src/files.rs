@@ -1,6 +1,6 @@
 //! Calls that make, copy and end descriptors: the engine keeps count.
 
-use crate::descriptors::{self, Kind, PollNode};
+use crate::descriptors::{self, Descriptor, Kind, PollNode};
 use crate::fact;
 use crate::frame::Frame;
 use crate::helpers::{Interrupted, offload, offload_until};
@@ -74,10 +74,10 @@ pub(crate) fn open(frame: &mut Frame) -> isize {
     };
     let mut buffer = [0; 64];
     let own = user::read_text(path_at, &mut buffer).ok().and_then(task_path);
-    let result = match own {
-        Some((id, rest)) => open_task(id, rest, flags),
-        None => open_any(frame, flags, argument),
-    };
+    if let Some((id, rest)) = own {
+        return open_task(id, rest, flags);
+    }
+    let result = open_any(frame, flags, argument);
     if !failed(result) {
         descriptors::renewed(result);
     }
@@ -104,8 +104,7 @@ fn task_path(path: &[u8]) -> Option<(i32, &[u8])> {
 fn open_task(id: i32, file: &[u8], flags: i32) -> isize {
     let Some(thread) = THREADS.of(&mut lock()).find(id) else { return sys::error(libc::ENOENT) };
     if file == b"/comm" && flags & libc::O_ACCMODE != libc::O_RDONLY {
-        // What is written is the name: a pipe would have to be read from, so the one write is awaited.
-        return NAMES.open(thread.id.get());
+        return open_name(thread.id.get());
     }
     if file == b"/comm" {
         let made = sys!(SYS_memfd_create, c"comm".as_ptr(), libc::MFD_CLOEXEC);
@@ -115,6 +114,7 @@ fn open_task(id: i32, file: &[u8], flags: i32) -> isize {
             sys!(SYS_write, made, name.as_ptr(), length);
             sys!(SYS_write, made, b"\n".as_ptr(), 1);
             sys!(SYS_lseek, made, 0, libc::SEEK_SET);
+            descriptors::renewed(made);
         }
         return made;
     }
@@ -123,40 +123,39 @@ fn open_task(id: i32, file: &[u8], flags: i32) -> isize {
     path[..prefix.len()].copy_from_slice(prefix);
     let length = file.len().min(path.len() - prefix.len() - 1);
     path[prefix.len()..prefix.len() + length].copy_from_slice(&file[..length]);
-    sys!(SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags)
+    let opened = sys!(SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags);
+    if !failed(opened) {
+        descriptors::renewed(opened);
+    }
+    opened
 }
 
 /// A descriptor to which libc writes the name of another thread.
-pub(crate) struct Names {
-    open: crate::lock::Setting<(i32, i32)>,
+fn open_name(id: i32) -> isize {
+    let flags = libc::O_WRONLY | libc::O_CLOEXEC;
+    let made = sys!(SYS_openat, libc::AT_FDCWD, c"/dev/null".as_ptr(), flags);
+    if !failed(made) {
+        descriptors::opened(made, Kind::Name, false);
+        if let Some(descriptor) = descriptors::get(made as usize) {
+            descriptor.named.set(id);
+        }
+    }
+    made
 }
 
-pub(crate) static NAMES: Names = Names { open: crate::lock::Setting::new((-1, 0)) };
-
-impl Names {
-    fn open(&self, id: i32) -> isize {
-        let flags = libc::O_WRONLY | libc::O_CLOEXEC;
-        let made = sys!(SYS_openat, libc::AT_FDCWD, c"/dev/null".as_ptr(), flags);
-        if !failed(made) {
-            self.open.set((made as i32, id));
-        }
-        made
+/// A write to such a descriptor.
+pub(crate) fn write_name(frame: &Frame, descriptor: &Descriptor) -> isize {
+    let mut name = [0; 16];
+    let length = frame.rdx.min(15);
+    if let Err(fault) = user::read_slice(frame.rsi, &mut name[..length]) {
+        return fault;
     }
-
-    /// Before a write: whether it goes to the name of a thread.
-    #[inline(always)]
-    pub(crate) fn take(&self, frame: &Frame) -> Option<isize> {
-        let (number, id) = self.open.get();
-        if number != frame.rdi as i32 {
-            return None;
+    match THREADS.of(&mut lock()).find(descriptor.named.get()) {
+        Some(thread) => {
+            thread.name.set(name);
+            frame.rdx as isize
         }
-        self.open.set((-1, 0));
-        let thread = THREADS.of(&mut lock()).find(id)?;
-        let mut name = [0; 16];
-        let length = frame.rdx.min(15);
-        user::read_slice(frame.rsi, &mut name[..length]).ok()?;
-        thread.name.set(name);
-        Some(frame.rdx as isize)
+        None => sys::ESRCH,
     }
 }
 

@@ -60,8 +60,10 @@ static CREDENTIALS: AtomicU32 = AtomicU32::new(0);
 
 /// Has no helper of today take another call.
 pub(crate) fn retire() {
-    CREDENTIALS.fetch_add(1, Ordering::Relaxed);
-    with_queue(|| IDLE.store(0, Ordering::Relaxed));
+    with_queue(|| {
+        CREDENTIALS.fetch_add(1, Ordering::Relaxed);
+        IDLE.store(0, Ordering::Relaxed);
+    });
     HELPERS.store(0, Ordering::Relaxed);
     ARRIVALS.fetch_add(1, Ordering::Relaxed);
     let flags = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
@@ -112,8 +114,11 @@ pub(crate) fn offload_until(
     }
     while !job.done.load(Ordering::Acquire) {
         if let Some(result) = until() {
-            let _may_have_ended_too = withdraw(&mut locked, &job);
-            return result;
+            if withdraw(&mut locked, &job) || job.result.get() == EINTR {
+                return result;
+            }
+            // The call has ended by itself meanwhile, and may have opened something.
+            break;
         }
         if park(&mut locked, clock::NEVER) == Reason::Interrupted && withdraw(&mut locked, &job) {
             return interruption(interrupted);
@@ -243,31 +248,41 @@ pub(crate) extern "C" fn helper() -> ! {
     sys!(SYS_prctl, libc::PR_SET_NAME, name.as_ptr());
     let me = sys!(SYS_gettid) as i32;
     let credentials = CREDENTIALS.load(Ordering::Relaxed);
-    while credentials == CREDENTIALS.load(Ordering::Relaxed) {
+    let retired = || credentials != CREDENTIALS.load(Ordering::Relaxed);
+    loop {
         let seen = ARRIVALS.load(Ordering::Relaxed);
-        let taken = with_queue(|| take(me));
-        match taken {
-            Some(job) => execute(job),
-            None => {
+        match with_queue(|| if retired() { Next::Nothing } else { take(me) }) {
+            Next::Job(job) => execute(job),
+            Next::Wait => {
                 let flags = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
                 sys!(SYS_futex, ARRIVALS.as_ptr(), flags, seen, 0);
-                if credentials == CREDENTIALS.load(Ordering::Relaxed) {
-                    IDLE.fetch_sub(1, Ordering::Relaxed);
-                }
+                with_queue(|| {
+                    if !retired() {
+                        IDLE.fetch_sub(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            Next::Nothing => {
+                sys!(SYS_exit, 0);
             }
         }
     }
-    loop {
-        sys!(SYS_exit, 0);
-    }
+}
+
+/// What a helper does next.
+enum Next {
+    Job(&'static Job),
+    Wait,
+    /// It has been retired.
+    Nothing,
 }
 
 /// The first job of the queue; without one, the helper is idle.
-fn take(me: i32) -> Option<&'static Job> {
+fn take(me: i32) -> Next {
     let job = QUEUE.load(Ordering::Relaxed);
     if job.is_null() {
         IDLE.fetch_add(1, Ordering::Relaxed);
-        return None;
+        return Next::Wait;
     }
     QUEUED.fetch_sub(1, Ordering::Relaxed);
     // SAFETY: a job lives until it is done, and this helper says when.
@@ -278,7 +293,7 @@ fn take(me: i32) -> Option<&'static Job> {
         QUEUE_END.store(next, Ordering::Relaxed);
     }
     job.helper.store(me, Ordering::Relaxed);
-    Some(job)
+    Next::Job(job)
 }
 
 fn execute(job: &'static Job) {

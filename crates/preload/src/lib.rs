@@ -23,7 +23,7 @@
 //! ```
 //!
 //! libc stays whole. Threads are made by its own `pthread_create`, locks are its own; only what it asks of
-//! the kernel is answered here. `notes-run.md` of the design has the experiments behind it.
+//! the kernel is answered here.
 //!
 //! The library is built as a shared object by the build script of the `duality` command (`--cfg
 //! preload_object`), which carries it. It has no std, no libc calls except `memcpy` and its kin, no

@@ -101,7 +101,7 @@ unsafe fn patch_object(object: &LoadedObject) -> Result<(), Unpatchable> {
         return Ok(());
     }
     image.is_libc = is_libc(name);
-    apply(&image, name, &image)
+    apply(&image, name)
 }
 
 fn is_libc(path: &[u8]) -> bool {
@@ -109,8 +109,8 @@ fn is_libc(path: &[u8]) -> bool {
     name == b"libc.so.6" || name.starts_with(b"ld-linux") || name.starts_with(b"libpthread.so")
 }
 
-/// Finds the sites of `image` and patches them. The bytes of `text` are those to be mapped over.
-fn apply(image: &Image<'_>, name: &[u8], text: &Image<'_>) -> Result<(), Unpatchable> {
+/// Finds the sites of `image` and patches them.
+fn apply(image: &Image<'_>, name: &[u8]) -> Result<(), Unpatchable> {
     let findings = find_sites(image);
     if let Some(&address) = findings.unpatchable.first() {
         return Err(Unpatchable { object: name.to_vec(), address });
@@ -136,7 +136,7 @@ fn apply(image: &Image<'_>, name: &[u8], text: &Image<'_>) -> Result<(), Unpatch
     if failed(file) {
         return Err(failure());
     }
-    let done = write_and_map(file, text, &patch, base, room);
+    let done = write_and_map(file, image, &patch, base, room);
     sys!(SYS_close, file);
     done.ok_or_else(failure)
 }
@@ -152,10 +152,10 @@ fn write_and_map(
     for (address, bytes) in &patch.writes {
         pages.write(text, *address, bytes)?;
     }
-    let stubs_at = 0;
-    write_all(file, &patch.stubs, stubs_at)?;
+    // The stubs come first in the file, then the pages.
+    write_all(file, &patch.stubs, 0)?;
     sys!(SYS_ftruncate, file, room as u64 + pages.list.len() as u64 * PAGE);
-    map_over(file, base, room, stubs_at)?;
+    map_over(file, base, room, 0)?;
     for (index, (_, page)) in pages.list.iter().enumerate() {
         write_all(file, page, room as u64 + index as u64 * PAGE)?;
     }
@@ -299,7 +299,7 @@ fn patch_from_file(bytes: &[u8], mapped: &Range<usize>, offset: u64) -> Result<(
             _ => {}
         }
     }
-    apply(&image, b"a library that was loaded later", &image)
+    apply(&image, b"a library that was loaded later")
 }
 
 /// The program headers of an ELF file for this machine.

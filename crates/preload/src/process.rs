@@ -149,7 +149,6 @@ fn prepare(
     // SAFETY: as above.
     child.stack_pointer.set(unsafe { initial_context(place, duality_thread_start) });
     child.fs.set(if asks(libc::CLONE_SETTLS) { request.storage } else { parent.fs.get() });
-    child.routine.set(if frame.number() == libc::SYS_clone3 { frame.r8 } else { frame.r9 });
     child.name.set(parent.name.get());
     let id = child.id.get();
     if asks(libc::CLONE_PARENT_SETTID) {
@@ -346,7 +345,11 @@ pub(crate) fn arch_prctl(frame: &mut Frame) -> isize {
 /// Calls whose first argument is a thread: one of ours stands for the worker.
 pub(crate) fn about_thread(frame: &mut Frame) -> isize {
     match translated(frame.rdi) {
-        Some(id) => with_first(frame, id).pass(),
+        Some(id) => {
+            let mut other = *frame;
+            other.rdi = id;
+            other.pass()
+        }
         None => sys::ESRCH,
     }
 }
@@ -361,12 +364,6 @@ pub(crate) fn about_kind_and_thread(frame: &mut Frame) -> isize {
         }
         None => sys::ESRCH,
     }
-}
-
-fn with_first(frame: &Frame, first: usize) -> Frame {
-    let mut other = *frame;
-    other.rdi = first;
-    other
 }
 
 /// The kernel's number for a thread: zero, which is the caller, for one of ours that lives.

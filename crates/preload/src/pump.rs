@@ -13,14 +13,12 @@ use crate::scheduler::{
 use crate::signals;
 use crate::stats;
 use crate::sys::sys;
-use crate::worker::{current, worker};
+use crate::worker::{EVENTS, current, worker};
 
 /// Switches between two looks at the descriptors.
 const SWITCHES: i32 = 64;
 /// Calls that did not wait, until others have their turn.
 const CALLS: u32 = 128;
-/// Events taken at a time.
-const EVENTS: usize = 256;
 
 /// Lets the other ready threads run first.
 pub(crate) fn yield_now(locked: &mut Locked) {
@@ -116,11 +114,13 @@ fn settle(locked: &mut Locked) {
 }
 
 fn take_events(locked: &mut Locked, timeout: Option<libc::timespec>) {
-    let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
+    let worker = worker();
+    let room = worker.room_for_events();
     let timeout = timeout.as_ref().map_or(core::ptr::null(), |timeout| &raw const *timeout);
-    let count = sys!(SYS_epoll_pwait2, EPOLL.get(), events.as_mut_ptr(), EVENTS, timeout, 0, 8);
+    let count = sys!(SYS_epoll_pwait2, EPOLL.get(), room, EVENTS, timeout, 0, 8);
     stats::LOOKS.add(1);
-    for event in events.iter().take(count.max(0) as usize) {
+    for index in 0..count.max(0) as usize {
+        let event = worker.event(index);
         match event.u64 {
             BELL_DATA => {
                 let mut rings = 0u64;

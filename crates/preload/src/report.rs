@@ -59,10 +59,9 @@ pub(crate) fn stack_overflow(thread: &Thread, info: &libc::siginfo_t) {
     let address = unsafe { (&raw const *info).cast::<usize>().add(2).read() };
     if stacks::is_guard(address) {
         say(format_args!(
-            "thread {} ({}), started at {:#x}, has used up its stack; raise it with --stack-size",
+            "thread {} ({}) has used up its stack; raise it with --stack-size",
             thread.id.get(),
-            text(&thread.name.get()),
-            thread.routine.get()
+            text(&thread.name.get())
         ));
     }
 }

@@ -37,8 +37,8 @@ pub(crate) static BELL: Setting<i32> = Setting::new(-1);
 
 /// What the bell's events carry.
 pub(crate) const BELL_DATA: u64 = u64::MAX;
-/// The engine follows no descriptors beyond (see `descriptors`).
-const MOST_DESCRIPTORS: u64 = 1 << 20;
+/// Descriptors at and above this number are left to the kernel.
+pub(crate) const MOST_DESCRIPTORS: usize = 1 << 20;
 /// A worker's own stack: the patcher's work is done on it too.
 const WORKER_STACK: usize = 256 << 10;
 
@@ -193,7 +193,7 @@ pub(crate) fn out_of_the_way(descriptor: isize) -> Result<isize, isize> {
     let mut limits = [0u64; 2];
     sys!(SYS_prlimit64, 0, libc::RLIMIT_NOFILE, 0, &raw mut limits);
     let [soft, hard] = limits;
-    let most = MOST_DESCRIPTORS;
+    let most = MOST_DESCRIPTORS as u64;
     // Room beyond the soft limit is invisible to the program.
     let beyond = [hard.min(most), hard];
     let widened = soft < hard.min(most)

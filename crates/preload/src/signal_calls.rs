@@ -255,7 +255,7 @@ fn send(
     let action = ACTIONS[number as usize].get();
     let blocked = thread.mask.get() & bit(number) != 0;
     if !action.runs() && !blocked && thread.awaited.get() & bit(number) == 0 {
-        if action.handler == 0 && !is_ignored_by_default(number) {
+        if !action.ignores(number) {
             act_by_default(number);
         }
         return 0;
@@ -264,10 +264,6 @@ fn send(
     info.si_signo = number;
     add_pending(&mut locked, thread, Pending { number, info });
     0
-}
-
-fn is_ignored_by_default(number: i32) -> bool {
-    matches!(number, libc::SIGCHLD | libc::SIGURG | libc::SIGWINCH | libc::SIGCONT)
 }
 
 /// What a signal of `pthread_kill` says.

@@ -91,8 +91,6 @@ pub(crate) struct Thread {
     pub(crate) call: Cell<u32>,
     /// The descriptor or the address that it waits for.
     pub(crate) waits_for: Cell<usize>,
-    /// The function that it was started with, as far as registers tell.
-    pub(crate) routine: Cell<usize>,
     pub(crate) name: Cell<[u8; 16]>,
     /// The CPUs that it asked for, if any.
     pub(crate) affinity: Cell<[u64; 2]>,
@@ -138,7 +136,6 @@ impl Thread {
             place: Cell::new(0),
             call: Cell::new(0),
             waits_for: Cell::new(0),
-            routine: Cell::new(0),
             name: Cell::new([0; 16]),
             affinity: Cell::new([0; 2]),
             all_next: Cell::new(None),

@@ -5,7 +5,7 @@ use libc::{MSG_DONTWAIT, MSG_PEEK, MSG_WAITALL};
 use crate::clock::NEVER;
 use crate::descriptors::{self, Descriptor, Direction, Kind};
 use crate::fact;
-use crate::files::NAMES;
+use crate::files;
 use crate::frame::Frame;
 use crate::helpers::{Interrupted, offload};
 use crate::lock::lock;
@@ -46,9 +46,6 @@ pub(crate) fn read(frame: &mut Frame) -> isize {
 
 /// write(2)
 pub(crate) fn write(frame: &mut Frame) -> isize {
-    if let Some(result) = NAMES.take(frame) {
-        return result;
-    }
     transfer(frame, Shape::Buffer, Direction::Write, frame.rdx)
 }
 
@@ -176,6 +173,9 @@ fn transfer(frame: &mut Frame, shape: Shape, direction: Direction, wanted: usize
     let kind = descriptor.kind(number);
     if kind == Kind::Direct || descriptor.has(fact::NONBLOCKING) {
         return attempt(frame);
+    }
+    if kind == Kind::Name && shape == Shape::Buffer && direction == Direction::Write {
+        return files::write_name(frame, descriptor);
     }
     let mut transfer = Transfer { frame, shape, direction, number, descriptor, done: 0, wanted };
     let result = transfer.run(kind);

@@ -10,6 +10,9 @@ use crate::thread::{MAIN, ThreadRef};
 /// Signals that one worker can hold back until the engine can look at them.
 const HELD_SIGNALS: usize = 128;
 
+/// Events taken from epoll at a time.
+pub(crate) const EVENTS: usize = 256;
+
 /// The state of a kernel thread. The entry and debuggers know the offsets of the first fields.
 #[repr(C)]
 pub(crate) struct Worker {
@@ -39,6 +42,8 @@ pub(crate) struct Worker {
     pub(crate) kernel_mask: Cell<u64>,
     /// The stack on which the kernel delivers signals.
     pub(crate) signal_stack: Cell<usize>,
+    /// What epoll wrote last.
+    events: UnsafeCell<[libc::epoll_event; EVENTS]>,
     held: UnsafeCell<[libc::siginfo_t; HELD_SIGNALS]>,
     held_count: AtomicUsize,
 }
@@ -65,6 +70,7 @@ pub(crate) static FIRST: Worker = Worker {
     kernel_id: Cell::new(0),
     kernel_mask: Cell::new(0),
     signal_stack: Cell::new(0),
+    events: UnsafeCell::new([libc::epoll_event { events: 0, u64: 0 }; EVENTS]),
     held: UnsafeCell::new(NO_SIGNALS),
     held_count: AtomicUsize::new(0),
 };
@@ -114,6 +120,17 @@ impl Worker {
 
     pub(crate) fn is_idle(&self) -> bool {
         self.idle.get() != 0
+    }
+
+    /// Room for `EVENTS` events, which the kernel writes. Threads have small stacks.
+    pub(crate) fn room_for_events(&self) -> *mut libc::epoll_event {
+        self.events.get().cast()
+    }
+
+    /// One of the events that the kernel wrote.
+    pub(crate) fn event(&self, index: usize) -> libc::epoll_event {
+        // SAFETY: only the kernel writes there, for a call of this kernel thread, which is not under way.
+        unsafe { (&*self.events.get())[index] }
     }
 
     /// Holds back a signal; called by the handler alone.

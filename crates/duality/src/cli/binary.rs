@@ -12,6 +12,9 @@ use crate::run::{self, Program, Verdict};
 /// How long the server may take until it listens.
 const START_SECONDS: f64 = 20.0;
 
+/// Two subjects leave time for more sessions of fresh servers than many do, and with these for a verdict.
+const SESSIONS: usize = 8;
+
 /// Has `settings` compare the server with itself, and returns the two subjects.
 ///
 /// # Errors
@@ -33,6 +36,7 @@ pub(super) fn put_into(
     check(&words[0])?;
     settings.service = Some("http".to_owned());
     settings.architectures = Some(Vec::new());
+    settings.repeats.get_or_insert(SESSIONS);
     if let Some(url) = url {
         settings.path = Some(path_of(url)?);
     }

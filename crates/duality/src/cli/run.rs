@@ -55,9 +55,6 @@ pub(super) struct Arguments {
     /// Kernel threads that run the program's threads; only 1 is possible so far
     #[arg(long, value_name = "NUMBER", default_value_t = 1, env = "DUALITY_RUN_CORES")]
     cores: usize,
-    /// How the engine waits for descriptors; only epoll is possible so far
-    #[arg(long, default_value = "epoll", value_parser = ["epoll"], env = "DUALITY_RUN_POLLER")]
-    poller: String,
     /// Programs that the program starts run on user-level threads too (else natively)
     #[arg(long, env = "DUALITY_RUN_CHILDREN")]
     children: bool,
