@@ -179,23 +179,22 @@ fn true_start(segment: &Segment<'_>, range: Range<u64>) -> Range<u64> {
 
 /// A decoded function.
 #[derive(Default)]
-struct Function {
+struct Function<'a> {
     range: Range<u64>,
     place: Place,
+    code: &'a [u8],
     instructions: Vec<Instruction>,
-    /// Operands relative to their instruction, in order.
-    relative: Vec<Relative>,
     /// Where its own branches lead.
     targets: Vec<u64>,
     vectors: bool,
 }
 
-impl Function {
-    fn decode(segment: &Segment<'_>, range: Range<u64>) -> Self {
+impl<'a> Function<'a> {
+    fn decode(segment: &Segment<'a>, range: Range<u64>) -> Self {
         let offset = |address: u64| (address - segment.address) as usize;
-        let bytes = &segment.bytes[offset(range.start)..offset(range.end)];
-        let mut decoder = Decoder::with_ip(64, bytes, range.start, DecoderOptions::NONE);
-        let mut function = Self { range, ..Self::default() };
+        let code = &segment.bytes[offset(range.start)..offset(range.end)];
+        let mut decoder = Decoder::with_ip(64, code, range.start, DecoderOptions::NONE);
+        let mut function = Self { range, code, ..Self::default() };
         let mut instruction = Instruction::default();
         while decoder.can_decode() {
             decoder.decode_out(&mut instruction);
@@ -205,16 +204,6 @@ impl Function {
             );
             if instruction.op_count() > 0 && near {
                 function.targets.push(instruction.near_branch_target());
-            }
-            if instruction.is_ip_rel_memory_operand() {
-                let offsets = decoder.get_constant_offsets(&instruction);
-                if offsets.has_displacement() && offsets.displacement_size() == 4 {
-                    function.relative.push(Relative {
-                        field: instruction.ip() + offsets.displacement_offset() as u64,
-                        end: instruction.next_ip(),
-                        target: instruction.ip_rel_memory_address(),
-                    });
-                }
             }
             function.vectors |= uses_vectors(&instruction);
             function.instructions.push(instruction);
@@ -241,8 +230,12 @@ impl Function {
             None => (syscall..self.room_after(index)?, Kind::After),
         };
         let vectors = self.vectors && (!is_libc || vectors_alive_after(&self.instructions, index));
-        let moved = |operand: &&Relative| range.contains(&operand.field);
-        let relative = self.relative.iter().filter(moved).copied().collect();
+        let beside = index.saturating_sub(JUMP_BYTES as usize)..index + JUMP_BYTES as usize;
+        let relative = self.instructions[beside.start..beside.end.min(self.instructions.len())]
+            .iter()
+            .filter(|instruction| range.contains(&instruction.ip()))
+            .filter_map(|instruction| self.relative(instruction))
+            .collect();
         Some(Site { syscall, range, kind, number, vectors, relative })
     }
 
@@ -265,11 +258,27 @@ impl Function {
 
     /// Whether the instruction goes on to the next, and does the same elsewhere, perhaps with another operand.
     fn movable(&self, instruction: &Instruction) -> bool {
-        let end = instruction.next_ip();
-        let adjustable = || self.relative.binary_search_by_key(&end, |operand| operand.end).is_ok();
         falls_through(instruction)
             && instruction.code() != Code::Syscall
-            && (!instruction.is_ip_rel_memory_operand() || adjustable())
+            && (!instruction.is_ip_rel_memory_operand() || self.relative(instruction).is_some())
+    }
+
+    /// The operand of the instruction that is relative to its place, if it can be adjusted.
+    fn relative(&self, instruction: &Instruction) -> Option<Relative> {
+        if !instruction.is_ip_rel_memory_operand() {
+            return None;
+        }
+        let (ip, end) = (instruction.ip(), instruction.next_ip());
+        let bytes = self.code.get((ip - self.range.start) as usize..)?;
+        let mut decoder = Decoder::with_ip(64, bytes, ip, DecoderOptions::NONE);
+        let again = decoder.decode();
+        let offsets = decoder.get_constant_offsets(&again);
+        let wide = offsets.has_displacement() && offsets.displacement_size() == 4;
+        wide.then(|| Relative {
+            field: ip + offsets.displacement_offset() as u64,
+            end,
+            target: instruction.ip_rel_memory_address(),
+        })
     }
 
     /// Room among the instructions before the call, unless a branch leads between them.

@@ -88,9 +88,12 @@ pub(crate) fn reserve() -> bool {
 /// What is open when the program starts may be open in other processes too.
 pub(crate) fn inherit() {
     /// Descriptors that a program inherits have low numbers.
-    const HIGHEST_INHERITED: usize = 255;
-    let open = |number: &usize| !failed(sys!(SYS_fcntl, *number, libc::F_GETFD));
-    let highest = (3..=HIGHEST_INHERITED).rev().find(open);
+    const LOW: usize = 256;
+    let mut polls = [libc::pollfd { fd: -1, events: 0, revents: 0 }; LOW];
+    polls.iter_mut().enumerate().for_each(|(number, poll)| poll.fd = number as i32);
+    // One call tells which numbers refer to nothing.
+    sys!(SYS_poll, polls.as_mut_ptr(), LOW, 0);
+    let highest = polls.iter().rposition(|poll| poll.revents & libc::POLLNVAL == 0);
     FORKED_BELOW.set(highest.map_or(0, |number| number + 1));
 }
 

@@ -269,6 +269,10 @@ impl Design {
         let count = |count: usize, what: &str| {
             format!("{count} {what}{}", if count == 1 { "" } else { "s" })
         };
+        if self.architectures.is_empty() {
+            let names: Vec<&str> = self.peers.iter().map(|peer| peer.name.as_str()).collect();
+            return names.join(" and ");
+        }
         let architectures = count(self.architectures.len(), "architecture");
         match self.peers.len() {
             0 => architectures,
