@@ -206,7 +206,7 @@ impl Descriptor {
 
     /// What the descriptor with this number refers to.
     pub(crate) fn kind(&self, number: usize) -> Kind {
-        let kind = match self.kind.load(Ordering::Relaxed) {
+        match self.kind.load(Ordering::Relaxed) {
             0 => self.find_kind(number),
             1 => Kind::Stream,
             2 => Kind::Message,
@@ -214,11 +214,7 @@ impl Descriptor {
             4 => Kind::Polled,
             5 => Kind::Direct,
             _ => Kind::Name,
-        };
-        if kind != Kind::Unknown {
-            return kind;
         }
-        Kind::Direct
     }
 
     #[cold]
