@@ -92,7 +92,8 @@ fn wait_for_child(kind: libc::idtype_t, id: i32, options: i32) -> isize {
 fn wait_for_handle(handle: usize) -> isize {
     descriptors::opened(handle as isize, descriptors::Kind::Polled, false);
     let Some(descriptor) = descriptors::get(handle) else { return EAGAIN };
-    let reason = descriptor.wait(&mut lock(), handle, Direction::Read, NEVER);
+    let seen = descriptor.seen(Direction::Read);
+    let reason = descriptor.wait(&mut lock(), handle, Direction::Read, NEVER, seen);
     descriptor.renew(handle);
     match reason {
         Some(Reason::Interrupted) => RESTART,

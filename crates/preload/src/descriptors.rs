@@ -5,14 +5,15 @@
 //! came up short has emptied the socket, so the next one parks without another attempt.
 
 use core::cell::Cell;
-use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 use libc::{EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLPRI, EPOLLRDHUP};
 
 use crate::clock::{self, NEVER, Nanoseconds};
+use crate::edges::{Seen, Side};
 use crate::fact;
-use crate::lock::{Locked, Setting};
-use crate::scheduler::{BELL, EPOLL, MOST_DESCRIPTORS, park, wake};
+use crate::lock::{self, Locked, Setting, lock};
+use crate::scheduler::{self, EPOLL, MOST_DESCRIPTORS, park, wake};
 use crate::settings;
 use crate::sys::{self, error, failed, sys};
 use crate::thread::{Reason, ThreadRef};
@@ -44,13 +45,6 @@ pub(crate) enum Direction {
     Write,
 }
 
-/// Waits of one direction.
-pub(crate) struct Side {
-    /// An attempt may succeed.
-    maybe: AtomicU8,
-    first: Cell<Option<ThreadRef>>,
-}
-
 /// One descriptor.
 pub(crate) struct Descriptor {
     kind: AtomicU8,
@@ -59,6 +53,8 @@ pub(crate) struct Descriptor {
     read: Side,
     write: Side,
     polls: Cell<*const PollNode>,
+    /// A worker makes a call that no other may make at the same time.
+    busy: AtomicBool,
     /// The socket's timeouts for reading and writing, in nanoseconds; zero for none.
     timeouts: [Cell<Nanoseconds>; 2],
     /// The thread that a descriptor of the kind `Name` names.
@@ -74,7 +70,9 @@ pub(crate) struct PollNode {
 }
 
 static TABLE: Setting<*const Descriptor> = Setting::new(core::ptr::null());
-static HIGHEST: Setting<usize> = Setting::new(0);
+static HIGHEST: AtomicUsize = AtomicUsize::new(0);
+/// Events so far, of all descriptors.
+static ALL_EDGES: AtomicU32 = AtomicU32::new(0);
 /// What had a lower number when the process started or was forked last is shared.
 static FORKED_BELOW: Setting<usize> = Setting::new(0);
 
@@ -104,8 +102,8 @@ pub(crate) fn get(number: usize) -> Option<&'static Descriptor> {
     if (number as u32) as usize >= MOST_DESCRIPTORS {
         return None;
     }
-    if number as usize > HIGHEST.get() {
-        HIGHEST.set(number as usize);
+    if number as usize > HIGHEST.load(Ordering::Relaxed) {
+        HIGHEST.fetch_max(number as usize, Ordering::Relaxed);
     }
     // SAFETY: the table has `MOST_DESCRIPTORS` entries, is never taken away, and zeros are an entry.
     Some(unsafe { &*TABLE.get().add(number as usize) })
@@ -114,27 +112,26 @@ pub(crate) fn get(number: usize) -> Option<&'static Descriptor> {
 /// Whether the number belongs to the engine.
 pub(crate) fn is_ours(number: usize) -> bool {
     let number = number as i32;
-    number == EPOLL.get() || number == BELL.get() || number == settings::library()
+    number >= 0 && (scheduler::descriptors().contains(&number) || number == settings::library())
 }
 
 /// An event of epoll.
 pub(crate) fn event(locked: &mut Locked, data: u64, events: u32) {
+    ALL_EDGES.fetch_add(1, Ordering::Relaxed);
     let Some(descriptor) = get(data as u32 as usize) else { return };
     if descriptor.generation.load(Ordering::Relaxed) == (data >> 32) as u32 {
         descriptor.ready(locked, events as i32);
     }
 }
 
+/// The edges of all descriptors so far, for a call that waits for several of them.
+pub(crate) fn all_seen() -> Seen {
+    Seen(ALL_EDGES.load(Ordering::Relaxed))
+}
+
 /// The data of a descriptor's events.
 fn data(number: usize, descriptor: &Descriptor) -> u64 {
     u64::from(descriptor.generation.load(Ordering::Relaxed)) << 32 | u64::from(number as u32)
-}
-
-impl Side {
-    fn may_succeed(&self) -> bool {
-        // Zero means yes, as in a descriptor of which nothing is known.
-        self.maybe.load(Ordering::Relaxed) == 0
-    }
 }
 
 impl Descriptor {
@@ -150,11 +147,11 @@ impl Descriptor {
     }
 
     pub(crate) fn set(&self, facts: u8) {
-        self.facts.store(self.facts.load(Ordering::Relaxed) | facts, Ordering::Relaxed);
+        self.facts.fetch_or(facts, Ordering::Relaxed);
     }
 
     pub(crate) fn clear(&self, facts: u8) {
-        self.facts.store(self.facts.load(Ordering::Relaxed) & !facts, Ordering::Relaxed);
+        self.facts.fetch_and(!facts, Ordering::Relaxed);
     }
 
     pub(crate) fn generation(&self) -> u32 {
@@ -164,11 +161,11 @@ impl Descriptor {
     fn ready(&self, locked: &mut Locked, events: i32) {
         let gone = EPOLLHUP | EPOLLERR;
         if events & (EPOLLIN | EPOLLPRI | EPOLLRDHUP | gone) != 0 {
-            self.read.maybe.store(0, Ordering::Relaxed);
+            self.read.count();
             self.wake_next(locked, Direction::Read, events & (EPOLLRDHUP | gone) != 0);
         }
         if events & (EPOLLOUT | gone) != 0 {
-            self.write.maybe.store(0, Ordering::Relaxed);
+            self.write.count();
             self.wake_next(locked, Direction::Write, true);
         }
         if events & (EPOLLRDHUP | gone) != 0 {
@@ -200,7 +197,7 @@ impl Descriptor {
     pub(crate) fn pass_on(&self, direction: Direction) {
         let side = self.side(direction);
         if side.first.get().is_some() && side.may_succeed() {
-            self.wake_next(&mut crate::lock::lock(), direction, false);
+            self.wake_next(&mut lock(), direction, false);
         }
     }
 
@@ -282,18 +279,38 @@ impl Descriptor {
         !self.has(fact::REGISTERED) || self.side(direction).may_succeed()
     }
 
+    /// The edges so far, to be asked for before an attempt.
+    #[inline(always)]
+    pub(crate) fn seen(&self, direction: Direction) -> Seen {
+        self.side(direction).seen()
+    }
+
     /// An attempt would have blocked.
-    pub(crate) fn would_block(&self, direction: Direction) {
-        self.side(direction).maybe.store(1, Ordering::Relaxed);
+    pub(crate) fn would_block(&self, direction: Direction, seen: Seen) {
+        self.side(direction).exhaust(seen);
     }
 
     /// A read took less than it asked for, so that the socket is empty.
     #[inline(always)]
-    pub(crate) fn emptied(&self) {
+    pub(crate) fn emptied(&self, seen: Seen) {
         let facts = self.facts.load(Ordering::Relaxed);
         if facts & (fact::REGISTERED | fact::HUNG_UP) == fact::REGISTERED {
-            self.read.maybe.store(1, Ordering::Relaxed);
+            self.read.exhaust(seen);
         }
+    }
+
+    /// Makes a call while no other worker makes one like it: a look whether the call would block, or a change of
+    /// the file's flags, would not hold.
+    pub(crate) fn alone<T>(&self, call: impl FnOnce() -> T) -> T {
+        if !lock::is_shared() {
+            return call();
+        }
+        while self.busy.swap(true, Ordering::Acquire) {
+            sys!(SYS_sched_yield);
+        }
+        let result = call();
+        self.busy.store(false, Ordering::Release);
+        result
     }
 
     /// Sees to it that epoll tells of the descriptor.
@@ -325,40 +342,22 @@ impl Descriptor {
         number: usize,
         direction: Direction,
         deadline: Nanoseconds,
+        seen: Seen,
     ) -> Option<Reason> {
         if !self.register(number) {
             return None;
         }
+        if self.seen(direction) != seen {
+            return Some(Reason::Woken);
+        }
         let thread = current();
         thread.waits_for.set(number);
-        let first = &self.side(direction).first;
-        thread.next_waiter.set(None);
-        match first.get() {
-            None => first.set(Some(thread)),
-            Some(mut last) => {
-                while let Some(next) = last.next_waiter.get() {
-                    last = next;
-                }
-                last.next_waiter.set(Some(thread));
-            }
-        }
+        self.side(direction).add(locked, thread);
         let reason = park(locked, deadline);
         if reason != Reason::Woken {
-            self.forget(direction, thread);
+            self.side(direction).remove(locked, thread);
         }
         Some(reason)
-    }
-
-    fn forget(&self, direction: Direction, thread: ThreadRef) {
-        let first = &self.side(direction).first;
-        let mut place = first;
-        while let Some(waiter) = place.get() {
-            if waiter.is(thread) {
-                place.set(waiter.next_waiter.get());
-                return;
-            }
-            place = &waiter.next_waiter;
-        }
     }
 
     /// The deadline that the socket's own timeout sets (`SO_RCVTIMEO`, `SO_SNDTIMEO`).
@@ -401,13 +400,13 @@ impl Descriptor {
         self.generation.store(self.generation() + 1, Ordering::Relaxed);
         self.kind.store(Kind::Unknown as u8, Ordering::Relaxed);
         self.facts.store(0, Ordering::Relaxed);
-        self.read.maybe.store(0, Ordering::Relaxed);
-        self.write.maybe.store(0, Ordering::Relaxed);
+        self.read.count();
+        self.write.count();
         let waited = self.read.first.get().is_some()
             || self.write.first.get().is_some()
             || !self.polls.get().is_null();
         if waited {
-            self.ready(&mut crate::lock::lock(), EPOLLERR);
+            self.ready(&mut lock(), EPOLLERR);
             self.facts.store(0, Ordering::Relaxed);
         }
     }
@@ -443,21 +442,22 @@ pub(crate) fn duplicated(from: usize, to: isize) {
 
 /// Forgets all descriptors from `first` to `last`.
 pub(crate) fn closed_range(first: usize, last: usize) {
-    for number in first..=last.min(HIGHEST.get()) {
+    for number in first..=last.min(HIGHEST.load(Ordering::Relaxed)) {
         renewed(number as isize);
     }
 }
 
 /// After a fork, parent and child share what is open. The child's epoll is a new one.
 pub(crate) fn share_all(in_child: bool) {
-    FORKED_BELOW.set(HIGHEST.get() + 1);
-    for number in 0..=HIGHEST.get() {
+    FORKED_BELOW.set(HIGHEST.load(Ordering::Relaxed) + 1);
+    for number in 0..=HIGHEST.load(Ordering::Relaxed) {
         let Some(descriptor) = get(number) else { break };
         descriptor.share();
         if in_child {
             descriptor.clear(fact::REGISTERED | fact::REFUSED);
-            descriptor.read.maybe.store(0, Ordering::Relaxed);
-            descriptor.write.maybe.store(0, Ordering::Relaxed);
+            descriptor.read.count();
+            descriptor.write.count();
+            descriptor.busy.store(false, Ordering::Relaxed);
             descriptor.read.first.set(None);
             descriptor.write.first.set(None);
             descriptor.polls.set(core::ptr::null());

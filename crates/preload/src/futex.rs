@@ -105,7 +105,7 @@ pub(crate) fn wake_at(locked: &mut Locked, key: usize, most: i32, bits: u32) -> 
 pub(crate) fn futex(frame: &mut Frame) -> isize {
     let operation = frame.rsi as i32;
     let command = operation & !(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME);
-    if operation & FUTEX_PRIVATE_FLAG == 0 && regions::is_shared(frame.rdi) {
+    if operation & FUTEX_PRIVATE_FLAG == 0 && regions::is_shared(&mut lock(), frame.rdi) {
         return shared(frame, command);
     }
     if !frame.rdi.is_multiple_of(4) {
@@ -353,7 +353,7 @@ fn give_up(
     user::update_word(word, |value| (value & FUTEX_WAITERS) | FUTEX_OWNER_DIED)?;
     if value & FUTEX_WAITERS != 0 {
         wake_at(locked, word, 1, ANY);
-        if regions::is_shared(word) {
+        if regions::is_shared(locked, word) {
             sys!(SYS_futex, word, FUTEX_WAKE, 1);
         }
     }
@@ -366,7 +366,7 @@ pub(crate) fn clear_and_wake(locked: &mut Locked, word: usize) {
         return;
     }
     wake_at(locked, word, i32::MAX, ANY);
-    if regions::is_shared(word) {
+    if regions::is_shared(locked, word) {
         sys!(SYS_futex, word, FUTEX_WAKE, 1);
     }
 }

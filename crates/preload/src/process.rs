@@ -2,7 +2,11 @@
 
 use alloc::vec::Vec;
 
+use core::sync::atomic::Ordering;
+
+use crate::crew;
 use crate::descriptors;
+use crate::errands;
 use crate::frame::{Frame, duality_thread_start, initial_context};
 use crate::futex;
 use crate::helpers;
@@ -84,12 +88,16 @@ fn make(frame: &mut Frame, request: &Request) -> isize {
     }
     if request.stack != 0 {
         // A process on another stack of a copy of our memory: it begins in the program's own code.
+        worker().set_in_engine(false);
         return frame.leave_to_kernel();
     }
     fork(frame)
 }
 
 /// vfork(2), posix_spawn(3): the child borrows our memory until it executes a program.
+///
+/// The worker stays inside the engine, so that the thread is not moved to another one before the call. The
+/// child's first call clears the mark.
 pub(crate) fn vfork(frame: &mut Frame) -> isize {
     worker().vfork_parent.set(MAIN.id.get());
     frame.leave_to_kernel()
@@ -97,9 +105,11 @@ pub(crate) fn vfork(frame: &mut Frame) -> isize {
 
 /// fork(2)
 pub(crate) fn fork(frame: &mut Frame) -> isize {
-    let result = frame.pass();
+    // What another worker is changing would stay half changed in the child.
+    let mut locked = lock();
+    let result = crate::HEAP.while_locked(|| frame.pass());
     match result {
-        0 => become_child(),
+        0 => become_child(&mut locked),
         1.. => descriptors::share_all(false),
         _ => {}
     }
@@ -113,7 +123,7 @@ fn thread(frame: &Frame, request: &Request) -> Result<isize, isize> {
     match prepare(&mut locked, frame, request, child) {
         Ok(()) => {
             stats::THREADS_CREATED.add(1);
-            ticks::start();
+            crew::expect_threads(&mut locked);
             scheduler::enqueue(&mut locked, child);
             Ok(id as isize)
         }
@@ -171,6 +181,7 @@ pub(crate) fn exit(frame: &mut Frame) -> isize {
     let thread = current();
     futex::give_up_robust(&mut locked, thread);
     if THREADS.of(&mut locked).alive == 1 {
+        drop(locked);
         report::at_exit();
         sys::exit_group(frame.rdi as i32);
     }
@@ -194,38 +205,38 @@ pub(crate) fn exit_group(frame: &mut Frame) -> isize {
 }
 
 /// In the child of a fork: the current thread alone is left, and is the main one.
-fn become_child() {
-    let mut locked = lock();
-    crate::HEAP.reset_after_fork();
+fn become_child(locked: &mut Locked) {
     let thread = current();
-    scheduler::reset_after_fork(&mut locked);
+    scheduler::reset_after_fork(locked);
+    crew::reset_after_fork(locked);
     let others: Vec<ThreadRef> =
-        THREADS.of(&mut locked).iter().filter(|other| !other.is(thread)).collect();
+        THREADS.of(locked).iter().filter(|other| !other.is(thread)).collect();
     for other in others {
-        futex::remove(&mut locked, other);
-        THREADS.of(&mut locked).remove(other);
+        futex::remove(locked, other);
+        THREADS.of(locked).remove(other);
     }
     if !thread.is(&MAIN) {
         inherit(thread);
-        THREADS.of(&mut locked).remove(thread);
-        THREADS.of(&mut locked).alive = 1;
+        THREADS.of(locked).remove(thread);
+        THREADS.of(locked).alive = 1;
         worker().current.set(&MAIN);
     }
     MAIN.state.set(State::Running);
-    MAIN.pending(&mut locked).clear();
-    MAIN.pending_bits.set(0);
+    MAIN.pending(locked).clear();
+    MAIN.pending_bits.store(0, Ordering::Relaxed);
     let id = sys!(SYS_getpid) as i32;
     MAIN.id.set(id);
     worker().kernel_id.set(id);
     helpers::reset_after_fork();
     ticks::reset_after_fork();
-    sys!(SYS_close, scheduler::EPOLL.get());
-    sys!(SYS_close, scheduler::BELL.get());
+    for own in scheduler::descriptors() {
+        sys!(SYS_close, own);
+    }
     descriptors::share_all(true);
     if scheduler::open().is_err() {
         sys::complain(b"duality run: no descriptor is left for the engine after fork(2)\n");
     }
-    signals::reset_after_fork(&mut locked);
+    signals::reset_after_fork(locked);
 }
 
 /// The main thread's place is taken by the thread that forked.
@@ -245,8 +256,7 @@ pub(crate) fn execve(frame: &mut Frame) -> isize {
     let mask = current().mask.get();
     sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, 0, 8);
     let result = if settings::follows_exec() { execve_with_engine(frame) } else { frame.pass() };
-    let mask = worker().kernel_mask.get();
-    sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, 0, 8);
+    masks::adopt();
     result
 }
 
@@ -293,11 +303,11 @@ pub(crate) fn get_robust_list(frame: &mut Frame) -> isize {
     written.map_or_else(|fault| fault, |()| 0)
 }
 
-/// rseq(2): the area of the main thread is the kernel's; the others learn that there is none.
+/// rseq(2): the area of the main thread is the kernel's, where there is one worker; the others learn that there is none.
 pub(crate) fn rseq(frame: &mut Frame) -> isize {
     const UNREGISTER: usize = 1;
     const REGISTRATION_FAILED: i32 = -2;
-    if current().is(&MAIN) {
+    if current().is(&MAIN) && settings::CORES.get() < 2 {
         return frame.pass();
     }
     if frame.rdx & UNREGISTER == 0 {
@@ -424,6 +434,7 @@ pub(crate) fn credentials(frame: &mut Frame) -> isize {
     let result = frame.pass();
     if !failed(result) {
         helpers::retire();
+        errands::everywhere(frame.number(), frame.arguments());
     }
     result
 }
