@@ -9,11 +9,12 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering}
 
 use libc::{EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLPRI, EPOLLRDHUP};
 
+use crate::bell::{self, EPOLL, MOST_DESCRIPTORS};
 use crate::clock::{self, NEVER, Nanoseconds};
 use crate::edges::{Seen, Side};
 use crate::fact;
 use crate::lock::{self, Locked, Setting, lock};
-use crate::scheduler::{self, EPOLL, MOST_DESCRIPTORS, park, wake};
+use crate::scheduler::{park, wake};
 use crate::settings;
 use crate::sys::{self, error, failed, sys};
 use crate::thread::{Reason, ThreadRef};
@@ -112,7 +113,7 @@ pub(crate) fn get(number: usize) -> Option<&'static Descriptor> {
 /// Whether the number belongs to the engine.
 pub(crate) fn is_ours(number: usize) -> bool {
     let number = number as i32;
-    number >= 0 && (scheduler::descriptors().contains(&number) || number == settings::library())
+    number >= 0 && (bell::own().contains(&number) || number == settings::library())
 }
 
 /// An event of epoll.

@@ -1,11 +1,11 @@
 //! Calls that make, copy and end descriptors: the engine keeps count.
 
+use crate::bell;
 use crate::descriptors::{self, Descriptor, Kind, PollNode};
 use crate::fact;
 use crate::frame::Frame;
 use crate::helpers::{Interrupted, offload, offload_until};
 use crate::lock::lock;
-use crate::scheduler;
 use crate::settings;
 use crate::sys::{self, EBADF, EINVAL, failed, sys};
 use crate::thread::{THREADS, is_ours};
@@ -228,8 +228,8 @@ pub(crate) fn close_range(frame: &mut Frame) -> isize {
     if frame.rdx as u32 & libc::CLOSE_RANGE_CLOEXEC == 0 {
         descriptors::closed_range(first, last);
     }
-    let [epoll, bell, alarm] = scheduler::descriptors();
-    let mut ours = [epoll, bell, alarm, settings::library()].map(|number| number as usize);
+    let [epoll, bell] = bell::own();
+    let mut ours = [epoll, bell, settings::library()].map(|number| number as usize);
     ours.sort_unstable();
     let mut from = first;
     let mut result = 0;

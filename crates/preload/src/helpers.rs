@@ -13,10 +13,11 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
 use crate::action::{self, HELPER_SIGNAL, HELPER_VALUE};
+use crate::bell::ring;
 use crate::clock;
 use crate::kernel_thread::start_kernel_thread;
 use crate::lock::{Locked, lock};
-use crate::scheduler::{self, park, park_through_signals, wake};
+use crate::scheduler::{park, park_through_signals, wake};
 use crate::stats;
 use crate::sys::{self, Arguments, EINTR, RESTART, failed, sys};
 use crate::thread::{Reason, ThreadRef};
@@ -283,7 +284,7 @@ fn execute(job: &'static Job) {
         job.next.set(DONE.load(Ordering::Relaxed));
         DONE.store((&raw const *job).cast_mut(), Ordering::Relaxed);
     });
-    scheduler::ring();
+    ring();
 }
 
 /// Wakes the threads whose calls have ended; returns whether there were any.

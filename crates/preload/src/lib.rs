@@ -34,6 +34,7 @@
 extern crate alloc;
 
 mod action;
+mod bell;
 mod children;
 mod clock;
 mod connections;
@@ -52,6 +53,7 @@ mod frame;
 mod futex;
 mod held;
 mod helpers;
+mod idle;
 mod inspection;
 mod kernel_thread;
 mod lock;

@@ -4,12 +4,14 @@ use alloc::vec::Vec;
 
 use core::sync::atomic::Ordering;
 
+use crate::bell;
 use crate::crew;
 use crate::descriptors;
 use crate::errands;
 use crate::frame::{Frame, duality_thread_start, initial_context};
 use crate::futex;
 use crate::helpers;
+use crate::idle;
 use crate::lock::{Locked, Setting, lock};
 use crate::masks;
 use crate::report;
@@ -208,6 +210,7 @@ pub(crate) fn exit_group(frame: &mut Frame) -> isize {
 fn become_child(locked: &mut Locked) {
     let thread = current();
     scheduler::reset_after_fork(locked);
+    idle::reset_after_fork(locked);
     crew::reset_after_fork(locked);
     let others: Vec<ThreadRef> =
         THREADS.of(locked).iter().filter(|other| !other.is(thread)).collect();
@@ -229,11 +232,11 @@ fn become_child(locked: &mut Locked) {
     worker().kernel_id.set(id);
     helpers::reset_after_fork();
     ticks::reset_after_fork();
-    for own in scheduler::descriptors() {
+    for own in bell::own() {
         sys!(SYS_close, own);
     }
     descriptors::share_all(true);
-    if scheduler::open().is_err() {
+    if bell::open().is_err() {
         sys::complain(b"duality run: no descriptor is left for the engine after fork(2)\n");
     }
     signals::reset_after_fork(locked);

@@ -14,14 +14,16 @@ use crate::action::{
     Action, HELPER_SIGNAL, HELPER_VALUE, NUDGE_VALUE, SA_RESTORER, SIG_DFL, TICK_SIGNAL,
     TICK_VALUE, bit, value,
 };
+use crate::bell::ring;
 use crate::context::{Context, Delivery};
 use crate::errands;
 use crate::frame::{Frame, duality_preempted, duality_restorer, duality_resume, is_resuming};
 use crate::held;
+use crate::idle;
 use crate::lock::{Guarded, Locked, Setting, lock};
 use crate::masks;
 use crate::report;
-use crate::scheduler::{ring, wake};
+use crate::scheduler::wake;
 use crate::settings;
 use crate::sys::{self, EINTR, RESTART, sys};
 use crate::thread::{MAIN, NO_STACK, Pending, Reason, State, THREADS, Thread, ThreadRef};
@@ -206,6 +208,7 @@ pub(crate) extern "C" fn handler(number: i32, info: &mut libc::siginfo_t, contex
     worker.attention.store(1, Ordering::Relaxed);
     if worker.is_in_engine() || foreign {
         if worker.is_idle() {
+            idle::call_reserve();
             ring();
         }
         return;

@@ -1,5 +1,6 @@
 //! The first code of the engine: called by the dynamic linker before any other constructor.
 
+use crate::bell;
 use crate::clock;
 use crate::crew;
 use crate::descriptors;
@@ -9,7 +10,6 @@ use crate::lock::lock;
 use crate::objects;
 use crate::report::{self, say};
 use crate::rseq;
-use crate::scheduler;
 use crate::settings;
 use crate::signals;
 use crate::sys::{self, sys};
@@ -111,7 +111,7 @@ fn prepare() -> Result<(), isize> {
     MAIN.clear_id.set(clear_id);
     report::DUMP.set(Some(dump::dump));
     crew::prepare()?;
-    scheduler::open()?;
+    bell::open()?;
     signals::take_over();
     rseq::leave();
     Ok(())
