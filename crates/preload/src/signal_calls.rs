@@ -165,9 +165,17 @@ fn take_now(thread: ThreadRef, set: u64) -> Result<Option<Pending>, isize> {
     if let Some(taken) = take_pending(&mut locked, thread, set) {
         return Ok(Some(taken));
     }
-    if let Some(taken) = take_process_signal(&mut locked, set) {
-        return Ok(Some(taken));
+    // The kernel holds what every thread blocks, the engine what came before: the lower number is first.
+    let ours = process_bits() & set;
+    let lower = if ours == 0 { set } else { set & ((1 << ours.trailing_zeros()) - 1) };
+    match take_from_kernel(lower)? {
+        None => Ok(take_process_signal(&mut locked, set)),
+        taken => Ok(taken),
     }
+}
+
+/// Takes a signal of `set` that the kernel holds for the process.
+fn take_from_kernel(set: u64) -> Result<Option<Pending>, isize> {
     // SAFETY: all zeros are a `siginfo_t`.
     let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
     let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
