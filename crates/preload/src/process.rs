@@ -150,6 +150,7 @@ fn prepare(
     child.stack_pointer.set(unsafe { initial_context(place, duality_thread_start) });
     child.fs.set(if asks(libc::CLONE_SETTLS) { request.storage } else { parent.fs.get() });
     child.name.set(parent.name.get());
+    child.affinity.set(parent.affinity.get());
     let id = child.id.get();
     if asks(libc::CLONE_PARENT_SETTID) {
         user::write(request.parent_id, &id)?;
@@ -237,6 +238,10 @@ fn inherit(thread: &Thread) {
     MAIN.mask_after.set(thread.mask_after.get());
     MAIN.alternate_stack.set(thread.alternate_stack.get());
     MAIN.name.set(thread.name.get());
+    let affinity = thread.affinity.get();
+    if affinity != [0, 0] {
+        sys!(SYS_sched_setaffinity, 0, size_of_val(&affinity), affinity.as_ptr());
+    }
 }
 
 /// execve(2) and execveat(2): with the engine, if the program that we are is replaced by another.
@@ -388,14 +393,26 @@ pub(crate) fn sched_setaffinity(frame: &mut Frame) -> isize {
     if let Err(fault) = user::read_slice(frame.rdx, &mut asked[..words]) {
         return fault;
     }
-    let mut allowed = [0u64; 128];
-    sys!(SYS_sched_getaffinity, 0, size_of_val(&allowed), allowed.as_mut_ptr());
-    let usable = [asked[0] & allowed[0], asked[1] & allowed[1]];
-    if usable == [0, 0] {
-        return EINVAL;
-    }
+    let usable = match usable_affinity(asked) {
+        Ok(usable) => usable,
+        Err(refused) => return refused,
+    };
     thread.affinity.set(usable);
     0
+}
+
+/// The CPUs among those asked for that the kernel would grant: it is asked by way of trial.
+fn usable_affinity(asked: [u64; 2]) -> Result<[u64; 2], isize> {
+    let mut before = [0u64; 128];
+    let known = sys!(SYS_sched_getaffinity, 0, size_of_val(&before), before.as_mut_ptr());
+    let refused = sys!(SYS_sched_setaffinity, 0, size_of_val(&asked), asked.as_ptr());
+    if failed(known) || failed(refused) {
+        return Err(refused);
+    }
+    let mut granted = [0u64; 128];
+    sys!(SYS_sched_getaffinity, 0, size_of_val(&granted), granted.as_mut_ptr());
+    sys!(SYS_sched_setaffinity, 0, known, before.as_ptr());
+    Ok([granted[0], granted[1]])
 }
 
 /// sched_getaffinity(2)
