@@ -191,6 +191,10 @@ pub(crate) fn finish_thread(locked: &mut Locked, thread: ThreadRef) {
 /// exit_group(2)
 pub(crate) fn exit_group(frame: &mut Frame) -> isize {
     report::at_exit();
+    let mut locked = lock();
+    for thread in THREADS.of(&mut locked).iter() {
+        futex::give_up_robust(&mut locked, thread);
+    }
     frame.pass()
 }
 
@@ -217,8 +221,10 @@ fn become_child() {
     MAIN.pending_bits.set(0);
     let id = sys!(SYS_getpid) as i32;
     MAIN.id.set(id);
+    THREADS.of(&mut locked).number_for(id);
     worker().kernel_id.set(id);
     helpers::reset_after_fork();
+    BROADCAST.set(None);
     ticks::reset_after_fork();
     sys!(SYS_close, scheduler::EPOLL.get());
     sys!(SYS_close, scheduler::BELL.get());
@@ -285,7 +291,8 @@ pub(crate) fn set_robust_list(frame: &mut Frame) -> isize {
         return EINVAL;
     }
     current().robust_list.set(frame.rdi);
-    0
+    // The kernel walks the main thread's when the process is killed.
+    if current().is(&MAIN) { frame.pass() } else { 0 }
 }
 
 /// get_robust_list(2)
@@ -436,11 +443,43 @@ pub(crate) fn sched_getaffinity(frame: &mut Frame) -> isize {
     result
 }
 
+/// A change of credentials that libc has announced to every thread (setuid(2) and its likes), each of which then makes
+/// the same call.
+#[derive(Clone, Copy)]
+struct Broadcast {
+    initiator: ThreadRef,
+    /// What the call returned to the first of them.
+    result: Option<isize>,
+}
+
+static BROADCAST: Setting<Option<Broadcast>> = Setting::new(None);
+
+/// The current thread announces a change of credentials to another thread. The caller holds the lock.
+pub(crate) fn announce_credentials(_: &mut Locked) {
+    if BROADCAST.get().is_none() {
+        BROADCAST.set(Some(Broadcast { initiator: current(), result: None }));
+    }
+}
+
 /// setuid(2) and its likes: helpers of the old user and group take no more calls.
+///
+/// Natively every thread has its own credentials. Here the kernel thread has them, so one call stands for those of all
+/// threads: a second one would begin with the credentials that the first one left.
 pub(crate) fn credentials(frame: &mut Frame) -> isize {
+    let broadcast = BROADCAST.get();
+    if let Some(Broadcast { initiator, result: Some(result) }) = broadcast {
+        if current().is(initiator) {
+            BROADCAST.set(None);
+        }
+        return result;
+    }
     let result = frame.pass();
     if !failed(result) {
         helpers::retire();
+    }
+    if let Some(Broadcast { initiator, .. }) = broadcast {
+        let last = current().is(initiator);
+        BROADCAST.set((!last).then_some(Broadcast { initiator, result: Some(result) }));
     }
     result
 }

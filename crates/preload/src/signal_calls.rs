@@ -6,6 +6,7 @@ use crate::context::{Context, on_alternate};
 use crate::descriptors::{self, Direction, Kind};
 use crate::frame::Frame;
 use crate::lock::lock;
+use crate::process;
 use crate::scheduler::park;
 use crate::signals::{
     self, ACTIONS, act_by_default, add_pending, deliver_on_context, install, process_bits,
@@ -15,6 +16,9 @@ use crate::sys::{EAGAIN, EFAULT, EINTR, EINVAL, ESRCH, error, failed, sys};
 use crate::thread::{MAIN, NO_STACK, Pending, Reason, THREADS, ThreadRef, is_ours};
 use crate::user;
 use crate::worker::{current, worker};
+
+/// libc's own: by it, a change of credentials reaches every thread.
+const SETXID_SIGNAL: i32 = 33;
 
 /// Runs a body that may fail, as a system call's result.
 fn result(body: impl FnOnce() -> Result<isize, isize>) -> isize {
@@ -259,6 +263,9 @@ fn send(
     }
     if !(1..=64).contains(&number) {
         return EINVAL;
+    }
+    if number == SETXID_SIGNAL {
+        process::announce_credentials(&mut locked);
     }
     let action = ACTIONS[number as usize].get();
     let blocked = thread.mask.get() & bit(number) != 0;

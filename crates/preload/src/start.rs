@@ -97,6 +97,7 @@ fn prepare() -> Result<(), isize> {
     let id = sys!(SYS_getpid) as i32;
     FIRST.kernel_id.set(id);
     MAIN.id.set(id);
+    THREADS.of(&mut lock()).number_for(id);
     MAIN.state.set(State::Running);
     MAIN.fs.set(thread_storage());
     let (mut robust, mut size) = (0usize, 0usize);

@@ -15,9 +15,18 @@ pub(crate) type ThreadRef = &'static Thread;
 
 /// Thread numbers start here: above all that the kernel gives (`PID_MAX_LIMIT` is 2²²), and small enough
 /// for the owner field of a mutex (30 bits).
-pub(crate) const FIRST_ID: i32 = 1 << 22;
+const FIRST_ID: i32 = 1 << 22;
 /// So many threads, and no more.
 pub(crate) const MAX_THREADS: usize = 1 << 20;
+/// So many ranges of thread numbers are there. Processes whose numbers are near each other have different ones, for a
+/// mutex in shared memory names its owner by the thread's number alone.
+const RANGES: i32 = 1019;
+const LAST_ID: i32 = FIRST_ID + RANGES * MAX_THREADS as i32 - 1;
+
+/// The first thread number of a process.
+fn first_id_of(process: i32) -> i32 {
+    FIRST_ID + process % RANGES * MAX_THREADS as i32
+}
 
 /// What a thread does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -178,6 +187,7 @@ impl Timed for ThreadRef {
 /// All threads: the main one, and a table for the others.
 pub(crate) struct Threads {
     table: *mut Thread,
+    first_id: i32,
     used: usize,
     /// Places of threads that ended, the oldest first: numbers are not used again at once.
     free_head: Option<ThreadRef>,
@@ -192,6 +202,7 @@ pub(crate) struct Threads {
 
 pub(crate) static THREADS: Guarded<Threads> = Guarded::new(Threads {
     table: ptr::null_mut(),
+    first_id: FIRST_ID,
     used: 0,
     free_head: None,
     free_tail: None,
@@ -215,6 +226,16 @@ impl Threads {
         table.is_some()
     }
 
+    /// Gives the threads the numbers that are this process's own. The main thread is alone.
+    pub(crate) fn number_for(&mut self, process: i32) {
+        self.first_id = first_id_of(process);
+        for index in 0..self.used {
+            // SAFETY: so many have been written.
+            let thread = unsafe { &*self.table.add(index) };
+            thread.id.set(self.first_id + index as i32);
+        }
+    }
+
     /// Where the address of the table is, and the number of its entries in use.
     pub(crate) fn for_inspection(&self) -> (usize, usize) {
         (&raw const self.table as usize, &raw const self.used as usize)
@@ -236,7 +257,7 @@ impl Threads {
             unsafe { place.write(Thread::new()) };
             // SAFETY: written just now, and never taken away.
             let thread = unsafe { &*place };
-            thread.id.set(FIRST_ID + index as i32);
+            thread.id.set(self.first_id + index as i32);
             thread
         };
         thread.next_ready.set(None);
@@ -292,7 +313,7 @@ impl Threads {
         let thread = if id == MAIN.id.get() {
             &MAIN
         } else {
-            let index = usize::try_from(id.checked_sub(FIRST_ID)?).ok()?;
+            let index = usize::try_from(id.checked_sub(self.first_id)?).ok()?;
             if index >= self.used {
                 return None;
             }
@@ -315,7 +336,7 @@ impl Threads {
     }
 }
 
-/// Whether a number is one of ours, of a living thread or not.
+/// Whether a number is one of ours, of a living thread or not, in this process or another one.
 pub(crate) fn is_ours(id: i64) -> bool {
-    (i64::from(FIRST_ID)..i64::from(FIRST_ID) + MAX_THREADS as i64).contains(&id)
+    (i64::from(FIRST_ID)..=i64::from(LAST_ID)).contains(&id)
 }
