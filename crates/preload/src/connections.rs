@@ -22,10 +22,12 @@ pub(crate) fn accept(frame: &mut Frame) -> isize {
             attempt(frame)
         } else if descriptor.has(fact::SHARED) {
             // Another process may take the connection between a look and the call.
-            wait_for(frame, descriptor, Direction::Read, || EAGAIN, true)
+            let look = || if listens(number) { EAGAIN } else { frame.pass() };
+            wait_for(frame, descriptor, Direction::Read, look, true)
         } else {
             let try_accept = || {
-                if sys::is_ready(number, libc::POLLIN) { frame.pass() } else { EAGAIN }
+                let at_once = sys::is_ready(number, libc::POLLIN) || !listens(number);
+                if at_once { frame.pass() } else { EAGAIN }
             };
             wait_for(frame, descriptor, Direction::Read, try_accept, false)
         };
@@ -36,6 +38,15 @@ pub(crate) fn accept(frame: &mut Frame) -> isize {
         descriptors::opened(result, kind, nonblocking);
     }
     result
+}
+
+/// Whether a socket listens: on another one, accept fails at once.
+fn listens(number: usize) -> bool {
+    let (mut listens, mut length) = (0i32, 4u32);
+    let option = libc::SO_ACCEPTCONN;
+    let (to, length_at) = (&raw mut listens, &raw mut length);
+    sys!(SYS_getsockopt, number, libc::SOL_SOCKET, option, to, length_at);
+    listens != 0
 }
 
 /// Tries until it does not block; parks in between. With `offloaded`, a helper makes the attempt once

@@ -8,6 +8,7 @@ use crate::lock::lock;
 use crate::scheduler::{BELL, EPOLL};
 use crate::settings;
 use crate::sys::{self, EBADF, EINVAL, failed, sys};
+use crate::tasks;
 use crate::thread::{THREADS, is_ours};
 use crate::user;
 use crate::worker::current;
@@ -73,13 +74,14 @@ pub(crate) fn open(frame: &mut Frame) -> isize {
         _ => (frame.rdi, frame.rsi as i32, |frame| &mut frame.rsi),
     };
     let mut buffer = [0; 64];
-    let own = user::read_text(path_at, &mut buffer).ok().and_then(task_path);
-    if let Some((id, rest)) = own {
+    let path = user::read_text(path_at, &mut buffer).unwrap_or(b"");
+    if let Some((id, rest)) = task_path(path) {
         return open_task(id, rest, flags);
     }
     let result = open_any(frame, flags, argument);
     if !failed(result) {
         descriptors::renewed(result);
+        tasks::opened(path, result);
     }
     result
 }
@@ -117,6 +119,9 @@ fn open_task(id: i32, file: &[u8], flags: i32) -> isize {
             descriptors::renewed(made);
         }
         return made;
+    }
+    if file == b"/stat" {
+        return tasks::open_stat(thread);
     }
     let mut path = [0u8; 96];
     let prefix = b"/proc/thread-self";

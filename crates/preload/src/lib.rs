@@ -15,6 +15,7 @@
 //!       ├─ signal_calls.rs      masks, handlers, kill            signals.rs, masks.rs,
 //!       │                                                          context.rs: delivery
 //!       ├─ files.rs, regions.rs what the engine must know: descriptors, stacks, code
+//!       ├─ tasks.rs             `/proc/self/task`
 //!       └─ helpers.rs           calls that would block, on kernel threads
 //!                               ▼
 //!    scheduler.rs, pump.rs      run queue, timers, epoll         ticks.rs: preemption
@@ -66,6 +67,7 @@ mod start;
 mod stats;
 mod sys;
 mod table;
+mod tasks;
 mod thread;
 mod ticks;
 mod timers;

@@ -6,8 +6,9 @@ use core::ops::Range;
 use crate::frame::Frame;
 use crate::lock::{Guarded, lock};
 use crate::objects;
+use crate::pump;
 use crate::stacks::{self, STACKS};
-use crate::sys::{failed, sys};
+use crate::sys::{error, failed, sys};
 
 /// Memory that other processes may share.
 static SHARED: Guarded<Vec<Range<usize>>> = Guarded::new(Vec::new());
@@ -33,7 +34,12 @@ pub(crate) fn mmap(frame: &mut Frame) -> isize {
             return stack as isize;
         }
     }
-    let result = frame.pass();
+    let mut result = frame.pass();
+    if result == error(libc::ENOMEM) && is_stack(flags) {
+        // Threads that are about to end would have given their stacks back meanwhile, on processors of their own.
+        pump::give_turn();
+        result = frame.pass();
+    }
     if failed(result) {
         return result;
     }

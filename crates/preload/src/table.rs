@@ -7,7 +7,7 @@
 
 use crate::frame::Frame;
 use crate::helpers::Interrupted::{self, Fails, Restarts};
-use crate::{children, connections, files, futex, process, regions, signal_calls, transfer, waits};
+use crate::{children, connections, files, futex, process, regions, signal_calls, tasks, transfer, waits};
 
 use Class::{Direct, Emulated, Offloaded};
 
@@ -263,7 +263,7 @@ const ROWS: &[Row] = &[
     (214, "epoll_ctl_old", Direct),
     (215, "epoll_wait_old", Direct),
     (216, "remap_file_pages", Direct),
-    (217, "getdents64", Direct),
+    (217, "getdents64", Emulated(tasks::getdents64)),
     (218, "set_tid_address", Emulated(process::set_tid_address)),
     (219, "restart_syscall", Direct),
     (220, "semtimedop", Offloaded(Fails)),
