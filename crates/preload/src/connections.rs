@@ -112,14 +112,11 @@ pub(crate) fn connect(frame: &mut Frame) -> isize {
     }
     let writable = || if sys::is_ready(number, libc::POLLOUT) { 0 } else { EAGAIN };
     match wait_for(frame, descriptor, Direction::Write, writable, false) {
-        0 => {}
-        EAGAIN => return error(libc::EINPROGRESS),
-        other => return other,
+        // Until it is called again, the kernel has the connection as one that is still being made.
+        0 => with_nonblocking(number, || frame.pass()),
+        EAGAIN => error(libc::EINPROGRESS),
+        other => other,
     }
-    let (mut failure, mut length) = (0i32, 4u32);
-    let option = libc::SO_ERROR;
-    sys!(SYS_getsockopt, number, libc::SOL_SOCKET, option, &raw mut failure, &raw mut length);
-    error(failure)
 }
 
 /// A local socket's connect waits only for room in the backlog.

@@ -26,6 +26,9 @@ const VFORK: u64 = libc::CLONE_VFORK as u64;
 /// Another process executes in our memory, and may do so at any time.
 pub(crate) static MEMORY_IS_SHARED: Setting<bool> = Setting::new(false);
 
+/// Another process has the same table of descriptors: what the engine opened is to be closed at the end.
+static FILES_ARE_SHARED: Setting<bool> = Setting::new(false);
+
 /// What a clone asks for.
 struct Request {
     flags: u64,
@@ -82,11 +85,45 @@ fn make(frame: &mut Frame, request: &Request) -> isize {
         MEMORY_IS_SHARED.set(MEMORY_IS_SHARED.get() || request.flags & VFORK == 0);
         return vfork(frame);
     }
-    if request.stack != 0 {
-        // A process on another stack of a copy of our memory: it begins in the program's own code.
-        return frame.leave_to_kernel();
+    fork_as(frame, request).unwrap_or_else(|error| error)
+}
+
+/// A clone that makes a process with memory of its own.
+fn fork_as(frame: &mut Frame, request: &Request) -> Result<isize, isize> {
+    // The child begins here too, on the copy of this stack; the stack that it asks for is for the program.
+    let mut plain = *frame;
+    let mut arguments: [u64; 11] = [0; 11];
+    if frame.number() == libc::SYS_clone3 {
+        let words = (frame.rsi / 8).min(arguments.len());
+        user::read_slice(frame.rdi, &mut arguments[..words])?;
+        if (arguments[5] == 0) != (arguments[6] == 0) {
+            return Err(EINVAL);
+        }
+        arguments[5..7].fill(0);
+        plain.rdi = arguments.as_ptr() as usize;
+        plain.rsi = words * 8;
+    } else {
+        plain.rsi = 0;
     }
-    fork(frame)
+    let shares_files = request.flags & libc::CLONE_FILES as u64 != 0;
+    let result = plain.pass();
+    match result {
+        0 => {
+            become_child(shares_files);
+            if request.flags & libc::CLONE_SETTLS as u64 != 0 {
+                MAIN.fs.set(request.storage);
+            }
+            if request.stack != 0 {
+                if frame.keeps_vectors() {
+                    frame.rip = user::read(frame.rsp + 8)?;
+                }
+                frame.rsp = request.stack;
+            }
+        }
+        1.. => descriptors::share_all(false),
+        _ => {}
+    }
+    Ok(result)
 }
 
 /// vfork(2), posix_spawn(3): the child borrows our memory until it executes a program.
@@ -99,7 +136,7 @@ pub(crate) fn vfork(frame: &mut Frame) -> isize {
 pub(crate) fn fork(frame: &mut Frame) -> isize {
     let result = frame.pass();
     match result {
-        0 => become_child(),
+        0 => become_child(false),
         1.. => descriptors::share_all(false),
         _ => {}
     }
@@ -191,6 +228,9 @@ pub(crate) fn finish_thread(locked: &mut Locked, thread: ThreadRef) {
 /// exit_group(2)
 pub(crate) fn exit_group(frame: &mut Frame) -> isize {
     report::at_exit();
+    if FILES_ARE_SHARED.get() {
+        scheduler::close();
+    }
     let mut locked = lock();
     for thread in THREADS.of(&mut locked).iter() {
         futex::give_up_robust(&mut locked, thread);
@@ -199,7 +239,7 @@ pub(crate) fn exit_group(frame: &mut Frame) -> isize {
 }
 
 /// In the child of a fork: the current thread alone is left, and is the main one.
-fn become_child() {
+fn become_child(shares_files: bool) {
     let mut locked = lock();
     crate::HEAP.reset_after_fork();
     let thread = current();
@@ -226,8 +266,10 @@ fn become_child() {
     helpers::reset_after_fork();
     BROADCAST.set(None);
     ticks::reset_after_fork();
-    sys!(SYS_close, scheduler::EPOLL.get());
-    sys!(SYS_close, scheduler::BELL.get());
+    FILES_ARE_SHARED.set(shares_files);
+    if !shares_files {
+        scheduler::close();
+    }
     descriptors::share_all(true);
     if scheduler::open().is_err() {
         sys::complain(b"duality run: no descriptor is left for the engine after fork(2)\n");

@@ -199,7 +199,9 @@ impl Transfer<'_> {
                 self.descriptor.would_block(self.direction);
             }
             if self.descriptor.is_nonblocking(self.number) {
-                return self.so_far(EAGAIN);
+                // The kernel looks at the arguments before it looks whether the call would block.
+                let looked = self.descriptor.kind(self.number) == Kind::Polled && self.done == 0;
+                return if looked { self.frame.pass() } else { self.so_far(EAGAIN) };
             }
             let deadline = *deadline.get_or_insert_with(|| {
                 self.descriptor.socket_deadline(self.number, self.direction)

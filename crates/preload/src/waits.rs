@@ -370,8 +370,7 @@ fn sleep(clock: i32, absolute: bool, time_at: usize, left_at: usize) -> isize {
     match park(&mut lock(), deadline) {
         Reason::Interrupted if absolute => EINTR,
         Reason::Interrupted => {
-            let _unwritten = user::write_optional(left_at, &clock::left(deadline));
-            EINTR
+            user::write_optional(left_at, &clock::left(deadline)).map_or_else(|fault| fault, |()| EINTR)
         }
         Reason::Woken | Reason::TimedOut => 0,
     }
