@@ -2,6 +2,8 @@
 #include "test.h"
 #include <dirent.h>
 #include <netinet/in.h>
+#include <sys/personality.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/un.h>
 
@@ -333,5 +335,43 @@ TEST(full_counter_refuses_what_is_no_number) {
     CHECK(write(counter, &most, 8) == -1 && errno == EAGAIN);
     CHECK(write(counter, &none, 8) == -1 && errno == EINVAL);
     CHECK(write(counter, &most, 4) == -1 && errno == EINVAL);
+    return 0;
+}
+
+TEST(traced_child_stops) {
+    struct ticker ticker;
+    ticker_start(&ticker);
+    pid_t child = fork();
+    if (!child) {
+        if (ptrace(PTRACE_TRACEME, 0, NULL, NULL)) _exit(2);
+        raise(SIGUSR1);
+        _exit(7);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFSTOPPED(status) && WSTOPSIG(status) == SIGUSR1);
+    CHECK(!ptrace(PTRACE_CONT, child, NULL, NULL));
+    CHECK(status_of(child) == 7);
+    ticker_wait(&ticker);
+    ticker_stop(&ticker);
+    return 0;
+}
+
+TEST(locked_memory_is_the_program_s) {
+    struct rusage before, after;
+    CHECK(!getrusage(RUSAGE_SELF, &before));
+    if (mlockall(MCL_CURRENT)) return 0;
+    CHECK(!getrusage(RUSAGE_SELF, &after));
+    CHECK(after.ru_maxrss - before.ru_maxrss < 64 << 10);
+    return 0;
+}
+
+TEST(select_leaves_the_time_if_told) {
+    struct timeval time = {0, 10000};
+    CHECK(select(0, NULL, NULL, NULL, &time) == 0 && time.tv_usec == 0);
+    CHECK(personality(STICKY_TIMEOUTS) != -1);
+    time.tv_usec = 10000;
+    CHECK(select(0, NULL, NULL, NULL, &time) == 0 && time.tv_usec == 10000);
+    struct timespec precise = {0, 10000000};
+    CHECK(syscall(SYS_ppoll, NULL, 0, &precise, NULL, 8) == 0 && precise.tv_nsec == 10000000);
     return 0;
 }

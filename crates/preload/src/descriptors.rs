@@ -75,6 +75,8 @@ pub(crate) struct PollNode {
 
 static TABLE: Setting<*const Descriptor> = Setting::new(core::ptr::null());
 static HIGHEST: Setting<usize> = Setting::new(0);
+/// So many entries of the table can be used.
+static OPENED: Setting<usize> = Setting::new(0);
 /// What had a lower number when the process started or was forked last is shared.
 static FORKED_BELOW: Setting<usize> = Setting::new(0);
 
@@ -82,7 +84,23 @@ static FORKED_BELOW: Setting<usize> = Setting::new(0);
 pub(crate) fn reserve() -> bool {
     let table = sys::reserve(MOST_DESCRIPTORS * size_of::<Descriptor>());
     TABLE.set(table.unwrap_or(0) as *const Descriptor);
-    table.is_some()
+    table.is_some() && reach(0)
+}
+
+/// Sees to it that there is an entry for `number`.
+#[cold]
+fn reach(number: usize) -> bool {
+    /// The table grows by so many entries; `MOST_DESCRIPTORS` is a multiple.
+    const STEP: usize = 1024;
+    if number >= OPENED.get() {
+        let length = (number + 1).next_multiple_of(STEP);
+        if !sys::open_reserved(TABLE.get() as usize, length * size_of::<Descriptor>()) {
+            return false;
+        }
+        OPENED.set(length);
+    }
+    HIGHEST.set(HIGHEST.get().max(number));
+    true
 }
 
 /// What is open when the program starts may be open in other processes too.
@@ -104,10 +122,10 @@ pub(crate) fn get(number: usize) -> Option<&'static Descriptor> {
     if (number as u32) as usize >= MOST_DESCRIPTORS {
         return None;
     }
-    if number as usize > HIGHEST.get() {
-        HIGHEST.set(number as usize);
+    if number as usize > HIGHEST.get() && !reach(number as usize) {
+        return None;
     }
-    // SAFETY: the table has `MOST_DESCRIPTORS` entries, is never taken away, and zeros are an entry.
+    // SAFETY: the table has so many entries, is never taken away, and zeros are an entry.
     Some(unsafe { &*TABLE.get().add(number as usize) })
 }
 

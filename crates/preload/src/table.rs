@@ -181,7 +181,7 @@ const ROWS: &[Row] = &[
     (132, "utime", Direct),
     (133, "mknod", Direct),
     (134, "uselib", Direct),
-    (135, "personality", Direct),
+    (135, "personality", Emulated(waits::personality)),
     (136, "ustat", Direct),
     (137, "statfs", Direct),
     (138, "fstatfs", Direct),

@@ -215,6 +215,8 @@ pub(crate) static THREADS: Guarded<Threads> = Guarded::new(Threads {
 /// The thread that the process began with, or forked.
 pub(crate) static MAIN: Thread = Thread::new();
 
+/// The table grows by so many places; `MAX_THREADS` is a multiple.
+const STEP: usize = 1024;
 /// As many places lie idle before one is used again.
 const RESTED: usize = 256;
 
@@ -250,9 +252,13 @@ impl Threads {
             thread
         } else {
             let index = self.used;
-            self.used += 1;
             // SAFETY: the table has room for `MAX_THREADS`.
             let place = unsafe { self.table.add(index) };
+            let at_step = index.is_multiple_of(STEP);
+            if at_step && !sys::open_reserved(place as usize, STEP * size_of::<Thread>()) {
+                return None;
+            }
+            self.used += 1;
             // SAFETY: nothing is there yet.
             unsafe { place.write(Thread::new()) };
             // SAFETY: written just now, and never taken away.

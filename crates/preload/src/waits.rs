@@ -8,7 +8,7 @@ use crate::clock::{self, NEVER, Nanoseconds};
 use crate::descriptors::{self, Direction, PollNode};
 use crate::frame::Frame;
 use crate::helpers::{Interrupted, offload};
-use crate::lock::lock;
+use crate::lock::{Setting, lock};
 use crate::pump::{self, count_call, give_turn};
 use crate::scheduler::park;
 use crate::signals;
@@ -75,9 +75,22 @@ pub(crate) fn ppoll(frame: &mut Frame) -> isize {
     result
 }
 
+/// The kernel leaves limits as they were (`STICKY_TIMEOUTS`).
+static LIMITS_STAY: Setting<bool> = Setting::new(false);
+
+/// personality(2): whether calls tell how much of a limit was left.
+pub(crate) fn personality(frame: &mut Frame) -> isize {
+    const STICKY_TIMEOUTS: isize = 0x0400_0000;
+    const ASK: u32 = u32::MAX;
+    let result = frame.pass();
+    LIMITS_STAY.set(sys!(SYS_personality, ASK) & STICKY_TIMEOUTS != 0);
+    result
+}
+
 /// The kernel tells how much of a limit was left.
 fn write_back(address: usize, limit: Limit) {
     if address != 0
+        && !LIMITS_STAY.get()
         && let Limit::Until(deadline) = limit
     {
         let _unchanged = user::write(address, &clock::left(deadline));
@@ -158,6 +171,7 @@ pub(crate) fn select(frame: &mut Frame) -> isize {
     };
     let result = wait_for_sets(frame, limit, None);
     if frame.r8 != 0
+        && !LIMITS_STAY.get()
         && let Limit::Until(deadline) = limit
     {
         let left = clock::left(deadline);
