@@ -375,3 +375,139 @@ TEST(select_leaves_the_time_if_told) {
     CHECK(syscall(SYS_ppoll, NULL, 0, &precise, NULL, 8) == 0 && precise.tv_nsec == 10000000);
     return 0;
 }
+
+struct reader {
+    int descriptor;
+    volatile int result;
+};
+static void *read_one(void *argument) {
+    struct reader *reader = argument;
+    char byte;
+    reader->result = read(reader->descriptor, &byte, 1);
+    return NULL;
+}
+static void *accept_one(void *argument) {
+    struct reader *reader = argument;
+    reader->result = accept(reader->descriptor, NULL, NULL);
+    return NULL;
+}
+static void *wait_for_one_event(void *argument) {
+    struct reader *reader = argument;
+    struct epoll_event event;
+    reader->result = epoll_wait(reader->descriptor, &event, 1, -1);
+    return NULL;
+}
+
+/* A call that waits has the file, not its number: it goes on when the descriptor is closed. */
+static int read_after(int other) {
+    int ends[2];
+    CHECK(!pipe(ends));
+    struct reader readers[3] = {{ends[0], -2}, {ends[0], -2}, {ends[0], -2}};
+    pthread_t threads[3];
+    for (int index = 0; index < 3; index++) threads[index] = start(read_one, &readers[index]);
+    sleep_ms(30);
+    CHECK(other < 0 ? !close(ends[0]) : dup2(other, ends[0]) == ends[0]);
+    sleep_ms(30);
+    for (int index = 0; index < 3; index++) CHECK(readers[index].result == -2);
+    CHECK(write(ends[1], "abc", 3) == 3);
+    for (int index = 0; index < 3; index++) join(threads[index]);
+    for (int index = 0; index < 3; index++) CHECK(readers[index].result == 1);
+    /* The last one has closed the file. */
+    signal(SIGPIPE, SIG_IGN);
+    CHECK(write(ends[1], "d", 1) == -1 && errno == EPIPE);
+    return 0;
+}
+TEST(read_goes_on_when_its_descriptor_is_closed) { return read_after(-1); }
+TEST(read_goes_on_when_its_descriptor_is_replaced) { return read_after(open("/dev/zero", O_RDONLY)); }
+
+TEST(accept_goes_on_when_its_descriptor_is_closed) {
+    int server = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof address;
+    CHECK(!bind(server, (struct sockaddr *)&address, length) && !listen(server, 5));
+    CHECK(!getsockname(server, (struct sockaddr *)&address, &length));
+    struct reader reader = {server, -2};
+    pthread_t thread = start(accept_one, &reader);
+    sleep_ms(30);
+    CHECK(!close(server));
+    CHECK(!connect(client, (struct sockaddr *)&address, length));
+    join(thread);
+    CHECK(reader.result >= 0);
+    return 0;
+}
+
+TEST(epoll_goes_on_when_its_descriptor_is_closed) {
+    int ends[2], queue = epoll_create1(0);
+    struct epoll_event event = {.events = EPOLLIN};
+    CHECK(!pipe(ends) && !epoll_ctl(queue, EPOLL_CTL_ADD, ends[0], &event));
+    struct reader reader = {queue, -2};
+    pthread_t thread = start(wait_for_one_event, &reader);
+    sleep_ms(30);
+    CHECK(!close(queue));
+    sleep_ms(30);
+    CHECK(reader.result == -2 && write(ends[1], "a", 1) == 1);
+    join(thread);
+    CHECK(reader.result == 1);
+    return 0;
+}
+
+static int pair_to_close[2], pair_to_wake[2];
+static void *poll_both(void *argument) {
+    struct pollfd polls[2] = {{pair_to_close[0], POLLIN, 0}, {pair_to_wake[0], POLLIN, 0}};
+    *(volatile int *)argument = poll(polls, 2, 10000) >= 1 && polls[1].revents == POLLIN;
+    return NULL;
+}
+static void *select_both(void *argument) {
+    fd_set set;
+    FD_ZERO(&set);
+    FD_SET(pair_to_close[0], &set);
+    FD_SET(pair_to_wake[0], &set);
+    struct timeval time = {10, 0};
+    *(volatile int *)argument = select(100, &set, NULL, NULL, &time) >= 1 && FD_ISSET(pair_to_wake[0], &set);
+    return NULL;
+}
+/* A loop that waits for many is not disturbed when another thread closes one of them. */
+static int close_one_of(void *(*wait_for_both)(void *)) {
+    volatile int result = -2;
+    CHECK(!pipe(pair_to_close) && !pipe(pair_to_wake));
+    pthread_t thread = start(wait_for_both, (void *)&result);
+    sleep_ms(30);
+    CHECK(!close(pair_to_close[0]));
+    sleep_ms(30);
+    CHECK(result == -2 && write(pair_to_wake[1], "a", 1) == 1);
+    join(thread);
+    CHECK(result == 1);
+    return 0;
+}
+TEST(poll_goes_on_when_one_descriptor_is_closed) { return close_one_of(poll_both); }
+TEST(select_goes_on_when_one_descriptor_is_closed) { return close_one_of(select_both); }
+
+TEST(receive_what_is_not_there) {
+    int stream = socket(AF_INET, SOCK_DGRAM, 0), ends[2];
+    char bytes[4];
+    struct iovec part = {bytes, 4};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    CHECK(recv(stream, bytes, 4, MSG_ERRQUEUE) == -1 && errno == EAGAIN);
+    CHECK(recvmsg(stream, &message, MSG_ERRQUEUE) == -1 && errno == EAGAIN);
+    CHECK(!pipe(ends));
+    CHECK(recv(ends[0], bytes, 4, 0) == -1 && errno == ENOTSOCK);
+    CHECK(recvmsg(ends[0], &message, 0) == -1 && errno == ENOTSOCK);
+    CHECK(send(ends[1], bytes, 4, 0) == -1 && errno == ENOTSOCK);
+    CHECK(sendmsg(ends[1], &message, 0) == -1 && errno == ENOTSOCK);
+    return 0;
+}
+
+static volatile sig_atomic_t caught;
+static void catch_it(int number) { caught = number; }
+TEST(number_of_a_thread_stands_for_its_process) {
+    volatile pid_t id = 0;
+    signal(SIGUSR1, catch_it);
+    start(tell_number_and_wait, (void *)&id);
+    while (!id) sleep_ms(1);
+    CHECK(!kill(id, 0) && getpgid(id) == getpgrp() && getsid(id) == getsid(0));
+    CHECK(!kill(id, SIGUSR1));
+    for (long limit = now_ms() + 5000; !caught; sleep_ms(1)) CHECK(now_ms() < limit);
+    struct rlimit limit;
+    CHECK(!prlimit(id, RLIMIT_NOFILE, NULL, &limit) && limit.rlim_cur > 0);
+    return 0;
+}

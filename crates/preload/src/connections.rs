@@ -4,10 +4,10 @@ use crate::clock::NEVER;
 use crate::descriptors::{self, Descriptor, Direction, Kind};
 use crate::fact;
 use crate::frame::Frame;
-use crate::helpers::{Interrupted, offload};
+use crate::helpers::{Interrupted, offload, offload_on_kept};
 use crate::lock::lock;
 use crate::pump::count_call;
-use crate::sys::{self, EAGAIN, EBADF, EINTR, RESTART, error, failed, sys};
+use crate::sys::{self, EAGAIN, EINTR, RESTART, error, failed, sys};
 use crate::thread::Reason;
 use crate::transfer::attempt;
 use crate::user;
@@ -73,7 +73,10 @@ fn wait_for(
         let reason = descriptor.wait(&mut lock(), number, direction, deadline);
         match reason {
             None => return offload(frame.number(), frame.arguments(), Interrupted::Restarts),
-            Some(_) if descriptor.generation() != generation => return EBADF,
+            Some(_) if descriptor.generation() != generation => {
+                let (number, arguments) = (frame.number(), frame.arguments());
+                return offload_on_kept(number, arguments, Interrupted::Restarts);
+            }
             Some(Reason::Woken) => {}
             Some(Reason::TimedOut) => return EAGAIN,
             Some(Reason::Interrupted) if deadline != NEVER => return EINTR,

@@ -12,7 +12,7 @@ use libc::{EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLPRI, EPOLLRDHUP}
 use crate::clock::{self, NEVER, Nanoseconds};
 use crate::fact;
 use crate::lock::{Locked, Setting};
-use crate::scheduler::{BELL, EPOLL, MOST_DESCRIPTORS, park, wake};
+use crate::scheduler::{BELL, EPOLL, MOST_DESCRIPTORS, out_of_the_way, park, wake};
 use crate::settings;
 use crate::sys::{self, error, failed, sys};
 use crate::thread::{Reason, ThreadRef};
@@ -63,6 +63,8 @@ pub(crate) struct Descriptor {
     timeouts: [Cell<Nanoseconds>; 2],
     /// The thread that a descriptor of the kind `Name` names.
     pub(crate) named: Cell<i32>,
+    /// Calls that go on with a file whose own descriptor was closed, see `keep_for_waiters`.
+    kept_for: Cell<u32>,
 }
 
 /// A thread that waits for several descriptors stands in the list of each.
@@ -421,13 +423,16 @@ impl Descriptor {
         self.facts.store(0, Ordering::Relaxed);
         self.read.maybe.store(0, Ordering::Relaxed);
         self.write.maybe.store(0, Ordering::Relaxed);
-        let waited = self.read.first.get().is_some()
-            || self.write.first.get().is_some()
-            || !self.polls.get().is_null();
-        if waited {
-            self.ready(&mut crate::lock::lock(), EPOLLERR);
-            self.facts.store(0, Ordering::Relaxed);
+        // A poll goes on: it is woken by its other descriptors, and then sees that this one is gone.
+        if self.is_waited_for() {
+            let mut locked = crate::lock::lock();
+            self.wake_next(&mut locked, Direction::Read, true);
+            self.wake_next(&mut locked, Direction::Write, true);
         }
+    }
+
+    fn is_waited_for(&self) -> bool {
+        self.read.first.get().is_some() || self.write.first.get().is_some()
     }
 }
 
@@ -459,9 +464,52 @@ pub(crate) fn duplicated(from: usize, to: isize) {
     }
 }
 
+/// Before a descriptor is closed: the calls that wait for it go on with its file, as the kernel's do, by way of another
+/// descriptor. See [`goes_on_with`].
+pub(crate) fn keep_for_waiters(number: usize) {
+    let Some(descriptor) = get(number) else { return };
+    if !descriptor.is_waited_for() {
+        return;
+    }
+    let copy = sys!(SYS_fcntl, number as i32, libc::F_DUPFD_CLOEXEC, 3);
+    let Ok(kept) = out_of_the_way(copy) else { return };
+    let Some(other) = get(kept as usize) else {
+        sys!(SYS_close, kept);
+        return;
+    };
+    other.renew(kept as usize);
+    let _locked = crate::lock::lock();
+    for side in [&descriptor.read, &descriptor.write] {
+        let mut waiter = side.first.get();
+        while let Some(thread) = waiter {
+            thread.waits_for.set(kept as usize);
+            other.kept_for.set(other.kept_for.get() + 1);
+            waiter = thread.next_waiter.get();
+        }
+    }
+}
+
+/// The descriptor with which the current thread's call goes on, after its own one was closed. The caller gives it back.
+pub(crate) fn goes_on_with(number: usize) -> Option<usize> {
+    let kept = current().waits_for.get();
+    let is_kept = kept != number && get(kept).is_some_and(|other| other.kept_for.get() > 0);
+    is_kept.then_some(kept)
+}
+
+/// Closes a descriptor of [`goes_on_with`] when the last call that used it has ended.
+pub(crate) fn give_back(kept: usize) {
+    let Some(other) = get(kept) else { return };
+    other.kept_for.set(other.kept_for.get() - 1);
+    if other.kept_for.get() == 0 {
+        other.renew(kept);
+        sys!(SYS_close, kept);
+    }
+}
+
 /// Forgets all descriptors from `first` to `last`.
 pub(crate) fn closed_range(first: usize, last: usize) {
     for number in first..=last.min(HIGHEST.get()) {
+        keep_for_waiters(number);
         renewed(number as isize);
     }
 }

@@ -220,6 +220,7 @@ pub(crate) fn close(frame: &mut Frame) -> isize {
     if descriptors::is_ours(frame.rdi) {
         return EBADF;
     }
+    descriptors::keep_for_waiters(frame.rdi as i32 as usize);
     descriptors::renewed(frame.rdi as i32 as isize);
     frame.pass()
 }
@@ -252,6 +253,9 @@ pub(crate) fn close_range(frame: &mut Frame) -> isize {
 pub(crate) fn dup(frame: &mut Frame) -> isize {
     if frame.number() != libc::SYS_dup && descriptors::is_ours(frame.rsi) {
         return EBADF;
+    }
+    if frame.number() != libc::SYS_dup && frame.rdi as i32 != frame.rsi as i32 {
+        descriptors::keep_for_waiters(frame.rsi as i32 as usize);
     }
     let result = frame.pass();
     if !failed(result) && result != frame.rdi as i32 as isize {

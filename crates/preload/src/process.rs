@@ -408,6 +408,19 @@ pub(crate) fn about_thread(frame: &mut Frame) -> isize {
     }
 }
 
+/// Calls on a process that any of its threads stands for: kill(2), rt_sigqueueinfo(2).
+pub(crate) fn about_process(frame: &mut Frame) -> isize {
+    match translated(frame.rdi) {
+        Some(0) if frame.rdi != 0 => {
+            let mut other = *frame;
+            other.rdi = MAIN.id.get() as usize;
+            other.pass()
+        }
+        Some(_) => frame.pass(),
+        None => sys::ESRCH,
+    }
+}
+
 /// Calls whose second argument is a thread, if the first says so: getpriority(2), ioprio_get(2) and their likes.
 pub(crate) fn about_kind_and_thread(frame: &mut Frame) -> isize {
     match translated(frame.rsi) {

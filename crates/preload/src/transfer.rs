@@ -1,16 +1,16 @@
 //! Reading, writing, accepting, connecting: attempts that do not block, and parking in between.
 
-use libc::{MSG_DONTWAIT, MSG_PEEK, MSG_WAITALL};
+use libc::{MSG_DONTWAIT, MSG_ERRQUEUE, MSG_OOB, MSG_PEEK, MSG_WAITALL};
 
 use crate::clock::NEVER;
 use crate::descriptors::{self, Descriptor, Direction, Kind};
 use crate::fact;
 use crate::files;
 use crate::frame::Frame;
-use crate::helpers::{Interrupted, offload};
+use crate::helpers::{Interrupted, offload, offload_on_kept};
 use crate::lock::lock;
 use crate::pump::count_call;
-use crate::sys::{self, EAGAIN, EBADF, EINTR, RESTART, error, failed, sys};
+use crate::sys::{self, EAGAIN, EINTR, RESTART, error, failed, sys};
 use crate::thread::Reason;
 use crate::user;
 
@@ -62,9 +62,12 @@ pub(crate) fn writev(frame: &mut Frame) -> isize {
     }
 }
 
+/// Flags of a receiving call that does not wait: what it asks for is there or not.
+const AT_ONCE: i32 = MSG_DONTWAIT | MSG_ERRQUEUE | MSG_OOB;
+
 /// recvfrom(2)
 pub(crate) fn recvfrom(frame: &mut Frame) -> isize {
-    if frame.r10 as i32 & MSG_DONTWAIT != 0 {
+    if frame.r10 as i32 & AT_ONCE != 0 {
         return attempt(frame);
     }
     let wanted = if frame.r10 as i32 & MSG_WAITALL != 0 { frame.rdx } else { 0 };
@@ -82,7 +85,7 @@ pub(crate) fn sendto(frame: &mut Frame) -> isize {
 /// recvmsg(2)
 pub(crate) fn recvmsg(frame: &mut Frame) -> isize {
     let flags = frame.rdx as i32;
-    if flags & MSG_DONTWAIT != 0 {
+    if flags & AT_ONCE != 0 {
         return attempt(frame);
     }
     if flags & MSG_WAITALL != 0 {
@@ -171,7 +174,9 @@ fn transfer(frame: &mut Frame, shape: Shape, direction: Direction, wanted: usize
     let number = frame.rdi;
     let Some(descriptor) = descriptors::get(number) else { return frame.pass() };
     let kind = descriptor.kind(number);
-    if kind == Kind::Direct || descriptor.has(fact::NONBLOCKING) {
+    let is_socket = matches!(kind, Kind::Stream | Kind::Message);
+    let wants_socket = matches!(shape, Shape::Socket | Shape::Message);
+    if kind == Kind::Direct || descriptor.has(fact::NONBLOCKING) || wants_socket && !is_socket {
         return attempt(frame);
     }
     if kind == Kind::Name && shape == Shape::Buffer && direction == Direction::Write {
@@ -221,7 +226,7 @@ impl Transfer<'_> {
         match reason {
             // epoll does not tell: a helper waits instead.
             None => Some(self.offload_rest()),
-            Some(_) if self.descriptor.generation() != generation => Some(self.so_far(EBADF)),
+            Some(_) if self.descriptor.generation() != generation => Some(self.go_on_with_file()),
             Some(Reason::Woken) => None,
             Some(Reason::TimedOut) => Some(self.so_far(EAGAIN)),
             Some(Reason::Interrupted) if deadline != NEVER => Some(self.so_far(EINTR)),
@@ -234,6 +239,18 @@ impl Transfer<'_> {
             return self.done as isize;
         }
         offload(self.frame.number(), self.frame.arguments(), Interrupted::Restarts)
+    }
+
+    /// The descriptor was closed meanwhile; its file is still there.
+    fn go_on_with_file(&self) -> isize {
+        let frame = self.frame;
+        if self.done > 0 {
+            if let Some(kept) = descriptors::goes_on_with(self.number) {
+                descriptors::give_back(kept);
+            }
+            return self.done as isize;
+        }
+        offload_on_kept(frame.number(), frame.arguments(), Interrupted::Restarts)
     }
 
     /// What has been transferred, or else the error.

@@ -7,7 +7,7 @@ use libc::{POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI};
 use crate::clock::{self, NEVER, Nanoseconds};
 use crate::descriptors::{self, Direction, PollNode};
 use crate::frame::Frame;
-use crate::helpers::{Interrupted, offload};
+use crate::helpers::{Interrupted, offload, offload_on_kept};
 use crate::lock::{Setting, lock};
 use crate::pump::{self, count_call, give_turn};
 use crate::scheduler::park;
@@ -208,7 +208,11 @@ struct Sets {
 }
 
 /// What a descriptor in each of the sets waits for.
-const SET_EVENTS: [i16; 3] = [POLLIN | POLLHUP | POLLERR, POLLOUT | POLLERR, POLLPRI];
+const SET_EVENTS: [i16; 3] = [
+    POLLIN | POLLHUP | POLLERR | POLLNVAL,
+    POLLOUT | POLLERR | POLLNVAL,
+    POLLPRI | POLLNVAL,
+];
 
 impl Sets {
     fn read(frame: &Frame) -> Result<Self, isize> {
@@ -285,14 +289,17 @@ fn wait_for_sets(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
     };
     let mut polls = sets.polls();
     let numbers: Vec<usize> = polls.iter().map(|poll| poll.fd as usize).collect();
+    let mut waited = false;
     loop {
         let ready = sys!(SYS_poll, polls.as_mut_ptr(), polls.len(), 0);
         if failed(ready) {
             return ready;
         }
-        if polls.iter().any(|poll| poll.revents & POLLNVAL != 0) {
+        // One that is closed while the call waits is ready, in the kernel too.
+        if !waited && polls.iter().any(|poll| poll.revents & POLLNVAL != 0) {
             return sys::EBADF;
         }
+        waited = true;
         if ready > 0 || limit == Limit::Now {
             if ready == 0 {
                 give_turn();
@@ -349,8 +356,12 @@ fn wait_for_epoll(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
             }
         };
         descriptor.kind(number);
+        let generation = descriptor.generation();
         match descriptor.wait(&mut lock(), number, Direction::Read, limit.deadline()) {
             None => return offload(frame.number(), frame.arguments(), Interrupted::Fails),
+            Some(_) if descriptor.generation() != generation => {
+                return offload_on_kept(frame.number(), frame.arguments(), Interrupted::Fails);
+            }
             Some(Reason::Woken) => {}
             Some(Reason::TimedOut) => return 0,
             Some(Reason::Interrupted) => return EINTR,
