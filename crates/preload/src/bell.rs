@@ -46,6 +46,13 @@ pub(crate) fn own() -> [i32; 2] {
     [EPOLL.get(), BELL.get()]
 }
 
+/// Closes the engine's own descriptors.
+pub(crate) fn close() {
+    for descriptor in own() {
+        sys!(SYS_close, descriptor);
+    }
+}
+
 /// Moves a descriptor above those that the program may have, or at least to the end of them.
 pub(crate) fn out_of_the_way(descriptor: isize) -> Result<isize, isize> {
     if failed(descriptor) {
@@ -56,9 +63,11 @@ pub(crate) fn out_of_the_way(descriptor: isize) -> Result<isize, isize> {
     let [soft, hard] = limits;
     let most = MOST_DESCRIPTORS as u64;
     // Room beyond the soft limit is invisible to the program.
-    let beyond = [hard.min(most), hard];
-    let widened = soft < hard.min(most)
-        && !failed(sys!(SYS_prlimit64, 0, libc::RLIMIT_NOFILE, &raw const beyond, 0));
+    // Where the hard limit is as low, a privileged process may have more than that for a moment.
+    let raised = hard.max(soft + 16).min(most);
+    let beyond = [raised, raised.max(hard)];
+    let widened =
+        soft < raised && !failed(sys!(SYS_prlimit64, 0, libc::RLIMIT_NOFILE, &raw const beyond, 0));
     let from = if widened { soft } else { soft.min(most).saturating_sub(16) };
     let moved = sys!(SYS_fcntl, descriptor, libc::F_DUPFD_CLOEXEC, from);
     if widened {

@@ -1,13 +1,16 @@
 //! Calls that make, copy and end descriptors: the engine keeps count.
 
 use crate::bell;
-use crate::descriptors::{self, Descriptor, Kind, PollNode};
+use crate::descriptors::{self, Descriptor, Kind};
 use crate::fact;
 use crate::frame::Frame;
 use crate::helpers::{Interrupted, offload, offload_until};
+use crate::kept;
 use crate::lock::lock;
+use crate::poll_node::PollNode;
 use crate::settings;
-use crate::sys::{self, EBADF, EINVAL, failed, sys};
+use crate::sys::{self, EAGAIN, EBADF, EINVAL, failed, sys};
+use crate::tasks;
 use crate::thread::{THREADS, is_ours};
 use crate::user;
 use crate::worker::current;
@@ -73,13 +76,14 @@ pub(crate) fn open(frame: &mut Frame) -> isize {
         _ => (frame.rdi, frame.rsi as i32, |frame| &mut frame.rsi),
     };
     let mut buffer = [0; 64];
-    let own = user::read_text(path_at, &mut buffer).ok().and_then(task_path);
-    if let Some((id, rest)) = own {
+    let path = user::read_text(path_at, &mut buffer).unwrap_or(b"");
+    if let Some((id, rest)) = task_path(path) {
         return open_task(id, rest, flags);
     }
     let result = open_any(frame, flags, argument);
     if !failed(result) {
         descriptors::renewed(result);
+        tasks::opened(path, result);
     }
     result
 }
@@ -117,6 +121,9 @@ fn open_task(id: i32, file: &[u8], flags: i32) -> isize {
             descriptors::renewed(made);
         }
         return made;
+    }
+    if file == b"/stat" {
+        return tasks::open_stat(thread);
     }
     let mut path = [0u8; 96];
     let prefix = b"/proc/thread-self";
@@ -203,7 +210,7 @@ fn wait_for_writer(frame: &Frame, opened: usize) -> isize {
     descriptors::opened(opened as isize, Kind::Pipe, true);
     let Some(descriptor) = descriptors::get(opened) else { return opened as isize };
     descriptor.register(opened);
-    let node = PollNode::new(current(), descriptor);
+    let node = PollNode::new(current(), &descriptor.polls);
     node.link(&mut lock());
     let result = offload_until(frame.number(), frame.arguments(), Interrupted::Restarts, gone);
     node.unlink(&mut lock());
@@ -215,6 +222,7 @@ pub(crate) fn close(frame: &mut Frame) -> isize {
     if descriptors::is_ours(frame.rdi) {
         return EBADF;
     }
+    kept::for_waiters(frame.rdi as i32 as usize);
     descriptors::renewed(frame.rdi as i32 as isize);
     frame.pass()
 }
@@ -226,7 +234,7 @@ pub(crate) fn close_range(frame: &mut Frame) -> isize {
         return EINVAL;
     }
     if frame.rdx as u32 & libc::CLOSE_RANGE_CLOEXEC == 0 {
-        descriptors::closed_range(first, last);
+        closed_range(first, last);
     }
     let [epoll, bell] = bell::own();
     let mut ours = [epoll, bell, settings::library()].map(|number| number as usize);
@@ -248,6 +256,9 @@ pub(crate) fn close_range(frame: &mut Frame) -> isize {
 pub(crate) fn dup(frame: &mut Frame) -> isize {
     if frame.number() != libc::SYS_dup && descriptors::is_ours(frame.rsi) {
         return EBADF;
+    }
+    if frame.number() != libc::SYS_dup && frame.rdi as i32 != frame.rsi as i32 {
+        kept::for_waiters(frame.rsi as i32 as usize);
     }
     let result = frame.pass();
     if !failed(result) && result != frame.rdi as i32 as isize {
@@ -294,4 +305,25 @@ pub(crate) fn setsockopt(frame: &mut Frame) -> isize {
         descriptor.clear(fact::TIMEOUTS_KNOWN);
     }
     result
+}
+
+/// Forgets all descriptors from `first` to `last`.
+fn closed_range(first: usize, last: usize) {
+    for number in first..=last.min(descriptors::highest()) {
+        kept::for_waiters(number);
+        descriptors::renewed(number as isize);
+    }
+}
+
+/// flock(2)
+pub(crate) fn flock(frame: &mut Frame) -> isize {
+    if frame.rsi as i32 & libc::LOCK_NB != 0 {
+        return frame.pass();
+    }
+    let now =
+        frame.with(frame.number(), [frame.rdi, frame.rsi | libc::LOCK_NB as usize, 0, 0, 0, 0]);
+    match now.pass() {
+        EAGAIN => offload(frame.number(), frame.arguments(), Interrupted::Restarts),
+        result => result,
+    }
 }

@@ -15,6 +15,7 @@
 //!       ├─ signal_calls.rs      masks, handlers, kill            signals.rs, masks.rs,
 //!       │                                                          context.rs: delivery
 //!       ├─ files.rs, regions.rs what the engine must know: descriptors, stacks, code
+//!       ├─ tasks.rs             `/proc/self/task`
 //!       └─ helpers.rs           calls that would block, on kernel threads
 //!                               ▼
 //!    scheduler.rs, pump.rs      run queue, timers, epoll         ticks.rs: preemption
@@ -39,6 +40,7 @@ mod children;
 mod clock;
 mod connections;
 mod context;
+mod credentials;
 mod crew;
 mod descriptors;
 mod dispatch;
@@ -55,18 +57,22 @@ mod held;
 mod helpers;
 mod idle;
 mod inspection;
+mod kept;
 mod kernel_thread;
 mod lock;
 mod masks;
 mod memory;
 mod objects;
+mod poll_node;
 mod process;
 mod pump;
 mod regions;
 mod report;
+mod rings;
 mod rseq;
 mod scheduler;
 mod settings;
+mod shared;
 mod signal_calls;
 mod signals;
 mod stacks;
@@ -74,7 +80,9 @@ mod start;
 mod stats;
 mod sys;
 mod table;
+mod tasks;
 mod thread;
+mod thread_calls;
 mod ticks;
 mod timers;
 mod transfer;

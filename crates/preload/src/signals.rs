@@ -63,10 +63,17 @@ fn adopt_from_process(locked: &mut Locked, thread: ThreadRef) {
 }
 
 fn take_from(list: &mut Vec<Pending>, bits: &AtomicU64, wanted: u64) -> Option<Pending> {
-    let index = list.iter().position(|pending| bit(pending.number) & wanted != 0)?;
-    let pending = list.remove(index);
+    let pending = list.remove(next_of(list, wanted)?);
     bits.store(list.iter().fold(0, |bits, pending| bits | bit(pending.number)), Ordering::Relaxed);
     Some(pending)
+}
+
+/// The place of the signal that comes first, as in the kernel: faults before all others, then the lowest number, and of
+/// one number the oldest.
+fn next_of(list: &[Pending], wanted: u64) -> Option<usize> {
+    let wanted_ones = list.iter().enumerate().filter(|(_, one)| bit(one.number) & wanted != 0);
+    let order = |number: i32| (bit(number) & masks::FAULTS == 0, number);
+    wanted_ones.min_by_key(|(_, one)| order(one.number)).map(|(index, _)| index)
 }
 
 /// A signal that the process took and that every thread blocks, if it is one of `wanted`.
@@ -82,8 +89,7 @@ pub(crate) fn process_bits() -> u64 {
 /// Takes the first signal that is pending for the thread and one of `wanted`.
 pub(crate) fn take_pending(locked: &mut Locked, thread: &Thread, wanted: u64) -> Option<Pending> {
     let list = thread.pending(locked);
-    let index = list.iter().position(|pending| bit(pending.number) & wanted != 0)?;
-    let pending = list.remove(index);
+    let pending = list.remove(next_of(list, wanted)?);
     let left = list.iter().fold(0, |bits, pending| bits | bit(pending.number));
     thread.pending_bits.store(left, Ordering::Relaxed);
     Some(pending)

@@ -74,14 +74,23 @@ pub(crate) fn map(length: usize, protection: i32, flags: i32) -> Option<usize> {
     (address > 0).then_some(address as usize)
 }
 
-/// Zeroed memory that is there once it is touched, or nothing. It lies far from the program's libraries, whose
+/// Addresses for a table, or nothing: the table is there as far as it is opened, see [`open_reserved`], so that a program
+/// that locks its memory (mlockall(2)) does not lock all of it. The addresses lie far from the program's libraries, whose
 /// neighbourhood is for the stubs.
 pub(crate) fn reserve(length: usize) -> Option<usize> {
     const FAR: usize = 0x0800_0000_0000;
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    let address = sys!(SYS_mmap, FAR, length, protection, flags, -1isize, 0);
+    let address = sys!(SYS_mmap, FAR, length, libc::PROT_NONE, flags, -1isize, 0);
     (address > 0).then_some(address as usize)
+}
+
+/// Makes reserved addresses memory, which is zero; returns whether that worked. What was opened before stays as it is.
+pub(crate) fn open_reserved(start: usize, length: usize) -> bool {
+    const PAGE: usize = 4096;
+    let first = start & !(PAGE - 1);
+    let end = (start + length).next_multiple_of(PAGE);
+    let accessible = libc::PROT_READ | libc::PROT_WRITE;
+    !failed(sys!(SYS_mprotect, first, end - first, accessible))
 }
 
 /// Whether a result is an error.

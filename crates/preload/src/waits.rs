@@ -5,15 +5,16 @@ use alloc::vec::Vec;
 use libc::{POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI};
 
 use crate::clock::{self, NEVER, Nanoseconds};
-use crate::descriptors::{self, Direction, PollNode};
+use crate::descriptors::{self, Direction};
 use crate::edges::Seen;
 use crate::frame::Frame;
-use crate::helpers::{Interrupted, offload};
-use crate::lock::lock;
+use crate::helpers::{Interrupted, offload, offload_on_kept};
+use crate::lock::{Setting, lock};
+use crate::poll_node::PollNode;
 use crate::pump::{self, count_call, give_turn};
 use crate::scheduler::park;
 use crate::signals;
-use crate::sys::{self, EAGAIN, EINTR, EINVAL, failed, sys};
+use crate::sys::{self, EINTR, EINVAL, failed, sys};
 use crate::thread::Reason;
 use crate::user;
 use crate::worker::current;
@@ -76,9 +77,22 @@ pub(crate) fn ppoll(frame: &mut Frame) -> isize {
     result
 }
 
+/// The kernel leaves limits as they were (`STICKY_TIMEOUTS`).
+static LIMITS_STAY: Setting<bool> = Setting::new(false);
+
+/// personality(2): whether calls tell how much of a limit was left.
+pub(crate) fn personality(frame: &mut Frame) -> isize {
+    const STICKY_TIMEOUTS: isize = 0x0400_0000;
+    const ASK: u32 = u32::MAX;
+    let result = frame.pass();
+    LIMITS_STAY.set(sys!(SYS_personality, ASK) & STICKY_TIMEOUTS != 0);
+    result
+}
+
 /// The kernel tells how much of a limit was left.
 fn write_back(address: usize, limit: Limit) {
     if address != 0
+        && !LIMITS_STAY.get()
         && let Limit::Until(deadline) = limit
     {
         let _unchanged = user::write(address, &clock::left(deadline));
@@ -133,7 +147,7 @@ fn park_for_all(numbers: &[usize], deadline: Nanoseconds, seen: Seen) -> Reason 
         if let Some(descriptor) = descriptors::get(number) {
             descriptor.kind(number);
             if descriptor.register(number) {
-                nodes.push(PollNode::new(thread, descriptor));
+                nodes.push(PollNode::new(thread, &descriptor.polls));
             }
         }
     }
@@ -164,6 +178,7 @@ pub(crate) fn select(frame: &mut Frame) -> isize {
     };
     let result = wait_for_sets(frame, limit, None);
     if frame.r8 != 0
+        && !LIMITS_STAY.get()
         && let Limit::Until(deadline) = limit
     {
         let left = clock::left(deadline);
@@ -200,7 +215,8 @@ struct Sets {
 }
 
 /// What a descriptor in each of the sets waits for.
-const SET_EVENTS: [i16; 3] = [POLLIN | POLLHUP | POLLERR, POLLOUT | POLLERR, POLLPRI];
+const SET_EVENTS: [i16; 3] =
+    [POLLIN | POLLHUP | POLLERR | POLLNVAL, POLLOUT | POLLERR | POLLNVAL, POLLPRI | POLLNVAL];
 
 impl Sets {
     fn read(frame: &Frame) -> Result<Self, isize> {
@@ -277,15 +293,18 @@ fn wait_for_sets(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
     };
     let mut polls = sets.polls();
     let numbers: Vec<usize> = polls.iter().map(|poll| poll.fd as usize).collect();
+    let mut waited = false;
     loop {
         let seen = descriptors::all_seen();
         let ready = sys!(SYS_poll, polls.as_mut_ptr(), polls.len(), 0);
         if failed(ready) {
             return ready;
         }
-        if polls.iter().any(|poll| poll.revents & POLLNVAL != 0) {
+        // One that is closed while the call waits is ready, in the kernel too.
+        if !waited && polls.iter().any(|poll| poll.revents & POLLNVAL != 0) {
             return sys::EBADF;
         }
+        waited = true;
         if ready > 0 || limit == Limit::Now {
             if ready == 0 {
                 give_turn();
@@ -344,9 +363,13 @@ fn wait_for_epoll(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
         };
         descriptor.kind(number);
         let deadline = limit.deadline();
+        let generation = descriptor.generation();
         let reason = descriptor.wait(&mut lock(), number, Direction::Read, deadline, seen);
         match reason {
             None => return offload(frame.number(), frame.arguments(), Interrupted::Fails),
+            Some(_) if descriptor.generation() != generation => {
+                return offload_on_kept(frame.number(), frame.arguments(), Interrupted::Fails);
+            }
             Some(Reason::Woken) => {}
             Some(Reason::TimedOut) => return 0,
             Some(Reason::Interrupted) => return EINTR,
@@ -380,10 +403,8 @@ fn sleep(clock: i32, absolute: bool, time_at: usize, left_at: usize) -> isize {
     let reason = park(&mut lock(), deadline);
     match reason {
         Reason::Interrupted if absolute => EINTR,
-        Reason::Interrupted => {
-            let _unwritten = user::write_optional(left_at, &clock::left(deadline));
-            EINTR
-        }
+        Reason::Interrupted => user::write_optional(left_at, &clock::left(deadline))
+            .map_or_else(|fault| fault, |()| EINTR),
         Reason::Woken | Reason::TimedOut => 0,
     }
 }
@@ -392,54 +413,6 @@ fn sleep(clock: i32, absolute: bool, time_at: usize, left_at: usize) -> isize {
 pub(crate) fn pause(_: &mut Frame) -> isize {
     while park(&mut lock(), NEVER) != Reason::Interrupted {}
     EINTR
-}
-
-/// io_uring_enter(2): submits at once, and waits for completions like for a descriptor.
-pub(crate) fn io_uring_enter(frame: &mut Frame) -> isize {
-    const GETEVENTS: usize = 1;
-    let [ring, submit, wanted, flags, argument, size] = frame.arguments();
-    if flags & GETEVENTS == 0 || wanted == 0 {
-        return frame.pass();
-    }
-    let submitted = if submit > 0 {
-        sys!(SYS_io_uring_enter, ring, submit, 0, flags & !GETEVENTS, 0, 8)
-    } else {
-        0
-    };
-    if failed(submitted) {
-        return submitted;
-    }
-    let by_helper = || {
-        let flags = flags as i32 as usize;
-        offload(
-            libc::SYS_io_uring_enter,
-            [ring, 0, wanted, flags, argument, size],
-            Interrupted::Fails,
-        )
-    };
-    let result = match descriptors::get(ring) {
-        // A set of signals, a timeout or several completions: the kernel knows how to wait for them.
-        Some(descriptor) if argument == 0 && wanted as u32 == 1 => loop {
-            let seen = descriptor.seen(Direction::Read);
-            // Completions that the kernel holds back for this thread are posted now.
-            let posted = sys!(SYS_io_uring_enter, ring, 0, 0, flags, 0, 8);
-            if failed(posted) {
-                break posted;
-            }
-            if sys::is_ready(ring, POLLIN) {
-                break 0;
-            }
-            descriptor.kind(ring);
-            let reason = descriptor.wait(&mut lock(), ring, Direction::Read, NEVER, seen);
-            match reason {
-                None => break by_helper(),
-                Some(Reason::Woken | Reason::TimedOut) => {}
-                Some(Reason::Interrupted) => break EINTR,
-            }
-        },
-        _ => by_helper(),
-    };
-    if submitted > 0 { submitted } else { result }
 }
 
 /// ioctl(2): most return at once; those of terminals that wait do so in a helper.
@@ -465,19 +438,6 @@ pub(crate) fn ioctl(frame: &mut Frame) -> isize {
         descriptor.set_mode(on != 0);
     }
     result
-}
-
-/// flock(2)
-pub(crate) fn flock(frame: &mut Frame) -> isize {
-    if frame.rsi as i32 & libc::LOCK_NB != 0 {
-        return frame.pass();
-    }
-    let now =
-        frame.with(frame.number(), [frame.rdi, frame.rsi | libc::LOCK_NB as usize, 0, 0, 0, 0]);
-    match now.pass() {
-        EAGAIN => offload(frame.number(), frame.arguments(), Interrupted::Restarts),
-        result => result,
-    }
 }
 
 /// sched_yield(2)

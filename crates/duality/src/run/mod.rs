@@ -105,12 +105,24 @@ fn engine_file() -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Moves a descriptor to the end of those that the program may have: it may count on the low ones.
+/// Moves a descriptor above those that the program may have, or at least to the end of them: it may count on the low
+/// ones.
 fn out_of_the_way(file: OwnedFd) -> io::Result<OwnedFd> {
     const ROOM: u64 = 16;
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(1 << 20).min(1 << 20);
-    let from = i32::try_from(limit.saturating_sub(ROOM)).unwrap_or(0);
-    Ok(fcntl_dupfd_cloexec(&file, from).unwrap_or(file))
+    const MOST: u64 = 1 << 20;
+    let before = getrlimit(Resource::Nofile);
+    let limit = before.current.unwrap_or(MOST).min(MOST);
+    let higher = (limit + ROOM).min(MOST);
+    // Above the hard limit if that is as low, which takes a privilege; for a moment in any case.
+    let maximum = before.maximum.map(|maximum| maximum.max(higher));
+    let raised = Rlimit { current: Some(higher), maximum };
+    let room_above = limit < higher && setrlimit(Resource::Nofile, raised).is_ok();
+    let from = if room_above { limit } else { limit.saturating_sub(ROOM) };
+    let moved = fcntl_dupfd_cloexec(&file, i32::try_from(from).unwrap_or(0));
+    if room_above {
+        setrlimit(Resource::Nofile, before)?;
+    }
+    Ok(moved.unwrap_or(file))
 }
 
 /// The processors that this process may use, as far as the engine can make use of them.
