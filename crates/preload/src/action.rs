@@ -1,5 +1,6 @@
 //! What is known of a signal by its number, and what a program does about it.
 
+use crate::sys::sys;
 use crate::user::Plain;
 
 /// The signals of the engine: ticks, and interruptions of helpers. The program can use both too.
@@ -15,6 +16,27 @@ const SIG_IGN: u64 = 1;
 pub(crate) const TICK_VALUE: usize = 0x6475_616c_7469_636b;
 /// The value in a signal that is meant for a helper.
 pub(crate) const HELPER_VALUE: usize = 0x6475_616c_6865_6c70;
+
+/// The value in a signal that has a worker look at what has come.
+pub(crate) const NUDGE_VALUE: usize = 0x6475_616c_6e75_6467;
+
+/// Sends a signal with a value to a kernel thread of this process.
+pub(crate) fn send(kernel_thread: i32, number: i32, value: usize) {
+    // SAFETY: all zeros are a `siginfo_t`.
+    let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
+    info.si_signo = number;
+    info.si_code = libc::SI_QUEUE;
+    // SAFETY: the union of a queued signal has its value 24 bytes from the start.
+    unsafe { (&raw mut info).cast::<usize>().add(3).write(value) };
+    let process = sys!(SYS_getpid);
+    sys!(SYS_rt_tgsigqueueinfo, process, kernel_thread, number, &raw const info);
+}
+
+/// The value that a signal carries.
+pub(crate) fn value(info: &libc::siginfo_t) -> usize {
+    // SAFETY: queued signals and those of timers have their value 24 bytes from the start.
+    unsafe { (&raw const *info).cast::<usize>().add(3).read() }
+}
 
 /// The kernel's `struct sigaction`.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -17,20 +17,23 @@ pub(crate) fn accept(frame: &mut Frame) -> isize {
     let number = frame.rdi;
     let Some(descriptor) = descriptors::get(number) else { return frame.pass() };
     let kind = descriptor.kind(number);
-    let result =
-        if !matches!(kind, Kind::Stream | Kind::Message) || descriptor.is_nonblocking(number) {
-            attempt(frame)
-        } else if descriptor.has(fact::SHARED) {
-            // Another process may take the connection between a look and the call.
-            let look = || if listens(number) { EAGAIN } else { frame.pass() };
-            wait_for(frame, descriptor, Direction::Read, look, true)
-        } else {
-            let try_accept = || {
+    let result = if !matches!(kind, Kind::Stream | Kind::Message)
+        || descriptor.is_nonblocking(number)
+    {
+        attempt(frame)
+    } else if descriptor.has(fact::SHARED) {
+        // Another process may take the connection between a look and the call.
+        let look = || if listens(number) { EAGAIN } else { frame.pass() };
+        wait_for(frame, descriptor, Direction::Read, look, true)
+    } else {
+        let try_accept = || {
+            descriptor.alone(|| {
                 let at_once = sys::is_ready(number, libc::POLLIN) || !listens(number);
                 if at_once { frame.pass() } else { EAGAIN }
-            };
-            wait_for(frame, descriptor, Direction::Read, try_accept, false)
+            })
         };
+        wait_for(frame, descriptor, Direction::Read, try_accept, false)
+    };
     descriptor.pass_on(Direction::Read);
     if !failed(result) {
         let nonblocking =
@@ -61,6 +64,7 @@ fn wait_for(
     let number = frame.rdi;
     let deadline = descriptor.socket_deadline(number, direction);
     loop {
+        let seen = descriptor.seen(direction);
         if offloaded && sys::is_ready(number, libc::POLLIN) {
             return offload(frame.number(), frame.arguments(), Interrupted::Restarts);
         }
@@ -70,7 +74,7 @@ fn wait_for(
             return result;
         }
         let generation = descriptor.generation();
-        let reason = descriptor.wait(&mut lock(), number, direction, deadline);
+        let reason = descriptor.wait(&mut lock(), number, direction, deadline, seen);
         match reason {
             None => return offload(frame.number(), frame.arguments(), Interrupted::Restarts),
             Some(_) if descriptor.generation() != generation => {
@@ -85,9 +89,13 @@ fn wait_for(
     }
 }
 
-/// Makes a call that knows no flag against blocking, with `O_NONBLOCK` set for its duration: nothing else of
-/// the program runs in the meantime.
-fn with_nonblocking(number: usize, call: impl FnOnce() -> isize) -> isize {
+/// Makes a call that knows no flag against blocking, with `O_NONBLOCK` set for its duration. Other calls that
+/// look at the flag, or change it, wait meanwhile.
+fn with_nonblocking(descriptor: &Descriptor, number: usize, call: impl FnOnce() -> isize) -> isize {
+    descriptor.alone(|| with_flag(number, call))
+}
+
+fn with_flag(number: usize, call: impl FnOnce() -> isize) -> isize {
     let flags = sys!(SYS_fcntl, number, libc::F_GETFL);
     if failed(flags) {
         return flags;
@@ -109,14 +117,14 @@ pub(crate) fn connect(frame: &mut Frame) -> isize {
     if i32::from(family) == libc::AF_UNIX || descriptor.has(fact::SHARED) {
         return connect_local(frame, descriptor);
     }
-    let result = with_nonblocking(number, || frame.pass());
+    let result = with_nonblocking(descriptor, number, || frame.pass());
     if result != error(libc::EINPROGRESS) && result != error(libc::EALREADY) {
         return result;
     }
     let writable = || if sys::is_ready(number, libc::POLLOUT) { 0 } else { EAGAIN };
     match wait_for(frame, descriptor, Direction::Write, writable, false) {
         // Until it is called again, the kernel has the connection as one that is still being made.
-        0 => with_nonblocking(number, || frame.pass()),
+        0 => with_nonblocking(descriptor, number, || frame.pass()),
         EAGAIN => error(libc::EINPROGRESS),
         other => other,
     }
@@ -125,7 +133,7 @@ pub(crate) fn connect(frame: &mut Frame) -> isize {
 /// A local socket's connect waits only for room in the backlog.
 fn connect_local(frame: &Frame, descriptor: &Descriptor) -> isize {
     if !descriptor.has(fact::SHARED) {
-        let result = with_nonblocking(frame.rdi, || frame.pass());
+        let result = with_nonblocking(descriptor, frame.rdi, || frame.pass());
         if result != EAGAIN {
             return result;
         }
@@ -147,7 +155,7 @@ pub(crate) fn sendfile(frame: &mut Frame) -> isize {
     loop {
         let rest =
             frame.with(frame.number(), [frame.rdi, frame.rsi, frame.rdx, frame.r10 - done, 0, 0]);
-        let call = || with_nonblocking(number, || rest.pass());
+        let call = || with_nonblocking(descriptor, number, || rest.pass());
         let result = wait_for(&rest, descriptor, Direction::Write, call, false);
         if result <= 0 {
             return if done > 0 { done as isize } else { result };

@@ -47,11 +47,14 @@ pub(crate) struct Context {
     pub(crate) mask: u64,
 }
 
+/// Offset that the entry knows.
+pub(crate) const MASK_OFFSET: usize = core::mem::offset_of!(Context, mask);
+
 /// `struct rt_sigframe`: a context, and what the signal says.
 #[repr(C)]
-pub(crate) struct SignalFrame {
+struct SignalFrame {
     restorer: u64,
-    pub(crate) context: Context,
+    context: Context,
     info: libc::siginfo_t,
 }
 

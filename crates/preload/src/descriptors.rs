@@ -5,14 +5,15 @@
 //! came up short has emptied the socket, so the next one parks without another attempt.
 
 use core::cell::Cell;
-use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 use libc::{EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLPRI, EPOLLRDHUP};
 
 use crate::clock::{self, NEVER, Nanoseconds};
+use crate::edges::{Seen, Side};
 use crate::fact;
-use crate::lock::{Locked, Setting};
-use crate::scheduler::{BELL, EPOLL, MOST_DESCRIPTORS, out_of_the_way, park, wake};
+use crate::lock::{self, Locked, Setting, lock};
+use crate::scheduler::{self, EPOLL, MOST_DESCRIPTORS, out_of_the_way, park, wake};
 use crate::settings;
 use crate::sys::{self, error, failed, sys};
 use crate::thread::{Reason, ThreadRef};
@@ -44,13 +45,6 @@ pub(crate) enum Direction {
     Write,
 }
 
-/// Waits of one direction.
-pub(crate) struct Side {
-    /// An attempt may succeed.
-    maybe: AtomicU8,
-    first: Cell<Option<ThreadRef>>,
-}
-
 /// One descriptor.
 pub(crate) struct Descriptor {
     kind: AtomicU8,
@@ -59,12 +53,14 @@ pub(crate) struct Descriptor {
     read: Side,
     write: Side,
     polls: Cell<*const PollNode>,
+    /// A worker makes a call that no other may make at the same time.
+    busy: AtomicBool,
     /// The socket's timeouts for reading and writing, in nanoseconds; zero for none.
     timeouts: [Cell<Nanoseconds>; 2],
     /// The thread that a descriptor of the kind `Name` names.
     pub(crate) named: Cell<i32>,
     /// Calls that go on with a file whose own descriptor was closed, see `keep_for_waiters`.
-    kept_for: Cell<u32>,
+    kept_for: AtomicU32,
 }
 
 /// A thread that waits for several descriptors stands in the list of each.
@@ -76,9 +72,11 @@ pub(crate) struct PollNode {
 }
 
 static TABLE: Setting<*const Descriptor> = Setting::new(core::ptr::null());
-static HIGHEST: Setting<usize> = Setting::new(0);
+static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 /// So many entries of the table can be used.
-static OPENED: Setting<usize> = Setting::new(0);
+static OPENED: AtomicUsize = AtomicUsize::new(0);
+/// Events so far, of all descriptors.
+static ALL_EDGES: AtomicU32 = AtomicU32::new(0);
 /// What had a lower number when the process started or was forked last is shared.
 static FORKED_BELOW: Setting<usize> = Setting::new(0);
 
@@ -94,14 +92,14 @@ pub(crate) fn reserve() -> bool {
 fn reach(number: usize) -> bool {
     /// The table grows by so many entries; `MOST_DESCRIPTORS` is a multiple.
     const STEP: usize = 1024;
-    if number >= OPENED.get() {
+    if number >= OPENED.load(Ordering::Relaxed) {
         let length = (number + 1).next_multiple_of(STEP);
         if !sys::open_reserved(TABLE.get() as usize, length * size_of::<Descriptor>()) {
             return false;
         }
-        OPENED.set(length);
+        OPENED.fetch_max(length, Ordering::Relaxed);
     }
-    HIGHEST.set(HIGHEST.get().max(number));
+    HIGHEST.fetch_max(number, Ordering::Relaxed);
     true
 }
 
@@ -124,7 +122,7 @@ pub(crate) fn get(number: usize) -> Option<&'static Descriptor> {
     if (number as u32) as usize >= MOST_DESCRIPTORS {
         return None;
     }
-    if number as usize > HIGHEST.get() && !reach(number as usize) {
+    if number as usize > HIGHEST.load(Ordering::Relaxed) && !reach(number as usize) {
         return None;
     }
     // SAFETY: the table has so many entries, is never taken away, and zeros are an entry.
@@ -134,27 +132,26 @@ pub(crate) fn get(number: usize) -> Option<&'static Descriptor> {
 /// Whether the number belongs to the engine.
 pub(crate) fn is_ours(number: usize) -> bool {
     let number = number as i32;
-    number == EPOLL.get() || number == BELL.get() || number == settings::library()
+    number >= 0 && (scheduler::descriptors().contains(&number) || number == settings::library())
 }
 
 /// An event of epoll.
 pub(crate) fn event(locked: &mut Locked, data: u64, events: u32) {
+    ALL_EDGES.fetch_add(1, Ordering::Relaxed);
     let Some(descriptor) = get(data as u32 as usize) else { return };
     if descriptor.generation.load(Ordering::Relaxed) == (data >> 32) as u32 {
         descriptor.ready(locked, events as i32);
     }
 }
 
+/// The edges of all descriptors so far, for a call that waits for several of them.
+pub(crate) fn all_seen() -> Seen {
+    Seen(ALL_EDGES.load(Ordering::Relaxed))
+}
+
 /// The data of a descriptor's events.
 fn data(number: usize, descriptor: &Descriptor) -> u64 {
     u64::from(descriptor.generation.load(Ordering::Relaxed)) << 32 | u64::from(number as u32)
-}
-
-impl Side {
-    fn may_succeed(&self) -> bool {
-        // Zero means yes, as in a descriptor of which nothing is known.
-        self.maybe.load(Ordering::Relaxed) == 0
-    }
 }
 
 impl Descriptor {
@@ -170,11 +167,11 @@ impl Descriptor {
     }
 
     pub(crate) fn set(&self, facts: u8) {
-        self.facts.store(self.facts.load(Ordering::Relaxed) | facts, Ordering::Relaxed);
+        self.facts.fetch_or(facts, Ordering::Relaxed);
     }
 
     pub(crate) fn clear(&self, facts: u8) {
-        self.facts.store(self.facts.load(Ordering::Relaxed) & !facts, Ordering::Relaxed);
+        self.facts.fetch_and(!facts, Ordering::Relaxed);
     }
 
     pub(crate) fn generation(&self) -> u32 {
@@ -184,11 +181,11 @@ impl Descriptor {
     fn ready(&self, locked: &mut Locked, events: i32) {
         let gone = EPOLLHUP | EPOLLERR;
         if events & (EPOLLIN | EPOLLPRI | EPOLLRDHUP | gone) != 0 {
-            self.read.maybe.store(0, Ordering::Relaxed);
+            self.read.count();
             self.wake_next(locked, Direction::Read, events & (EPOLLRDHUP | gone) != 0);
         }
         if events & (EPOLLOUT | gone) != 0 {
-            self.write.maybe.store(0, Ordering::Relaxed);
+            self.write.count();
             self.wake_next(locked, Direction::Write, true);
         }
         if events & (EPOLLRDHUP | gone) != 0 {
@@ -220,7 +217,7 @@ impl Descriptor {
     pub(crate) fn pass_on(&self, direction: Direction) {
         let side = self.side(direction);
         if side.first.get().is_some() && side.may_succeed() {
-            self.wake_next(&mut crate::lock::lock(), direction, false);
+            self.wake_next(&mut lock(), direction, false);
         }
     }
 
@@ -302,18 +299,38 @@ impl Descriptor {
         !self.has(fact::REGISTERED) || self.side(direction).may_succeed()
     }
 
+    /// The edges so far, to be asked for before an attempt.
+    #[inline(always)]
+    pub(crate) fn seen(&self, direction: Direction) -> Seen {
+        self.side(direction).seen()
+    }
+
     /// An attempt would have blocked.
-    pub(crate) fn would_block(&self, direction: Direction) {
-        self.side(direction).maybe.store(1, Ordering::Relaxed);
+    pub(crate) fn would_block(&self, direction: Direction, seen: Seen) {
+        self.side(direction).exhaust(seen);
     }
 
     /// A read took less than it asked for, so that the socket is empty.
     #[inline(always)]
-    pub(crate) fn emptied(&self) {
+    pub(crate) fn emptied(&self, seen: Seen) {
         let facts = self.facts.load(Ordering::Relaxed);
         if facts & (fact::REGISTERED | fact::HUNG_UP) == fact::REGISTERED {
-            self.read.maybe.store(1, Ordering::Relaxed);
+            self.read.exhaust(seen);
         }
+    }
+
+    /// Makes a call while no other worker makes one like it: a look whether the call would block, or a change of
+    /// the file's flags, would not hold.
+    pub(crate) fn alone<T>(&self, call: impl FnOnce() -> T) -> T {
+        if !lock::is_shared() {
+            return call();
+        }
+        while self.busy.swap(true, Ordering::Acquire) {
+            sys!(SYS_sched_yield);
+        }
+        let result = call();
+        self.busy.store(false, Ordering::Release);
+        result
     }
 
     /// Sees to it that epoll tells of the descriptor.
@@ -345,40 +362,22 @@ impl Descriptor {
         number: usize,
         direction: Direction,
         deadline: Nanoseconds,
+        seen: Seen,
     ) -> Option<Reason> {
         if !self.register(number) {
             return None;
         }
+        if self.seen(direction) != seen {
+            return Some(Reason::Woken);
+        }
         let thread = current();
         thread.waits_for.set(number);
-        let first = &self.side(direction).first;
-        thread.next_waiter.set(None);
-        match first.get() {
-            None => first.set(Some(thread)),
-            Some(mut last) => {
-                while let Some(next) = last.next_waiter.get() {
-                    last = next;
-                }
-                last.next_waiter.set(Some(thread));
-            }
-        }
+        self.side(direction).add(locked, thread);
         let reason = park(locked, deadline);
         if reason != Reason::Woken {
-            self.forget(direction, thread);
+            self.side(direction).remove(locked, thread);
         }
         Some(reason)
-    }
-
-    fn forget(&self, direction: Direction, thread: ThreadRef) {
-        let first = &self.side(direction).first;
-        let mut place = first;
-        while let Some(waiter) = place.get() {
-            if waiter.is(thread) {
-                place.set(waiter.next_waiter.get());
-                return;
-            }
-            place = &waiter.next_waiter;
-        }
     }
 
     /// The deadline that the socket's own timeout sets (`SO_RCVTIMEO`, `SO_SNDTIMEO`).
@@ -421,11 +420,11 @@ impl Descriptor {
         self.generation.store(self.generation() + 1, Ordering::Relaxed);
         self.kind.store(Kind::Unknown as u8, Ordering::Relaxed);
         self.facts.store(0, Ordering::Relaxed);
-        self.read.maybe.store(0, Ordering::Relaxed);
-        self.write.maybe.store(0, Ordering::Relaxed);
+        self.read.count();
+        self.write.count();
         // A poll goes on: it is woken by its other descriptors, and then sees that this one is gone.
         if self.is_waited_for() {
-            let mut locked = crate::lock::lock();
+            let mut locked = lock();
             self.wake_next(&mut locked, Direction::Read, true);
             self.wake_next(&mut locked, Direction::Write, true);
         }
@@ -478,12 +477,12 @@ pub(crate) fn keep_for_waiters(number: usize) {
         return;
     };
     other.renew(kept as usize);
-    let _locked = crate::lock::lock();
+    let _locked = lock();
     for side in [&descriptor.read, &descriptor.write] {
         let mut waiter = side.first.get();
         while let Some(thread) = waiter {
             thread.waits_for.set(kept as usize);
-            other.kept_for.set(other.kept_for.get() + 1);
+            other.kept_for.fetch_add(1, Ordering::Relaxed);
             waiter = thread.next_waiter.get();
         }
     }
@@ -492,15 +491,14 @@ pub(crate) fn keep_for_waiters(number: usize) {
 /// The descriptor with which the current thread's call goes on, after its own one was closed. The caller gives it back.
 pub(crate) fn goes_on_with(number: usize) -> Option<usize> {
     let kept = current().waits_for.get();
-    let is_kept = kept != number && get(kept).is_some_and(|other| other.kept_for.get() > 0);
+    let is_kept = kept != number && get(kept).is_some_and(|other| other.kept_for.load(Ordering::Relaxed) > 0);
     is_kept.then_some(kept)
 }
 
 /// Closes a descriptor of [`goes_on_with`] when the last call that used it has ended.
 pub(crate) fn give_back(kept: usize) {
     let Some(other) = get(kept) else { return };
-    other.kept_for.set(other.kept_for.get() - 1);
-    if other.kept_for.get() == 0 {
+    if other.kept_for.fetch_sub(1, Ordering::AcqRel) == 1 {
         other.renew(kept);
         sys!(SYS_close, kept);
     }
@@ -508,7 +506,7 @@ pub(crate) fn give_back(kept: usize) {
 
 /// Forgets all descriptors from `first` to `last`.
 pub(crate) fn closed_range(first: usize, last: usize) {
-    for number in first..=last.min(HIGHEST.get()) {
+    for number in first..=last.min(HIGHEST.load(Ordering::Relaxed)) {
         keep_for_waiters(number);
         renewed(number as isize);
     }
@@ -516,14 +514,15 @@ pub(crate) fn closed_range(first: usize, last: usize) {
 
 /// After a fork, parent and child share what is open. The child's epoll is a new one.
 pub(crate) fn share_all(in_child: bool) {
-    FORKED_BELOW.set(HIGHEST.get() + 1);
-    for number in 0..=HIGHEST.get() {
+    FORKED_BELOW.set(HIGHEST.load(Ordering::Relaxed) + 1);
+    for number in 0..=HIGHEST.load(Ordering::Relaxed) {
         let Some(descriptor) = get(number) else { break };
         descriptor.share();
         if in_child {
             descriptor.clear(fact::REGISTERED | fact::REFUSED);
-            descriptor.read.maybe.store(0, Ordering::Relaxed);
-            descriptor.write.maybe.store(0, Ordering::Relaxed);
+            descriptor.read.count();
+            descriptor.write.count();
+            descriptor.busy.store(false, Ordering::Relaxed);
             descriptor.read.first.set(None);
             descriptor.write.first.set(None);
             descriptor.polls.set(core::ptr::null());

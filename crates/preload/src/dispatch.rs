@@ -3,8 +3,9 @@
 use core::sync::atomic::Ordering;
 
 use crate::clock;
-use crate::context::SignalFrame;
+use crate::context::Context;
 use crate::frame::Frame;
+use crate::held;
 use crate::helpers::{Interrupted, offload};
 use crate::lock::Locked;
 use crate::process;
@@ -42,8 +43,7 @@ pub(crate) extern "C" fn dispatch(frame: &mut Frame) -> isize {
         None => offload(frame.number(), frame.arguments(), Interrupted::Restarts),
     };
     if frame.rip != frame.after {
-        // It goes on in the kernel: there is no way back into a handler from here.
-        crate::worker::worker().set_in_engine(false);
+        // It goes on elsewhere: in the kernel, or where a handler's frame is returned from.
         return result;
     }
     finish(frame, result)
@@ -89,7 +89,7 @@ fn finish(frame: &mut Frame, mut result: isize) -> isize {
         let worker = worker();
         worker.set_in_engine(false);
         let thread = worker.current.get();
-        let quiet = !worker.has_held()
+        let quiet = !held::any()
             && thread.deliverable() == 0
             && thread.mask_after.get().is_none()
             && result != RESTART;
@@ -101,22 +101,18 @@ fn finish(frame: &mut Frame, mut result: isize) -> isize {
     }
 }
 
-/// Executed on the stack of a thread that was interrupted in its own code.
-pub(crate) extern "C" fn preempted(frame: &mut SignalFrame) {
-    current().place.set(&raw const frame.context as usize + 1);
+/// Before a thread goes on from a frame in the kernel's format: where it was interrupted in its own code, or
+/// where a handler returns to. The entry executes it again if a signal comes before the thread has gone on.
+pub(crate) extern "C" fn resume(context: &mut Context) {
+    worker().set_in_engine(true);
+    current().place.set(&raw const *context as usize + 1);
+    worker().attention.store(0, Ordering::Relaxed);
     if worker().turn_is_over.swap(false, Ordering::Relaxed) {
         stats::PREEMPTIONS.add(1);
         ticks::hurry(pump::give_turn());
     }
-    loop {
-        signals::deliver_on_context(&mut frame.context);
-        signals::seal(&mut frame.context);
-        worker().set_in_engine(false);
-        if !worker().has_held() {
-            return;
-        }
-        worker().set_in_engine(true);
-    }
+    signals::deliver_on_context(context);
+    signals::seal(context);
 }
 
 /// A call that returns to the program after the end of its thread's turn.

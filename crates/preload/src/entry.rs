@@ -120,26 +120,53 @@ global_asm!(
     // is its turn again, the frame is returned from.
     ".globl duality_preempted", ".hidden duality_preempted",
     "duality_preempted:",
-    "mov %rsp, %rdi",
+    "add $8, %rsp",
+    // rsp: the frame's context. What the engine does before the thread goes on may take the thread to another
+    // worker; so what belongs to the worker is filled in last. A signal that comes after the look at `attention`
+    // finds the thread between the marks, and has it come here again.
+    ".globl duality_resume", ".hidden duality_resume",
+    "duality_resume:",
     "mov %rsp, %rbx",
+    "mov %rsp, %rdi",
     "and $-16, %rsp",
     "cld",
-    "call {preemption}",
-    "lea 8(%rbx), %rsp",
+    "call {resume}",
+    "mov %rbx, %rsp",
+    ".globl duality_resume_begin", ".hidden duality_resume_begin",
+    "duality_resume_begin:",
+    "mov {wanted_mask}(%rip), %rax",
+    "mov %rax, {context_mask}(%rsp)",
+    "mov %rax, %gs:{kernel_mask}",
     "movl $0, %gs:8",
-    "mov $15, %eax", "syscall", "ud2",
+    "cmpl $0, %gs:{attention}",
+    "jne duality_resume",
+    "mov $15, %eax", "syscall",
+    ".globl duality_resume_end", ".hidden duality_resume_end",
+    "duality_resume_end:", "ud2",
 
     // Returns from the kernel's own signal frames, unpatched.
     ".globl duality_restorer", ".hidden duality_restorer",
     "duality_restorer: mov $15, %eax", "syscall", "ud2",
 
-    // clone_helper(flags, stack) -> tid: the child calls duality_helper on the new stack.
-    ".globl duality_clone_helper", ".hidden duality_clone_helper",
-    "duality_clone_helper:",
+    // clone(flags, stack) -> tid: the child takes a function and its argument from the new
+    // stack. What returns is a worker, whose loop begins.
+    ".globl duality_clone", ".hidden duality_clone",
+    "duality_clone:",
     "mov $56, %eax", "xor %edx, %edx", "xor %r10d, %r10d", "xor %r8d, %r8d", "syscall",
     "test %rax, %rax", "jnz 4f",
-    "xor %ebp, %ebp", "call {helper}", "ud2",
+    "xor %ebp, %ebp", "pop %rax", "pop %rdi", "call *%rax",
+    "call {worker_loop}", "ud2",
     "4: ret",
+
+    // The area that glibc has registered for restartable sequences, as an offset from the thread's storage; zero
+    // where there is none.
+    ".weak __rseq_offset",
+    ".globl duality_rseq_offset", ".hidden duality_rseq_offset",
+    "duality_rseq_offset:",
+    "mov __rseq_offset@GOTPCREL(%rip), %rax",
+    "test %rax, %rax", "jz 5f",
+    "mov (%rax), %rax",
+    "5: ret",
 
     // Access to the program's memory. A fault between the two marks makes the function return 1.
     ".globl duality_user_begin", ".hidden duality_user_begin",
@@ -160,8 +187,11 @@ global_asm!(
     dispatch = sym crate::dispatch::dispatch,
     thread_begins = sym crate::dispatch::thread_begins,
     worker_loop = sym crate::pump::worker_loop,
-    preemption = sym crate::dispatch::preempted,
-    helper = sym crate::helpers::helper,
+    resume = sym crate::dispatch::resume,
+    wanted_mask = sym crate::masks::WANTED,
+    context_mask = const crate::context::MASK_OFFSET,
+    kernel_mask = const crate::worker::KERNEL_MASK_OFFSET,
+    attention = const crate::worker::ATTENTION_OFFSET,
     xsave_bytes = sym crate::vectors::XSAVE_BYTES,
     options(att_syntax)
 );

@@ -5,7 +5,7 @@ use crate::fact;
 use crate::frame::Frame;
 use crate::helpers::{Interrupted, offload, offload_until};
 use crate::lock::lock;
-use crate::scheduler::{BELL, EPOLL};
+use crate::scheduler;
 use crate::settings;
 use crate::sys::{self, EBADF, EINVAL, failed, sys};
 use crate::tasks;
@@ -234,7 +234,8 @@ pub(crate) fn close_range(frame: &mut Frame) -> isize {
     if frame.rdx as u32 & libc::CLOSE_RANGE_CLOEXEC == 0 {
         descriptors::closed_range(first, last);
     }
-    let mut ours = [EPOLL.get(), BELL.get(), settings::library()].map(|number| number as usize);
+    let [epoll, bell, alarm] = scheduler::descriptors();
+    let mut ours = [epoll, bell, alarm, settings::library()].map(|number| number as usize);
     ours.sort_unstable();
     let mut from = first;
     let mut result = 0;
@@ -270,7 +271,11 @@ pub(crate) fn fcntl(frame: &mut Frame) -> isize {
     if matches!(command, libc::F_SETLKW | libc::F_OFD_SETLKW) {
         return offload(frame.number(), frame.arguments(), Interrupted::Restarts);
     }
-    let result = frame.pass();
+    let flags = matches!(command, libc::F_GETFL | libc::F_SETFL);
+    let result = match descriptors::get(frame.rdi) {
+        Some(descriptor) if flags => descriptor.alone(|| frame.pass()),
+        _ => frame.pass(),
+    };
     if failed(result) {
         return result;
     }

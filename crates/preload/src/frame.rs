@@ -91,13 +91,23 @@ unsafe extern "C" {
     pub(crate) fn duality_worker_start();
     pub(crate) fn duality_preempted();
     pub(crate) fn duality_restorer();
-    pub(crate) fn duality_clone_helper(flags: usize, stack: usize) -> isize;
+    pub(crate) fn duality_resume();
+    fn duality_resume_begin();
+    fn duality_resume_end();
+    pub(crate) fn duality_clone(flags: usize, stack: usize) -> isize;
+    pub(crate) fn duality_rseq_offset() -> isize;
     pub(crate) fn duality_user_begin();
     pub(crate) fn duality_user_copy(to: *mut u8, from: *const u8, length: usize) -> usize;
     pub(crate) fn duality_user_load(from: *const u32, to: *mut u32) -> usize;
     pub(crate) fn duality_user_exchange(word: *mut u32, found: *mut u32, new: u32) -> usize;
     pub(crate) fn duality_user_end();
     pub(crate) fn duality_user_fault();
+}
+
+/// Whether a thread that was interrupted at `address` was about to go on from a frame: see the entry.
+pub(crate) fn is_resuming(address: usize) -> bool {
+    (duality_resume_begin as *const () as usize..duality_resume_end as *const () as usize)
+        .contains(&address)
 }
 
 /// The initial stack of a context that starts at `start` with `stack` (a multiple of 16) as its stack pointer.

@@ -107,7 +107,8 @@ pub(crate) fn futex(frame: &mut Frame) -> isize {
     let command = operation & !(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME);
     let inherits =
         matches!(command, FUTEX_LOCK_PI | FUTEX_LOCK_PI2 | FUTEX_TRYLOCK_PI | FUTEX_UNLOCK_PI);
-    let is_shared = operation & FUTEX_PRIVATE_FLAG == 0 && regions::is_shared(frame.rdi);
+    let is_shared =
+        operation & FUTEX_PRIVATE_FLAG == 0 && regions::is_shared(&mut lock(), frame.rdi);
     if is_shared && !inherits {
         return shared(frame, command);
     }
@@ -381,7 +382,7 @@ fn give_up(
     user::update_word(word, |value| (value & FUTEX_WAITERS) | FUTEX_OWNER_DIED)?;
     if value & FUTEX_WAITERS != 0 {
         wake_at(locked, word, 1, ANY);
-        if regions::is_shared(word) {
+        if regions::is_shared(locked, word) {
             sys!(SYS_futex, word, FUTEX_WAKE, 1);
         }
     }
@@ -394,7 +395,7 @@ pub(crate) fn clear_and_wake(locked: &mut Locked, word: usize) {
         return;
     }
     wake_at(locked, word, i32::MAX, ANY);
-    if regions::is_shared(word) {
+    if regions::is_shared(locked, word) {
         sys!(SYS_futex, word, FUTEX_WAKE, 1);
     }
 }

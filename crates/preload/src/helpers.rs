@@ -12,10 +12,10 @@
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
-use crate::action::{HELPER_SIGNAL, HELPER_VALUE};
+use crate::action::{self, HELPER_SIGNAL, HELPER_VALUE};
 use crate::clock;
 use crate::descriptors;
-use crate::frame::duality_clone_helper;
+use crate::kernel_thread::start_kernel_thread;
 use crate::lock::{Locked, lock};
 use crate::scheduler::{self, park, park_through_signals, wake};
 use crate::stats;
@@ -215,35 +215,16 @@ fn withdraw(locked: &mut Locked, job: &Job) -> bool {
 
 /// Interrupts the call that a helper is in.
 fn poke(helper: i32) {
-    if helper == 0 {
-        return;
+    if helper != 0 {
+        action::send(helper, HELPER_SIGNAL, HELPER_VALUE);
     }
-    // SAFETY: all zeros are a `siginfo_t`.
-    let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
-    info.si_signo = HELPER_SIGNAL;
-    info.si_code = libc::SI_QUEUE;
-    // SAFETY: the union of a queued signal has its value 24 bytes from the start.
-    unsafe { (&raw mut info).cast::<usize>().add(3).write(HELPER_VALUE) };
-    let process = sys!(SYS_getpid);
-    sys!(SYS_rt_tgsigqueueinfo, process, helper, HELPER_SIGNAL, &raw const info);
 }
 
 fn start_helper() -> bool {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let Some(stack) = sys::map(HELPER_STACK, protection, libc::MAP_NORESERVE) else { return false };
-    let flags = libc::CLONE_VM
-        | libc::CLONE_FS
-        | libc::CLONE_FILES
-        | libc::CLONE_SIGHAND
-        | libc::CLONE_THREAD
-        | libc::CLONE_SYSVSEM;
-    // Every signal waits until the helper has blocked them for good.
-    let all = u64::MAX;
-    let mut before = 0u64;
-    sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const all, &raw mut before, 8);
     // SAFETY: the stack is the helper's own, and the helper uses nothing else of this kernel thread.
-    let helper = unsafe { duality_clone_helper(flags as usize, stack + HELPER_STACK - 64) };
-    sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const before, 0, 8);
+    let helper = unsafe { start_kernel_thread(stack + HELPER_STACK, helper, 0) };
     if failed(helper) {
         sys!(SYS_munmap, stack, HELPER_STACK);
         return false;
@@ -253,7 +234,7 @@ fn start_helper() -> bool {
 }
 
 /// A helper's life. It does not end while it is of use: requests that it gave to an io_uring would be cancelled.
-pub(crate) extern "C" fn helper() -> ! {
+extern "C" fn helper(_: usize) {
     let mask = !(1u64 << (HELPER_SIGNAL - 1));
     sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, 0, 8);
     let name = b"duality-helper\0";
@@ -317,9 +298,10 @@ fn execute(job: &'static Job) {
     scheduler::ring();
 }
 
-/// Wakes the threads whose calls have ended.
-pub(crate) fn collect(locked: &mut Locked) {
-    let mut job: *const Job = with_queue(|| DONE.swap(core::ptr::null_mut(), Ordering::Relaxed));
+/// Wakes the threads whose calls have ended; returns whether there were any.
+pub(crate) fn collect(locked: &mut Locked) -> bool {
+    let first: *const Job = with_queue(|| DONE.swap(core::ptr::null_mut(), Ordering::Relaxed));
+    let mut job = first;
     while !job.is_null() {
         // SAFETY: its thread waits for `done`, which is set here, after the last use.
         let (thread, next) = unsafe { ((*job).thread, (*job).next.get()) };
@@ -328,6 +310,7 @@ pub(crate) fn collect(locked: &mut Locked) {
         wake(locked, thread, Reason::Woken);
         job = next;
     }
+    !first.is_null()
 }
 
 /// In the child of a fork: the helpers are gone.

@@ -2,11 +2,14 @@
 //!
 //! What the kernel blocks is what every thread blocks. libc blocks all signals around the making of a
 //! thread: such a mask is not told to the kernel, and what comes in the meantime waits in the engine.
+//!
+//! Every worker has the same mask. A worker that changes it nudges the others, whose handlers adopt it.
 
 use crate::action::{HELPER_SIGNAL, TICK_SIGNAL, bit};
 use crate::lock::{Guarded, Locked};
 use crate::sys::sys;
-use crate::worker::worker;
+use crate::worker::{self, Worker, worker};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 /// How many threads block each signal, and how many threads count.
 struct Masks {
@@ -17,6 +20,9 @@ struct Masks {
 
 static MASKS: Guarded<Masks> =
     Guarded::new(Masks { counts: [0; 64], blocked_somewhere: 0, threads: 0 });
+
+/// What the kernel is to block for every worker.
+pub(crate) static WANTED: AtomicU64 = AtomicU64::new(0);
 
 /// What no mask blocks.
 pub(crate) const NEVER_BLOCKED: u64 = bit(libc::SIGKILL) | bit(libc::SIGSTOP);
@@ -88,8 +94,39 @@ fn follow_masks(locked: &mut Locked) {
         return;
     }
     let blocked = masks.blocked_everywhere();
-    if worker().kernel_mask.replace(blocked) != blocked {
-        sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const blocked, 0, 8);
+    if WANTED.swap(blocked, Ordering::Relaxed) == blocked {
+        return;
+    }
+    adopt();
+    worker::others(locked).for_each(Worker::nudge);
+    worker::others(locked).for_each(|other| wait_for(other, blocked));
+}
+
+/// Has the kernel block what is wanted, for the worker that executes this.
+pub(crate) fn adopt() {
+    let wanted = WANTED.load(Ordering::Relaxed);
+    worker().kernel_mask.store(wanted, Ordering::Relaxed);
+    sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const wanted, 0, 8);
+}
+
+/// In the handler: the interrupted code goes on with the mask that is wanted now, unless it has one of its own.
+pub(crate) fn adopt_in_handler(mask: &mut u64) {
+    if *mask == worker().kernel_mask.load(Ordering::Relaxed) {
+        let wanted = WANTED.load(Ordering::Relaxed);
+        worker().kernel_mask.store(wanted, Ordering::Relaxed);
+        *mask = wanted;
+    }
+}
+
+/// Waits for a moment until another worker has adopted a mask. A worker inside a long call of the kernel does
+/// so when the call ends.
+fn wait_for(other: &Worker, mask: u64) {
+    const YIELDS: u32 = 100;
+    for _ in 0..YIELDS {
+        if other.kernel_mask.load(Ordering::Relaxed) == mask {
+            return;
+        }
+        sys!(SYS_sched_yield);
     }
 }
 

@@ -45,9 +45,9 @@ impl Heap {
         result
     }
 
-    /// After a fork: another kernel thread may have held the lock.
-    pub(crate) fn reset_after_fork(&self) {
-        self.locked.store(false, Ordering::Release);
+    /// Does something while nothing else changes the heap: a fork, whose child finds it whole.
+    pub(crate) fn while_locked<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.with_lock(work)
     }
 
     fn take(&self, class: usize) -> usize {

@@ -2,12 +2,17 @@
 
 use alloc::vec::Vec;
 
+use core::sync::atomic::Ordering;
+
+use crate::crew;
 use crate::descriptors;
+use crate::errands;
 use crate::frame::{Frame, duality_thread_start, initial_context};
 use crate::futex;
 use crate::helpers;
-use crate::lock::{Locked, Setting, lock};
+use crate::lock::{Guarded, Locked, Setting, lock};
 use crate::masks;
+use crate::pump;
 use crate::report;
 use crate::scheduler;
 use crate::settings;
@@ -106,10 +111,12 @@ fn fork_as(frame: &mut Frame, request: &Request) -> Result<isize, isize> {
         plain.rsi = 0;
     }
     let shares_files = request.flags & libc::CLONE_FILES as u64 != 0;
-    let result = plain.pass();
+    // What another worker is changing would stay half changed in the child.
+    let mut locked = lock();
+    let result = crate::HEAP.while_locked(|| plain.pass());
     match result {
         0 => {
-            become_child(shares_files);
+            become_child(&mut locked, shares_files);
             if request.flags & libc::CLONE_SETTLS as u64 != 0 {
                 MAIN.fs.set(request.storage);
             }
@@ -127,6 +134,9 @@ fn fork_as(frame: &mut Frame, request: &Request) -> Result<isize, isize> {
 }
 
 /// vfork(2), posix_spawn(3): the child borrows our memory until it executes a program.
+///
+/// The worker stays inside the engine, so that the thread is not moved to another one before the call. The
+/// child's first call clears the mark.
 pub(crate) fn vfork(frame: &mut Frame) -> isize {
     worker().vfork_parent.set(MAIN.id.get());
     frame.leave_to_kernel()
@@ -134,9 +144,11 @@ pub(crate) fn vfork(frame: &mut Frame) -> isize {
 
 /// fork(2)
 pub(crate) fn fork(frame: &mut Frame) -> isize {
-    let result = frame.pass();
+    // What another worker is changing would stay half changed in the child.
+    let mut locked = lock();
+    let result = crate::HEAP.while_locked(|| frame.pass());
     match result {
-        0 => become_child(false),
+        0 => become_child(&mut locked, false),
         1.. => descriptors::share_all(false),
         _ => {}
     }
@@ -150,7 +162,7 @@ fn thread(frame: &Frame, request: &Request) -> Result<isize, isize> {
     match prepare(&mut locked, frame, request, child) {
         Ok(()) => {
             stats::THREADS_CREATED.add(1);
-            ticks::start();
+            crew::expect_threads(&mut locked);
             scheduler::enqueue(&mut locked, child);
             Ok(id as isize)
         }
@@ -209,6 +221,7 @@ pub(crate) fn exit(frame: &mut Frame) -> isize {
     let thread = current();
     futex::give_up_robust(&mut locked, thread);
     if THREADS.of(&mut locked).alive == 1 {
+        drop(locked);
         report::at_exit();
         sys::exit_group(frame.rdi as i32);
     }
@@ -239,32 +252,31 @@ pub(crate) fn exit_group(frame: &mut Frame) -> isize {
 }
 
 /// In the child of a fork: the current thread alone is left, and is the main one.
-fn become_child(shares_files: bool) {
-    let mut locked = lock();
-    crate::HEAP.reset_after_fork();
+fn become_child(locked: &mut Locked, shares_files: bool) {
     let thread = current();
-    scheduler::reset_after_fork(&mut locked);
+    scheduler::reset_after_fork(locked);
+    crew::reset_after_fork(locked);
     let others: Vec<ThreadRef> =
-        THREADS.of(&mut locked).iter().filter(|other| !other.is(thread)).collect();
+        THREADS.of(locked).iter().filter(|other| !other.is(thread)).collect();
     for other in others {
-        futex::remove(&mut locked, other);
-        THREADS.of(&mut locked).remove(other);
+        futex::remove(locked, other);
+        THREADS.of(locked).remove(other);
     }
     if !thread.is(&MAIN) {
         inherit(thread);
-        THREADS.of(&mut locked).remove(thread);
-        THREADS.of(&mut locked).alive = 1;
+        THREADS.of(locked).remove(thread);
+        THREADS.of(locked).alive = 1;
         worker().current.set(&MAIN);
     }
     MAIN.state.set(State::Running);
-    MAIN.pending(&mut locked).clear();
-    MAIN.pending_bits.set(0);
+    MAIN.pending(locked).clear();
+    MAIN.pending_bits.store(0, Ordering::Relaxed);
     let id = sys!(SYS_getpid) as i32;
     MAIN.id.set(id);
-    THREADS.of(&mut locked).number_for(id);
+    THREADS.of(locked).number_for(id);
     worker().kernel_id.set(id);
     helpers::reset_after_fork();
-    BROADCAST.set(None);
+    *BROADCAST.of(locked) = None;
     ticks::reset_after_fork();
     FILES_ARE_SHARED.set(shares_files);
     if !shares_files {
@@ -274,7 +286,7 @@ fn become_child(shares_files: bool) {
     if scheduler::open().is_err() {
         sys::complain(b"duality run: no descriptor is left for the engine after fork(2)\n");
     }
-    signals::reset_after_fork(&mut locked);
+    signals::reset_after_fork(locked);
 }
 
 /// The main thread's place is taken by the thread that forked.
@@ -298,8 +310,7 @@ pub(crate) fn execve(frame: &mut Frame) -> isize {
     let mask = current().mask.get();
     sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, 0, 8);
     let result = if settings::follows_exec() { execve_with_engine(frame) } else { frame.pass() };
-    let mask = worker().kernel_mask.get();
-    sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, 0, 8);
+    masks::adopt();
     result
 }
 
@@ -334,7 +345,8 @@ pub(crate) fn set_robust_list(frame: &mut Frame) -> isize {
     }
     current().robust_list.set(frame.rdi);
     // The kernel walks the main thread's when the process is killed.
-    if current().is(&MAIN) { frame.pass() } else { 0 }
+    let kernel_knows = current().is(&MAIN) && worker().kernel_id.get() == MAIN.id.get();
+    if kernel_knows { frame.pass() } else { 0 }
 }
 
 /// get_robust_list(2)
@@ -347,11 +359,11 @@ pub(crate) fn get_robust_list(frame: &mut Frame) -> isize {
     written.map_or_else(|fault| fault, |()| 0)
 }
 
-/// rseq(2): the area of the main thread is the kernel's; the others learn that there is none.
+/// rseq(2): the area of the main thread is the kernel's, where there is one worker; the others learn that there is none.
 pub(crate) fn rseq(frame: &mut Frame) -> isize {
     const UNREGISTER: usize = 1;
     const REGISTRATION_FAILED: i32 = -2;
-    if current().is(&MAIN) {
+    if current().is(&MAIN) && settings::CORES.get() < 2 {
         return frame.pass();
     }
     if frame.rdx & UNREGISTER == 0 {
@@ -503,17 +515,25 @@ pub(crate) fn sched_getaffinity(frame: &mut Frame) -> isize {
 #[derive(Clone, Copy)]
 struct Broadcast {
     initiator: ThreadRef,
-    /// What the call returned to the first of them.
-    result: Option<isize>,
+    progress: Progress,
 }
 
-static BROADCAST: Setting<Option<Broadcast>> = Setting::new(None);
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Announced,
+    /// The first of the threads makes the call.
+    UnderWay,
+    /// What the call returned.
+    Done(isize),
+}
 
-/// The current thread announces a change of credentials to another thread. The caller holds the lock.
-pub(crate) fn announce_credentials(_: &mut Locked) {
-    if BROADCAST.get().is_none() {
-        BROADCAST.set(Some(Broadcast { initiator: current(), result: None }));
-    }
+static BROADCAST: Guarded<Option<Broadcast>> = Guarded::new(None);
+
+/// The current thread announces a change of credentials to another thread.
+pub(crate) fn announce_credentials(locked: &mut Locked) {
+    let initiator = current();
+    let progress = Progress::Announced;
+    BROADCAST.of(locked).get_or_insert(Broadcast { initiator, progress });
 }
 
 /// setuid(2) and its likes: helpers of the old user and group take no more calls.
@@ -521,20 +541,36 @@ pub(crate) fn announce_credentials(_: &mut Locked) {
 /// Natively every thread has its own credentials. Here the kernel thread has them, so one call stands for those of all
 /// threads: a second one would begin with the credentials that the first one left.
 pub(crate) fn credentials(frame: &mut Frame) -> isize {
-    let broadcast = BROADCAST.get();
-    if let Some(Broadcast { initiator, result: Some(result) }) = broadcast {
-        if current().is(initiator) {
-            BROADCAST.set(None);
+    let mut locked = lock();
+    loop {
+        match BROADCAST.of(&mut locked) {
+            None => break,
+            Some(Broadcast { initiator, progress: Progress::Done(result) }) => {
+                let result = *result;
+                if current().is(initiator) {
+                    *BROADCAST.of(&mut locked) = None;
+                }
+                return result;
+            }
+            Some(Broadcast { progress: Progress::UnderWay, .. }) => pump::yield_now(&mut locked),
+            Some(announced) => {
+                announced.progress = Progress::UnderWay;
+                break;
+            }
         }
-        return result;
     }
+    drop(locked);
     let result = frame.pass();
     if !failed(result) {
         helpers::retire();
+        errands::everywhere(frame.number(), frame.arguments());
     }
-    if let Some(Broadcast { initiator, .. }) = broadcast {
-        let last = current().is(initiator);
-        BROADCAST.set((!last).then_some(Broadcast { initiator, result: Some(result) }));
+    let mut locked = lock();
+    let broadcast = BROADCAST.of(&mut locked);
+    match broadcast {
+        Some(Broadcast { initiator, .. }) if current().is(initiator) => *broadcast = None,
+        Some(others) => others.progress = Progress::Done(result),
+        None => {}
     }
     result
 }

@@ -3,16 +3,18 @@
 use crate::clock;
 use crate::descriptors;
 use crate::frame::duality_switch;
+use crate::held;
 use crate::helpers;
 use crate::lock::{Locked, lock};
 use crate::process;
 use crate::scheduler::{
-    self, BELL, BELL_DATA, EPOLL, become_current, dequeue, enqueue, expire, others_are_ready,
-    switch_away,
+    self, ALARM_DATA, BELL_DATA, EPOLL, become_current, dequeue, enqueue_behind, expire,
+    others_are_ready, switch_away,
 };
 use crate::signals;
 use crate::stats;
 use crate::sys::sys;
+use crate::thread::NOBODY;
 use crate::worker::{EVENTS, current, worker};
 
 /// Switches between two looks at the descriptors.
@@ -26,7 +28,7 @@ pub(crate) fn yield_now(locked: &mut Locked) {
         look(locked);
     }
     if others_are_ready(locked) {
-        enqueue(locked, current());
+        enqueue_behind(locked, current());
         switch_away(locked);
     }
 }
@@ -47,6 +49,7 @@ pub(crate) fn count_call() {
 pub(crate) fn give_turn() -> bool {
     worker().calls_in_a_row.set(0);
     let mut locked = lock();
+    scheduler::lose_patience(&mut locked);
     look(&mut locked);
     let others = others_are_ready(&mut locked);
     yield_now(&mut locked);
@@ -56,8 +59,9 @@ pub(crate) fn give_turn() -> bool {
 /// A worker's own stack: runs what is ready, and waits where nothing is.
 pub(crate) extern "C" fn worker_loop() -> ! {
     let mut locked = Locked::taken_over();
+    let worker = worker();
     loop {
-        let worker = worker();
+        worker.current.set(&NOBODY);
         if let Some(thread) = worker.ended.take() {
             process::finish_thread(&mut locked, thread);
         }
@@ -84,7 +88,7 @@ pub(crate) extern "C" fn worker_loop() -> ! {
 /// Takes what has come, without waiting.
 pub(crate) fn look(locked: &mut Locked) {
     expire(locked);
-    take_events(locked, Some(libc::timespec { tv_sec: 0, tv_nsec: 0 }));
+    take_events(locked, Some(clock::timespec(0)));
     settle(locked);
 }
 
@@ -94,40 +98,48 @@ fn wait(locked: &mut Locked) {
     expire(locked);
     // From here on, a signal rings the bell.
     worker.set_idle(true);
-    let nothing = if worker.has_held() || others_are_ready(locked) {
-        Some(libc::timespec { tv_sec: 0, tv_nsec: 0 })
-    } else {
-        scheduler::next_deadline(locked).map(clock::left)
-    };
-    take_events(locked, nothing);
+    let longest = scheduler::begin_sleep(locked);
+    let longest = if held::any() { Some(clock::timespec(0)) } else { longest };
+    let summoned = take_events(locked, longest);
     worker.set_idle(false);
+    scheduler::end_sleep(locked);
     expire(locked);
     settle(locked);
+    if summoned {
+        scheduler::account_for_summons(locked);
+    }
 }
 
 fn settle(locked: &mut Locked) {
-    let worker = worker();
-    if worker.has_held() {
+    if held::any() {
         signals::assign_held(locked);
     }
-    worker.switches_left.set(SWITCHES);
+    worker().switches_left.set(SWITCHES);
 }
 
-fn take_events(locked: &mut Locked, timeout: Option<libc::timespec>) {
+/// Has the kernel tell what has come. Returns whether the bell was all.
+fn take_events(locked: &mut Locked, timeout: Option<libc::timespec>) -> bool {
     let worker = worker();
     let room = worker.room_for_events();
     let timeout = timeout.as_ref().map_or(core::ptr::null(), |timeout| &raw const *timeout);
-    let count = sys!(SYS_epoll_pwait2, EPOLL.get(), room, EVENTS, timeout, 0, 8);
+    let count = locked
+        .released(|| sys!(SYS_epoll_pwait2, EPOLL.get(), room, EVENTS, timeout, 0, 8))
+        .max(0) as usize;
     stats::LOOKS.add(1);
-    for index in 0..count.max(0) as usize {
+    let mut summoned = false;
+    for index in 0..count {
         let event = worker.event(index);
         match event.u64 {
             BELL_DATA => {
-                let mut rings = 0u64;
-                sys!(SYS_read, BELL.get(), &raw mut rings, 8);
-                helpers::collect(locked);
+                scheduler::heard(locked);
+                summoned = !helpers::collect(locked) && count == 1;
+            }
+            ALARM_DATA => {
+                scheduler::alarm(locked);
+                expire(locked);
             }
             data => descriptors::event(locked, data, event.events),
         }
     }
+    summoned
 }

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::frame::Frame;
-use crate::lock::{Guarded, lock};
+use crate::lock::{Guarded, Locked, lock};
 use crate::objects;
 use crate::pump;
 use crate::stacks::{self, STACKS};
@@ -14,8 +14,8 @@ use crate::sys::{error, failed, sys};
 static SHARED: Guarded<Vec<Range<usize>>> = Guarded::new(Vec::new());
 
 /// Whether other processes may wait or wake at an address.
-pub(crate) fn is_shared(address: usize) -> bool {
-    SHARED.of(&mut lock()).iter().any(|range| range.contains(&address))
+pub(crate) fn is_shared(locked: &mut Locked, address: usize) -> bool {
+    SHARED.of(locked).iter().any(|range| range.contains(&address))
 }
 
 /// The kernel maps and unmaps whole pages.
@@ -79,7 +79,7 @@ fn forget_shared(gone: &Range<usize>) {
 /// mremap(2)
 pub(crate) fn mremap(frame: &mut Frame) -> isize {
     let result = frame.pass();
-    if !failed(result) && is_shared(frame.rdi) {
+    if !failed(result) && is_shared(&mut lock(), frame.rdi) {
         forget_shared(&pages(frame.rdi, frame.rsi));
         SHARED.of(&mut lock()).push(pages(result as usize, frame.rdx));
     }

@@ -1,16 +1,18 @@
 //! The system calls about signals.
 
+use core::sync::atomic::Ordering;
+
 use crate::action::{Action, bit};
 use crate::clock::{self, NEVER};
 use crate::context::{Context, on_alternate};
 use crate::descriptors::{self, Direction, Kind};
-use crate::frame::Frame;
+use crate::frame::{Frame, duality_resume};
 use crate::lock::lock;
 use crate::process;
 use crate::scheduler::park;
 use crate::signals::{
-    self, ACTIONS, act_by_default, add_pending, deliver_on_context, install, process_bits,
-    set_mask, take_pending, take_process_signal,
+    self, ACTIONS, act_by_default, add_pending, install, process_bits, set_mask, take_pending,
+    take_process_signal,
 };
 use crate::sys::{EAGAIN, EFAULT, EINTR, EINVAL, ESRCH, error, failed, sys};
 use crate::thread::{MAIN, NO_STACK, Pending, Reason, THREADS, ThreadRef, is_ours};
@@ -76,16 +78,8 @@ pub(crate) fn rt_sigreturn(frame: &mut Frame) -> isize {
     let thread = current();
     set_mask(&mut lock(), thread, context.mask);
     thread.alternate_stack.set(context.stack);
-    loop {
-        deliver_on_context(context);
-        signals::seal(context);
-        // From here on, a signal finds the program executing.
-        worker().set_in_engine(false);
-        if !worker().has_held() {
-            return frame.leave_to_kernel();
-        }
-        worker().set_in_engine(true);
-    }
+    frame.rip = duality_resume as *const () as usize;
+    frame.rax as isize
 }
 
 /// rt_sigsuspend(2)
@@ -104,7 +98,7 @@ pub(crate) fn rt_sigpending(frame: &mut Frame) -> isize {
         let mut pending = 0u64;
         sys!(SYS_rt_sigpending, &raw mut pending, 8);
         let thread = current();
-        pending |= thread.pending_bits.get() | process_bits();
+        pending |= thread.pending_bits.load(Ordering::Relaxed) | process_bits();
         user::write(frame.rdi, &(pending & thread.mask.get()))?;
         Ok(0)
     })
@@ -130,6 +124,8 @@ fn wait_for_signal(set: u64, deadline: u64) -> Result<Pending, isize> {
     let thread = current();
     let mut watched: Option<usize> = None;
     let found = loop {
+        let seen =
+            watched.and_then(descriptors::get).map(|descriptor| descriptor.seen(Direction::Read));
         if let Some(taken) = take_now(thread, set)? {
             break Ok(taken);
         }
@@ -150,9 +146,12 @@ fn wait_for_signal(set: u64, deadline: u64) -> Result<Pending, isize> {
         };
         thread.awaited.set(set);
         let descriptor = descriptors::get(number).ok_or(EAGAIN)?;
-        let reason = descriptor.wait(&mut lock(), number, Direction::Read, deadline);
+        let seen = seen.unwrap_or_else(|| descriptor.seen(Direction::Read));
+        let reason = descriptor.wait(&mut lock(), number, Direction::Read, deadline, seen);
         thread.awaited.set(0);
-        if reason == Some(Reason::Interrupted) && thread.pending_bits.get() & set == 0 {
+        if reason == Some(Reason::Interrupted)
+            && thread.pending_bits.load(Ordering::Relaxed) & set == 0
+        {
             break Err(EINTR);
         }
     };

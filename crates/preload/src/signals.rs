@@ -11,19 +11,22 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::action::{
-    Action, HELPER_SIGNAL, HELPER_VALUE, SA_RESTORER, SIG_DFL, TICK_SIGNAL, TICK_VALUE, bit,
+    Action, HELPER_SIGNAL, HELPER_VALUE, NUDGE_VALUE, SA_RESTORER, SIG_DFL, TICK_SIGNAL,
+    TICK_VALUE, bit, value,
 };
 use crate::context::{Context, Delivery};
-use crate::frame::{Frame, duality_preempted, duality_restorer};
+use crate::errands;
+use crate::frame::{Frame, duality_preempted, duality_restorer, duality_resume, is_resuming};
+use crate::held;
 use crate::lock::{Guarded, Locked, Setting, lock};
 use crate::masks;
 use crate::report;
 use crate::scheduler::{ring, wake};
 use crate::settings;
 use crate::sys::{self, EINTR, RESTART, sys};
-use crate::thread::{MAIN, Pending, Reason, State, THREADS, Thread, ThreadRef};
+use crate::thread::{MAIN, NO_STACK, Pending, Reason, State, THREADS, Thread, ThreadRef};
 use crate::user;
-use crate::worker::{current, worker};
+use crate::worker::{self, current, worker};
 
 /// What the program has asked for, by signal number.
 pub(crate) static ACTIONS: [Setting<Action>; 65] = [const { Setting::new(Action::DEFAULT) }; 65];
@@ -78,7 +81,7 @@ pub(crate) fn take_process_signal(locked: &mut Locked, wanted: u64) -> Option<Pe
 
 /// The signals that wait in the engine for the process.
 pub(crate) fn process_bits() -> u64 {
-    PROCESS_BITS.load(Ordering::Relaxed) | worker().held_bits()
+    PROCESS_BITS.load(Ordering::Relaxed) | held::bits()
 }
 
 /// Takes the first signal that is pending for the thread and one of `wanted`.
@@ -86,7 +89,7 @@ pub(crate) fn take_pending(locked: &mut Locked, thread: &Thread, wanted: u64) ->
     let list = thread.pending(locked);
     let pending = list.remove(next_of(list, wanted)?);
     let left = list.iter().fold(0, |bits, pending| bits | bit(pending.number));
-    thread.pending_bits.set(left);
+    thread.pending_bits.store(left, Ordering::Relaxed);
     Some(pending)
 }
 
@@ -94,27 +97,25 @@ pub(crate) fn take_pending(locked: &mut Locked, thread: &Thread, wanted: u64) ->
 pub(crate) fn add_pending(locked: &mut Locked, thread: ThreadRef, pending: Pending) {
     let signal = bit(pending.number);
     // Ordinary signals do not queue, nor do libc's own two.
-    if pending.number < 34 && thread.pending_bits.get() & signal != 0 {
+    if pending.number < 34 && thread.pending_bits.load(Ordering::Relaxed) & signal != 0 {
         return;
     }
     thread.pending(locked).push(pending);
-    thread.pending_bits.set(thread.pending_bits.get() | signal);
+    thread.pending_bits.fetch_or(signal, Ordering::Relaxed);
     let accepted = (!thread.mask.get() | thread.awaited.get()) & signal != 0;
-    if accepted && thread.state.get() == State::Parked && thread.interruptible.get() {
+    if !accepted {
+        return;
+    }
+    if thread.state.get() == State::Parked && thread.interruptible.get() {
         wake(locked, thread, Reason::Interrupted);
+    } else if let Some(runner) = worker::runner(locked, thread) {
+        runner.nudge();
     }
 }
 
 /// Gives the signals that were held back to threads that accept them.
 pub(crate) fn assign_held(locked: &mut Locked) {
-    let worker = worker();
-    while worker.has_held() {
-        let all = u64::MAX;
-        let mut before = 0u64;
-        sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const all, &raw mut before, 8);
-        let taken = worker.take_held(|_| true);
-        sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const before, 0, 8);
-        let Some(info) = taken else { return };
+    while let Some(info) = held::take() {
         assign(locked, Pending { number: info.si_signo, info });
     }
 }
@@ -178,12 +179,6 @@ pub(crate) fn route_timer(number: i32, timer: i32, thread: i32) {
     timers.push((timer, thread));
 }
 
-/// The value that a signal carries.
-fn value(info: &libc::siginfo_t) -> usize {
-    // SAFETY: queued signals and those of timers have their value 24 bytes from the start.
-    unsafe { (&raw const *info).cast::<usize>().add(3).read() }
-}
-
 /// What the kernel calls for every signal.
 pub(crate) extern "C" fn handler(number: i32, info: &mut libc::siginfo_t, context: &mut Context) {
     if number == HELPER_SIGNAL && info.si_code == libc::SI_QUEUE && value(info) == HELPER_VALUE {
@@ -196,17 +191,25 @@ pub(crate) extern "C" fn handler(number: i32, info: &mut libc::siginfo_t, contex
         return;
     }
     let worker = worker();
+    let foreign = worker.vfork_parent.get() != 0;
+    if !foreign {
+        masks::adopt_in_handler(&mut context.mask);
+    }
     let faulted = masks::FAULTS & bit(number) != 0 && info.si_code > 0;
     if faulted {
         return fault(number, info, context);
     }
-    let foreign = worker.vfork_parent.get() != 0;
     let tick = number == TICK_SIGNAL && info.si_code == libc::SI_TIMER && value(info) == TICK_VALUE;
+    let nudge =
+        number == TICK_SIGNAL && info.si_code == libc::SI_QUEUE && value(info) == NUDGE_VALUE;
     if tick {
         worker.turn_is_over.store(true, Ordering::Relaxed);
+    } else if nudge {
+        errands::run(worker);
     } else {
-        worker.hold(info);
+        held::hold(info);
     }
+    worker.attention.store(1, Ordering::Relaxed);
     if worker.is_in_engine() || foreign {
         if worker.is_idle() {
             ring();
@@ -215,7 +218,11 @@ pub(crate) extern "C" fn handler(number: i32, info: &mut libc::siginfo_t, contex
     }
     // The program was executing: the engine looks at the signal on the thread's own stack.
     worker.set_in_engine(true);
-    context.set_aside(duality_preempted);
+    if is_resuming(context.rip as usize) {
+        context.rip = duality_resume as *const () as u64;
+    } else {
+        context.set_aside(duality_preempted);
+    }
 }
 
 /// A faulting instruction: the thread's own handler, or the death that the program would die natively.
@@ -339,19 +346,15 @@ pub(crate) fn deliver_on_context(context: &mut Context) {
     }
 }
 
-/// Prepares a context for `sigreturn`: what it restores of the kernel's state is the kernel's own.
+/// Prepares a context for `sigreturn`. The entry fills in the mask. The signal stack is the worker's: flags
+/// that the kernel does not know have it leave the signal stack alone.
 pub(crate) fn seal(context: &mut Context) {
-    let worker = worker();
-    context.mask = worker.kernel_mask.get();
-    context.stack = libc::stack_t {
-        ss_sp: worker.signal_stack.get() as *mut libc::c_void,
-        ss_flags: 0,
-        ss_size: SIGNAL_STACK,
-    };
+    const UNKNOWN: i32 = 4;
+    context.stack = libc::stack_t { ss_flags: UNKNOWN, ..NO_STACK };
 }
 
-/// The stack on which the kernel delivers signals to a worker.
-pub(crate) const SIGNAL_STACK: usize = 64 << 10;
+/// The length of the stack on which the kernel delivers signals to a worker.
+pub(crate) const STACK_BYTES: usize = 64 << 10;
 
 /// Tells the kernel what to do with a signal, such that the engine learns what the program wants to know.
 pub(crate) fn install(number: i32, action: Action) -> isize {
@@ -385,11 +388,8 @@ pub(crate) fn install(number: i32, action: Action) -> isize {
 
 /// Takes over the process's signals.
 pub(crate) fn take_over() {
-    let worker = worker();
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let stack = sys::map(SIGNAL_STACK, protection, libc::MAP_NORESERVE).unwrap_or(0);
-    worker.signal_stack.set(stack);
-    use_signal_stack();
+    use_stack(sys::map(STACK_BYTES, protection, libc::MAP_NORESERVE).unwrap_or(0));
     for number in 1..=64 {
         let mut action = Action::DEFAULT;
         sys!(SYS_rt_sigaction, number, 0, &raw mut action, 8);
@@ -397,7 +397,8 @@ pub(crate) fn take_over() {
     }
     let mut mask = 0u64;
     sys!(SYS_rt_sigprocmask, 0, 0, &raw mut mask, 8);
-    worker.kernel_mask.set(mask);
+    worker().kernel_mask.store(mask, Ordering::Relaxed);
+    masks::WANTED.store(mask, Ordering::Relaxed);
     let always =
         [libc::SIGSEGV, libc::SIGBUS, TICK_SIGNAL, HELPER_SIGNAL, settings::DUMP_SIGNAL.get()];
     for number in always.into_iter().filter(|&number| number != 0) {
@@ -408,19 +409,16 @@ pub(crate) fn take_over() {
     masks::restart(&mut locked, mask);
 }
 
-/// Tells the kernel where to put the frames of signals.
-fn use_signal_stack() {
-    let stack = libc::stack_t {
-        ss_sp: worker().signal_stack.get() as *mut libc::c_void,
-        ss_flags: 0,
-        ss_size: SIGNAL_STACK,
-    };
+/// Tells the kernel where to put the frames of signals to this worker.
+pub(crate) fn use_stack(address: usize) {
+    let address = address as *mut libc::c_void;
+    let stack = libc::stack_t { ss_sp: address, ss_flags: 0, ss_size: STACK_BYTES };
     sys!(SYS_sigaltstack, &raw const stack, 0);
 }
 
 /// In the child of a fork: signals that waited for the process wait for the parent.
 pub(crate) fn reset_after_fork(locked: &mut Locked) {
-    worker().forget_held();
+    held::reset_after_fork();
     PROCESS.of(locked).clear();
     PROCESS_BITS.store(0, Ordering::Relaxed);
     TIMERS.of(locked).clear();

@@ -1,12 +1,14 @@
 //! The first code of the engine: called by the dynamic linker before any other constructor.
 
 use crate::clock;
+use crate::crew;
 use crate::descriptors;
 use crate::dump;
 use crate::inspection;
 use crate::lock::lock;
 use crate::objects;
 use crate::report::{self, say};
+use crate::rseq;
 use crate::scheduler;
 use crate::settings;
 use crate::signals;
@@ -99,6 +101,7 @@ fn prepare() -> Result<(), isize> {
     MAIN.id.set(id);
     THREADS.of(&mut lock()).number_for(id);
     MAIN.state.set(State::Running);
+    FIRST.current.set(&MAIN);
     MAIN.fs.set(thread_storage());
     let (mut robust, mut size) = (0usize, 0usize);
     sys!(SYS_get_robust_list, 0, &raw mut robust, &raw mut size);
@@ -111,9 +114,10 @@ fn prepare() -> Result<(), isize> {
     sys!(SYS_prctl, libc::PR_GET_TID_ADDRESS, &raw mut clear_id);
     MAIN.clear_id.set(clear_id);
     report::DUMP.set(Some(dump::dump));
-    scheduler::prepare_first_worker()?;
+    crew::prepare()?;
     scheduler::open()?;
     signals::take_over();
+    rseq::leave();
     Ok(())
 }
 

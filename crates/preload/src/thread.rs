@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use core::cell::{Cell, UnsafeCell};
 use core::ptr;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock::{NEVER, Nanoseconds};
 use crate::lock::{Guarded, Locked};
@@ -81,7 +82,7 @@ pub(crate) struct Thread {
     /// Signals that it waits for in `sigtimedwait`.
     pub(crate) awaited: Cell<u64>,
     /// Signals sent to it, as bits and in order.
-    pub(crate) pending_bits: Cell<u64>,
+    pub(crate) pending_bits: AtomicU64,
     pub(crate) pending: UnsafeCell<Vec<Pending>>,
     pub(crate) alternate_stack: Cell<libc::stack_t>,
     pub(crate) deadline: Cell<Nanoseconds>,
@@ -131,7 +132,7 @@ impl Thread {
             mask: Cell::new(0),
             mask_after: Cell::new(None),
             awaited: Cell::new(0),
-            pending_bits: Cell::new(0),
+            pending_bits: AtomicU64::new(0),
             pending: UnsafeCell::new(Vec::new()),
             alternate_stack: Cell::new(NO_STACK),
             deadline: Cell::new(NEVER),
@@ -159,7 +160,7 @@ impl Thread {
     /// Signals that are pending for it and not blocked.
     #[inline(always)]
     pub(crate) fn deliverable(&self) -> u64 {
-        self.pending_bits.get() & !self.mask.get()
+        self.pending_bits.load(Ordering::Relaxed) & !self.mask.get()
     }
 
     /// The signals that are pending for it alone.
@@ -220,6 +221,9 @@ const STEP: usize = 1024;
 /// As many places lie idle before one is used again.
 const RESTED: usize = 256;
 
+/// Stands for the thread of a worker that runs none. It is never alive.
+pub(crate) static NOBODY: Thread = Thread::new();
+
 impl Threads {
     /// Makes room for the table.
     pub(crate) fn reserve(&mut self) -> bool {
@@ -274,7 +278,7 @@ impl Threads {
         thread.robust_list.set(0);
         thread.mask_after.set(None);
         thread.awaited.set(0);
-        thread.pending_bits.set(0);
+        thread.pending_bits.store(0, Ordering::Relaxed);
         thread.alternate_stack.set(NO_STACK);
         thread.affinity.set([0; 2]);
         thread.all_previous.set(None);

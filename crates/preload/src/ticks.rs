@@ -6,20 +6,16 @@
 //! is harmless: their locks are futexes, for which others park.
 
 use crate::action::{TICK_SIGNAL, TICK_VALUE};
-use crate::lock::Setting;
 use crate::settings;
 use crate::sys::{failed, sys};
 use crate::worker::worker;
 
-static TIMER: Setting<i32> = Setting::new(-1);
-/// The ticks come faster for now.
-static SHORT: Setting<bool> = Setting::new(false);
 /// Microseconds: a tick costs some five.
 const SHORTEST: u64 = 1000;
 
-/// Starts the ticks of this worker. Called when there is a second thread.
+/// Starts the ticks of this worker, unless they have been. Called when there is a second thread.
 pub(crate) fn start() {
-    if TIMER.get() >= 0 || settings::TICK.get() == 0 {
+    if worker().tick_timer.get() >= 0 || settings::TICK.get() == 0 {
         return;
     }
     let mut event = [0u64; 8];
@@ -31,8 +27,8 @@ pub(crate) fn start() {
     if failed(sys!(SYS_timer_create, clock, &raw const event, &raw mut timer)) {
         return;
     }
-    TIMER.set(timer);
-    SHORT.set(false);
+    worker().tick_timer.set(timer);
+    worker().short_ticks.set(false);
     set_period(settings::TICK.get());
 }
 
@@ -40,7 +36,7 @@ pub(crate) fn start() {
 /// until another one acts, pass the worker on faster.
 pub(crate) fn hurry(others_waited: bool) {
     const FASTER: u64 = 8;
-    if SHORT.replace(others_waited) != others_waited {
+    if worker().short_ticks.replace(others_waited) != others_waited {
         let tick = settings::TICK.get();
         set_period(if others_waited { (tick / FASTER).max(SHORTEST.min(tick)) } else { tick });
     }
@@ -49,10 +45,10 @@ pub(crate) fn hurry(others_waited: bool) {
 fn set_period(microseconds: u64) {
     let period = crate::clock::timespec(microseconds * 1000);
     let setting = [period, period];
-    sys!(SYS_timer_settime, TIMER.get(), 0, setting.as_ptr(), 0);
+    sys!(SYS_timer_settime, worker().tick_timer.get(), 0, setting.as_ptr(), 0);
 }
 
 /// In the child of a fork, which inherits no timers.
 pub(crate) fn reset_after_fork() {
-    TIMER.set(-1);
+    worker().tick_timer.set(-1);
 }

@@ -4,6 +4,7 @@ use libc::{MSG_DONTWAIT, MSG_ERRQUEUE, MSG_OOB, MSG_PEEK, MSG_WAITALL};
 
 use crate::clock::NEVER;
 use crate::descriptors::{self, Descriptor, Direction, Kind};
+use crate::edges::Seen;
 use crate::fact;
 use crate::files;
 use crate::frame::Frame;
@@ -192,16 +193,17 @@ impl Transfer<'_> {
     fn run(&mut self, kind: Kind) -> isize {
         let mut deadline = None;
         loop {
+            let seen = self.descriptor.seen(self.direction);
             if self.descriptor.may_succeed(self.direction) {
                 let result = self.attempt(self.descriptor.kind(self.number));
                 if result != EAGAIN {
-                    if let Some(result) = self.account(result, kind) {
+                    if let Some(result) = self.account(result, kind, seen) {
                         count_call();
                         return result;
                     }
                     continue;
                 }
-                self.descriptor.would_block(self.direction);
+                self.descriptor.would_block(self.direction, seen);
             }
             if self.descriptor.is_nonblocking(self.number) {
                 // The kernel looks at the arguments before it looks whether the call would block.
@@ -211,17 +213,17 @@ impl Transfer<'_> {
             let deadline = *deadline.get_or_insert_with(|| {
                 self.descriptor.socket_deadline(self.number, self.direction)
             });
-            if let Some(result) = self.wait(deadline) {
+            if let Some(result) = self.wait(deadline, seen) {
                 return result;
             }
         }
     }
 
     /// Parks; returns what ends the call, if anything does.
-    fn wait(&self, deadline: u64) -> Option<isize> {
+    fn wait(&self, deadline: u64, seen: Seen) -> Option<isize> {
         let generation = self.descriptor.generation();
         let mut locked = lock();
-        let reason = self.descriptor.wait(&mut locked, self.number, self.direction, deadline);
+        let reason = self.descriptor.wait(&mut locked, self.number, self.direction, deadline, seen);
         drop(locked);
         match reason {
             // epoll does not tell: a helper waits instead.
@@ -259,7 +261,7 @@ impl Transfer<'_> {
     }
 
     /// Takes note of an attempt that did not block; returns the call's result if it is over.
-    fn account(&mut self, result: isize, kind: Kind) -> Option<isize> {
+    fn account(&mut self, result: isize, kind: Kind, seen: Seen) -> Option<isize> {
         if result <= 0 {
             return Some(self.so_far(result));
         }
@@ -270,7 +272,7 @@ impl Transfer<'_> {
             && count < self.frame.rdx - self.done
             && (self.shape == Shape::Buffer || self.frame.r10 as i32 & MSG_PEEK == 0);
         if short {
-            self.descriptor.emptied();
+            self.descriptor.emptied(seen);
         }
         self.done += count;
         // Messages are whole; only streams go on after a part.
@@ -365,6 +367,10 @@ impl Transfer<'_> {
 
     /// Asks first whether the call would block: for files that have no other way.
     fn attempt_when_ready(&self) -> isize {
+        self.descriptor.alone(|| self.attempt_if_ready())
+    }
+
+    fn attempt_if_ready(&self) -> isize {
         let events = match self.direction {
             Direction::Read => libc::POLLIN,
             Direction::Write => libc::POLLOUT,

@@ -6,6 +6,7 @@ use libc::{POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI};
 
 use crate::clock::{self, NEVER, Nanoseconds};
 use crate::descriptors::{self, Direction, PollNode};
+use crate::edges::Seen;
 use crate::frame::Frame;
 use crate::helpers::{Interrupted, offload, offload_on_kept};
 use crate::lock::{Setting, lock};
@@ -103,6 +104,7 @@ fn wait_for_list(list: usize, count: usize, limit: Limit, mask: Option<u64>) -> 
     }
     let _masked = mask.map(signals::with_mask);
     loop {
+        let seen = descriptors::all_seen();
         let ready = sys!(SYS_poll, list, count, 0);
         if ready != 0 {
             count_call();
@@ -113,7 +115,7 @@ fn wait_for_list(list: usize, count: usize, limit: Limit, mask: Option<u64>) -> 
             return 0;
         }
         let reason = match descriptors_of(list, count) {
-            Ok(numbers) => park_for_all(&numbers, limit.deadline()),
+            Ok(numbers) => park_for_all(&numbers, limit.deadline(), seen),
             Err(fault) => return fault,
         };
         match reason {
@@ -136,7 +138,7 @@ fn descriptors_of(list: usize, count: usize) -> Result<Vec<usize>, isize> {
 }
 
 /// Parks until one of the descriptors has an event.
-fn park_for_all(numbers: &[usize], deadline: Nanoseconds) -> Reason {
+fn park_for_all(numbers: &[usize], deadline: Nanoseconds, seen: Seen) -> Reason {
     let thread = current();
     let mut locked = lock();
     let mut nodes = Vec::with_capacity(numbers.len());
@@ -147,6 +149,10 @@ fn park_for_all(numbers: &[usize], deadline: Nanoseconds) -> Reason {
                 nodes.push(PollNode::new(thread, descriptor));
             }
         }
+    }
+    if descriptors::all_seen() != seen {
+        // Another worker has taken an event since the caller looked: it may be one of these.
+        return Reason::Woken;
     }
     nodes.iter().for_each(|node| node.link(&mut locked));
     thread.waits_for.set(numbers.first().copied().unwrap_or(0));
@@ -291,6 +297,7 @@ fn wait_for_sets(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
     let numbers: Vec<usize> = polls.iter().map(|poll| poll.fd as usize).collect();
     let mut waited = false;
     loop {
+        let seen = descriptors::all_seen();
         let ready = sys!(SYS_poll, polls.as_mut_ptr(), polls.len(), 0);
         if failed(ready) {
             return ready;
@@ -308,7 +315,7 @@ fn wait_for_sets(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
             }
             return sets.write(&polls).unwrap_or_else(|fault| fault);
         }
-        match park_for_all(&numbers, limit.deadline()) {
+        match park_for_all(&numbers, limit.deadline(), seen) {
             Reason::Woken => {}
             Reason::TimedOut => return sets.write(&[]).unwrap_or_else(|fault| fault),
             Reason::Interrupted => return EINTR,
@@ -343,13 +350,14 @@ fn wait_for_epoll(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
     let number = frame.rdi;
     let _masked = mask.map(signals::with_mask);
     loop {
+        let seen = descriptors::get(number).map(|descriptor| descriptor.seen(Direction::Read));
         let ready = sys!(SYS_epoll_wait, number, frame.rsi, frame.rdx, 0);
         if ready != 0 {
             count_call();
             return ready;
         }
-        let descriptor = match descriptors::get(number) {
-            Some(descriptor) if limit != Limit::Now => descriptor,
+        let (descriptor, seen) = match (descriptors::get(number), seen) {
+            (Some(descriptor), Some(seen)) if limit != Limit::Now => (descriptor, seen),
             _ => {
                 give_turn();
                 return 0;
@@ -357,7 +365,9 @@ fn wait_for_epoll(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
         };
         descriptor.kind(number);
         let generation = descriptor.generation();
-        match descriptor.wait(&mut lock(), number, Direction::Read, limit.deadline()) {
+        let deadline = limit.deadline();
+        let reason = descriptor.wait(&mut lock(), number, Direction::Read, deadline, seen);
+        match reason {
             None => return offload(frame.number(), frame.arguments(), Interrupted::Fails),
             Some(_) if descriptor.generation() != generation => {
                 return offload_on_kept(frame.number(), frame.arguments(), Interrupted::Fails);
@@ -392,7 +402,8 @@ fn sleep(clock: i32, absolute: bool, time_at: usize, left_at: usize) -> isize {
         return EINVAL;
     }
     let deadline = if absolute { clock::at(&time, clock) } else { clock::after(&time) };
-    match park(&mut lock(), deadline) {
+    let reason = park(&mut lock(), deadline);
+    match reason {
         Reason::Interrupted if absolute => EINTR,
         Reason::Interrupted => {
             user::write_optional(left_at, &clock::left(deadline)).map_or_else(|fault| fault, |()| EINTR)
@@ -433,6 +444,7 @@ pub(crate) fn io_uring_enter(frame: &mut Frame) -> isize {
     let result = match descriptors::get(ring) {
         // A set of signals, a timeout or several completions: the kernel knows how to wait for them.
         Some(descriptor) if argument == 0 && wanted as u32 == 1 => loop {
+            let seen = descriptor.seen(Direction::Read);
             // Completions that the kernel holds back for this thread are posted now.
             let posted = sys!(SYS_io_uring_enter, ring, 0, 0, flags, 0, 8);
             if failed(posted) {
@@ -442,7 +454,8 @@ pub(crate) fn io_uring_enter(frame: &mut Frame) -> isize {
                 break 0;
             }
             descriptor.kind(ring);
-            match descriptor.wait(&mut lock(), ring, Direction::Read, NEVER) {
+            let reason = descriptor.wait(&mut lock(), ring, Direction::Read, NEVER, seen);
+            match reason {
                 None => break by_helper(),
                 Some(Reason::Woken | Reason::TimedOut) => {}
                 Some(Reason::Interrupted) => break EINTR,
@@ -463,7 +476,10 @@ pub(crate) fn ioctl(frame: &mut Frame) -> isize {
     if matches!(frame.rsi, TCSBRK | TCSETSW | TCSETSF | TCSBRKP) {
         return offload(frame.number(), frame.arguments(), Interrupted::Restarts);
     }
-    let result = frame.pass();
+    let result = match descriptors::get(frame.rdi) {
+        Some(descriptor) if frame.rsi == FIONBIO => descriptor.alone(|| frame.pass()),
+        _ => frame.pass(),
+    };
     if frame.rsi == FIONBIO
         && result == 0
         && let (Some(descriptor), Ok(on)) =

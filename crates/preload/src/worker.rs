@@ -1,17 +1,27 @@
-//! A kernel thread that runs the program's threads, and what belongs to it alone.
+//! Kernel threads that run the program's threads, and what belongs to each of them alone.
+//!
+//! The first worker is the kernel thread that the process began with. The others start when there is work
+//! for them, up to `--cores`, and live as long as the process.
 
 use core::arch::asm;
 use core::cell::{Cell, UnsafeCell};
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use crate::action::{self, NUDGE_VALUE, TICK_SIGNAL};
 use crate::inspection::DESCRIPTION;
-use crate::thread::{MAIN, ThreadRef};
-
-/// Signals that one worker can hold back until the engine can look at them.
-const HELD_SIGNALS: usize = 128;
+use crate::lock::{Guarded, Locked};
+use crate::sys;
+use crate::thread::{NOBODY, State, ThreadRef};
 
 /// Events taken from epoll at a time.
 pub(crate) const EVENTS: usize = 256;
+/// So many workers, and no more.
+pub(crate) const MOST_WORKERS: usize = 64;
+
+/// Offsets that the entry knows.
+pub(crate) const KERNEL_MASK_OFFSET: usize = offset_of!(Worker, kernel_mask);
+pub(crate) const ATTENTION_OFFSET: usize = offset_of!(Worker, attention);
 
 /// The state of a kernel thread. The entry and debuggers know the offsets of the first fields.
 #[repr(C)]
@@ -23,7 +33,14 @@ pub(crate) struct Worker {
     idle: Cell<u32>,
     /// For debuggers.
     description: Cell<usize>,
+    /// What the kernel blocks for this worker.
+    pub(crate) kernel_mask: AtomicU64,
+    /// A signal has come since the thread was last prepared to go on (`dispatch::resumed`).
+    pub(crate) attention: AtomicU32,
+    /// The thread that runs on it; `NOBODY` on the worker's own stack.
     pub(crate) current: Cell<ThreadRef>,
+    /// Its place among the workers.
+    pub(crate) index: Cell<usize>,
     /// Where the worker's own stack was left.
     pub(crate) stack_pointer: Cell<usize>,
     /// A thread that has ended on this worker, and whose stack has been left.
@@ -38,42 +55,29 @@ pub(crate) struct Worker {
     pub(crate) calls_in_a_row: Cell<u32>,
     /// The number of the kernel thread.
     pub(crate) kernel_id: Cell<i32>,
-    /// What the kernel blocks for this worker.
-    pub(crate) kernel_mask: Cell<u64>,
-    /// The stack on which the kernel delivers signals.
-    pub(crate) signal_stack: Cell<usize>,
+    /// The timer of its ticks; negative without one.
+    pub(crate) tick_timer: Cell<i32>,
+    /// Its ticks come faster for now.
+    pub(crate) short_ticks: Cell<bool>,
+    /// The last errand that it has done (`errands::everywhere`).
+    pub(crate) errand: Cell<usize>,
     /// What epoll wrote last.
     events: UnsafeCell<[libc::epoll_event; EVENTS]>,
-    held: UnsafeCell<[libc::siginfo_t; HELD_SIGNALS]>,
-    held_count: AtomicUsize,
 }
 
-// SAFETY: a worker's fields are used by its own kernel thread.
+// SAFETY: a worker's fields are used by its own kernel thread, or under the lock.
 unsafe impl Sync for Worker {}
 
-// SAFETY: all zeros are a `siginfo_t`.
-const NO_SIGNALS: [libc::siginfo_t; HELD_SIGNALS] = unsafe { core::mem::zeroed() };
-
 /// The worker of the kernel thread that the process began with.
-pub(crate) static FIRST: Worker = Worker {
-    this: Cell::new(0),
-    in_engine: Cell::new(0),
-    idle: Cell::new(0),
-    description: Cell::new(0),
-    current: Cell::new(&MAIN),
-    stack_pointer: Cell::new(0),
-    ended: Cell::new(None),
-    turn_is_over: AtomicBool::new(false),
-    vfork_parent: Cell::new(0),
-    switches_left: Cell::new(64),
-    calls_in_a_row: Cell::new(0),
-    kernel_id: Cell::new(0),
-    kernel_mask: Cell::new(0),
-    signal_stack: Cell::new(0),
-    events: UnsafeCell::new([libc::epoll_event { events: 0, u64: 0 }; EVENTS]),
-    held: UnsafeCell::new(NO_SIGNALS),
-    held_count: AtomicUsize::new(0),
-};
+pub(crate) static FIRST: Worker = Worker::new();
+
+/// The workers that have been started.
+struct Workers {
+    list: [Option<&'static Worker>; MOST_WORKERS],
+    count: usize,
+}
+
+static WORKERS: Guarded<Workers> = Guarded::new(Workers { list: [None; MOST_WORKERS], count: 0 });
 
 /// The worker that executes this.
 #[inline(always)]
@@ -92,7 +96,88 @@ pub(crate) fn current() -> ThreadRef {
     worker().current.get()
 }
 
+/// Adds a worker whose kernel thread has not begun, or `None` if there are too many, or no memory.
+pub(crate) fn add(locked: &mut Locked) -> Option<&'static Worker> {
+    let workers = WORKERS.of(locked);
+    if workers.count == MOST_WORKERS {
+        return None;
+    }
+    let place = sys::map(size_of::<Worker>(), libc::PROT_READ | libc::PROT_WRITE, 0)?;
+    let place = place as *mut Worker;
+    // SAFETY: mapped just now, large enough, and aligned to a page. Workers are never taken away.
+    let added: &'static Worker = unsafe {
+        place.write(Worker::new());
+        &*place
+    };
+    enlist(workers, added);
+    Some(added)
+}
+
+fn enlist(workers: &mut Workers, worker: &'static Worker) {
+    worker.index.set(workers.count);
+    workers.list[workers.count] = Some(worker);
+    workers.count += 1;
+}
+
+/// Takes back the worker that was added last, whose kernel thread could not be made.
+pub(crate) fn take_back(locked: &mut Locked) {
+    let workers = WORKERS.of(locked);
+    workers.count -= 1;
+    workers.list[workers.count] = None;
+}
+
+/// This kernel thread's worker is the only one: at the start, and in the child of a fork.
+pub(crate) fn stand_alone(locked: &mut Locked) {
+    let workers = WORKERS.of(locked);
+    *workers = Workers { list: [None; MOST_WORKERS], count: 0 };
+    enlist(workers, worker());
+}
+
+/// How many workers there are.
+pub(crate) fn count(locked: &mut Locked) -> usize {
+    WORKERS.of(locked).count
+}
+
+/// The workers other than the one that executes this.
+pub(crate) fn others(locked: &mut Locked) -> impl Iterator<Item = &'static Worker> + use<> {
+    let own = worker().index.get();
+    let list = WORKERS.of(locked).list;
+    list.into_iter().flatten().filter(move |worker| worker.index.get() != own)
+}
+
+/// The other worker that runs a thread, if one does.
+pub(crate) fn runner(locked: &mut Locked, thread: ThreadRef) -> Option<&'static Worker> {
+    if thread.state.get() != State::Running {
+        return None;
+    }
+    others(locked).find(|worker| worker.current.get().is(thread))
+}
+
 impl Worker {
+    const fn new() -> Self {
+        Self {
+            this: Cell::new(0),
+            in_engine: Cell::new(0),
+            idle: Cell::new(0),
+            description: Cell::new(0),
+            current: Cell::new(&NOBODY),
+            index: Cell::new(0),
+            stack_pointer: Cell::new(0),
+            ended: Cell::new(None),
+            turn_is_over: AtomicBool::new(false),
+            vfork_parent: Cell::new(0),
+            switches_left: Cell::new(64),
+            calls_in_a_row: Cell::new(0),
+            kernel_id: Cell::new(0),
+            kernel_mask: AtomicU64::new(0),
+            attention: AtomicU32::new(0),
+            tick_timer: Cell::new(-1),
+            short_ticks: Cell::new(false),
+            errand: Cell::new(0),
+            events: UnsafeCell::new([libc::epoll_event { events: 0, u64: 0 }; EVENTS]),
+        }
+    }
+
     /// Makes this the worker of the kernel thread that executes this.
     pub(crate) fn adopt(&'static self) {
         self.this.set(&raw const *self as usize);
@@ -122,6 +207,11 @@ impl Worker {
         self.idle.get() != 0
     }
 
+    /// Interrupts what the worker does, so that it looks at what has come for its thread.
+    pub(crate) fn nudge(&self) {
+        action::send(self.kernel_id.get(), TICK_SIGNAL, NUDGE_VALUE);
+    }
+
     /// Room for `EVENTS` events, which the kernel writes. Threads have small stacks.
     pub(crate) fn room_for_events(&self) -> *mut libc::epoll_event {
         self.events.get().cast()
@@ -131,50 +221,5 @@ impl Worker {
     pub(crate) fn event(&self, index: usize) -> libc::epoll_event {
         // SAFETY: only the kernel writes there, for a call of this kernel thread, which is not under way.
         unsafe { (&*self.events.get())[index] }
-    }
-
-    /// Holds back a signal; called by the handler alone.
-    pub(crate) fn hold(&self, info: &libc::siginfo_t) {
-        let count = self.held_count.load(Ordering::Relaxed);
-        if count < HELD_SIGNALS {
-            // SAFETY: the handler runs with all signals blocked, and the engine reads with all blocked.
-            unsafe { (*self.held.get())[count] = *info };
-            self.held_count.store(count + 1, Ordering::Relaxed);
-        }
-    }
-
-    #[inline(always)]
-    pub(crate) fn has_held(&self) -> bool {
-        self.held_count.load(Ordering::Relaxed) != 0
-    }
-
-    /// Takes a signal that was held back, in the order of arrival, if `wanted` says so.
-    ///
-    /// The caller has blocked all signals in the kernel.
-    pub(crate) fn take_held(
-        &self,
-        wanted: impl Fn(&libc::siginfo_t) -> bool,
-    ) -> Option<libc::siginfo_t> {
-        let count = self.held_count.load(Ordering::Relaxed);
-        // SAFETY: no handler runs, see above.
-        let held = unsafe { &mut *self.held.get() };
-        let index = held[..count].iter().position(wanted)?;
-        let info = held[index];
-        held.copy_within(index + 1..count, index);
-        self.held_count.store(count - 1, Ordering::Relaxed);
-        Some(info)
-    }
-
-    /// The numbers of the signals held back, as bits.
-    pub(crate) fn held_bits(&self) -> u64 {
-        let count = self.held_count.load(Ordering::Relaxed);
-        // SAFETY: entries below the count are complete; a handler only appends.
-        let held = unsafe { &(&*self.held.get())[..count] };
-        held.iter().fold(0, |bits, info| bits | 1 << (info.si_signo - 1))
-    }
-
-    /// Forgets what was held back.
-    pub(crate) fn forget_held(&self) {
-        self.held_count.store(0, Ordering::Relaxed);
     }
 }

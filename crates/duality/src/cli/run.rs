@@ -52,9 +52,9 @@ pub(super) struct Arguments {
     /// Never interrupt a thread: it runs until it waits
     #[arg(long, env = "DUALITY_RUN_NO_PREEMPT")]
     no_preempt: bool,
-    /// Kernel threads that run the program's threads; only 1 is possible so far
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, env = "DUALITY_RUN_CORES")]
-    cores: usize,
+    /// Kernel threads that run the program's threads [default: the processors that it may use]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=64), env = "DUALITY_RUN_CORES")]
+    cores: Option<u16>,
     /// Programs that the program starts run on user-level threads too (else natively)
     #[arg(long, env = "DUALITY_RUN_CHILDREN")]
     children: bool,
@@ -104,12 +104,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(reason) = run::unsupported() {
         return Err(Failure::misuse(reason));
     }
-    if arguments.cores != 1 {
-        return Err(Failure::misuse(
-            "--cores: threads run on one kernel thread so far, since the engine's tables are not yet shared \
-             between several; start one process for each core, or use 1",
-        ));
-    }
     let (name, rest) = arguments.command.split_first().expect("clap requires one");
     let path = run::find(name).ok_or_else(|| {
         Failure::misuse(format!("{}: no such program on the PATH", name.display()))
@@ -129,6 +123,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         ));
     }
     let settings = Settings {
+        cores: arguments.cores.unwrap_or_else(run::processors),
         tick: (!arguments.no_preempt).then_some(arguments.tick),
         stack_size: arguments.stack_size.map(|size| size as u64),
         stats: arguments.stats,

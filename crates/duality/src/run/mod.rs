@@ -30,6 +30,8 @@ pub(crate) static GDB_SCRIPT: &str = include_str!("threads.py");
 /// How the engine is set up.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
+    /// Kernel threads that run the program's threads.
+    pub(crate) cores: u16,
     /// Processor time after which another thread has its turn; `None` for never.
     pub(crate) tick: Option<Duration>,
     /// The stacks of threads that do not say how large theirs is, in bytes.
@@ -81,8 +83,9 @@ fn prepare(settings: &Settings) -> io::Result<(OwnedFd, OsString)> {
         setrlimit(Resource::Stack, Rlimit { current: Some(size), maximum: limit.maximum })?;
     }
     let mut variable = OsString::from(format!(
-        "fd={}:tick={}:stats={}:stall={}:children={}:signal={}:stack={stack_before}:preload=",
+        "fd={}:cores={}:tick={}:stats={}:stall={}:children={}:signal={}:stack={stack_before}:preload=",
         library.as_raw_fd(),
+        settings.cores,
         settings.tick.map_or(0, |tick| tick.as_micros()),
         u8::from(settings.stats),
         settings.stall.map_or(0, |stall| stall.as_millis()),
@@ -120,6 +123,12 @@ fn out_of_the_way(file: OwnedFd) -> io::Result<OwnedFd> {
         setrlimit(Resource::Nofile, before)?;
     }
     Ok(moved.unwrap_or(file))
+}
+
+/// The processors that this process may use, as far as the engine can make use of them.
+pub(crate) fn processors() -> u16 {
+    const MOST: usize = 64;
+    std::thread::available_parallelism().map_or(1, |count| count.get().min(MOST) as u16)
 }
 
 /// Why the engine cannot work on this machine, if so.
