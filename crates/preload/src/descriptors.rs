@@ -70,7 +70,7 @@ static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 /// Events so far, of all descriptors.
 static ALL_EDGES: AtomicU32 = AtomicU32::new(0);
 /// So many entries of the table can be used.
-static OPENED: Setting<usize> = Setting::new(0);
+static OPENED: AtomicUsize = AtomicUsize::new(0);
 /// What had a lower number when the process started or was forked last is shared.
 static FORKED_BELOW: Setting<usize> = Setting::new(0);
 
@@ -86,12 +86,12 @@ pub(crate) fn reserve() -> bool {
 fn reach(number: usize) -> bool {
     /// The table grows by so many entries; `MOST_DESCRIPTORS` is a multiple.
     const STEP: usize = 1024;
-    if number >= OPENED.get() {
+    if number >= OPENED.load(Ordering::Relaxed) {
         let length = (number + 1).next_multiple_of(STEP);
         if !sys::open_reserved(TABLE.get() as usize, length * size_of::<Descriptor>()) {
             return false;
         }
-        OPENED.set(length);
+        OPENED.fetch_max(length, Ordering::Relaxed);
     }
     HIGHEST.fetch_max(number, Ordering::Relaxed);
     true

@@ -277,7 +277,7 @@ fn become_child(locked: &mut Locked, shares_files: bool) {
     THREADS.of(locked).number_for(id);
     worker().kernel_id.set(id);
     helpers::reset_after_fork();
-    credentials::reset_after_fork();
+    credentials::reset_after_fork(locked);
     ticks::reset_after_fork();
     FILES_ARE_SHARED.set(shares_files);
     if !shares_files {

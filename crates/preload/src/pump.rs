@@ -9,14 +9,12 @@ use crate::helpers;
 use crate::idle;
 use crate::lock::{Locked, lock};
 use crate::process;
-use crate::scheduler::{
-    self, become_current, dequeue, enqueue_behind, expire, others_are_ready, switch_away,
-};
+use crate::scheduler::{self, become_current, dequeue, expire, let_others_run, others_are_ready};
 use crate::signals;
 use crate::stats;
 use crate::sys::sys;
 use crate::thread::NOBODY;
-use crate::worker::{EVENTS, current, worker};
+use crate::worker::{EVENTS, worker};
 
 /// Switches between two looks at the descriptors.
 const SWITCHES: i32 = 64;
@@ -28,10 +26,7 @@ pub(crate) fn yield_now(locked: &mut Locked) {
     if !others_are_ready(locked) {
         look(locked);
     }
-    if others_are_ready(locked) {
-        enqueue_behind(locked, current());
-        switch_away(locked);
-    }
+    let_others_run(locked);
 }
 
 /// Counts a call that did not wait: after many in a row, the others have their turn.

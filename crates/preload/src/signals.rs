@@ -244,8 +244,25 @@ fn fault(number: i32, info: &libc::siginfo_t, context: &mut Context) {
     }
     let mask = thread.mask.get();
     let delivery = Delivery { number, info, action: &action, mask };
-    context.enter_handler(thread, &delivery, false);
-    enter(thread, number, &action);
+    match context.enter_handler(thread, &delivery, false) {
+        Ok(()) => enter(thread, number, &action),
+        Err(_) => die_natively(number),
+    }
+}
+
+/// A handler cannot be entered, for there is no stack: the thread faults (`force_sigsegv` of the kernel).
+#[cold]
+fn fault_instead(thread: ThreadRef, number: i32) {
+    let fault = libc::SIGSEGV;
+    let blocked = thread.mask.get() & bit(fault) != 0;
+    if number == fault || blocked || !ACTIONS[fault as usize].get().runs() {
+        return act_by_default(fault);
+    }
+    // SAFETY: all zeros are a `siginfo_t`.
+    let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
+    info.si_signo = fault;
+    info.si_code = libc::SI_KERNEL;
+    add_pending(&mut lock(), thread, Pending { number: fault, info });
 }
 
 /// The instruction is executed again, and the kernel does what it does by default.
@@ -326,10 +343,15 @@ pub(crate) fn deliver_on_return(frame: &mut Frame, result: isize) -> isize {
         (frame.rip, result as usize)
     };
     let number = pending.number;
+    let before = thread.mask_after.get();
     let delivery =
         Delivery { number, info: &pending.info, action: &action, mask: mask_after(thread) };
+    if frame.enter_handler(thread, &delivery, rip, value).is_err() {
+        thread.mask_after.set(before);
+        fault_instead(thread, number);
+        return result;
+    }
     enter(thread, number, &action);
-    frame.enter_handler(thread, &delivery, rip, value);
     0
 }
 
@@ -342,10 +364,15 @@ pub(crate) fn deliver_on_context(context: &mut Context) {
         drop(locked);
         let thread = current();
         let number = pending.number;
+        let before = thread.mask_after.get();
         let delivery =
             Delivery { number, info: &pending.info, action: &action, mask: mask_after(thread) };
-        enter(thread, number, &action);
-        context.enter_handler(thread, &delivery, true);
+        if context.enter_handler(thread, &delivery, true).is_ok() {
+            enter(thread, number, &action);
+        } else {
+            thread.mask_after.set(before);
+            fault_instead(thread, number);
+        }
     }
 }
 

@@ -150,7 +150,7 @@ const ROWS: &[Row] = &[
     (98, "getrusage", Direct),
     (99, "sysinfo", Direct),
     (100, "times", Direct),
-    (101, "ptrace", Direct),
+    (101, "ptrace", Emulated(thread_calls::ptrace)),
     (102, "getuid", Direct),
     (103, "syslog", Offloaded(Restarts)),
     (104, "getgid", Direct),

@@ -1,12 +1,13 @@
 //! What threads ask about themselves and about others: numbers, names, processors.
 
+use crate::errands;
 use crate::frame::Frame;
 use crate::lock::lock;
 use crate::settings;
 use crate::sys::{self, EINVAL, failed, sys};
 use crate::thread::{MAIN, THREADS, is_ours};
 use crate::user;
-use crate::worker::current;
+use crate::worker::{current, worker};
 
 /// gettid(2)
 pub(crate) fn gettid(_: &mut Frame) -> isize {
@@ -26,7 +27,8 @@ pub(crate) fn set_robust_list(frame: &mut Frame) -> isize {
     }
     current().robust_list.set(frame.rdi);
     // The kernel walks the main thread's when the process is killed.
-    if current().is(&MAIN) { frame.pass() } else { 0 }
+    let kernel_knows = current().is(&MAIN) && worker().kernel_id.get() == MAIN.id.get();
+    if kernel_knows { frame.pass() } else { 0 }
 }
 
 /// get_robust_list(2)
@@ -86,6 +88,14 @@ pub(crate) fn arch_prctl(frame: &mut Frame) -> isize {
         current().fs.set(frame.rsi);
     }
     result
+}
+
+/// ptrace(2): the kernel lets one thread control another process, and that may be another worker.
+pub(crate) fn ptrace(frame: &mut Frame) -> isize {
+    match frame.pass() {
+        sys::ESRCH => errands::until_done(frame.number(), frame.arguments(), sys::ESRCH),
+        result => result,
+    }
 }
 
 /// Calls whose first argument is a thread: one of ours stands for the worker.
