@@ -115,8 +115,7 @@ def serve(server, prefix, folder, count, seconds, log):
         wait_for_port(port + 1, backend)
         servers.BACKEND_PORT = port + 1 if server.name == "microsocks" else f"{port + 1}/index.html"
     words = server.command(folder, port, count)
-    environment = dict(os.environ, **server.environment)
-    environment["PATH"] += ":/usr/sbin:/sbin"
+    environment = dict(os.environ, PATH=os.environ["PATH"] + ":/usr/sbin:/sbin")
     process = subprocess.Popen([*prefix, *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
     try:
         wait_for_port(port, process)
@@ -125,7 +124,7 @@ def serve(server, prefix, folder, count, seconds, log):
         stop = time.monotonic() + seconds
         while True:
             seen = []
-            crowd = clients.Crowd(port, count, server.conversation, server.rounds)
+            crowd = clients.Crowd(port, count, server.conversation, server.rounds, server.at_a_time)
             crowd.run(600, lambda: seen.append(usage(process.pid)))
             answers |= crowd.answers
             requests += crowd.requests
