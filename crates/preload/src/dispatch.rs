@@ -84,6 +84,9 @@ fn finish(frame: &mut Frame, mut result: isize) -> isize {
     if worker().turn_is_over.load(Ordering::Relaxed) {
         turn_over();
     }
+    if worker().storm.get() != 0 {
+        signals::calm();
+    }
     loop {
         // The worker may be another one after every switch.
         let worker = worker();
@@ -112,6 +115,8 @@ pub(crate) extern "C" fn resume(context: &mut Context) {
         ticks::hurry(pump::give_turn());
     }
     signals::deliver_on_context(context);
+    // The entry has the kernel block what the threads block.
+    worker().storm.set(0);
     signals::seal(context);
 }
 

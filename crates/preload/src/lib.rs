@@ -62,6 +62,7 @@ mod process;
 mod pump;
 mod regions;
 mod report;
+mod rings;
 mod rseq;
 mod scheduler;
 mod settings;

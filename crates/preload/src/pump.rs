@@ -96,6 +96,9 @@ pub(crate) fn look(locked: &mut Locked) {
 fn wait(locked: &mut Locked) {
     let worker = worker();
     expire(locked);
+    if worker.storm.get() != 0 {
+        signals::calm();
+    }
     // From here on, a signal rings the bell.
     worker.set_idle(true);
     let longest = scheduler::begin_sleep(locked);
@@ -113,6 +116,9 @@ fn wait(locked: &mut Locked) {
 fn settle(locked: &mut Locked) {
     if held::any() {
         signals::assign_held(locked);
+    }
+    if worker().storm.get() != 0 {
+        signals::calm();
     }
     worker().switches_left.set(SWITCHES);
 }

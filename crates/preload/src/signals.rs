@@ -14,7 +14,7 @@ use crate::action::{
     Action, HELPER_SIGNAL, HELPER_VALUE, NUDGE_VALUE, SA_RESTORER, SIG_DFL, TICK_SIGNAL,
     TICK_VALUE, bit, value,
 };
-use crate::context::{Context, Delivery};
+use crate::context::{Context, Delivery, on_alternate};
 use crate::errands;
 use crate::frame::{Frame, duality_preempted, duality_restorer, duality_resume, is_resuming};
 use crate::held;
@@ -26,7 +26,7 @@ use crate::settings;
 use crate::sys::{self, EINTR, RESTART, sys};
 use crate::thread::{MAIN, NO_STACK, Pending, Reason, State, THREADS, Thread, ThreadRef};
 use crate::user;
-use crate::worker::{self, current, worker};
+use crate::worker::{self, Worker, current, worker};
 
 /// What the program has asked for, by signal number.
 pub(crate) static ACTIONS: [Setting<Action>; 65] = [const { Setting::new(Action::DEFAULT) }; 65];
@@ -94,6 +94,9 @@ pub(crate) fn add_pending(locked: &mut Locked, thread: ThreadRef, pending: Pendi
     if pending.number < 34 && thread.pending_bits.load(Ordering::Relaxed) & signal != 0 {
         return;
     }
+    if pending.info.si_code == libc::SI_TIMER && overruns(thread.pending(locked), &pending) {
+        return;
+    }
     thread.pending(locked).push(pending);
     thread.pending_bits.fetch_or(signal, Ordering::Relaxed);
     let accepted = (!thread.mask.get() | thread.awaited.get()) & signal != 0;
@@ -154,10 +157,32 @@ fn timer_thread(locked: &mut Locked, info: &libc::siginfo_t) -> Option<ThreadRef
     if info.si_code != libc::SI_TIMER {
         return None;
     }
-    // SAFETY: a timer's signal has the timer's number 16 bytes from the start.
-    let timer = unsafe { (&raw const *info).cast::<i32>().add(4).read() };
+    let [timer, _] = timer_fields(info);
     let id = TIMERS.of(locked).iter().find(|(number, _)| *number == timer)?.1;
     THREADS.of(locked).find(id)
+}
+
+/// The number of the timer that sent a signal, and how often it has expired since.
+fn timer_fields(info: &libc::siginfo_t) -> [i32; 2] {
+    // SAFETY: a timer's signal has the two 16 bytes from the start.
+    unsafe { (&raw const *info).cast::<[i32; 2]>().add(2).read() }
+}
+
+/// A timer has one signal at a time: where that one waits already, the timer has overrun.
+fn overruns(list: &mut [Pending], pending: &Pending) -> bool {
+    let [timer, more] = timer_fields(&pending.info);
+    let same = |other: &&mut Pending| {
+        let info = &other.info;
+        other.number == pending.number
+            && info.si_code == libc::SI_TIMER
+            && timer_fields(info)[0] == timer
+    };
+    let Some(first) = list.iter_mut().find(same) else { return false };
+    let [_, times] = timer_fields(&first.info);
+    let times = times.saturating_add(more).saturating_add(1);
+    // SAFETY: as in `timer_fields`.
+    unsafe { (&raw mut first.info).cast::<i32>().add(5).write(times) };
+    true
 }
 
 /// Remembers for which thread a timer is.
@@ -208,14 +233,47 @@ pub(crate) extern "C" fn handler(number: i32, info: &mut libc::siginfo_t, contex
         if worker.is_idle() {
             ring();
         }
+        if !foreign {
+            endure(worker, number, context);
+        }
         return;
     }
     // The program was executing: the engine looks at the signal on the thread's own stack.
-    worker.set_in_engine(true);
     if is_resuming(context.rip as usize) {
+        worker.set_in_engine(true);
         context.rip = duality_resume as *const () as u64;
-    } else {
+    } else if has_room(&current().alternate_stack.get(), context.rsp) {
+        worker.set_in_engine(true);
         context.set_aside(duality_preempted);
+    }
+}
+
+/// Whether the engine can execute on the stack that a signal has interrupted. Where a handler has little left of
+/// a small alternate stack, the engine looks at the signal when the thread makes its next call.
+fn has_room(alternate: &libc::stack_t, rsp: u64) -> bool {
+    const ROOM: u64 = 8 << 10;
+    !on_alternate(alternate, rsp) || rsp - alternate.ss_sp as u64 >= ROOM
+}
+
+/// A timer of a few microseconds would interrupt the engine again and again, and nothing would ever go on. The
+/// kernel blocks such a signal until the engine is left.
+fn endure(worker: &Worker, number: i32, context: &mut Context) {
+    const MANY: u32 = 16;
+    let count = worker.storm.get() + 1;
+    worker.storm.set(count);
+    if count > MANY && context.mask == worker.kernel_mask.load(Ordering::Relaxed) {
+        context.mask |= bit(number);
+        worker.kernel_mask.store(context.mask, Ordering::Relaxed);
+    }
+}
+
+/// After a storm: the kernel blocks what the threads block.
+#[cold]
+pub(crate) fn calm() {
+    let worker = worker();
+    worker.storm.set(0);
+    if worker.kernel_mask.load(Ordering::Relaxed) != masks::WANTED.load(Ordering::Relaxed) {
+        masks::adopt();
     }
 }
 

@@ -7,7 +7,9 @@
 
 use crate::frame::Frame;
 use crate::helpers::Interrupted::{self, Fails, Restarts};
-use crate::{children, connections, files, futex, process, regions, signal_calls, transfer, waits};
+use crate::{
+    children, connections, files, futex, process, regions, rings, signal_calls, transfer, waits,
+};
 
 use Class::{Direct, Emulated, Offloaded};
 
@@ -384,9 +386,9 @@ const ROWS: &[Row] = &[
     (335, "uretprobe", Direct),
     (336, "uprobe", Direct),
     (424, "pidfd_send_signal", Direct),
-    (425, "io_uring_setup", Emulated(files::opens)),
-    (426, "io_uring_enter", Emulated(waits::io_uring_enter)),
-    (427, "io_uring_register", Direct),
+    (425, "io_uring_setup", Emulated(rings::io_uring_setup)),
+    (426, "io_uring_enter", Emulated(rings::io_uring_enter)),
+    (427, "io_uring_register", Emulated(rings::io_uring_register)),
     (428, "open_tree", Emulated(files::opens)),
     (429, "move_mount", Direct),
     (430, "fsopen", Emulated(files::opens)),
