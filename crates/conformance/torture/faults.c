@@ -94,3 +94,26 @@ TEST(handlers_compute_on_tiny_stacks) {
     for (int index = 0; index < 4; index++) CHECK(join(threads[index]) == 0);
     return 0;
 }
+
+static volatile uintptr_t lowest = UINTPTR_MAX;
+
+static void note_depth(int number) {
+    uintptr_t here = (uintptr_t)&number;
+    if (here < lowest) lowest = here;
+    count_expiration(number);
+}
+
+/* Handlers that follow each other without a pause begin at the same place of the stack, as natively. */
+TEST(handlers_do_not_go_down_the_stack) {
+    struct sigaction action = {.sa_handler = note_depth};
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN};
+    struct itimerspec fast = {{0, 1000}, {0, 1000}};
+    int here;
+    CHECK(!sigaction(SIGRTMIN, &action, NULL));
+    CHECK(!timer_create(CLOCK_REALTIME, &event, &storm));
+    CHECK(!timer_settime(storm, 0, &fast, NULL));
+    while (expirations < 300) {
+    }
+    CHECK((uintptr_t)&here - lowest < 32 << 10);
+    return 0;
+}

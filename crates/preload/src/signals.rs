@@ -14,7 +14,7 @@ use crate::action::{
     Action, HELPER_SIGNAL, HELPER_VALUE, NUDGE_VALUE, SA_RESTORER, SIG_DFL, TICK_SIGNAL,
     TICK_VALUE, bit, value,
 };
-use crate::context::{Context, Delivery, on_alternate};
+use crate::context::{Beneath, Context, Delivery, on_alternate};
 use crate::errands;
 use crate::frame::{Frame, duality_preempted, duality_restorer, duality_resume, is_resuming};
 use crate::held;
@@ -255,14 +255,21 @@ fn has_room(alternate: &libc::stack_t, rsp: u64) -> bool {
     !on_alternate(alternate, rsp) || rsp - alternate.ss_sp as u64 >= ROOM
 }
 
+/// Signals in a row that make a storm.
+const STORM: u32 = 16;
+
 /// A timer of a few microseconds would interrupt the engine again and again, and nothing would ever go on. The
 /// kernel blocks such a signal until the engine is left.
 fn endure(worker: &Worker, number: i32, context: &mut Context) {
-    const MANY: u32 = 16;
     let count = worker.storm.get() + 1;
     worker.storm.set(count);
-    if count > MANY && context.mask == worker.kernel_mask.load(Ordering::Relaxed) {
-        context.mask |= bit(number);
+    if count < STORM {
+        return;
+    }
+    let known = context.mask == worker.kernel_mask.load(Ordering::Relaxed);
+    context.mask |= bit(number);
+    // Where the engine is about to change the mask, it goes on to do so.
+    if known {
         worker.kernel_mask.store(context.mask, Ordering::Relaxed);
     }
 }
@@ -270,9 +277,7 @@ fn endure(worker: &Worker, number: i32, context: &mut Context) {
 /// After a storm: the kernel blocks what the threads block.
 #[cold]
 pub(crate) fn calm() {
-    let worker = worker();
-    worker.storm.set(0);
-    if worker.kernel_mask.load(Ordering::Relaxed) != masks::WANTED.load(Ordering::Relaxed) {
+    if worker().storm.replace(0) >= STORM {
         masks::adopt();
     }
 }
@@ -293,7 +298,7 @@ fn fault(number: i32, info: &libc::siginfo_t, context: &mut Context) {
     }
     let mask = thread.mask.get();
     let delivery = Delivery { number, info, action: &action, mask };
-    context.enter_handler(thread, &delivery, false);
+    context.enter_handler(thread, &delivery, Beneath::Nothing);
     enter(thread, number, &action);
 }
 
@@ -394,7 +399,7 @@ pub(crate) fn deliver_on_context(context: &mut Context) {
         let delivery =
             Delivery { number, info: &pending.info, action: &action, mask: mask_after(thread) };
         enter(thread, number, &action);
-        context.enter_handler(thread, &delivery, true);
+        context.enter_handler(thread, &delivery, Beneath::Frame);
     }
 }
 
