@@ -95,14 +95,15 @@ struct ring {
     int ring, in, out;
 };
 
-static int make_ring(struct ring *ring) {
+static int make_ring(struct ring *ring, uint32_t flags) {
     static char byte;
-    struct io_uring_params parameters = {0};
+    struct io_uring_params parameters = {.flags = flags};
     int ends[2];
     if (pipe(ends)) return 1;
     *ring = (struct ring){-1, ends[0], ends[1]};
     int number = syscall(SYS_io_uring_setup, 4, &parameters);
     if (number < 0) return 0;
+    if (parameters.flags != flags) return 1;
     size_t size = parameters.sq_off.array + parameters.sq_entries * sizeof(uint32_t);
     char *queue = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, number, IORING_OFF_SQ_RING);
     struct io_uring_sqe *entries =
@@ -127,16 +128,46 @@ static void *wait_for_ring(void *argument) {
     return (void *)syscall(SYS_io_uring_enter, ring->ring, 0, 1, IORING_ENTER_GETEVENTS, NULL, 8);
 }
 
-TEST(others_go_on_while_a_ring_is_waited_for) {
+static void *write_late(void *argument) {
+    sleep_ms(30);
+    return (void *)(write(*(int *)argument, "x", 1) - 1);
+}
+
+static int others_go_on_with(uint32_t flags) {
     struct ring ring;
     struct ticker ticker;
-    CHECK(!make_ring(&ring));
+    CHECK(!make_ring(&ring, flags));
     pthread_t thread = start(wait_for_ring, &ring);
     ticker_start(&ticker);
     ticker_wait(&ticker);
     ticker_stop(&ticker);
     CHECK(write(ring.out, "x", 1) == 1);
     CHECK(join(thread) == 0);
+    return 0;
+}
+
+TEST(others_go_on_while_a_ring_is_waited_for) { return others_go_on_with(0); }
+
+/* The kernel would post the completion when the thread enters it, which on the engine sleeps in epoll. */
+TEST(a_ring_may_post_when_it_is_entered) {
+    enum { COOP_TASKRUN = 1 << 8, TASKRUN_FLAG = 1 << 9 };
+    return others_go_on_with(COOP_TASKRUN | TASKRUN_FLAG);
+}
+
+/* A ring of one kernel thread: on the engine, the one that submits and the one that waits may differ. */
+static void *use_ring_of_its_own(void *argument) {
+    enum { SINGLE_ISSUER = 1 << 12, DEFER_TASKRUN = 1 << 13 };
+    struct ring ring;
+    (void)argument;
+    if (make_ring(&ring, SINGLE_ISSUER | DEFER_TASKRUN)) return (void *)1;
+    pthread_t writer = start(write_late, &ring.out);
+    long result = (long)wait_for_ring(&ring);
+    join(writer);
+    return (void *)result;
+}
+
+TEST(a_ring_may_belong_to_one_thread) {
+    CHECK(join(start(use_ring_of_its_own, NULL)) == 0);
     return 0;
 }
 

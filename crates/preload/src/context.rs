@@ -59,6 +59,9 @@ struct SignalFrame {
     info: libc::siginfo_t,
 }
 
+/// Where a frame has its context.
+const CONTEXT_OFFSET: u64 = core::mem::offset_of!(SignalFrame, context) as u64;
+
 /// A handler, and what it is told.
 pub(crate) struct Delivery<'a> {
     pub(crate) number: i32,
@@ -110,9 +113,19 @@ fn top(thread: &Thread, action: &Action, rsp: u64) -> u64 {
     }
 }
 
+/// What the memory around a context is used for, while the context is made to enter a handler.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Beneath {
+    /// The engine executes on another stack.
+    Nothing,
+    /// The engine executes on the stack of the context, for a call that has not returned.
+    Call,
+    /// The context is part of a frame on a stack of the program, and the engine executes beneath that frame.
+    Frame,
+}
+
 impl Context {
-    /// Makes the context one that enters a handler, which returns to what the context was. `beneath`: the
-    /// engine itself is executing on the stack of the context.
+    /// Makes the context one that enters a handler, which returns to what the context was.
     ///
     /// # Errors
     ///
@@ -121,11 +134,22 @@ impl Context {
         &mut self,
         thread: &Thread,
         delivery: &Delivery<'_>,
-        beneath: bool,
+        beneath: Beneath,
     ) -> Result<(), isize> {
         let mut top = top(thread, delivery.action, self.rsp);
         let here = stack_pointer();
-        if beneath && top > here - MARGIN && top < here + (1 << 20) {
+        let own = (&raw const *self as u64) - CONTEXT_OFFSET;
+        if beneath == Beneath::Frame {
+            let place = frame_below(self.place_of_vectors(top));
+            // A frame above this one is in memory that the program has left. Without it, handlers that follow each
+            // other without a pause would go down the stack.
+            let end = (own + size_of::<SignalFrame>() as u64)
+                .max(self.vectors + self.vector_bytes() as u64);
+            if place < end && top > here - MARGIN && top < here + (1 << 20) {
+                top = here - MARGIN;
+            }
+        }
+        if beneath == Beneath::Call && top > here - MARGIN && top < here + (1 << 20) {
             top = here - MARGIN;
         }
         let vectors = self.copy_vectors(top)?;
@@ -146,10 +170,28 @@ impl Context {
         self.rax = 0;
         self.rdi = delivery.number as u64;
         self.rsi = place + core::mem::offset_of!(SignalFrame, info) as u64;
-        self.rdx = place + core::mem::offset_of!(SignalFrame, context) as u64;
+        self.rdx = place + CONTEXT_OFFSET;
         // Handlers expect the direction flag clear, and no single step.
         self.rflags &= !0x500;
         Ok(())
+    }
+
+    /// How many bytes the vector registers of the context take.
+    fn vector_bytes(&self) -> usize {
+        if self.vectors == 0 {
+            return 0;
+        }
+        // SAFETY: the kernel, or the engine, left at least the legacy area there.
+        let (magic, extended) = unsafe {
+            let note = (self.vectors as *const u8).add(NOTE_OFFSET).cast::<u32>();
+            (note.read(), note.add(1).read())
+        };
+        if magic == NOTE_MAGIC { extended as usize } else { LEGACY_BYTES }
+    }
+
+    /// Where a frame beneath `top` has its vector registers.
+    fn place_of_vectors(&self, top: u64) -> u64 {
+        (top - self.vector_bytes() as u64) & !63
     }
 
     /// Copies the vector registers of the context to beneath `top`; returns where.
@@ -157,15 +199,8 @@ impl Context {
         if self.vectors == 0 {
             return Ok(0);
         }
-        let from = self.vectors as *const u8;
-        // SAFETY: the kernel, or the engine, left at least the legacy area there.
-        let (magic, extended) = unsafe {
-            let note = from.add(NOTE_OFFSET).cast::<u32>();
-            (note.read(), note.add(1).read())
-        };
-        let bytes = if magic == NOTE_MAGIC { extended as usize } else { LEGACY_BYTES };
-        let place = (top - bytes as u64) & !63;
-        user::write_bytes(place as usize, from, bytes)?;
+        let place = self.place_of_vectors(top);
+        user::write_bytes(place as usize, self.vectors as *const u8, self.vector_bytes())?;
         Ok(place)
     }
 
@@ -209,7 +244,7 @@ impl Frame {
         area.0[NOTE_OFFSET..].fill(0);
         let mut context = self.context(rip, result);
         context.vectors = &raw const area as u64;
-        context.enter_handler(thread, delivery, true)?;
+        context.enter_handler(thread, delivery, Beneath::Call)?;
         self.rip = context.rip as usize;
         self.rsp = context.rsp as usize;
         self.rdi = context.rdi as usize;

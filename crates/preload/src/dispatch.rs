@@ -14,6 +14,7 @@ use crate::report;
 use crate::settings;
 use crate::signals;
 use crate::stats;
+use crate::storm;
 use crate::sys::{RESTART, sys};
 use crate::table::{self, CLASSES, Class};
 use crate::ticks;
@@ -84,6 +85,9 @@ fn finish(frame: &mut Frame, mut result: isize) -> isize {
     if worker().turn_is_over.load(Ordering::Relaxed) {
         turn_over();
     }
+    if worker().storm.get() != 0 {
+        storm::calm();
+    }
     loop {
         // The worker may be another one after every switch.
         let worker = worker();
@@ -112,6 +116,8 @@ pub(crate) extern "C" fn resume(context: &mut Context) {
         ticks::hurry(pump::give_turn());
     }
     signals::deliver_on_context(context);
+    // The entry has the kernel block what the threads block.
+    worker().storm.set(0);
     signals::seal(context);
 }
 

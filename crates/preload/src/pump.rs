@@ -12,6 +12,7 @@ use crate::process;
 use crate::scheduler::{self, become_current, dequeue, expire, let_others_run, others_are_ready};
 use crate::signals;
 use crate::stats;
+use crate::storm;
 use crate::sys::sys;
 use crate::thread::NOBODY;
 use crate::worker::{EVENTS, worker};
@@ -91,6 +92,9 @@ pub(crate) fn look(locked: &mut Locked) {
 /// Waits until something comes: as the watcher, or in reserve if another worker watches.
 fn wait(locked: &mut Locked) {
     let worker = worker();
+    if worker.storm.get() != 0 {
+        storm::calm();
+    }
     // From here on, a signal ends the sleep.
     worker.set_idle(true);
     if idle::is_watched(locked) {
@@ -126,6 +130,9 @@ fn watch(locked: &mut Locked) {
 fn settle(locked: &mut Locked) {
     if held::any() {
         signals::assign_held(locked);
+    }
+    if worker().storm.get() != 0 {
+        storm::calm();
     }
     worker().switches_left.set(SWITCHES);
 }

@@ -1,14 +1,66 @@
-//! Waits for the completions of an io_uring.
+//! Rings of io_uring(7): a program waits for completions like for a descriptor.
+//!
+//! A ring can ask the kernel to post completions only when the thread that submits enters the kernel for
+//! them (`IORING_SETUP_COOP_TASKRUN`, `IORING_SETUP_DEFER_TASKRUN`), or to serve one kernel thread alone
+//! (`IORING_SETUP_SINGLE_ISSUER`). Here that thread sleeps in epoll, which would never hear of a
+//! completion, and its threads share workers. The flags only save time, so the kernel does not see them.
 
 use libc::POLLIN;
 
 use crate::clock::NEVER;
 use crate::descriptors::{self, Direction};
+use crate::fact;
 use crate::frame::Frame;
 use crate::helpers::{Interrupted, offload};
 use crate::lock::lock;
-use crate::sys::{self, EINTR, failed, sys};
+use crate::sys::{self, EFAULT, EINTR, EINVAL, failed, sys};
 use crate::thread::Reason;
+use crate::user;
+
+const IOPOLL: u32 = 1 << 0;
+const COOP_TASKRUN: u32 = 1 << 8;
+const TASKRUN_FLAG: u32 = 1 << 9;
+const SINGLE_ISSUER: u32 = 1 << 12;
+const DEFER_TASKRUN: u32 = 1 << 13;
+const HINTS: u32 = COOP_TASKRUN | TASKRUN_FLAG | SINGLE_ISSUER | DEFER_TASKRUN;
+
+/// io_uring_setup(2)
+pub(crate) fn io_uring_setup(frame: &mut Frame) -> isize {
+    /// Of the flags in `struct io_uring_params`.
+    const FLAGS: usize = 8;
+    let flags_at = frame.rsi.wrapping_add(FLAGS);
+    let Ok(flags) = user::read::<u32>(flags_at) else { return EFAULT };
+    if flags & DEFER_TASKRUN != 0 && flags & SINGLE_ISSUER == 0 {
+        // The kernel's own check, which it cannot make without the flags.
+        return EINVAL;
+    }
+    if user::write(flags_at, &(flags & !HINTS)).is_err() {
+        return EFAULT;
+    }
+    let ring = frame.pass();
+    let _readable = user::write(flags_at, &flags);
+    if !failed(ring) {
+        descriptors::renewed(ring);
+        if flags & IOPOLL != 0
+            && let Some(descriptor) = descriptors::get(ring as usize)
+        {
+            // Completions have to be looked for: epoll does not tell of them.
+            descriptor.set(fact::REFUSED);
+        }
+    }
+    ring
+}
+
+/// io_uring_register(2). The short names of rings belong to a kernel thread, so there are none, as before Linux 5.18.
+pub(crate) fn io_uring_register(frame: &mut Frame) -> isize {
+    const REGISTER_RING_FDS: u32 = 20;
+    const SYNC_CANCEL: u32 = 24;
+    match frame.rsi as u32 {
+        REGISTER_RING_FDS => EINVAL,
+        SYNC_CANCEL => offload(frame.number(), frame.arguments(), Interrupted::Fails),
+        _ => frame.pass(),
+    }
+}
 
 /// io_uring_enter(2): submits at once, and waits for completions like for a descriptor.
 pub(crate) fn io_uring_enter(frame: &mut Frame) -> isize {

@@ -9,6 +9,7 @@ use crate::credentials;
 use crate::descriptors::{self, Direction, Kind};
 use crate::frame::{Frame, duality_resume};
 use crate::lock::lock;
+use crate::masked;
 use crate::scheduler::park;
 use crate::signals::{
     self, ACTIONS, act_by_default, add_pending, install, process_bits, set_mask, take_pending,
@@ -86,7 +87,7 @@ pub(crate) fn rt_sigreturn(frame: &mut Frame) -> isize {
 pub(crate) fn rt_sigsuspend(frame: &mut Frame) -> isize {
     result(|| {
         let mask: u64 = user::read(frame.rdi)?;
-        let _masked = signals::with_mask(mask);
+        let _masked = masked::with_mask(mask);
         while park(&mut lock(), NEVER) != Reason::Interrupted {}
         Ok(EINTR)
     })

@@ -15,7 +15,7 @@ use crate::action::{
     TICK_VALUE, bit, value,
 };
 use crate::bell::ring;
-use crate::context::{Context, Delivery};
+use crate::context::{Beneath, Context, Delivery, on_alternate};
 use crate::errands;
 use crate::frame::{Frame, duality_preempted, duality_restorer, duality_resume, is_resuming};
 use crate::held;
@@ -25,6 +25,7 @@ use crate::masks;
 use crate::report;
 use crate::scheduler::wake;
 use crate::settings;
+use crate::storm;
 use crate::sys::{self, EINTR, RESTART, sys};
 use crate::thread::{MAIN, NO_STACK, Pending, Reason, State, THREADS, Thread, ThreadRef};
 use crate::user;
@@ -102,6 +103,9 @@ pub(crate) fn add_pending(locked: &mut Locked, thread: ThreadRef, pending: Pendi
     if pending.number < 34 && thread.pending_bits.load(Ordering::Relaxed) & signal != 0 {
         return;
     }
+    if pending.info.si_code == libc::SI_TIMER && overruns(thread.pending(locked), &pending) {
+        return;
+    }
     thread.pending(locked).push(pending);
     thread.pending_bits.fetch_or(signal, Ordering::Relaxed);
     let accepted = (!thread.mask.get() | thread.awaited.get()) & signal != 0;
@@ -162,10 +166,32 @@ fn timer_thread(locked: &mut Locked, info: &libc::siginfo_t) -> Option<ThreadRef
     if info.si_code != libc::SI_TIMER {
         return None;
     }
-    // SAFETY: a timer's signal has the timer's number 16 bytes from the start.
-    let timer = unsafe { (&raw const *info).cast::<i32>().add(4).read() };
+    let [timer, _] = timer_fields(info);
     let id = TIMERS.of(locked).iter().find(|(number, _)| *number == timer)?.1;
     THREADS.of(locked).find(id)
+}
+
+/// The number of the timer that sent a signal, and how often it has expired since.
+fn timer_fields(info: &libc::siginfo_t) -> [i32; 2] {
+    // SAFETY: a timer's signal has the two 16 bytes from the start.
+    unsafe { (&raw const *info).cast::<[i32; 2]>().add(2).read() }
+}
+
+/// A timer has one signal at a time: where that one waits already, the timer has overrun.
+fn overruns(list: &mut [Pending], pending: &Pending) -> bool {
+    let [timer, more] = timer_fields(&pending.info);
+    let same = |other: &&mut Pending| {
+        let info = &other.info;
+        other.number == pending.number
+            && info.si_code == libc::SI_TIMER
+            && timer_fields(info)[0] == timer
+    };
+    let Some(first) = list.iter_mut().find(same) else { return false };
+    let [_, times] = timer_fields(&first.info);
+    let times = times.saturating_add(more).saturating_add(1);
+    // SAFETY: as in `timer_fields`.
+    unsafe { (&raw mut first.info).cast::<i32>().add(5).write(times) };
+    true
 }
 
 /// Remembers for which thread a timer is.
@@ -217,15 +243,26 @@ pub(crate) extern "C" fn handler(number: i32, info: &mut libc::siginfo_t, contex
             idle::call_reserve();
             ring();
         }
+        if !foreign {
+            storm::endure(worker, number, &mut context.mask);
+        }
         return;
     }
     // The program was executing: the engine looks at the signal on the thread's own stack.
-    worker.set_in_engine(true);
     if is_resuming(context.rip as usize) {
+        worker.set_in_engine(true);
         context.rip = duality_resume as *const () as u64;
-    } else {
+    } else if has_room(&current().alternate_stack.get(), context.rsp) {
+        worker.set_in_engine(true);
         context.set_aside(duality_preempted);
     }
+}
+
+/// Whether the engine can execute on the stack that a signal has interrupted. Where a handler has little left of
+/// a small alternate stack, the engine looks at the signal when the thread makes its next call.
+fn has_room(alternate: &libc::stack_t, rsp: u64) -> bool {
+    const ROOM: u64 = 8 << 10;
+    !on_alternate(alternate, rsp) || rsp - alternate.ss_sp as u64 >= ROOM
 }
 
 /// A faulting instruction: the thread's own handler, or the death that the program would die natively.
@@ -244,7 +281,7 @@ fn fault(number: i32, info: &libc::siginfo_t, context: &mut Context) {
     }
     let mask = thread.mask.get();
     let delivery = Delivery { number, info, action: &action, mask };
-    match context.enter_handler(thread, &delivery, false) {
+    match context.enter_handler(thread, &delivery, Beneath::Nothing) {
         Ok(()) => enter(thread, number, &action),
         Err(_) => die_natively(number),
     }
@@ -367,7 +404,7 @@ pub(crate) fn deliver_on_context(context: &mut Context) {
         let before = thread.mask_after.get();
         let delivery =
             Delivery { number, info: &pending.info, action: &action, mask: mask_after(thread) };
-        if context.enter_handler(thread, &delivery, true).is_ok() {
+        if context.enter_handler(thread, &delivery, Beneath::Frame).is_ok() {
             enter(thread, number, &action);
         } else {
             thread.mask_after.set(before);
@@ -453,25 +490,4 @@ pub(crate) fn reset_after_fork(locked: &mut Locked) {
     PROCESS_BITS.store(0, Ordering::Relaxed);
     TIMERS.of(locked).clear();
     masks::restart(locked, current().mask.get());
-}
-
-/// Runs a call with another mask, and goes back to the old one: after the handler, if one will run.
-pub(crate) fn with_mask(mask: u64) -> impl Drop {
-    struct Back(u64);
-    impl Drop for Back {
-        fn drop(&mut self) {
-            let mut locked = lock();
-            assign_held(&mut locked);
-            let thread = current();
-            if thread.deliverable() != 0 {
-                thread.mask_after.set(Some(self.0));
-            } else {
-                set_mask(&mut locked, thread, self.0);
-            }
-        }
-    }
-    let thread = current();
-    let before = thread.mask.get();
-    set_mask(&mut lock(), thread, mask);
-    Back(before)
 }

@@ -72,6 +72,10 @@ pub(crate) fn prctl(frame: &mut Frame) -> isize {
             user::write(frame.rsi, &u128::from_ne_bytes(thread.name.get()))
                 .map_or_else(|fault| fault, |()| 0)
         }
+        // The word that the kernel clears when the thread ends, in the eyes of the program.
+        libc::PR_GET_TID_ADDRESS => {
+            user::write(frame.rsi, &thread.clear_id.get()).map_or_else(|fault| fault, |()| 0)
+        }
         _ => frame.pass(),
     }
 }

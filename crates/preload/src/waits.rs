@@ -10,10 +10,10 @@ use crate::edges::Seen;
 use crate::frame::Frame;
 use crate::helpers::{Interrupted, offload, offload_on_kept};
 use crate::lock::{Setting, lock};
+use crate::masked;
 use crate::poll_node::PollNode;
 use crate::pump::{self, count_call, give_turn};
 use crate::scheduler::park;
-use crate::signals;
 use crate::sys::{self, EINTR, EINVAL, failed, sys};
 use crate::thread::Reason;
 use crate::user;
@@ -103,7 +103,7 @@ fn wait_for_list(list: usize, count: usize, limit: Limit, mask: Option<u64>) -> 
     if count > MOST {
         return EINVAL;
     }
-    let _masked = mask.map(signals::with_mask);
+    let _masked = mask.map(masked::with_mask);
     loop {
         let seen = descriptors::all_seen();
         let ready = sys!(SYS_poll, list, count, 0);
@@ -286,7 +286,7 @@ impl Sets {
 }
 
 fn wait_for_sets(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
-    let _masked = mask.map(signals::with_mask);
+    let _masked = mask.map(masked::with_mask);
     let mut sets = match Sets::read(frame) {
         Ok(sets) => sets,
         Err(error) => return error,
@@ -346,7 +346,7 @@ pub(crate) fn epoll_pwait2(frame: &mut Frame) -> isize {
 
 fn wait_for_epoll(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
     let number = frame.rdi;
-    let _masked = mask.map(signals::with_mask);
+    let _masked = mask.map(masked::with_mask);
     loop {
         let seen = descriptors::get(number).map(|descriptor| descriptor.seen(Direction::Read));
         let ready = sys!(SYS_epoll_wait, number, frame.rsi, frame.rdx, 0);

@@ -47,6 +47,8 @@ pub(crate) struct Worker {
     pub(crate) ended: Cell<Option<ThreadRef>>,
     /// Another thread should have its turn.
     pub(crate) turn_is_over: AtomicBool,
+    /// Signals that interrupted the engine since a thread went on: see `signals::endure`.
+    pub(crate) storm: Cell<u32>,
     /// A child of vfork(2) uses our memory: the id of its parent.
     pub(crate) vfork_parent: Cell<i32>,
     /// Switches until the descriptors are looked at.
@@ -165,6 +167,7 @@ impl Worker {
             stack_pointer: Cell::new(0),
             ended: Cell::new(None),
             turn_is_over: AtomicBool::new(false),
+            storm: Cell::new(0),
             vfork_parent: Cell::new(0),
             switches_left: Cell::new(64),
             calls_in_a_row: Cell::new(0),
