@@ -53,6 +53,7 @@ pub(super) struct Definition {
 impl Definition {
     /// The peer that is meant.
     pub(super) fn peer(self) -> Result<Peer, Misfit> {
+        let is_built = self.command.iter().any(|word| word.contains("{peers}"));
         let start = self.start_within.unwrap_or(START_WITHIN);
         let peer = Peer {
             name: self.name,
@@ -64,7 +65,7 @@ impl Definition {
             start_seconds: start.as_secs_f64(),
             stop: self.stop,
             folder: None,
-            remedy: String::new(),
+            remedy: if is_built { "build it by `cargo xtask peers`".into() } else { String::new() },
         };
         match problem(&peer, start) {
             Some((key, problem)) => Err(Misfit::new(key, problem)),
