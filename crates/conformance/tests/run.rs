@@ -296,7 +296,7 @@ fn a_load_command_makes_the_load_and_the_lab_measures_the_server() {
     }
     assert_eq!((cells, slices), (2, 2 * 4));
     let page = std::fs::read_to_string(path("out/report.html")).expect("a page");
-    assert!(page.contains("The load is a command") && page.contains("./load"), "no load command");
+    assert!(page.contains("The load is a command") && page.contains("load &#x27;{port}"), "no load command");
     let failing = ["--load-command", "sh -c 'echo no luck >&2; exit 7' {port}", "--repeats", "1"];
     let output = compare(&[&failing[..], &["--out", "failed"]].concat());
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -33,6 +33,11 @@ pub(super) struct Arguments {
     #[arg(value_name = "SERVICE|PLAN.toml")]
     subject: Option<String>,
     /// A server given by its command line, with {port} in it, instead of a service: natively and by `duality run` (docs/run.md)
+    ///
+    /// For example: duality compare --binary "./server {port} site" --url http://127.0.0.1:{port}/
+    ///
+    /// The server runs in this working directory. --cores, --stack-size and --tick go to `duality run`. The report says which
+    /// of the two ways to choose, or that they cannot be told apart.
     #[arg(
         long,
         value_name = "COMMAND",
@@ -44,7 +49,9 @@ pub(super) struct Arguments {
     ///
     /// It is run once for each measurement, makes its requests, ends, and prints `requests NUMBER`; `seconds NUMBER`, `errors
     /// NUMBER`, `p50_us NUMBER` and `p99_us NUMBER` too, if it can. An exit status other than 0 fails the measurement.
-    /// docs/run.md has all names, and examples/load/ has commands for memcached, Redis and MariaDB.
+    /// docs/run.md has all names, and examples/load/ has commands for memcached, Redis and MariaDB. For example:
+    ///
+    /// duality compare --binary "memcached -p {port}" --load-command "examples/load/memcached.py {port} {connections}"
     #[arg(long, value_name = "COMMAND", value_parser = Words::parse, help_heading = heading::BINARY)]
     load_command: Option<Words>,
     /// Processor time after which `duality run` gives another thread of --binary its turn [default: 10ms]

@@ -78,7 +78,7 @@ impl<'a> Window<'a> {
     /// A failure, with what the server said last on its standard error, if it said something.
     pub(super) fn with_last_words(self, failure: String) -> String {
         let said = self.server.last_words(&std::io::Error::other(""));
-        let said = said.trim_end_matches([':', ' ']);
+        let said = said.trim_matches([':', ' ']);
         let is_silent = said.is_empty() || said.starts_with("the server did not answer");
         if is_silent { failure } else { format!("{failure}; the server said: {said}") }
     }
