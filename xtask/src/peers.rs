@@ -35,10 +35,7 @@ const PEERS: &[Peer] = &[
     c("http_st", "-lst", "/usr/include/st.h", "libst-dev"),
     c("http_pth", "-lpth", "/usr/include/pth.h", "libpth-dev"),
     c("http_pthreads", "-pthread", "/usr/include/pthread.h", "libc6-dev"),
-    Peer {
-        folder: "examples/c",
-        ..c("server", "-pthread", "/usr/include/pthread.h", "libc6-dev")
-    },
+    Peer { folder: "examples/c", ..c("server", "-pthread", "/usr/include/pthread.h", "libc6-dev") },
 ];
 
 const fn c(
@@ -69,7 +66,8 @@ pub(crate) fn build(workspace: &Workspace) -> Result<Vec<String>, String> {
         let program = folder.join(peer.name);
         match compiler(workspace, peer, &program) {
             Ok(mut command) => {
-                run(&mut command).map_err(|error| format!("{}/{}: {error}", peer.folder, peer.name))?;
+                run(&mut command)
+                    .map_err(|error| format!("{}/{}: {error}", peer.folder, peer.name))?;
                 println!("built {}", program.display());
             }
             Err(lack) => {

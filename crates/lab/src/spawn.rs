@@ -28,10 +28,7 @@ pub(crate) fn command(program: &str, signal: &str) -> Command {
 
 /// Calls `spawn` while this thread is on `cpus`, so that the started program and its children run there. They may have as many
 /// descriptors as the hard limit allows.
-pub(crate) fn pinned<T>(
-    cpus: &[usize],
-    spawn: impl FnOnce() -> io::Result<T>,
-) -> io::Result<T> {
+pub(crate) fn pinned<T>(cpus: &[usize], spawn: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     setrlimit(Resource::Nofile, limit)?;

@@ -202,8 +202,9 @@ mod tests {
 
     #[test]
     fn options_of_run_are_passed_on_and_others_refused() {
-        let tuning =
-            |given: &[&str]| Tuning::parse(&given.iter().map(|&one| one.to_owned()).collect::<Vec<_>>());
+        let tuning = |given: &[&str]| {
+            Tuning::parse(&given.iter().map(|&one| one.to_owned()).collect::<Vec<_>>())
+        };
         let right = tuning(&["--cores=2", "--stack-size=64K"]).expect("right");
         let tick = Some(Duration::from_millis(2));
         let given = options(right, tick).expect("right");

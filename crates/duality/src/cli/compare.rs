@@ -22,8 +22,8 @@ use duality_runtime::log;
 
 use super::binary::{Binary, Words};
 use super::{
-    ClientFlags, ConstraintFlags, Failure, SetupFlags, Tuning, experiment, explain, flag,
-    heading, load, model, plan, print, regimes,
+    ClientFlags, ConstraintFlags, Failure, SetupFlags, Tuning, experiment, explain, flag, heading,
+    load, model, plan, print, regimes,
 };
 use crate::catalogue::Catalogue;
 

@@ -14,13 +14,7 @@ pub(super) fn explain(plan: &Plan) -> String {
     if let Some(control) = &design.control {
         line("control", format!("{control}, to see what chance does (docs/method.md)"));
     }
-    line(
-        "connections",
-        match design.concurrency.as_slice() {
-            [0] => "as many as the load command opens".to_owned(),
-            counts => listed(counts),
-        },
-    );
+    line("connections", connections(&design.concurrency));
     line(
         "cells",
         format!(
@@ -79,6 +73,14 @@ pub(super) fn explain(plan: &Plan) -> String {
         line("unavailable", format!("{subject} at {}: {why}", listed(&connections)));
     }
     lines.join("\n") + "\n"
+}
+
+/// The numbers of connections.
+fn connections(counts: &[usize]) -> String {
+    match counts {
+        [0] => "as many as the load command opens".to_owned(),
+        counts => listed(counts),
+    }
 }
 
 /// How a cell and its blocks are measured.

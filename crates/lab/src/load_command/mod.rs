@@ -47,7 +47,9 @@ pub(crate) fn problem(words: &[String]) -> Option<String> {
         return Some(format!("more than {MOST_WORDS} words: put them into a script"));
     }
     if !words.iter().any(|word| word.contains("{port}")) {
-        return Some("the load command is not told where the server listens: put {port} into it".to_owned());
+        return Some(
+            "the load command is not told where the server listens: put {port} into it".to_owned(),
+        );
     }
     if find(program).is_none() {
         return Some(format!("{program}: no such program"));
@@ -186,10 +188,16 @@ mod tests {
     #[test]
     fn why_there_are_no_figures_is_told_in_one_line() {
         for (script, told) in [
-            ("echo refused >&2; exit 3", "the load command sh: it failed (exit status: 3): refused"),
+            (
+                "echo refused >&2; exit 3",
+                "the load command sh: it failed (exit status: 3): refused",
+            ),
             ("kill -9 $$", "signal: 9"),
             ("true", "the load command sh: it printed no requests"),
-            ("while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done", "more than 1 MiB"),
+            (
+                "while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done",
+                "more than 1 MiB",
+            ),
         ] {
             let problem = ran(script).unwrap_err();
             assert!(problem.contains(told) && !problem.contains('\n'), "{script}: {problem}");

@@ -331,10 +331,7 @@ fn concurrency(
 }
 
 /// The numbers of connections of a load command. One that is not told how many has one number, which the user may know.
-fn concurrency_of_command(
-    words: &[String],
-    asked: Option<&[usize]>,
-) -> Result<Vec<usize>, Misfit> {
+fn concurrency_of_command(words: &[String], asked: Option<&[usize]>) -> Result<Vec<usize>, Misfit> {
     match (load_command::takes_connections(words), asked) {
         (_, Some([one])) => Ok(vec![*one]),
         (true, Some(asked)) => Ok(asked.to_vec()),

@@ -86,9 +86,7 @@ pub(super) fn without_verdict(summary: &Summary, something_chosen: bool) -> Vec<
             None => told.push((cause, vec![at])),
         }
     }
-    told.into_iter()
-        .map(|(cause, at)| format!("At {} {cause}.", connections_of(&at)))
-        .collect()
+    told.into_iter().map(|(cause, at)| format!("At {} {cause}.", connections_of(&at))).collect()
 }
 
 /// A cause, and the remedy.
