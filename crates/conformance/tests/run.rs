@@ -113,18 +113,69 @@ fn the_torture_suite_passes_natively() {
 }
 
 #[test]
-fn the_torture_suite_passes_on_the_engine() {
-    suite(Some(&[]));
+fn the_torture_suite_passes_on_one_worker() {
+    suite(Some(&["--cores=1"]));
 }
 
 #[test]
-fn the_torture_suite_passes_with_ticks_of_a_millisecond() {
-    suite(Some(&["--tick", "1ms"]));
+fn the_torture_suite_passes_on_one_worker_with_ticks_of_a_millisecond() {
+    suite(Some(&["--cores=1", "--tick=1ms"]));
 }
 
 #[test]
-fn the_torture_suite_passes_without_ticks() {
-    suite(Some(&["--no-preempt"]));
+fn the_torture_suite_passes_on_one_worker_without_ticks() {
+    suite(Some(&["--cores=1", "--no-preempt"]));
+}
+
+#[test]
+fn the_torture_suite_passes_on_two_workers() {
+    suite(Some(&["--cores=2"]));
+}
+
+#[test]
+fn the_torture_suite_passes_on_two_workers_with_ticks_of_a_millisecond() {
+    suite(Some(&["--cores=2", "--tick=1ms"]));
+}
+
+#[test]
+fn the_torture_suite_passes_on_more_workers_than_processors() {
+    suite(Some(&["--cores=5", "--tick=1ms"]));
+}
+
+/// The kernel threads of a program under `duality run` with these options, once its threads compute.
+fn kernel_threads_of_busy_threads(options: &[&str]) -> usize {
+    let source = "#include <pthread.h>\n#include <unistd.h>\n\
+        void *spin(void *a) { for (volatile int go = 1; go;) {} return a; }\n\
+        int main(void) { pthread_t t; for (int i = 0; i < 4; i++) pthread_create(&t, 0, spin, 0);\n\
+        for (;;) { write(1, \"x\\n\", 2); usleep(1000); } }";
+    let folder = tempfile::tempdir().expect("a folder");
+    let (file, program) = (folder.path().join("spin.c"), folder.path().join("spin"));
+    std::fs::write(&file, source).expect("a file");
+    compile(&[file], &["-pthread"], &program);
+    let mut child = Command::new(DUALITY)
+        .arg("run")
+        .args(options)
+        .arg("--")
+        .arg(&program)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it can be started");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    // Each line is another sleep of the main thread, beside four that compute.
+    for _ in 0..20 {
+        lines.next().expect("a line").expect("text");
+    }
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).expect("a process");
+    let count = tasks.count();
+    child.kill().expect("a child");
+    child.wait().expect("a child");
+    count
+}
+
+#[test]
+fn threads_run_on_as_many_kernel_threads_as_asked_for() {
+    assert_eq!(kernel_threads_of_busy_threads(&["--cores=1"]), 1);
+    assert_eq!(kernel_threads_of_busy_threads(&["--cores=3"]), 3);
 }
 
 /// Runs `duality run` with these arguments.
@@ -160,7 +211,7 @@ fn threads_are_user_level_threads() {
     compile(&[file], &["-pthread"], &program);
     let native = finish(&mut Command::new(&program));
     assert_eq!(String::from_utf8_lossy(&native.stdout), "Threads:\t21\n");
-    let ours = run(&["--", program.to_str().expect("a name")]);
+    let ours = run(&["--cores=1", "--", program.to_str().expect("a name")]);
     let said = String::from_utf8_lossy(&ours.stdout);
     let threads: usize = said.trim_start_matches("Threads:").trim().parse().expect("a number");
     assert!(threads <= 3, "{threads} kernel threads");
@@ -184,7 +235,7 @@ fn what_cannot_work_is_refused() {
     refused(&["--check", program.to_str().expect("a name")], "statically linked");
     refused(&["--", source.to_str().expect("a name")], "neither ELF nor a script");
     refused(&["--", "no-such-program"], "no such program");
-    refused(&["--cores", "2", "--", "true"], "--cores");
+    refused(&["--cores", "0", "--", "true"], "0 is not in 1..=64");
     refused(&["--tick", "5", "--", "true"], "unknown unit");
     refused(&["--tick", "1us", "--", "true"], "at least 100us");
 }

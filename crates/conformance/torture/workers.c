@@ -197,7 +197,7 @@ static void *drain(void *argument) {
     return (void *)total;
 }
 
-TEST(workers_flags_stay) {
+TEST(preempt_flags_stay) {
     int ends[2];
     FILE *file = tmpfile();
     static char block[1 << 16];
@@ -314,7 +314,7 @@ static void *allocate(void *argument) {
     return NULL;
 }
 
-TEST(workers_fork) {
+TEST(preempt_forks) {
     pthread_t forking[3], allocating[2];
     volatile bool end = false;
     for (int index = 0; index < 2; index++) allocating[index] = start(allocate, (void *)&end);
@@ -354,7 +354,7 @@ static void *ask_user(void *argument) {
     return NULL;
 }
 
-TEST(workers_change_user) {
+TEST(preempt_change_user) {
     pthread_t threads[6], busy;
     volatile bool go = false, end = false;
     if (geteuid()) return 0;
