@@ -77,6 +77,7 @@ mod thread;
 mod ticks;
 mod timers;
 mod transfer;
+mod unwind;
 mod user;
 mod vectors;
 mod waits;

@@ -17,6 +17,7 @@ use duality_patcher::{Entries, Image, MAX_STUB_BYTES, Segment, THUNK_BYTES, find
 use libc::{Elf64_Ehdr, Elf64_Phdr};
 
 use crate::frame::{duality_entry, duality_entry_vectors};
+use crate::lock::{Guarded, Locked, lock};
 use crate::stats;
 use crate::sys::{self, failed, sys};
 use crate::vectors::measure_vector_state;
@@ -40,6 +41,33 @@ unsafe extern "C" {
         callback: extern "C" fn(&LoadedObject, usize, *mut c_void) -> c_int,
         data: *mut c_void,
     ) -> c_int;
+}
+
+/// An object of the process, for those who look at stacks.
+pub(crate) struct Known {
+    pub(crate) name: Vec<u8>,
+    pub(crate) base: u64,
+    /// Its table of functions (`.eh_frame_hdr`).
+    pub(crate) functions: u64,
+    text: Range<u64>,
+}
+
+static KNOWN: Guarded<Vec<Known>> = Guarded::new(Vec::new());
+
+/// The object whose code has `address`.
+pub(crate) fn known(locked: &mut Locked, address: u64) -> Option<&Known> {
+    // What has been loaded last may stand where something was that is gone.
+    KNOWN.of(locked).iter().rev().find(|known| known.text.contains(&address))
+}
+
+fn remember(image: &Image<'_>, name: &[u8], base: u64) {
+    let texts = image.segments.iter().filter(|segment| segment.executable);
+    let functions = image.functions.unwrap_or(0);
+    let mut locked = lock();
+    for segment in texts {
+        let text = segment.address..segment.address + segment.bytes.len() as u64;
+        KNOWN.of(&mut locked).push(Known { name: name.to_vec(), base, functions, text });
+    }
 }
 
 /// A site that cannot be patched would run natively, and block everything.
@@ -101,6 +129,8 @@ unsafe fn patch_object(object: &LoadedObject) -> Result<(), Unpatchable> {
         return Ok(());
     }
     image.is_libc = is_libc(name);
+    let shown = if name.is_empty() { b"the program" } else { name };
+    remember(&image, shown, object.base as u64);
     apply(&image, name)
 }
 
@@ -265,13 +295,18 @@ pub(crate) fn patch_mapped(file: i32, mapped: Range<usize>, offset: u64) {
     }
     // SAFETY: mapped just now; the file is code that is about to be executed, and is not being written.
     let bytes = unsafe { core::slice::from_raw_parts(view as *const u8, length) };
-    if let Err(site) = patch_from_file(bytes, &mapped, offset) {
+    if let Err(site) = patch_from_file(file, bytes, &mapped, offset) {
         crate::report::unpatchable(&site.object, site.address);
     }
     sys!(SYS_munmap, view, length);
 }
 
-fn patch_from_file(bytes: &[u8], mapped: &Range<usize>, offset: u64) -> Result<(), Unpatchable> {
+fn patch_from_file(
+    file: i32,
+    bytes: &[u8],
+    mapped: &Range<usize>,
+    offset: u64,
+) -> Result<(), Unpatchable> {
     let Some(headers) = headers_of_file(bytes) else { return Ok(()) };
     // The object's base, from the segment that has been mapped.
     let Some(text) = headers.iter().find(|header| {
@@ -299,7 +334,29 @@ fn patch_from_file(bytes: &[u8], mapped: &Range<usize>, offset: u64) -> Result<(
             _ => {}
         }
     }
+    remember(&image, &path_of(file), base);
     apply(&image, b"a library that was loaded later")
+}
+
+/// The path that a descriptor was opened with, as far as the kernel knows.
+fn path_of(file: i32) -> Vec<u8> {
+    const PREFIX: &[u8] = b"/proc/self/fd/";
+    let mut link = PREFIX.to_vec();
+    let mut digits = [0u8; 11];
+    let (mut number, mut at) = (file.max(0), digits.len() - 1);
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    link.extend_from_slice(&digits[at..]);
+    let mut path = alloc::vec![0u8; 256];
+    let length = sys!(SYS_readlink, link.as_ptr(), path.as_mut_ptr(), path.len());
+    path.truncate(length.max(0) as usize);
+    path
 }
 
 /// The program headers of an ELF file for this machine.

@@ -294,7 +294,7 @@ pub(crate) fn park_through_signals(locked: &mut Locked, deadline: Nanoseconds) -
             arm(locked);
         }
     }
-    stats::PARKS.add(1);
+    stats::parked_in(thread.call.get());
     switch_away(locked);
     thread.reason.get()
 }

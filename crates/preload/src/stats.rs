@@ -2,6 +2,8 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use crate::table::NUMBERS;
+
 /// A counter. Kernel threads may lose a count to each other; no scheduling depends on it.
 pub(crate) struct Counter(AtomicU64);
 
@@ -23,7 +25,18 @@ impl Counter {
 pub(crate) static THREADS_CREATED: Counter = Counter::new();
 pub(crate) static SWITCHES: Counter = Counter::new();
 pub(crate) static PARKS: Counter = Counter::new();
+/// Of the parks, those in each call.
+pub(crate) static PARKS_IN: [Counter; NUMBERS] = [const { Counter::new() }; NUMBERS];
 pub(crate) static LOOKS: Counter = Counter::new();
 pub(crate) static OFFLOADS: Counter = Counter::new();
 pub(crate) static PREEMPTIONS: Counter = Counter::new();
 pub(crate) static SITES: Counter = Counter::new();
+
+/// Counts a thread that parks in a call.
+#[inline(always)]
+pub(crate) fn parked_in(call: u32) {
+    PARKS.add(1);
+    if let Some(counter) = PARKS_IN.get(call as usize) {
+        counter.add(1);
+    }
+}

@@ -28,7 +28,7 @@ pub(crate) enum Class {
 type Row = (u16, &'static str, Class);
 
 /// Numbers beyond are offloaded.
-const NUMBERS: usize = 512;
+pub(crate) const NUMBERS: usize = 512;
 
 /// The class of each number.
 pub(crate) static CLASSES: [Class; NUMBERS] = {
