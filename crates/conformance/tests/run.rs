@@ -289,7 +289,9 @@ fn under_limits(command: &str) -> [(Option<i32>, Option<i32>, String); 2] {
 #[test]
 fn a_program_ends_by_signals_as_natively() {
     for signal in ["KILL", "TERM", "INT", "ABRT", "QUIT", "SEGV"] {
-        let command = format!("ulimit -c 0; {{}} limits_wait & sleep 0.5; kill -{signal} $!; wait $!; echo $?");
+        let command = format!(
+            "ulimit -c 0; {{}} limits_wait & sleep 0.5; kill -{signal} $!; wait $!; echo $?"
+        );
         let [native, ours] = under_limits(&command);
         assert_eq!(native, ours, "{signal}");
     }
@@ -304,8 +306,9 @@ fn limits_are_seen_as_natively() {
         // Little memory: allocations fail with ENOMEM, and threads with EAGAIN; nothing dies.
         "ulimit -v 3000000; {} limits_memory",
         "ulimit -v 400000; {} limits_memory",
+        "ulimit -v 100000; {} limits_memory",
         "ulimit -s 512; {} limits_memory",
-        "ulimit -f 8; {} limits_file",
+        "ulimit -Sf 8; {} limits_file",
     ];
     for command in commands {
         let [native, ours] = under_limits(command);

@@ -166,7 +166,7 @@ fn apply(image: &Image<'_>, name: &[u8]) -> Result<(), Unpatchable> {
     if failed(file) {
         return Err(failure());
     }
-    let done = write_and_map(file, image, &patch, base, room);
+    let done = sys::with_large_files(|| write_and_map(file, image, &patch, base, room));
     sys!(SYS_close, file);
     done.ok_or_else(failure)
 }

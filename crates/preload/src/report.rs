@@ -114,8 +114,7 @@ fn parks_by_call() {
     for index in 0..SHOWN {
         // The next in order: fewer parks, or as many and a higher number.
         let parks = |call: usize| stats::PARKS_IN[call].get();
-        let follows =
-            |&call: &usize| parks(call) < most || (parks(call) == most && call > last);
+        let follows = |&call: &usize| parks(call) < most || (parks(call) == most && call > last);
         let next = (0..stats::PARKS_IN.len())
             .filter(follows)
             .max_by_key(|&call| (parks(call), core::cmp::Reverse(call)));

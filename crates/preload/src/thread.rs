@@ -179,6 +179,7 @@ impl Timed for ThreadRef {
 /// All threads: the main one, and a table for the others.
 pub(crate) struct Threads {
     table: *mut Thread,
+    room: usize,
     used: usize,
     /// Places of threads that ended, the oldest first: numbers are not used again at once.
     free_head: Option<ThreadRef>,
@@ -193,6 +194,7 @@ pub(crate) struct Threads {
 
 pub(crate) static THREADS: Guarded<Threads> = Guarded::new(Threads {
     table: ptr::null_mut(),
+    room: 0,
     used: 0,
     free_head: None,
     free_tail: None,
@@ -214,7 +216,8 @@ pub(crate) static NOBODY: Thread = Thread::new();
 impl Threads {
     /// Makes room for the table.
     pub(crate) fn reserve(&mut self) -> bool {
-        let table = sys::reserve(MAX_THREADS * size_of::<Thread>());
+        self.room = sys::affordable(MAX_THREADS, size_of::<Thread>());
+        let table = sys::reserve(self.room * size_of::<Thread>());
         self.table = table.unwrap_or(0) as *mut Thread;
         table.is_some()
     }
@@ -226,7 +229,7 @@ impl Threads {
 
     /// A new thread, or `None` if there are too many.
     pub(crate) fn create(&mut self) -> Option<ThreadRef> {
-        let thread = if self.free > RESTED || self.used == MAX_THREADS - 1 {
+        let thread = if self.free > RESTED || self.used == self.room - 1 {
             let thread = self.free_head?;
             self.free_head = thread.next_ready.get();
             self.free -= 1;
@@ -234,7 +237,7 @@ impl Threads {
         } else {
             let index = self.used;
             self.used += 1;
-            // SAFETY: the table has room for `MAX_THREADS`.
+            // SAFETY: the table has room for so many.
             let place = unsafe { self.table.add(index) };
             // SAFETY: nothing is there yet.
             unsafe { place.write(Thread::new()) };

@@ -101,16 +101,40 @@ fn engine_file() -> io::Result<OwnedFd> {
     let file = memfd_create("duality-engine", MemfdFlags::CLOEXEC | MemfdFlags::EXEC)
         .or_else(|_| memfd_create("duality-engine", MemfdFlags::CLOEXEC))?;
     let mut file = std::fs::File::from(file);
+    let limit = getrlimit(Resource::Fsize);
+    let unlimited = Rlimit { current: None, maximum: None };
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if limit.current.is_some() {
+        // The kernel counts files in memory too.
+        setrlimit(Resource::Fsize, unlimited)
+            .or_else(|_| setrlimit(Resource::Fsize, raised.clone()))?;
+        let room = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
+        if room < ENGINE.len() as u64 {
+            setrlimit(Resource::Fsize, limit)?;
+            let advice = "the limit of file sizes is too small for the engine; raise `ulimit -f`";
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, advice));
+        }
+    }
     file.write_all(ENGINE)?;
+    setrlimit(Resource::Fsize, limit)?;
     Ok(file.into())
 }
 
-/// Moves a descriptor to the end of those that the program may have: it may count on the low ones.
+/// Moves a descriptor above those that the program may have, or at least to the end of them.
 fn out_of_the_way(file: OwnedFd) -> io::Result<OwnedFd> {
+    const MOST: u64 = 1 << 20;
     const ROOM: u64 = 16;
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(1 << 20).min(1 << 20);
-    let from = i32::try_from(limit.saturating_sub(ROOM)).unwrap_or(0);
-    Ok(fcntl_dupfd_cloexec(&file, from).unwrap_or(file))
+    let limit = getrlimit(Resource::Nofile);
+    let current = limit.current.unwrap_or(MOST);
+    let highest = limit.maximum.unwrap_or(MOST).min(MOST);
+    let widened = Rlimit { current: Some(highest), maximum: limit.maximum };
+    let beyond = current < highest && setrlimit(Resource::Nofile, widened).is_ok();
+    let from = if beyond { current } else { current.min(MOST).saturating_sub(ROOM) };
+    let moved = fcntl_dupfd_cloexec(&file, i32::try_from(from).unwrap_or(0));
+    if beyond {
+        setrlimit(Resource::Nofile, limit)?;
+    }
+    Ok(moved.unwrap_or(file))
 }
 
 /// The processors that this process may use, as far as the engine can make use of them.
