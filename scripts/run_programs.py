@@ -70,7 +70,7 @@ def shell(text, folder, values):
         said = client.communicate(timeout=LIMIT)[0]
     except subprocess.TimeoutExpired:
         destroy(client)
-        said = (client.communicate()[0] or b"") + b"\nthe client has no end"
+        said = b"the client has no end"
     return client.returncode, said
 
 
@@ -133,7 +133,9 @@ def observe(program, prefix, folder):
     with open(complaints, "rb") as file:
         said = file.read()
     if b"duality run:" in said:
-        seen["engine"] = b"\n".join(line for line in said.split(b"\n") if b"duality run:" in line).decode(errors="replace")
+        lines = [line for line in said.split(b"\n") if b"duality run:" in line and b"is a script for" not in line]
+        if lines:
+            seen["engine"] = b"\n".join(lines).decode(errors="replace")
     return seen, said.decode(errors="replace"), seconds
 
 

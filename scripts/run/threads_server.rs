@@ -13,8 +13,8 @@ use std::time::Duration;
 fn serve(stream: TcpStream, pages: &RwLock<HashMap<String, String>>, log: &Sender<usize>) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(Duration::from_secs(120)))?;
-    let mut writer = stream.try_clone()?;
-    let mut reader = BufReader::with_capacity(1024, stream);
+    let mut writer = &stream;
+    let mut reader = BufReader::with_capacity(1024, &stream);
     let mut line = String::new();
     loop {
         let mut path = String::new();

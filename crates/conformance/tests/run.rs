@@ -1,6 +1,7 @@
 //! `duality run`: the torture suite natively and on the engine, what is refused, and real programs.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -222,6 +223,7 @@ fn statistics_are_printed_at_the_end() {
     let output = run(&["--stats", "--", torture().to_str().expect("a name"), "ping_pong"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("threads 1 created, 2 at most"), "{said}");
+    assert!(said.contains("parks by call: futex "), "{said}");
 }
 
 #[test]
@@ -369,6 +371,92 @@ fn a_load_command_makes_the_load_and_the_lab_measures_the_server() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         let one_line = said.trim().lines().count() == 1;
         assert!(output.status.code() == Some(2) && said.contains(told) && one_line, "{said}");
+    }
+}
+
+#[test]
+fn a_signal_lists_all_threads_with_their_stacks() {
+    // Three threads wait, each beneath functions of the program; one of them in the handler of a signal.
+    let source = "#include <pthread.h>\n#include <signal.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
+        static void look(int s) { (void)s; usleep(300000); }\n\
+        __attribute__((noinline)) static long deep(int n, int fd) { char b; volatile long r = n ? deep(n - 1, fd) : read(fd, &b, 1); return r + 1; }\n\
+        static void *nap(void *a) { return (void *)deep(5, *(int *)a); }\n\
+        static void *in_handler(void *a) { pthread_kill(pthread_self(), SIGUSR2); return a; }\n\
+        int main(void) { int ends[2]; pthread_t t; signal(SIGUSR2, look); if (pipe(ends)) return 1;\n\
+        for (int i = 0; i < 2; i++) pthread_create(&t, 0, nap, &ends[0]);\n\
+        pthread_create(&t, 0, in_handler, 0);\n\
+        usleep(100000); kill(getpid(), SIGUSR1); usleep(50000); exit(0); }\n";
+    let place = tempfile::tempdir().expect("a folder");
+    let (file, program) = (place.path().join("nap.c"), place.path().join("nap"));
+    std::fs::write(&file, source).expect("written");
+    compile(&[file], &["-pthread"], &program);
+    let output = run(&["--dump-signal", "10", "--", program.to_str().expect("a name")]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("4 threads"), "{said}");
+    assert_eq!(said.matches("parked in read(").count(), 2, "{said}");
+    // Six of `deep` and one of `nap` in each, main's two, and two around the handler.
+    assert_eq!(said.matches("the program+0x").count(), 2 * 7 + 2 + 2, "{said}");
+}
+
+#[test]
+fn a_stack_overflow_names_where_the_thread_began() {
+    let source = "#include <pthread.h>\n\
+        static int down(int n) { volatile char pad[200]; pad[0] = n; return down(n + 1) + pad[0]; }\n\
+        void *begin(void *a) { return (void *)(long)down(a != 0); }\n\
+        int main(void) { pthread_t t; pthread_create(&t, 0, begin, 0); pthread_join(t, 0); return 0; }\n";
+    let place = tempfile::tempdir().expect("a folder");
+    let (file, program) = (place.path().join("deep.c"), place.path().join("deep"));
+    std::fs::write(&file, source).expect("written");
+    compile(&[file], &["-pthread", "-w"], &program);
+    let output = run(&["--", program.to_str().expect("a name")]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(11), "{said}");
+    let symbols = finish(Command::new("nm").arg(&program));
+    let symbols = String::from_utf8_lossy(&symbols.stdout).into_owned();
+    let line = symbols.lines().find(|line| line.ends_with(" T begin")).expect("the function");
+    let address = line.split(' ').next().expect("an address").trim_start_matches('0');
+    let place = format!("which began at the program+0x{address}, has used up its stack");
+    assert!(said.contains(&place), "{said}, and not {place}");
+}
+
+/// Runs a shell command around the torture program: natively, and on the engine. `{}` stands for the program.
+fn under_limits(command: &str) -> [(Option<i32>, Option<i32>, String); 2] {
+    let program = torture().to_str().expect("a name");
+    let subjects = [program.to_owned(), format!("{DUALITY} run -- {program}")];
+    subjects.map(|subject| {
+        let output = finish(Command::new("sh").arg("-c").arg(command.replace("{}", &subject)));
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.code(), output.status.signal(), said)
+    })
+}
+
+#[test]
+fn a_program_ends_by_signals_as_natively() {
+    for signal in ["KILL", "TERM", "INT", "ABRT", "QUIT", "SEGV"] {
+        let command = format!(
+            "ulimit -c 0; {{}} limits_wait & sleep 0.5; kill -{signal} $!; wait $!; echo $?"
+        );
+        let [native, ours] = under_limits(&command);
+        assert_eq!(native, ours, "{signal}");
+    }
+}
+
+#[test]
+fn limits_are_seen_as_natively() {
+    let commands = [
+        // Few descriptors: the program gets as many as natively, and EMFILE.
+        "ulimit -Sn 24; {} limits_descriptors",
+        "ulimit -Sn 256; {} limits_descriptors",
+        // Little memory: allocations fail with ENOMEM, and threads with EAGAIN; nothing dies.
+        "ulimit -v 3000000; {} limits_memory",
+        "ulimit -v 400000; {} limits_memory",
+        "ulimit -v 100000; {} limits_memory",
+        "ulimit -s 512; {} limits_memory",
+        "ulimit -Sf 8; {} limits_file",
+    ];
+    for command in commands {
+        let [native, ours] = under_limits(command);
+        assert_eq!(native, ours, "{command}");
     }
 }
 

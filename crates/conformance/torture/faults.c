@@ -1,6 +1,8 @@
 /* Where a program meets limits of its own making: timers without a pause, tiny stacks for handlers, words that it moves. */
 #include "test.h"
+#include <linux/futex.h>
 #include <sys/prctl.h>
+#include <sys/uio.h>
 
 /* A thread may have the kernel clear another word when it ends, and put the old one back: stress-ng does. Without an
  * emulated PR_GET_TID_ADDRESS, it gets the word of the main thread, and the join never ends. */
@@ -115,5 +117,115 @@ TEST(handlers_do_not_go_down_the_stack) {
     while (expirations < 300) {
     }
     CHECK((uintptr_t)&here - lowest < 32 << 10);
+    return 0;
+}
+
+/* Every call that the engine answers, with an address where nothing is: EFAULT, as from the kernel. Where the engine reads or
+ * writes the program's memory by itself, the access is one that may fault (`user.rs`); without that, the program dies. */
+TEST(bad_addresses_in_every_call) {
+    const long bad = 0x1000, nowhere = (long)UINT64_C(0xffff800000000000);
+    int ends[2], pair[2], peer[2];
+    struct sockaddr_un {
+        sa_family_t family;
+        char path[108];
+    } name = {AF_UNIX, ""};
+    struct timespec soon = {0, 1000000};
+    static char byte;
+    struct iovec good = {&byte, 1};
+    CHECK(!pipe(ends) && !socketpair(AF_UNIX, SOCK_STREAM, 0, pair) && !socketpair(AF_UNIX, SOCK_DGRAM, 0, peer));
+    CHECK(write(ends[1], "x", 1) == 1 && write(pair[1], "x", 1) == 1 && write(peer[1], "x", 1) == 1);
+    int listener = socket(AF_UNIX, SOCK_STREAM, 0), client = socket(AF_UNIX, SOCK_STREAM, 0);
+    socklen_t length = sizeof name;
+    CHECK(!bind(listener, (struct sockaddr *)&name, sizeof name.family) && !listen(listener, 5));
+    CHECK(!getsockname(listener, (struct sockaddr *)&name, &length));
+    CHECK(!connect(client, (struct sockaddr *)&name, length));
+    int epoll = epoll_create1(0);
+    struct epoll_event event = {.events = EPOLLIN};
+    CHECK(epoll >= 0 && !epoll_ctl(epoll, EPOLL_CTL_ADD, pair[0], &event));
+    FILE *file = tmpfile();
+    CHECK(file && fputs("text", file) >= 0 && !fflush(file));
+    (void)good;
+    for (int turn = 0; turn < 2; turn++) {
+        long at = turn ? nowhere : bad;
+        const struct {
+            const char *name;
+            long number, arguments[6];
+        } calls[] = {
+            {"read", SYS_read, {ends[0], at, 1}},
+            {"read of a socket", SYS_read, {pair[0], at, 1}},
+            {"write", SYS_write, {ends[1], at, 1}},
+            {"write to a socket", SYS_write, {pair[0], at, 1}},
+            {"readv", SYS_readv, {ends[0], at, 1}},
+            {"writev", SYS_writev, {ends[1], at, 1}},
+            {"recvfrom", SYS_recvfrom, {pair[0], at, 1, 0, 0, 0}},
+            {"sendto", SYS_sendto, {pair[0], at, 1, 0, 0, 0}},
+            {"recvmsg", SYS_recvmsg, {pair[0], at, 0}},
+            {"recvmsg of a datagram", SYS_recvmsg, {peer[0], at, 0}},
+            {"sendmsg", SYS_sendmsg, {pair[0], at, 0}},
+            {"recvmmsg", SYS_recvmmsg, {peer[0], at, 1, 0, 0}},
+            {"sendmmsg", SYS_sendmmsg, {peer[0], at, 1, 0}},
+            {"connect", SYS_connect, {client, at, sizeof name}},
+            {"sendfile", SYS_sendfile, {pair[0], fileno(file), at, 1}},
+            {"preadv2", SYS_preadv2, {ends[0], at, 1, -1, -1, 0}},
+            {"poll", SYS_poll, {at, 1, 1}},
+            {"ppoll", SYS_ppoll, {at, 1, (long)&soon, 0, 8}},
+            {"ppoll's time", SYS_ppoll, {0, 0, at, 0, 8}},
+            {"ppoll's mask", SYS_ppoll, {0, 0, (long)&soon, at, 8}},
+            {"select", SYS_select, {1, at, 0, 0, 0}},
+            {"select's time", SYS_select, {0, 0, 0, 0, at}},
+            {"pselect6", SYS_pselect6, {1, 0, at, 0, (long)&soon, 0}},
+            {"pselect6's mask", SYS_pselect6, {0, 0, 0, 0, (long)&soon, at}},
+            {"epoll_wait", SYS_epoll_wait, {epoll, at, 1, 10}},
+            {"epoll_pwait", SYS_epoll_pwait, {epoll, (long)&event, 1, 10, at, 8}},
+            {"epoll_pwait2", SYS_epoll_pwait2, {epoll, (long)&event, 1, at, 0, 8}},
+            {"nanosleep", SYS_nanosleep, {at, 0}},
+            {"clock_nanosleep", SYS_clock_nanosleep, {CLOCK_MONOTONIC, 0, at, 0}},
+            {"futex wait", SYS_futex, {at, FUTEX_WAIT, 0, 0, 0, 0}},
+            {"futex wait, private", SYS_futex, {at, FUTEX_WAIT_PRIVATE, 0, 0, 0, 0}},
+            {"futex lock", SYS_futex, {at, FUTEX_LOCK_PI_PRIVATE, 0, 0, 0, 0}},
+            {"rt_sigaction", SYS_rt_sigaction, {SIGUSR1, at, 0, 8}},
+            {"rt_sigaction's old", SYS_rt_sigaction, {SIGUSR1, 0, at, 8}},
+            {"rt_sigprocmask", SYS_rt_sigprocmask, {SIG_BLOCK, at, 0, 8}},
+            {"rt_sigprocmask's old", SYS_rt_sigprocmask, {SIG_BLOCK, 0, at, 8}},
+            {"rt_sigpending", SYS_rt_sigpending, {at, 8}},
+            {"rt_sigsuspend", SYS_rt_sigsuspend, {at, 8}},
+            {"rt_sigtimedwait", SYS_rt_sigtimedwait, {at, 0, 0, 8}},
+            {"rt_tgsigqueueinfo", SYS_rt_tgsigqueueinfo, {getpid(), gettid(), SIGUSR1, at}},
+            {"sigaltstack", SYS_sigaltstack, {at, 0}},
+            {"sigaltstack's old", SYS_sigaltstack, {0, at}},
+            {"timer_create", SYS_timer_create, {CLOCK_MONOTONIC, at, (long)&byte}},
+            {"pipe", SYS_pipe, {at}},
+            {"pipe2", SYS_pipe2, {at, 0}},
+            {"socketpair", SYS_socketpair, {AF_UNIX, SOCK_STREAM, 0, at}},
+            {"open", SYS_open, {at, O_RDONLY}},
+            {"openat", SYS_openat, {AT_FDCWD, at, O_RDONLY}},
+            {"openat2", SYS_openat2, {AT_FDCWD, (long)".", at, 24}},
+            {"creat", SYS_creat, {at, 0600}},
+            {"ioctl", SYS_ioctl, {pair[0], 0x5421, at}},
+            {"fcntl's lock", SYS_fcntl, {fileno(file), F_SETLKW, at}},
+            {"setsockopt", SYS_setsockopt, {pair[0], SOL_SOCKET, SO_RCVTIMEO, at, sizeof(struct timeval)}},
+            {"execve", SYS_execve, {at, 0, 0}},
+            {"execve's arguments", SYS_execve, {(long)"/bin/true", at, 0}},
+            {"prctl's name", SYS_prctl, {PR_SET_NAME, at}},
+            {"prctl's old name", SYS_prctl, {PR_GET_NAME, at}},
+            {"prctl's word", SYS_prctl, {PR_GET_TID_ADDRESS, at}},
+            {"sched_setaffinity", SYS_sched_setaffinity, {0, 8, at}},
+            {"sched_getaffinity", SYS_sched_getaffinity, {0, 128, at}},
+            {"get_robust_list", SYS_get_robust_list, {0, at, at}},
+            {"clone3", SYS_clone3, {at, 88}},
+            {"accept", SYS_accept, {listener, at, at}},
+        };
+        for (size_t index = 0; index < sizeof calls / sizeof *calls; index++) {
+            const long *a = calls[index].arguments;
+            errno = 0;
+            long result = syscall(calls[index].number, a[0], a[1], a[2], a[3], a[4], a[5]);
+            if (result != -1 || errno != EFAULT) {
+                printf("%s at %lx: %ld, errno %d\n", calls[index].name, at, result, errno);
+                return 1;
+            }
+        }
+        client = socket(AF_UNIX, SOCK_STREAM, 0);
+        CHECK(!connect(client, (struct sockaddr *)&name, length));
+    }
     return 0;
 }

@@ -176,6 +176,14 @@ impl Context {
         Ok(())
     }
 
+    /// The general registers and the address, by the numbers that DWARF gives them.
+    pub(crate) fn by_number(&self) -> [u64; 17] {
+        [
+            self.rax, self.rdx, self.rcx, self.rbx, self.rsi, self.rdi, self.rbp, self.rsp,
+            self.r8, self.r9, self.r10, self.r11, self.r12, self.r13, self.r14, self.r15, self.rip,
+        ]
+    }
+
     /// How many bytes the vector registers of the context take.
     fn vector_bytes(&self) -> usize {
         if self.vectors == 0 {

@@ -66,6 +66,8 @@ pub(crate) struct Descriptor {
 }
 
 static TABLE: Setting<*const Descriptor> = Setting::new(core::ptr::null());
+/// How many entries the table has.
+static ROOM: Setting<usize> = Setting::new(0);
 static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 /// Events so far, of all descriptors.
 static ALL_EDGES: AtomicU32 = AtomicU32::new(0);
@@ -76,7 +78,9 @@ static FORKED_BELOW: Setting<usize> = Setting::new(0);
 
 /// Makes room for the table. All zeros are descriptors of which nothing is known.
 pub(crate) fn reserve() -> bool {
-    let table = sys::reserve(MOST_DESCRIPTORS * size_of::<Descriptor>());
+    let room = sys::affordable(MOST_DESCRIPTORS, size_of::<Descriptor>());
+    ROOM.set(room);
+    let table = sys::reserve(room * size_of::<Descriptor>());
     TABLE.set(table.unwrap_or(0) as *const Descriptor);
     table.is_some() && reach(0)
 }
@@ -113,7 +117,7 @@ pub(crate) fn inherit() {
 #[inline(always)]
 pub(crate) fn get(number: usize) -> Option<&'static Descriptor> {
     let number = number as i32;
-    if (number as u32) as usize >= MOST_DESCRIPTORS {
+    if (number as u32) as usize >= ROOM.get() {
         return None;
     }
     if number as usize > HIGHEST.load(Ordering::Relaxed) && !reach(number as usize) {

@@ -112,7 +112,7 @@ pub(crate) extern "C" fn resume(context: &mut Context) {
     current().place.set(&raw const *context as usize + 1);
     worker().attention.store(0, Ordering::Relaxed);
     if worker().turn_is_over.swap(false, Ordering::Relaxed) {
-        stats::PREEMPTIONS.add(1);
+        stats::PREEMPTIONS.add_unlocked(1);
         ticks::hurry(pump::give_turn());
     }
     signals::deliver_on_context(context);
@@ -125,6 +125,6 @@ pub(crate) extern "C" fn resume(context: &mut Context) {
 #[cold]
 fn turn_over() {
     worker().turn_is_over.store(false, Ordering::Relaxed);
-    stats::PREEMPTIONS.add(1);
+    stats::PREEMPTIONS.add_unlocked(1);
     pump::give_turn();
 }

@@ -1,15 +1,21 @@
-//! All threads, listed on a signal.
+//! All threads and their stacks, listed on a signal.
 
 use crate::lock::Locked;
 use crate::report::{say, text};
 use crate::table;
-use crate::thread::{State, THREADS};
+use crate::thread::{State, THREADS, ThreadRef};
+use crate::unwind::Cursor;
+use crate::worker::current;
+
+/// Callers that are shown.
+const DEEPEST: usize = 48;
 
 /// Every thread, and what it does.
 pub(crate) fn dump(locked: &mut Locked) {
-    let threads = THREADS.of(locked);
-    say(format_args!("{} threads", threads.alive));
-    for thread in threads.iter() {
+    let alive = THREADS.of(locked).alive;
+    say(format_args!("{alive} threads"));
+    let all = THREADS.of(locked).iter();
+    for thread in all {
         let id = thread.id.get();
         let name = thread.name.get();
         let name = text(&name);
@@ -19,11 +25,29 @@ pub(crate) fn dump(locked: &mut Locked) {
                 table::name(thread.call.get()),
                 thread.waits_for.get(),
             )),
-            State::Running => {
-                say(format_args!("thread {id} {name}: running"));
-            }
+            State::Running => say(format_args!("thread {id} {name}: running")),
             State::Ready => say(format_args!("thread {id} {name}: ready")),
-            State::Dead => {}
+            State::Dead => continue,
+        }
+        // The stack of a thread that another worker runs changes while it is read.
+        if thread.state.get() != State::Running || thread.is(current()) {
+            stack(locked, thread);
         }
     }
+}
+
+/// Where a thread's own code was left, and its callers: object and offset, as addr2line(1) takes them.
+fn stack(locked: &mut Locked, thread: ThreadRef) {
+    let mut at = Cursor::at(thread.place.get());
+    for depth in 0..DEEPEST {
+        let Some(cursor) = at else { return };
+        let address = cursor.address();
+        let Some(object) = cursor.object(locked) else {
+            return say(format_args!("  #{depth} {address:#x}"));
+        };
+        let name = text(&object.name);
+        say(format_args!("  #{depth} {name}+{:#x}", address - object.base));
+        at = cursor.caller(object.functions);
+    }
+    say(format_args!("  and more"));
 }

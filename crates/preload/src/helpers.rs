@@ -110,7 +110,7 @@ pub(crate) fn offload_until(
     interrupted: Interrupted,
     until: impl Fn() -> Option<isize>,
 ) -> isize {
-    stats::OFFLOADS.add(1);
+    stats::OFFLOADS.add_unlocked(1);
     let job = Job {
         number,
         arguments,

@@ -17,6 +17,7 @@ use duality_patcher::{Entries, Image, MAX_STUB_BYTES, Segment, THUNK_BYTES, find
 use libc::{Elf64_Ehdr, Elf64_Phdr};
 
 use crate::frame::{duality_entry, duality_entry_vectors};
+use crate::known;
 use crate::stats;
 use crate::sys::{self, failed, sys};
 use crate::vectors::measure_vector_state;
@@ -101,6 +102,8 @@ unsafe fn patch_object(object: &LoadedObject) -> Result<(), Unpatchable> {
         return Ok(());
     }
     image.is_libc = is_libc(name);
+    let shown = if name.is_empty() { b"the program" } else { name };
+    known::remember(&image, shown, object.base as u64);
     apply(&image, name)
 }
 
@@ -118,7 +121,7 @@ fn apply(image: &Image<'_>, name: &[u8]) -> Result<(), Unpatchable> {
     if findings.sites.is_empty() {
         return Ok(());
     }
-    stats::SITES.add(findings.sites.len() as u64);
+    stats::SITES.add_unlocked(findings.sites.len() as u64);
     if findings.sites.iter().any(|site| site.vectors) {
         measure_vector_state();
     }
@@ -136,7 +139,7 @@ fn apply(image: &Image<'_>, name: &[u8]) -> Result<(), Unpatchable> {
     if failed(file) {
         return Err(failure());
     }
-    let done = write_and_map(file, image, &patch, base, room);
+    let done = sys::with_large_files(|| write_and_map(file, image, &patch, base, room));
     sys!(SYS_close, file);
     done.ok_or_else(failure)
 }
@@ -265,13 +268,18 @@ pub(crate) fn patch_mapped(file: i32, mapped: Range<usize>, offset: u64) {
     }
     // SAFETY: mapped just now; the file is code that is about to be executed, and is not being written.
     let bytes = unsafe { core::slice::from_raw_parts(view as *const u8, length) };
-    if let Err(site) = patch_from_file(bytes, &mapped, offset) {
+    if let Err(site) = patch_from_file(file, bytes, &mapped, offset) {
         crate::report::unpatchable(&site.object, site.address);
     }
     sys!(SYS_munmap, view, length);
 }
 
-fn patch_from_file(bytes: &[u8], mapped: &Range<usize>, offset: u64) -> Result<(), Unpatchable> {
+fn patch_from_file(
+    file: i32,
+    bytes: &[u8],
+    mapped: &Range<usize>,
+    offset: u64,
+) -> Result<(), Unpatchable> {
     let Some(headers) = headers_of_file(bytes) else { return Ok(()) };
     // The object's base, from the segment that has been mapped.
     let Some(text) = headers.iter().find(|header| {
@@ -299,7 +307,29 @@ fn patch_from_file(bytes: &[u8], mapped: &Range<usize>, offset: u64) -> Result<(
             _ => {}
         }
     }
+    known::remember(&image, &path_of(file), base);
     apply(&image, b"a library that was loaded later")
+}
+
+/// The path that a descriptor was opened with, as far as the kernel knows.
+fn path_of(file: i32) -> Vec<u8> {
+    const PREFIX: &[u8] = b"/proc/self/fd/";
+    let mut link = PREFIX.to_vec();
+    let mut digits = [0u8; 11];
+    let (mut number, mut at) = (file.max(0), digits.len() - 1);
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    link.extend_from_slice(&digits[at..]);
+    let mut path = alloc::vec![0u8; 256];
+    let length = sys!(SYS_readlink, link.as_ptr(), path.as_mut_ptr(), path.len());
+    path.truncate(length.max(0) as usize);
+    path
 }
 
 /// The program headers of an ELF file for this machine.

@@ -9,9 +9,18 @@ use crate::stacks;
 use crate::stats;
 use crate::sys;
 use crate::thread::{THREADS, Thread};
+use crate::unwind::Cursor;
 
 /// What lists all threads, for the signal that asks for it.
 pub(crate) static DUMP: Setting<Option<fn(&mut Locked)>> = Setting::new(None);
+
+/// The names of calls, from the table of calls.
+pub(crate) static NAMES: Setting<Option<Naming>> = Setting::new(None);
+type Naming = fn(u32) -> &'static str;
+
+fn name(call: u32) -> &'static str {
+    NAMES.get().map_or("?", |names| names(call))
+}
 
 /// A line, written to standard error at once.
 struct Line {
@@ -54,15 +63,21 @@ pub(crate) fn unpatchable(object: &[u8], address: u64) {
 }
 
 /// A thread ran out of stack, if it was that.
-pub(crate) fn stack_overflow(thread: &Thread, info: &libc::siginfo_t) {
+pub(crate) fn stack_overflow(thread: &Thread, info: &libc::siginfo_t, context: &Context) {
     // SAFETY: the signal of a fault has the address 16 bytes from the start.
     let address = unsafe { (&raw const *info).cast::<usize>().add(2).read() };
-    if stacks::is_guard(address) {
-        say(format_args!(
-            "thread {} ({}) has used up its stack; raise it with --stack-size",
-            thread.id.get(),
-            text(&thread.name.get())
-        ));
+    if !stacks::is_guard(address) {
+        return;
+    }
+    let mut locked = lock();
+    let (id, name) = (thread.id.get(), thread.name.get());
+    let (name, remedy) = (text(&name), "raise it with --stack-size");
+    match Cursor::of_context(context).start_routine(&mut locked) {
+        Some((object, offset)) => say(format_args!(
+            "thread {id} ({name}), which began at {}+{offset:#x}, has used up its stack; {remedy}",
+            text(object)
+        )),
+        None => say(format_args!("thread {id} ({name}) has used up its stack; {remedy}")),
     }
 }
 
@@ -94,6 +109,30 @@ pub(crate) fn at_exit() {
         stats::PREEMPTIONS.get(),
         stats::SITES.get(),
     ));
+    parks_by_call();
+}
+
+/// The calls in which threads have parked, the most frequent first.
+fn parks_by_call() {
+    const SHOWN: usize = 12;
+    let mut line = Line { bytes: [0; 512], length: 0 };
+    let mut most = u64::MAX;
+    let mut last = 0;
+    for index in 0..SHOWN {
+        // The next in order: fewer parks, or as many and a higher number.
+        let parks = |call: usize| stats::PARKS_IN[call].get();
+        let follows = |&call: &usize| parks(call) < most || (parks(call) == most && call > last);
+        let next = (0..stats::PARKS_IN.len())
+            .filter(follows)
+            .max_by_key(|&call| (parks(call), core::cmp::Reverse(call)));
+        let Some(call) = next.filter(|&call| parks(call) > 0) else { break };
+        (most, last) = (parks(call), call);
+        let separator = if index == 0 { "" } else { ", " };
+        let _infallible = write!(line, "{separator}{} {most}", name(call as u32));
+    }
+    if line.length > 0 {
+        say(format_args!("parks by call: {}", text(&line.bytes[..line.length])));
+    }
 }
 
 /// A call that the kernel kept for longer than `--stall` allows.

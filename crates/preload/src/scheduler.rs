@@ -182,7 +182,7 @@ pub(crate) fn park_through_signals(locked: &mut Locked, deadline: Nanoseconds) -
         SCHEDULER.of(locked).timers.add(thread);
         idle::expect(locked, deadline);
     }
-    stats::PARKS.add(1);
+    stats::parked_in(thread.call.get());
     switch_away(locked);
     thread.reason.get()
 }

@@ -276,7 +276,7 @@ fn fault(number: i32, info: &libc::siginfo_t, context: &mut Context) {
     }
     let blocked = thread.mask.get() & bit(number) != 0;
     if !action.runs() || blocked {
-        report::stack_overflow(thread, info);
+        report::stack_overflow(thread, info, context);
         return die_natively(number);
     }
     let mask = thread.mask.get();

@@ -13,6 +13,7 @@ use crate::rseq;
 use crate::settings;
 use crate::signals;
 use crate::sys::{self, sys};
+use crate::table;
 use crate::thread::{MAIN, State, THREADS};
 use crate::worker::FIRST;
 
@@ -114,6 +115,7 @@ fn prepare() -> Result<(), isize> {
     sys!(SYS_prctl, libc::PR_GET_TID_ADDRESS, &raw mut clear_id);
     MAIN.clear_id.set(clear_id);
     report::DUMP.set(Some(dump::dump));
+    report::NAMES.set(Some(table::name));
     crew::prepare()?;
     bell::open()?;
     signals::take_over();

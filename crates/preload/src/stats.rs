@@ -2,7 +2,10 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// A counter. Kernel threads may lose a count to each other; no scheduling depends on it.
+/// Numbers of calls that are counted.
+pub(crate) const NUMBERS: usize = 512;
+
+/// A counter.
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
@@ -10,6 +13,12 @@ impl Counter {
         Self(AtomicU64::new(0))
     }
 
+    /// Counts what happens without the lock.
+    pub(crate) fn add_unlocked(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Counts what happens under the lock.
     #[inline(always)]
     pub(crate) fn add(&self, count: u64) {
         self.0.store(self.0.load(Ordering::Relaxed) + count, Ordering::Relaxed);
@@ -23,7 +32,18 @@ impl Counter {
 pub(crate) static THREADS_CREATED: Counter = Counter::new();
 pub(crate) static SWITCHES: Counter = Counter::new();
 pub(crate) static PARKS: Counter = Counter::new();
+/// Of the parks, those in each call.
+pub(crate) static PARKS_IN: [Counter; NUMBERS] = [const { Counter::new() }; NUMBERS];
 pub(crate) static LOOKS: Counter = Counter::new();
 pub(crate) static OFFLOADS: Counter = Counter::new();
 pub(crate) static PREEMPTIONS: Counter = Counter::new();
 pub(crate) static SITES: Counter = Counter::new();
+
+/// Counts a thread that parks in a call.
+#[inline(always)]
+pub(crate) fn parked_in(call: u32) {
+    PARKS.add(1);
+    if let Some(counter) = PARKS_IN.get(call as usize) {
+        counter.add(1);
+    }
+}

@@ -93,6 +93,35 @@ pub(crate) fn open_reserved(start: usize, length: usize) -> bool {
     !failed(sys!(SYS_mprotect, first, end - first, accessible))
 }
 
+/// How many of `entries` entries a table may have, such that a limit of the address space (RLIMIT_AS) is left to
+/// the program.
+pub(crate) fn affordable(entries: usize, size: usize) -> usize {
+    const SHARE: u64 = 16;
+    const FEWEST: usize = 1024;
+    let mut limits = [u64::MAX; 2];
+    sys!(SYS_prlimit64, 0, libc::RLIMIT_AS, 0, &raw mut limits);
+    if limits[0] == u64::MAX {
+        return entries;
+    }
+    entries.min((limits[0] / SHARE) as usize / size).max(FEWEST)
+}
+
+/// Does something that the limit of file sizes could forbid, for files that are memory.
+pub(crate) fn with_large_files<T>(work: impl FnOnce() -> T) -> T {
+    let mut limits = [u64::MAX; 2];
+    sys!(SYS_prlimit64, 0, libc::RLIMIT_FSIZE, 0, &raw mut limits);
+    if limits[0] == u64::MAX {
+        return work();
+    }
+    let (none, all) = ([u64::MAX; 2], [limits[1]; 2]);
+    if failed(sys!(SYS_prlimit64, 0, libc::RLIMIT_FSIZE, &raw const none, 0)) {
+        sys!(SYS_prlimit64, 0, libc::RLIMIT_FSIZE, &raw const all, 0);
+    }
+    let result = work();
+    sys!(SYS_prlimit64, 0, libc::RLIMIT_FSIZE, &raw const limits, 0);
+    result
+}
+
 /// Whether a result is an error.
 pub(crate) const fn failed(result: isize) -> bool {
     result < 0 && result >= -4095

@@ -7,6 +7,7 @@
 
 use crate::frame::Frame;
 use crate::helpers::Interrupted::{self, Fails, Restarts};
+use crate::stats::NUMBERS;
 use crate::{
     children, connections, credentials, files, futex, process, regions, rings, signal_calls, tasks,
     thread_calls, transfer, waits,
@@ -28,10 +29,7 @@ pub(crate) enum Class {
 /// Number, name, class.
 type Row = (u16, &'static str, Class);
 
-/// Numbers beyond are offloaded.
-const NUMBERS: usize = 512;
-
-/// The class of each number.
+/// The class of each number; numbers beyond are offloaded.
 pub(crate) static CLASSES: [Class; NUMBERS] = {
     let mut classes = [Offloaded(Restarts); NUMBERS];
     let mut index = 0;

@@ -189,6 +189,7 @@ impl Timed for ThreadRef {
 pub(crate) struct Threads {
     table: *mut Thread,
     first_id: i32,
+    room: usize,
     used: usize,
     /// Places of threads that ended, the oldest first: numbers are not used again at once.
     free_head: Option<ThreadRef>,
@@ -204,6 +205,7 @@ pub(crate) struct Threads {
 pub(crate) static THREADS: Guarded<Threads> = Guarded::new(Threads {
     table: ptr::null_mut(),
     first_id: FIRST_ID,
+    room: 0,
     used: 0,
     free_head: None,
     free_tail: None,
@@ -227,7 +229,8 @@ pub(crate) static NOBODY: Thread = Thread::new();
 impl Threads {
     /// Makes room for the table.
     pub(crate) fn reserve(&mut self) -> bool {
-        let table = sys::reserve(MAX_THREADS * size_of::<Thread>());
+        self.room = sys::affordable(MAX_THREADS, size_of::<Thread>());
+        let table = sys::reserve(self.room * size_of::<Thread>());
         self.table = table.unwrap_or(0) as *mut Thread;
         table.is_some()
     }
@@ -249,14 +252,14 @@ impl Threads {
 
     /// A new thread, or `None` if there are too many.
     pub(crate) fn create(&mut self) -> Option<ThreadRef> {
-        let thread = if self.free > RESTED || self.used == MAX_THREADS - 1 {
+        let thread = if self.free > RESTED || self.used == self.room - 1 {
             let thread = self.free_head?;
             self.free_head = thread.next_ready.get();
             self.free -= 1;
             thread
         } else {
             let index = self.used;
-            // SAFETY: the table has room for `MAX_THREADS`.
+            // SAFETY: the table has room for so many.
             let place = unsafe { self.table.add(index) };
             let at_step = index.is_multiple_of(STEP);
             if at_step && !sys::open_reserved(place as usize, STEP * size_of::<Thread>()) {

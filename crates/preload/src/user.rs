@@ -22,6 +22,11 @@ pub(crate) fn read<T: Plain>(address: usize) -> Result<T, isize> {
     Ok(unsafe { value.assume_init() })
 }
 
+/// Reads into a structure of plain fields.
+pub(crate) fn read_raw<T>(address: usize, into: &mut T) -> Result<(), isize> {
+    copy_in(address, (&raw mut *into).cast(), size_of::<T>())
+}
+
 /// Reads a value unless the address is zero.
 pub(crate) fn read_optional<T: Plain>(address: usize) -> Result<Option<T>, isize> {
     if address == 0 { Ok(None) } else { read(address).map(Some) }

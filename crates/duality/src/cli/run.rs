@@ -58,7 +58,7 @@ pub(super) struct Arguments {
     /// Programs that the program starts run on user-level threads too (else natively)
     #[arg(long, env = "DUALITY_RUN_CHILDREN")]
     children: bool,
-    /// List all threads on standard error when this signal comes, unless the program handles it
+    /// List all threads with their stacks on standard error when this signal comes, unless the program handles it
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(i32).range(1..=64), env = "DUALITY_RUN_DUMP_SIGNAL")]
     dump_signal: Option<i32>,
     /// The program and its arguments
@@ -132,7 +132,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         dump_signal: arguments.dump_signal,
     };
     let error = run::exec(name, rest, &settings);
-    Err(Failure::failed(format!("{}: {error}", name.display())))
+    let text = format!("{}: {error}", name.display());
+    // A limit that the engine does not fit in is a refusal.
+    let refused = error.kind() == std::io::ErrorKind::FileTooLarge;
+    Err(if refused { Failure::misuse(text) } else { Failure::failed(text) })
 }
 
 /// Lists the system calls of the program and its libraries.

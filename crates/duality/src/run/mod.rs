@@ -101,15 +101,29 @@ fn engine_file() -> io::Result<OwnedFd> {
     let file = memfd_create("duality-engine", MemfdFlags::CLOEXEC | MemfdFlags::EXEC)
         .or_else(|_| memfd_create("duality-engine", MemfdFlags::CLOEXEC))?;
     let mut file = std::fs::File::from(file);
+    let limit = getrlimit(Resource::Fsize);
+    let unlimited = Rlimit { current: None, maximum: None };
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if limit.current.is_some() {
+        // The kernel counts files in memory too.
+        setrlimit(Resource::Fsize, unlimited).or_else(|_| setrlimit(Resource::Fsize, raised))?;
+        let room = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
+        if room < ENGINE.len() as u64 {
+            setrlimit(Resource::Fsize, limit)?;
+            let advice = "the limit of file sizes is too small for the engine; raise `ulimit -f`";
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, advice));
+        }
+    }
     file.write_all(ENGINE)?;
+    setrlimit(Resource::Fsize, limit)?;
     Ok(file.into())
 }
 
 /// Moves a descriptor above those that the program may have, or at least to the end of them: it may count on the low
 /// ones.
 fn out_of_the_way(file: OwnedFd) -> io::Result<OwnedFd> {
-    const ROOM: u64 = 16;
     const MOST: u64 = 1 << 20;
+    const ROOM: u64 = 16;
     let before = getrlimit(Resource::Nofile);
     let limit = before.current.unwrap_or(MOST).min(MOST);
     let higher = (limit + ROOM).min(MOST);
