@@ -1,6 +1,7 @@
 /* Details that the test suites of POSIX, glibc and the kernel look at: who comes first, which error it is, what a process leaves. */
 #include "test.h"
 #include <dirent.h>
+#include <linux/futex.h>
 #include <netinet/in.h>
 #include <sys/personality.h>
 #include <sys/ptrace.h>
@@ -509,5 +510,76 @@ TEST(number_of_a_thread_stands_for_its_process) {
     for (long limit = now_ms() + 5000; !caught; sleep_ms(1)) CHECK(now_ms() < limit);
     struct rlimit limit;
     CHECK(!prlimit(id, RLIMIT_NOFILE, NULL, &limit) && limit.rlim_cur > 0);
+    return 0;
+}
+
+static uint32_t words[2];
+static void *wake_second_word(void *argument) {
+    sleep_ms(30);
+    words[1] = 1;
+    syscall(SYS_futex, &words[1], FUTEX_WAKE_PRIVATE, 1);
+    return argument;
+}
+TEST(wait_for_several_words) {
+    struct {
+        uint64_t value, address;
+        uint32_t flags, reserved;
+    } waits[2] = {{0, (uintptr_t)&words[0], 2 | 128, 0}, {0, (uintptr_t)&words[1], 2 | 128, 0}};
+    const long futex_waitv = 449;
+    struct timespec limit = from_now(CLOCK_MONOTONIC, 5000);
+    pthread_t other = start(wake_second_word, NULL);
+    long woken = syscall(futex_waitv, waits, 2, 0, &limit, CLOCK_MONOTONIC);
+    CHECK(woken == 1 || (woken == -1 && errno == ENOSYS));
+    join(other);
+    return 0;
+}
+
+TEST(futex_that_is_no_memory) {
+    uint32_t *gone = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(syscall(SYS_futex, gone, FUTEX_WAKE, 1) == -1 && errno == EFAULT);
+    CHECK(syscall(SYS_futex, words, FUTEX_CMP_REQUEUE, 1, (void *)1, gone, words[0]) == -1 && errno == EFAULT);
+    CHECK(syscall(SYS_futex, gone, FUTEX_WAKE_PRIVATE, 1) == 0);
+    return 0;
+}
+
+TEST(too_many_pending_signals) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGRTMIN);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    struct rlimit limit = {0, 0};
+    CHECK(!setrlimit(RLIMIT_SIGPENDING, &limit));
+    CHECK(syscall(SYS_tgkill, getpid(), gettid(), SIGRTMIN) == -1 && errno == EAGAIN);
+    return 0;
+}
+
+static void fault_instead(int number) {
+    (void)number;
+    _exit(7);
+}
+TEST(handler_without_a_stack_is_a_fault) {
+    pid_t child = fork();
+    if (!child) {
+        stack_t stack = {.ss_size = 64 << 10};
+        stack.ss_sp = mmap(NULL, stack.ss_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        struct sigaction on_stack = {.sa_handler = catch_it, .sa_flags = SA_ONSTACK}, plain = {.sa_handler = fault_instead};
+        sigaction(SIGUSR1, &on_stack, NULL);
+        sigaction(SIGSEGV, &plain, NULL);
+        sigaltstack(&stack, NULL);
+        raise(SIGUSR1);
+        _exit(1);
+    }
+    CHECK(status_of(child) == 7);
+    child = fork();
+    if (!child) {
+        stack_t stack = {.ss_size = 64 << 10};
+        stack.ss_sp = mmap(NULL, stack.ss_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        struct sigaction on_stack = {.sa_handler = catch_it, .sa_flags = SA_ONSTACK};
+        sigaction(SIGUSR1, &on_stack, NULL);
+        sigaltstack(&stack, NULL);
+        kill(getpid(), SIGUSR1);
+        for (;;) sleep_ms(1);
+    }
+    CHECK(status_of(child) == 128 + SIGSEGV);
     return 0;
 }

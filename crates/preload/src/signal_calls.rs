@@ -22,6 +22,8 @@ use crate::worker::{current, worker};
 
 /// libc's own: by it, a change of credentials reaches every thread.
 const SETXID_SIGNAL: i32 = 33;
+/// Real-time signals wait in a queue, from this one on.
+const FIRST_QUEUED: i32 = 34;
 
 /// Runs a body that may fail, as a system call's result.
 fn result(body: impl FnOnce() -> Result<isize, isize>) -> isize {
@@ -275,10 +277,20 @@ fn send(
         }
         return 0;
     }
+    if number >= FIRST_QUEUED && thread.pending(&mut locked).len() as u64 >= most_pending() {
+        return EAGAIN;
+    }
     let mut info = info.unwrap_or_else(|| sent_by_us(number));
     info.si_signo = number;
     add_pending(&mut locked, thread, Pending { number, info });
     0
+}
+
+/// How many signals may wait (`RLIMIT_SIGPENDING`).
+fn most_pending() -> u64 {
+    let mut limits = [0u64; 2];
+    sys!(SYS_prlimit64, 0, libc::RLIMIT_SIGPENDING, 0, &raw mut limits);
+    limits[0]
 }
 
 /// What a signal of `pthread_kill` says.
