@@ -280,7 +280,9 @@ fn become_child(locked: &mut Locked, shares_files: bool) {
     credentials::reset_after_fork(locked);
     ticks::reset_after_fork();
     FILES_ARE_SHARED.set(shares_files);
-    if !shares_files {
+    if shares_files {
+        bell::leave_to_parent();
+    } else {
         bell::close();
     }
     descriptors::share_all(true);
