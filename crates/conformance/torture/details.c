@@ -583,3 +583,53 @@ TEST(handler_without_a_stack_is_a_fault) {
     CHECK(status_of(child) == 128 + SIGSEGV);
     return 0;
 }
+
+static sem_t handled;
+static void post_it(int number) {
+    (void)number;
+    sem_post(&handled);
+}
+static volatile bool enough;
+static void *compute_and_yield(void *argument) {
+    volatile double sum = 0;
+    while (!enough) {
+        for (int index = 0; index < 1000; index++) sum += index;
+        sched_yield();
+    }
+    return argument;
+}
+/* Signals on the smallest stacks: nothing is written beneath them. */
+TEST(signals_on_small_stacks_that_compute) {
+    enum { BELOW = 8192, COUNT = 4 };
+    static char smallest[256 << 10] __attribute__((aligned(4096)));
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_t probe;
+    size_t size = 16384;
+    /* What libc itself needs depends on the program's thread-local variables; a handler needs some 8 KiB natively too. */
+    for (; pthread_attr_setstack(&attributes, smallest, size) || pthread_create(&probe, &attributes, nothing, NULL); size += 4096) {
+    }
+    join(probe);
+    size += 8192;
+    struct sigaction action = {.sa_handler = post_it, .sa_flags = SA_RESTART};
+    sigaction(SIGUSR1, &action, NULL);
+    sem_init(&handled, 0, 0);
+    unsigned char *places[COUNT];
+    pthread_t threads[COUNT];
+    for (int index = 0; index < COUNT; index++) {
+        places[index] = aligned_alloc(4096, BELOW + size);
+        memset(places[index], 0x5a, BELOW);
+        CHECK(!pthread_attr_setstack(&attributes, places[index] + BELOW, size));
+        CHECK(!pthread_create(&threads[index], &attributes, compute_and_yield, NULL));
+    }
+    for (int sent = 0; sent < 2000; sent++) {
+        CHECK(!pthread_kill(threads[sent % COUNT], SIGUSR1));
+        if (sent % 8 == 0) CHECK(!sem_wait(&handled));
+    }
+    enough = true;
+    for (int index = 0; index < COUNT; index++) {
+        join(threads[index]);
+        for (int at = 0; at < BELOW; at++) CHECK(places[index][at] == 0x5a);
+    }
+    return 0;
+}

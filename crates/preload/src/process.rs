@@ -18,6 +18,7 @@ use crate::report;
 use crate::scheduler;
 use crate::settings;
 use crate::signals;
+use crate::stacks::STACKS;
 use crate::stats;
 use crate::sys::{self, EAGAIN, EFAULT, EINVAL, sys};
 use crate::thread::{MAIN, State, THREADS, Thread, ThreadRef};
@@ -39,6 +40,8 @@ static FILES_ARE_SHARED: Setting<bool> = Setting::new(false);
 struct Request {
     flags: u64,
     stack: usize,
+    /// The lower end of the stack, or zero.
+    stack_end: usize,
     parent_id: usize,
     child_id: usize,
     storage: usize,
@@ -49,6 +52,7 @@ pub(crate) fn clone(frame: &mut Frame) -> isize {
     let request = Request {
         flags: frame.rdi as u64,
         stack: frame.rsi,
+        stack_end: 0,
         parent_id: frame.rdx,
         child_id: frame.r10,
         storage: frame.r8,
@@ -73,6 +77,7 @@ pub(crate) fn clone3(frame: &mut Frame) -> isize {
             let request = Request {
                 flags,
                 stack: (stack + size) as usize,
+                stack_end: stack as usize,
                 parent_id: parent_id as usize,
                 child_id: child_id as usize,
                 storage: storage as usize,
@@ -199,6 +204,7 @@ fn prepare(
     child.stack_pointer.set(unsafe { initial_context(place, duality_thread_start) });
     child.fs.set(if asks(libc::CLONE_SETTLS) { request.storage } else { parent.fs.get() });
     child.name.set(parent.name.get());
+    child.stack_end.set(STACKS.of(locked).end_of(request.stack_end));
     child.affinity.set(parent.affinity.get());
     let id = child.id.get();
     if asks(libc::CLONE_PARENT_SETTID) {
