@@ -606,11 +606,11 @@ TEST(signals_on_small_stacks_that_compute) {
     pthread_attr_init(&attributes);
     pthread_t probe;
     size_t size = 16384;
-    /* What libc itself needs depends on the program's thread-local variables; a handler needs some 8 KiB natively too. */
+    /* What libc itself needs depends on the program's thread-local variables; a handler needs some 4 KiB natively too. */
     for (; pthread_attr_setstack(&attributes, smallest, size) || pthread_create(&probe, &attributes, nothing, NULL); size += 4096) {
     }
     join(probe);
-    size += 8192;
+    size += 4096;
     struct sigaction action = {.sa_handler = post_it, .sa_flags = SA_RESTART};
     sigaction(SIGUSR1, &action, NULL);
     sem_init(&handled, 0, 0);

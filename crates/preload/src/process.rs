@@ -104,10 +104,12 @@ fn fork_as(frame: &mut Frame, request: &Request) -> Result<isize, isize> {
     // The child begins here too, on the copy of this stack; the stack that it asks for is for the program.
     let mut plain = *frame;
     let mut arguments: [u64; 11] = [0; 11];
-    if frame.number() == libc::SYS_clone3 {
+    if request.stack == 0 {
+        // Nothing of what it asks for is the engine's business.
+    } else if frame.number() == libc::SYS_clone3 {
         let words = (frame.rsi / 8).min(arguments.len());
         user::read_slice(frame.rdi, &mut arguments[..words])?;
-        if (arguments[5] == 0) != (arguments[6] == 0) {
+        if arguments[5] == 0 || arguments[6] == 0 {
             return Err(EINVAL);
         }
         arguments[5..7].fill(0);
