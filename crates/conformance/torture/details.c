@@ -633,3 +633,42 @@ TEST(signals_on_small_stacks_that_compute) {
     }
     return 0;
 }
+
+static volatile long storm;
+static void count_storm(int number) {
+    (void)number;
+    storm++;
+}
+static void *send_to_process(void *argument) {
+    sigset_t set;
+    sigfillset(&set);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    for (int sent = 0; sent < 30000; sent++) kill(getpid(), SIGRTMIN);
+    enough = true;
+    return argument;
+}
+static void *compute(void *argument) {
+    volatile double sum = 0;
+    while (!enough) sum += 1;
+    return argument;
+}
+/* Signals that come faster than the handler returns do not fill the stack. */
+TEST(preempt_storm_of_signals) {
+    struct sigaction action = {.sa_handler = count_storm, .sa_flags = SA_RESTART};
+    sigfillset(&action.sa_mask);
+    sigaction(SIGRTMIN, &action, NULL);
+    struct rlimit limit;
+    CHECK(!getrlimit(RLIMIT_STACK, &limit));
+    limit.rlim_cur = 256 << 10;
+    CHECK(!setrlimit(RLIMIT_STACK, &limit));
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 128 << 10);
+    pthread_t sender = start(send_to_process, NULL), other;
+    CHECK(!pthread_create(&other, &attributes, compute, NULL));
+    compute(NULL);
+    join(sender);
+    join(other);
+    CHECK(storm > 0);
+    return 0;
+}
