@@ -6,7 +6,7 @@
 #   duality compare --binary "examples/load/mariadb-server.sh {port}" \
 #       --load-command "examples/load/mariadb.sh {port} {connections}" -c 10,100
 #
-# Half of the queries insert a row, half read one by its key. mysqlslap tells how long they took, and no latencies.
+# Half of the queries insert a row, half read the whole table. mysqlslap tells how long they took, and no latencies.
 set -eu
 port=$1 connections=${2:-10} queries=${3:-2000}
 said=$(mysqlslap --no-defaults --host=127.0.0.1 --port="$port" --protocol=tcp --user=root --silent --csv \

@@ -4,18 +4,20 @@
     python3 scripts/run/units.py DUALITY ROUNDS [COST,…]
 
 All programs are those of peers/, on processor 0. Each round asks each program for each cost once, in an order that is
-drawn anew. Prints the median of the rounds, with the least and the greatest, in nanoseconds, as a table in Markdown.
+drawn anew. Prints the median of the rounds, with the least and the greatest, as a table in Markdown: nanoseconds of
+processor time, user and kernel, so that other jobs on the machine count little.
 """
 
 import pathlib
 import random
+import resource
 import statistics
 import subprocess
 import sys
 
 # How often each cost is paid in a round: a tenth of a second or so, natively.
 COUNTS = {
-    "spawn": 10_000,
+    "spawn": 20_000,
     "yield-2": 200_000,
     "yield-1000": 200_000,
     "condition": 50_000,
@@ -25,7 +27,7 @@ COUNTS = {
 }
 
 # Pth looks through all threads in each turn, so it gets fewer turns.
-SLOW = {("pth", "yield-1000"): 2_000}
+SLOW = {("pth", "yield-1000"): 20_000, ("pth", "condition"): 10_000, ("pth", "contended"): 20_000}
 
 WHAT = {
     "spawn": "create and join a thread",
@@ -34,19 +36,28 @@ WHAT = {
     "condition": "round trip by condition variables (two hand-overs)",
     "lock": "lock and unlock a free mutex",
     "contended": "hand over a mutex that another thread waits for",
-    "sleep": "sleep 1 ms and wake, 100 threads (processor time)",
+    "sleep": "sleep 1 ms and wake, one of 100 threads",
 }
 
 
-def ask(words, cost, count):
-    """Nanoseconds for each; None where the program has no such thing or fails."""
+def processor_time(words, cost, count):
+    """Seconds of processor time of a program that pays a cost so often; None where it has no such thing or fails."""
     command = ["taskset", "-c", "0", *words, cost, str(count)]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     said = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     parts = said.stdout.split()
     if said.returncode or len(parts) != 4 or parts[0] != cost:
         print(f"{' '.join(command)}: {said.stdout}{said.stderr}", file=sys.stderr)
         return None
-    return int(parts[2]) / int(parts[1])
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def ask(words, cost, count):
+    """Nanoseconds of processor time for each; the start of the program is in both terms of the difference."""
+    few = count // 10
+    times = [processor_time(words, cost, many) for many in (few, count)]
+    return None if None in times else 1e9 * (times[1] - times[0]) / (count - few)
 
 
 def figure(values):

@@ -187,13 +187,10 @@ fn open_any(frame: &Frame, flags: i32, argument: fn(&mut Frame) -> &mut usize) -
     let mut status: libc::stat = unsafe { core::mem::zeroed() };
     sys!(SYS_fstat, opened, &raw mut status);
     if status.st_mode & libc::S_IFMT == libc::S_IFIFO {
-        // Our end stays open until the helper's has found the other one, which sees one reader all the time.
-        let result = if flags & libc::O_ACCMODE == libc::O_RDONLY {
-            wait_for_writer(frame, opened as usize)
-        } else {
-            opened
-        };
-        if result != opened {
+        let reads = flags & libc::O_ACCMODE == libc::O_RDONLY;
+        let result = if reads { wait_for_writer(opened as usize) } else { opened };
+        if failed(result) {
+            descriptors::renewed(opened);
             sys!(SYS_close, opened);
             return result;
         }
@@ -202,18 +199,48 @@ fn open_any(frame: &Frame, flags: i32, argument: fn(&mut Frame) -> &mut usize) -
     opened
 }
 
-/// Has a helper open the reading end of a FIFO, which waits for a writer. A writer that has come and gone has been
-/// seen by the end that is open already.
-fn wait_for_writer(frame: &Frame, opened: usize) -> isize {
+/// Has a helper open the reading end of a FIFO once more, which waits for a writer. It finds the file by the end that is
+/// open already: the path may be gone as soon as the writer has come. A writer that has come and gone has been
+/// seen by the end that is open.
+fn wait_for_writer(opened: usize) -> isize {
+    let mut path = [0u8; 32];
+    let prefix = b"/proc/self/fd/";
+    path[..prefix.len()].copy_from_slice(prefix);
+    let mut digits = [0; 12];
+    let digits = tasks::decimal(opened as i32, &mut digits);
+    path[prefix.len()..prefix.len() + digits.len()].copy_from_slice(digits);
     let gone = || sys::is_ready(opened, libc::POLLIN).then_some(opened as isize);
     descriptors::opened(opened as isize, Kind::Pipe, true);
     let Some(descriptor) = descriptors::get(opened) else { return opened as isize };
     descriptor.register(opened);
     let node = PollNode::new(current(), &descriptor.polls);
     node.link(&mut lock());
-    let result = offload_until(frame.number(), frame.arguments(), Interrupted::Restarts, gone);
+    let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
+    let arguments = [libc::AT_FDCWD as usize, path.as_ptr() as usize, flags, 0, 0, 0];
+    let result = offload_until(libc::SYS_openat, arguments, Interrupted::Restarts, gone);
     node.unlink(&mut lock());
-    result
+    if failed(result) {
+        // A signal may come together with the writer: then the writer counts, as it does in the kernel.
+        return if has_writer(opened) { opened as isize } else { result };
+    }
+    if result as usize != opened {
+        sys!(SYS_close, result);
+    }
+    opened as isize
+}
+
+/// Whether the reading end of a FIFO has a writer. What the writer has written stays where it is.
+fn has_writer(reader: usize) -> bool {
+    let mut scratch = [0i32; 2];
+    if failed(sys!(SYS_pipe2, scratch.as_mut_ptr(), libc::O_CLOEXEC)) {
+        return false;
+    }
+    let copied = sys!(SYS_tee, reader, scratch[1], 1, libc::SPLICE_F_NONBLOCK);
+    scratch.iter().for_each(|&end| {
+        sys!(SYS_close, end);
+    });
+    // Nothing to copy: the end of the file without a writer, a wait with one.
+    copied == EAGAIN || copied > 0
 }
 
 /// close(2)

@@ -86,7 +86,7 @@ fn list(number: usize, buffer: usize, room: usize) -> isize {
 }
 
 /// The digits of a number that is not negative.
-fn decimal(mut number: i32, room: &mut [u8; 12]) -> &[u8] {
+pub(crate) fn decimal(mut number: i32, room: &mut [u8; 12]) -> &[u8] {
     let mut at = room.len();
     loop {
         at -= 1;
