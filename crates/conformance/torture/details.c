@@ -1,6 +1,7 @@
 /* Details that the test suites of POSIX, glibc and the kernel look at: who comes first, which error it is, what a process leaves. */
 #include "test.h"
 #include <dirent.h>
+#include <linux/futex.h>
 #include <netinet/in.h>
 #include <sys/personality.h>
 #include <sys/ptrace.h>
@@ -509,5 +510,165 @@ TEST(number_of_a_thread_stands_for_its_process) {
     for (long limit = now_ms() + 5000; !caught; sleep_ms(1)) CHECK(now_ms() < limit);
     struct rlimit limit;
     CHECK(!prlimit(id, RLIMIT_NOFILE, NULL, &limit) && limit.rlim_cur > 0);
+    return 0;
+}
+
+static uint32_t words[2];
+static void *wake_second_word(void *argument) {
+    sleep_ms(30);
+    words[1] = 1;
+    syscall(SYS_futex, &words[1], FUTEX_WAKE_PRIVATE, 1);
+    return argument;
+}
+TEST(wait_for_several_words) {
+    struct {
+        uint64_t value, address;
+        uint32_t flags, reserved;
+    } waits[2] = {{0, (uintptr_t)&words[0], 2 | 128, 0}, {0, (uintptr_t)&words[1], 2 | 128, 0}};
+    const long futex_waitv = 449;
+    struct timespec limit = from_now(CLOCK_MONOTONIC, 5000);
+    pthread_t other = start(wake_second_word, NULL);
+    long woken = syscall(futex_waitv, waits, 2, 0, &limit, CLOCK_MONOTONIC);
+    CHECK(woken == 1 || (woken == -1 && errno == ENOSYS));
+    join(other);
+    return 0;
+}
+
+TEST(futex_that_is_no_memory) {
+    uint32_t *gone = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(syscall(SYS_futex, gone, FUTEX_WAKE, 1) == -1 && errno == EFAULT);
+    CHECK(syscall(SYS_futex, words, FUTEX_CMP_REQUEUE, 1, (void *)1, gone, words[0]) == -1 && errno == EFAULT);
+    CHECK(syscall(SYS_futex, gone, FUTEX_WAKE_PRIVATE, 1) == 0);
+    return 0;
+}
+
+TEST(too_many_pending_signals) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGRTMIN);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    struct rlimit limit = {0, 0};
+    CHECK(!setrlimit(RLIMIT_SIGPENDING, &limit));
+    CHECK(syscall(SYS_tgkill, getpid(), gettid(), SIGRTMIN) == -1 && errno == EAGAIN);
+    return 0;
+}
+
+static void fault_instead(int number) {
+    (void)number;
+    _exit(7);
+}
+TEST(handler_without_a_stack_is_a_fault) {
+    pid_t child = fork();
+    if (!child) {
+        stack_t stack = {.ss_size = 64 << 10};
+        stack.ss_sp = mmap(NULL, stack.ss_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        struct sigaction on_stack = {.sa_handler = catch_it, .sa_flags = SA_ONSTACK}, plain = {.sa_handler = fault_instead};
+        sigaction(SIGUSR1, &on_stack, NULL);
+        sigaction(SIGSEGV, &plain, NULL);
+        sigaltstack(&stack, NULL);
+        raise(SIGUSR1);
+        _exit(1);
+    }
+    CHECK(status_of(child) == 7);
+    child = fork();
+    if (!child) {
+        stack_t stack = {.ss_size = 64 << 10};
+        stack.ss_sp = mmap(NULL, stack.ss_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        struct sigaction on_stack = {.sa_handler = catch_it, .sa_flags = SA_ONSTACK};
+        sigaction(SIGUSR1, &on_stack, NULL);
+        sigaltstack(&stack, NULL);
+        kill(getpid(), SIGUSR1);
+        for (;;) sleep_ms(1);
+    }
+    CHECK(status_of(child) == 128 + SIGSEGV);
+    return 0;
+}
+
+static sem_t handled;
+static void post_it(int number) {
+    (void)number;
+    sem_post(&handled);
+}
+static volatile bool enough;
+static void *compute_and_yield(void *argument) {
+    volatile double sum = 0;
+    while (!enough) {
+        for (int index = 0; index < 1000; index++) sum += index;
+        sched_yield();
+    }
+    return argument;
+}
+/* Signals on the smallest stacks: nothing is written beneath them. */
+TEST(signals_on_small_stacks_that_compute) {
+    enum { BELOW = 8192, COUNT = 4 };
+    static char smallest[256 << 10] __attribute__((aligned(4096)));
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_t probe;
+    size_t size = 16384;
+    /* What libc itself needs depends on the program's thread-local variables; a handler needs some 4 KiB natively too. */
+    for (; pthread_attr_setstack(&attributes, smallest, size) || pthread_create(&probe, &attributes, nothing, NULL); size += 4096) {
+    }
+    join(probe);
+    size += 4096;
+    struct sigaction action = {.sa_handler = post_it, .sa_flags = SA_RESTART};
+    sigaction(SIGUSR1, &action, NULL);
+    sem_init(&handled, 0, 0);
+    unsigned char *places[COUNT];
+    pthread_t threads[COUNT];
+    for (int index = 0; index < COUNT; index++) {
+        places[index] = aligned_alloc(4096, BELOW + size);
+        memset(places[index], 0x5a, BELOW);
+        CHECK(!pthread_attr_setstack(&attributes, places[index] + BELOW, size));
+        CHECK(!pthread_create(&threads[index], &attributes, compute_and_yield, NULL));
+    }
+    for (int sent = 0; sent < 2000; sent++) {
+        CHECK(!pthread_kill(threads[sent % COUNT], SIGUSR1));
+        if (sent % 8 == 0) CHECK(!sem_wait(&handled));
+    }
+    enough = true;
+    for (int index = 0; index < COUNT; index++) {
+        join(threads[index]);
+        for (int at = 0; at < BELOW; at++) CHECK(places[index][at] == 0x5a);
+    }
+    return 0;
+}
+
+static volatile long storm;
+static void count_storm(int number) {
+    (void)number;
+    storm++;
+}
+static void *send_to_process(void *argument) {
+    sigset_t set;
+    sigfillset(&set);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    for (int sent = 0; sent < 30000; sent++) kill(getpid(), SIGRTMIN);
+    enough = true;
+    return argument;
+}
+static void *compute(void *argument) {
+    volatile double sum = 0;
+    while (!enough) sum += 1;
+    return argument;
+}
+/* Signals that come faster than the handler returns do not fill the stack. */
+TEST(preempt_storm_of_signals) {
+    struct sigaction action = {.sa_handler = count_storm, .sa_flags = SA_RESTART};
+    sigfillset(&action.sa_mask);
+    sigaction(SIGRTMIN, &action, NULL);
+    struct rlimit limit;
+    CHECK(!getrlimit(RLIMIT_STACK, &limit));
+    limit.rlim_cur = 256 << 10;
+    CHECK(!setrlimit(RLIMIT_STACK, &limit));
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 128 << 10);
+    pthread_t sender = start(send_to_process, NULL), other;
+    CHECK(!pthread_create(&other, &attributes, compute, NULL));
+    compute(NULL);
+    join(sender);
+    join(other);
+    CHECK(storm > 0);
     return 0;
 }

@@ -4,6 +4,7 @@
 //! edge, of which epoll tells one worker.
 
 use crate::lock::Setting;
+use crate::settings;
 use crate::sys::{failed, sys};
 
 /// The descriptor that tells of all others.
@@ -41,8 +42,22 @@ pub(crate) fn open() -> Result<(), isize> {
     Ok(())
 }
 
+/// The descriptors of the parent's engine, in a process that has its table of descriptors.
+static PARENTS: Setting<[i32; 2]> = Setting::new([-1; 2]);
+
+/// The engine's descriptors are the parent's: ours follow.
+pub(crate) fn leave_to_parent() {
+    PARENTS.set(own());
+}
+
+/// Descriptors that the program must not close.
+pub(crate) fn protected() -> [i32; 5] {
+    let ([epoll, bell], [others_epoll, others_bell]) = (own(), PARENTS.get());
+    [epoll, bell, settings::library(), others_epoll, others_bell]
+}
+
 /// The engine's own descriptors.
-pub(crate) fn own() -> [i32; 2] {
+fn own() -> [i32; 2] {
     [EPOLL.get(), BELL.get()]
 }
 

@@ -77,7 +77,7 @@ const NOTE_OFFSET: usize = 464;
 const NOTE_MAGIC: u32 = 0x4650_5853;
 const RED_ZONE: u64 = 128;
 /// Room for what the engine's functions still use beneath, while a frame is built.
-const MARGIN: u64 = 3072;
+const MARGIN: u64 = 1024;
 
 const USER_CODE: u16 = 0x33;
 const USER_DATA: u16 = 0x2b;
@@ -87,7 +87,7 @@ const SEGMENTS_ARE_VALID: u64 = 6;
 
 /// The stack pointer here.
 #[inline(always)]
-fn stack_pointer() -> u64 {
+pub(crate) fn stack_pointer() -> u64 {
     let here: u64;
     // SAFETY: reads a register.
     unsafe { asm!("mov {}, rsp", out(reg) here, options(nomem, nostack, preserves_flags)) };
@@ -100,6 +100,19 @@ pub(crate) fn on_alternate(stack: &libc::stack_t, address: u64) -> bool {
     stack.ss_flags & libc::SS_DISABLE == 0
         && address > base
         && address - base <= stack.ss_size as u64
+}
+
+/// The bytes that are left of a thread's stack, as far as it is known where the stack ends.
+pub(crate) fn room(thread: &Thread, rsp: u64) -> u64 {
+    let alternate = thread.alternate_stack.get();
+    let end = thread.stack_end.get() as u64;
+    if on_alternate(&alternate, rsp) {
+        rsp - alternate.ss_sp as u64
+    } else if end != 0 && rsp >= end {
+        rsp - end
+    } else {
+        u64::MAX
+    }
 }
 
 /// The address beneath which a handler's frame is put.
@@ -139,12 +152,20 @@ impl Context {
         let mut top = top(thread, delivery.action, self.rsp);
         let here = stack_pointer();
         let own = (&raw const *self as u64) - CONTEXT_OFFSET;
-        if beneath == Beneath::Frame {
+        let own_end = own + size_of::<SignalFrame>() as u64;
+        let mut vectors_stay = false;
+        if beneath == Beneath::Frame && self.place_of_vectors(top) == self.vectors {
+            // They are where they belong already, and stay there: small stacks have no room for two copies.
+            vectors_stay = true;
+            top = self.vectors;
+            if frame_below(top) < own_end {
+                top = here - MARGIN;
+            }
+        } else if beneath == Beneath::Frame {
             let place = frame_below(self.place_of_vectors(top));
             // A frame above this one is in memory that the program has left. Without it, handlers that follow each
             // other without a pause would go down the stack.
-            let end = (own + size_of::<SignalFrame>() as u64)
-                .max(self.vectors + self.vector_bytes() as u64);
+            let end = own_end.max(self.vectors + self.vector_bytes() as u64);
             if place < end && top > here - MARGIN && top < here + (1 << 20) {
                 top = here - MARGIN;
             }
@@ -152,8 +173,12 @@ impl Context {
         if beneath == Beneath::Call && top > here - MARGIN && top < here + (1 << 20) {
             top = here - MARGIN;
         }
-        let vectors = self.copy_vectors(top)?;
-        let place = frame_below(vectors);
+        let (vectors, place) = if vectors_stay {
+            (self.vectors, frame_below(top))
+        } else {
+            let vectors = self.copy_vectors(top)?;
+            (vectors, frame_below(vectors))
+        };
         let mut saved = *self;
         saved.vectors = vectors;
         saved.mask = delivery.mask;

@@ -16,7 +16,6 @@ use crate::fact;
 use crate::lock::{self, Locked, Setting, lock};
 use crate::poll_node::PollNode;
 use crate::scheduler::{park, wake};
-use crate::settings;
 use crate::sys::{self, error, failed, sys};
 use crate::thread::Reason;
 use crate::worker::current;
@@ -135,7 +134,7 @@ pub(crate) fn highest() -> usize {
 /// Whether the number belongs to the engine.
 pub(crate) fn is_ours(number: usize) -> bool {
     let number = number as i32;
-    number >= 0 && (bell::own().contains(&number) || number == settings::library())
+    number >= 0 && bell::protected().contains(&number)
 }
 
 /// An event of epoll.

@@ -4,11 +4,10 @@ use crate::bell;
 use crate::descriptors::{self, Descriptor, Kind};
 use crate::fact;
 use crate::frame::Frame;
-use crate::helpers::{Interrupted, offload, offload_until};
+use crate::helpers::{self, Interrupted, offload, offload_until};
 use crate::kept;
 use crate::lock::lock;
 use crate::poll_node::PollNode;
-use crate::settings;
 use crate::sys::{self, EAGAIN, EBADF, EINVAL, failed, sys};
 use crate::tasks;
 use crate::thread::{THREADS, is_ours};
@@ -263,8 +262,7 @@ pub(crate) fn close_range(frame: &mut Frame) -> isize {
     if frame.rdx as u32 & libc::CLOSE_RANGE_CLOEXEC == 0 {
         closed_range(first, last);
     }
-    let [epoll, bell] = bell::own();
-    let mut ours = [epoll, bell, settings::library()].map(|number| number as usize);
+    let mut ours = bell::protected().map(|number| number as usize);
     ours.sort_unstable();
     let mut from = first;
     let mut result = 0;
@@ -276,7 +274,22 @@ pub(crate) fn close_range(frame: &mut Frame) -> isize {
             from = kept + 1;
         }
     }
-    if from <= last { sys!(SYS_close_range, from, last, frame.rdx) } else { result }
+    if from <= last {
+        result = sys!(SYS_close_range, from, last, frame.rdx);
+    }
+    if frame.rdx as u32 & libc::CLOSE_RANGE_UNSHARE != 0 {
+        helpers::retire();
+    }
+    result
+}
+
+/// unshare(2), setns(2): helpers keep what they had, and take no more calls.
+pub(crate) fn unshare(frame: &mut Frame) -> isize {
+    let result = frame.pass();
+    if !failed(result) {
+        helpers::retire();
+    }
+    result
 }
 
 /// dup(2), dup2(2), dup3(2)

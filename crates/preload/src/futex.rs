@@ -3,6 +3,8 @@
 //! Waiters stand in buckets by address. A word in memory that other processes may share goes to the kernel
 //! instead: its waits are offloaded, its wakes passed on.
 
+use core::sync::atomic::{AtomicU32, Ordering};
+
 use libc::{
     FUTEX_CLOCK_REALTIME, FUTEX_CMP_REQUEUE, FUTEX_LOCK_PI, FUTEX_LOCK_PI2, FUTEX_OWNER_DIED,
     FUTEX_PRIVATE_FLAG, FUTEX_REQUEUE, FUTEX_TID_MASK, FUTEX_TRYLOCK_PI, FUTEX_UNLOCK_PI,
@@ -98,7 +100,26 @@ pub(crate) fn wake_at(locked: &mut Locked, key: usize, most: i32, bits: u32) -> 
             woken += 1;
         }
     }
+    if IN_KERNEL.load(Ordering::SeqCst) > 0 {
+        for operation in [FUTEX_WAKE_BITSET | FUTEX_PRIVATE_FLAG, FUTEX_WAKE_BITSET] {
+            let left = most as isize - woken;
+            if left > 0 {
+                woken += sys!(SYS_futex, key, operation, left, 0, 0, bits).max(0);
+            }
+        }
+    }
     woken
+}
+
+/// Waits of this process in the kernel, for memory of its own.
+static IN_KERNEL: AtomicU32 = AtomicU32::new(0);
+
+/// futex_waitv(2), futex_wait(2): a helper waits for several words, and wakes are passed on to the kernel meanwhile.
+pub(crate) fn wait_in_kernel(frame: &mut Frame) -> isize {
+    IN_KERNEL.fetch_add(1, Ordering::SeqCst);
+    let result = offload(frame.number(), frame.arguments(), Interrupted::Fails);
+    IN_KERNEL.fetch_sub(1, Ordering::SeqCst);
+    result
 }
 
 /// The call.
@@ -113,6 +134,9 @@ pub(crate) fn futex(frame: &mut Frame) -> isize {
     }
     if !frame.rdi.is_multiple_of(4) {
         return EINVAL;
+    }
+    if operation & FUTEX_PRIVATE_FLAG == 0 && !is_there(frame, command) {
+        return EFAULT;
     }
     let result = match command {
         FUTEX_WAIT | FUTEX_WAIT_BITSET => wait(frame, operation, command),
@@ -130,6 +154,12 @@ pub(crate) fn futex(frame: &mut Frame) -> isize {
         _ => Err(ENOSYS),
     };
     result.unwrap_or_else(|error| error)
+}
+
+/// Whether the words are memory at all, which the kernel looks at unless it is told that they are private.
+fn is_there(frame: &Frame, command: i32) -> bool {
+    let two = matches!(command, FUTEX_REQUEUE | FUTEX_CMP_REQUEUE | FUTEX_WAKE_OP);
+    user::load_word(frame.rdi).is_ok() && (!two || user::load_word(frame.r8).is_ok())
 }
 
 fn shared(frame: &Frame, command: i32) -> isize {

@@ -179,6 +179,17 @@ fn submit(job: &Job) -> bool {
     !with_queue(|| unlink(address))
 }
 
+/// Gives helpers the time to begin what waits for them, before the worker sleeps.
+pub(crate) fn let_begin() {
+    const PATIENCE: u32 = 64;
+    for _ in 0..PATIENCE {
+        if QUEUED.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        sys!(SYS_sched_yield);
+    }
+}
+
 /// Takes a job out of the queue, if no helper has taken it. The caller holds the queue.
 fn unlink(job: *const Job) -> bool {
     let mut previous: *const Job = core::ptr::null();

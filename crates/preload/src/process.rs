@@ -18,6 +18,7 @@ use crate::report;
 use crate::scheduler;
 use crate::settings;
 use crate::signals;
+use crate::stacks::STACKS;
 use crate::stats;
 use crate::sys::{self, EAGAIN, EFAULT, EINVAL, sys};
 use crate::thread::{MAIN, State, THREADS, Thread, ThreadRef};
@@ -39,6 +40,8 @@ static FILES_ARE_SHARED: Setting<bool> = Setting::new(false);
 struct Request {
     flags: u64,
     stack: usize,
+    /// The lower end of the stack, or zero.
+    stack_end: usize,
     parent_id: usize,
     child_id: usize,
     storage: usize,
@@ -49,6 +52,7 @@ pub(crate) fn clone(frame: &mut Frame) -> isize {
     let request = Request {
         flags: frame.rdi as u64,
         stack: frame.rsi,
+        stack_end: 0,
         parent_id: frame.rdx,
         child_id: frame.r10,
         storage: frame.r8,
@@ -73,6 +77,7 @@ pub(crate) fn clone3(frame: &mut Frame) -> isize {
             let request = Request {
                 flags,
                 stack: (stack + size) as usize,
+                stack_end: stack as usize,
                 parent_id: parent_id as usize,
                 child_id: child_id as usize,
                 storage: storage as usize,
@@ -99,10 +104,12 @@ fn fork_as(frame: &mut Frame, request: &Request) -> Result<isize, isize> {
     // The child begins here too, on the copy of this stack; the stack that it asks for is for the program.
     let mut plain = *frame;
     let mut arguments: [u64; 11] = [0; 11];
-    if frame.number() == libc::SYS_clone3 {
+    if request.stack == 0 {
+        // Nothing of what it asks for is the engine's business.
+    } else if frame.number() == libc::SYS_clone3 {
         let words = (frame.rsi / 8).min(arguments.len());
         user::read_slice(frame.rdi, &mut arguments[..words])?;
-        if (arguments[5] == 0) != (arguments[6] == 0) {
+        if arguments[5] == 0 || arguments[6] == 0 {
             return Err(EINVAL);
         }
         arguments[5..7].fill(0);
@@ -199,6 +206,7 @@ fn prepare(
     child.stack_pointer.set(unsafe { initial_context(place, duality_thread_start) });
     child.fs.set(if asks(libc::CLONE_SETTLS) { request.storage } else { parent.fs.get() });
     child.name.set(parent.name.get());
+    child.stack_end.set(STACKS.of(locked).end_of(request.stack_end));
     child.affinity.set(parent.affinity.get());
     let id = child.id.get();
     if asks(libc::CLONE_PARENT_SETTID) {
@@ -280,7 +288,9 @@ fn become_child(locked: &mut Locked, shares_files: bool) {
     credentials::reset_after_fork(locked);
     ticks::reset_after_fork();
     FILES_ARE_SHARED.set(shares_files);
-    if !shares_files {
+    if shares_files {
+        bell::leave_to_parent();
+    } else {
         bell::close();
     }
     descriptors::share_all(true);

@@ -22,12 +22,12 @@ const SWITCHES: i32 = 64;
 /// Calls that did not wait, until others have their turn.
 const CALLS: u32 = 128;
 
-/// Lets the other ready threads run first.
-pub(crate) fn yield_now(locked: &mut Locked) {
+/// Lets the other ready threads run first; returns whether there were any.
+pub(crate) fn yield_now(locked: &mut Locked) -> bool {
     if !others_are_ready(locked) {
         look(locked);
     }
-    let_others_run(locked);
+    let_others_run(locked)
 }
 
 /// Counts a call that did not wait: after many in a row, the others have their turn.
@@ -97,6 +97,8 @@ fn wait(locked: &mut Locked) {
     }
     // From here on, a signal ends the sleep.
     worker.set_idle(true);
+    // Whoever sees the process asleep may take it that its calls have begun.
+    locked.released(helpers::let_begin);
     if idle::is_watched(locked) {
         idle::stand_by(locked, scheduler::ready);
     } else {

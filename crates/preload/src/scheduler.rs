@@ -219,12 +219,14 @@ pub(crate) fn become_current(worker: &Worker, thread: ThreadRef) {
     stats::SWITCHES.add(1);
 }
 
-/// Puts the current thread behind those that are ready, if there are any.
-pub(crate) fn let_others_run(locked: &mut Locked) {
-    if others_are_ready(locked) {
+/// Puts the current thread behind those that are ready; returns whether there were any.
+pub(crate) fn let_others_run(locked: &mut Locked) -> bool {
+    let others = others_are_ready(locked);
+    if others {
         enqueue_behind(locked, current());
         switch_away(locked);
     }
+    others
 }
 
 /// Leaves the current thread for ever. Its stack belongs to the program as soon as it has been left.

@@ -17,11 +17,14 @@ use crate::signals::{
 };
 use crate::sys::{EAGAIN, EFAULT, EINTR, EINVAL, ESRCH, error, failed, sys};
 use crate::thread::{MAIN, NO_STACK, Pending, Reason, THREADS, ThreadRef, is_ours};
+use crate::thread_calls;
 use crate::user;
 use crate::worker::{current, worker};
 
 /// libc's own: by it, a change of credentials reaches every thread.
 const SETXID_SIGNAL: i32 = 33;
+/// Real-time signals wait in a queue, from this one on.
+const FIRST_QUEUED: i32 = 34;
 
 /// Runs a body that may fail, as a system call's result.
 fn result(body: impl FnOnce() -> Result<isize, isize>) -> isize {
@@ -223,6 +226,39 @@ pub(crate) fn sigaltstack(frame: &mut Frame) -> isize {
     })
 }
 
+/// kill(2)
+pub(crate) fn kill(frame: &mut Frame) -> isize {
+    let number = frame.rsi as i32;
+    match signals_itself(frame.rdi as i32, number) {
+        true => take_now_and_here(number, from_us(number, libc::SI_USER)),
+        false => thread_calls::about_process(frame),
+    }
+}
+
+/// rt_sigqueueinfo(2)
+pub(crate) fn rt_sigqueueinfo(frame: &mut Frame) -> isize {
+    let number = frame.rsi as i32;
+    match user::read::<libc::siginfo_t>(frame.rdx) {
+        Ok(info) if signals_itself(frame.rdi as i32, number) => take_now_and_here(number, info),
+        _ => thread_calls::about_process(frame),
+    }
+}
+
+/// Whether the current thread sends its process a signal for which it has a handler.
+fn signals_itself(process: i32, number: i32) -> bool {
+    process == MAIN.id.get()
+        && (1..=64).contains(&number)
+        && current().mask.get() & bit(number) == 0
+        && ACTIONS[number as usize].get().runs()
+}
+
+/// The handler has run when the call returns, whatever kernel thread the kernel would have given the signal to.
+fn take_now_and_here(number: i32, mut info: libc::siginfo_t) -> isize {
+    info.si_signo = number;
+    add_pending(&mut lock(), current(), Pending { number, info });
+    0
+}
+
 /// tgkill(2)
 pub(crate) fn tgkill(frame: &mut Frame) -> isize {
     send(frame, Some(frame.rdi as i32), frame.rsi as i32, frame.rdx as i32, None)
@@ -275,18 +311,28 @@ fn send(
         }
         return 0;
     }
-    let mut info = info.unwrap_or_else(|| sent_by_us(number));
+    if number >= FIRST_QUEUED && thread.pending(&mut locked).len() as u64 >= most_pending() {
+        return EAGAIN;
+    }
+    let mut info = info.unwrap_or_else(|| from_us(number, libc::SI_TKILL));
     info.si_signo = number;
     add_pending(&mut locked, thread, Pending { number, info });
     0
 }
 
-/// What a signal of `pthread_kill` says.
-fn sent_by_us(number: i32) -> libc::siginfo_t {
+/// How many signals may wait (`RLIMIT_SIGPENDING`).
+fn most_pending() -> u64 {
+    let mut limits = [0u64; 2];
+    sys!(SYS_prlimit64, 0, libc::RLIMIT_SIGPENDING, 0, &raw mut limits);
+    limits[0]
+}
+
+/// What a signal says that the process sends to itself.
+fn from_us(number: i32, code: i32) -> libc::siginfo_t {
     // SAFETY: all zeros are a `siginfo_t`.
     let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
     info.si_signo = number;
-    info.si_code = libc::SI_TKILL;
+    info.si_code = code;
     let sender = [MAIN.id.get(), sys!(SYS_getuid) as i32];
     // SAFETY: the sender's process and user stand 16 bytes from the start.
     unsafe { (&raw mut info).cast::<[i32; 2]>().add(2).write(sender) };

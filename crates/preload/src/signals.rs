@@ -15,7 +15,7 @@ use crate::action::{
     TICK_VALUE, bit, value,
 };
 use crate::bell::ring;
-use crate::context::{Beneath, Context, Delivery, on_alternate};
+use crate::context::{Beneath, Context, Delivery, room, stack_pointer};
 use crate::errands;
 use crate::frame::{Frame, duality_preempted, duality_restorer, duality_resume, is_resuming};
 use crate::held;
@@ -207,6 +207,10 @@ pub(crate) fn route_timer(number: i32, timer: i32, thread: i32) {
     timers.push((timer, thread));
 }
 
+/// What the engine needs of the stack of a thread that is interrupted in its own code. Where less is left, the engine
+/// looks at the signal when the thread makes its next call.
+const ROOM: u64 = 8 << 10;
+
 /// What the kernel calls for every signal.
 pub(crate) extern "C" fn handler(number: i32, info: &mut libc::siginfo_t, context: &mut Context) {
     if number == HELPER_SIGNAL && info.si_code == libc::SI_QUEUE && value(info) == HELPER_VALUE {
@@ -252,17 +256,10 @@ pub(crate) extern "C" fn handler(number: i32, info: &mut libc::siginfo_t, contex
     if is_resuming(context.rip as usize) {
         worker.set_in_engine(true);
         context.rip = duality_resume as *const () as u64;
-    } else if has_room(&current().alternate_stack.get(), context.rsp) {
+    } else if room(current(), context.rsp) >= ROOM {
         worker.set_in_engine(true);
         context.set_aside(duality_preempted);
     }
-}
-
-/// Whether the engine can execute on the stack that a signal has interrupted. Where a handler has little left of
-/// a small alternate stack, the engine looks at the signal when the thread makes its next call.
-fn has_room(alternate: &libc::stack_t, rsp: u64) -> bool {
-    const ROOM: u64 = 8 << 10;
-    !on_alternate(alternate, rsp) || rsp - alternate.ss_sp as u64 >= ROOM
 }
 
 /// A faulting instruction: the thread's own handler, or the death that the program would die natively.
@@ -394,9 +391,15 @@ pub(crate) fn deliver_on_return(frame: &mut Frame, result: isize) -> isize {
 
 /// Before a thread that was interrupted in its own code goes on.
 pub(crate) fn deliver_on_context(context: &mut Context) {
+    // Room for a frame, and for a handler that makes calls.
+    const ROOM: u64 = 6 << 10;
     loop {
         let mut locked = lock();
         assign_held(&mut locked);
+        if room(current(), stack_pointer()) < ROOM {
+            // The thread's next call delivers the signal with less.
+            return;
+        }
         let Some((pending, action)) = next_delivery(&mut locked) else { return };
         drop(locked);
         let thread = current();

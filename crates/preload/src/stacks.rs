@@ -121,6 +121,11 @@ impl Stacks {
         true
     }
 
+    /// Where the accessible part of a mapping for a stack begins.
+    pub(crate) fn end_of(&self, start: usize) -> usize {
+        start + self.guards.get(&start).copied().unwrap_or(0)
+    }
+
     /// Takes a stack back; returns whether it was one.
     pub(crate) fn give_back(&mut self, start: usize, length: usize) -> bool {
         if !self.mapped.contains(&start) {

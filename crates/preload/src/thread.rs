@@ -85,6 +85,8 @@ pub(crate) struct Thread {
     pub(crate) pending_bits: AtomicU64,
     pub(crate) pending: UnsafeCell<Vec<Pending>>,
     pub(crate) alternate_stack: Cell<libc::stack_t>,
+    /// The lower end of its stack, if its maker said where that is.
+    pub(crate) stack_end: Cell<usize>,
     pub(crate) deadline: Cell<Nanoseconds>,
     timer_place: Cell<u32>,
     /// Its place in a bucket of futexes.
@@ -135,6 +137,7 @@ impl Thread {
             pending_bits: AtomicU64::new(0),
             pending: UnsafeCell::new(Vec::new()),
             alternate_stack: Cell::new(NO_STACK),
+            stack_end: Cell::new(0),
             deadline: Cell::new(NEVER),
             timer_place: Cell::new(NO_PLACE),
             futex_key: Cell::new(0),

@@ -441,7 +441,7 @@ pub(crate) fn ioctl(frame: &mut Frame) -> isize {
 }
 
 /// sched_yield(2)
-pub(crate) fn sched_yield(_: &mut Frame) -> isize {
-    pump::yield_now(&mut lock());
-    0
+pub(crate) fn sched_yield(frame: &mut Frame) -> isize {
+    // Where no thread of ours waits for its turn, another process may.
+    if pump::yield_now(&mut lock()) { 0 } else { frame.pass() }
 }
