@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use duality_patcher::{Image, Segment, find_sites};
+use object::Endianness;
 use object::elf::{EM_X86_64, FileHeader64, PF_X, PT_GNU_EH_FRAME, PT_INTERP, PT_LOAD};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use object::read::{ReadCache, ReadRef};
-use object::Endianness;
 
 /// A program's file, and the interpreter that the kernel starts for it.
 #[derive(Debug)]
