@@ -2,13 +2,15 @@
  *
  *   cc -O2 -pthread -o threads scripts/run/threads.c
  *   taskset -c 0 ./threads; taskset -c 0 duality run -- ./threads
- *   ./threads sleep 100000          so many sleeping threads: how many there can be, and what each takes */
+ *   ./threads sleep 100000          so many sleeping threads: how many there can be, and what each takes
+ *   ./threads read 15000            so many threads, each of which waits for a descriptor of its own; then each is woken */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -101,7 +103,36 @@ static void sleepers(long wanted) {
     _exit(made < wanted);
 }
 
+static void *read_own(void *argument) {
+    long value = 0;
+    return (void *)(read((int)(long)argument, &value, sizeof value) - (long)sizeof value + value);
+}
+
+static void readers(long wanted) {
+    pthread_t *all = malloc(wanted * sizeof *all);
+    int *own = malloc(wanted * sizeof *own);
+    long made = 0, right = 0, before = resident_kib();
+    for (; made < wanted; made++) {
+        own[made] = eventfd(0, 0);
+        if (own[made] < 0 || pthread_create(&all[made], NULL, read_own, (void *)(long)own[made])) break;
+    }
+    usleep(500000);
+    printf("%ld threads wait, %.1f KiB each in user memory\n", made, (resident_kib() - before) / (double)made);
+    for (long index = 0; index < made; index++) {
+        long value = index + 1;
+        if (write(own[index], &value, sizeof value) < 0) exit(1);
+    }
+    for (long index = 0; index < made; index++) {
+        void *result;
+        pthread_join(all[index], &result);
+        right += (long)result == index + 1;
+    }
+    printf("%ld of them read what was written\n", right);
+    exit(right < wanted);
+}
+
 int main(int argc, char **argv) {
+    if (argc == 3 && !strcmp(argv[1], "read")) readers(atol(argv[2]));
     if (argc == 3 && !strcmp(argv[1], "sleep")) sleepers(atol(argv[2]));
     costs();
     return 0;

@@ -104,7 +104,7 @@ fn search_segment(
                 }
                 Place::Between => sweep_around(candidate, &range),
             };
-            function = Function { place, ..Function::decode(segment, range) };
+            function = Function { place, ..function.decode(segment, range) };
         }
         match function.index_of(candidate) {
             None => findings.false_candidates += 1,
@@ -190,11 +190,14 @@ struct Function<'a> {
 }
 
 impl<'a> Function<'a> {
-    fn decode(segment: &Segment<'a>, range: Range<u64>) -> Self {
+    /// Decodes another function, with the memory of this one.
+    fn decode(mut self, segment: &Segment<'a>, range: Range<u64>) -> Self {
         let offset = |address: u64| (address - segment.address) as usize;
         let code = &segment.bytes[offset(range.start)..offset(range.end)];
         let mut decoder = Decoder::with_ip(64, code, range.start, DecoderOptions::NONE);
-        let mut function = Self { range, code, ..Self::default() };
+        self.instructions.clear();
+        self.targets.clear();
+        let mut function = Self { range, code, vectors: false, ..self };
         let mut instruction = Instruction::default();
         while decoder.can_decode() {
             decoder.decode_out(&mut instruction);

@@ -86,6 +86,27 @@ unsafe impl GlobalAlloc for Heap {
         self.with_lock(|| self.take(class_of(layout))) as *mut u8
     }
 
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        let bytes = layout.size().max(layout.align());
+        if bytes > LARGEST && size > LARGEST {
+            // The kernel moves pages instead of copying them.
+            let moved = sys!(SYS_mremap, block, layout.size(), size, libc::MREMAP_MAYMOVE);
+            return if sys::failed(moved) { ptr::null_mut() } else { moved as *mut u8 };
+        }
+        let Ok(wanted) = Layout::from_size_align(size, layout.align()) else {
+            return ptr::null_mut();
+        };
+        // SAFETY: the caller promises what the two calls ask for, and both blocks have so many bytes.
+        unsafe {
+            let new = self.alloc(wanted);
+            if !new.is_null() {
+                ptr::copy_nonoverlapping(block, new, layout.size().min(size));
+                self.dealloc(block, layout);
+            }
+            new
+        }
+    }
+
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         if layout.size().max(layout.align()) > LARGEST {
             sys!(SYS_munmap, block, layout.size());

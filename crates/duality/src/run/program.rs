@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use duality_patcher::{Image, Segment, find_sites};
-use object::elf::{EM_X86_64, PF_X, PT_GNU_EH_FRAME, PT_INTERP, PT_LOAD};
+use object::Endianness;
+use object::elf::{EM_X86_64, FileHeader64, PF_X, PT_GNU_EH_FRAME, PT_INTERP, PT_LOAD};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
-use object::{Endianness, Object, ObjectSection};
+use object::read::{ReadCache, ReadRef};
 
 /// A program's file, and the interpreter that the kernel starts for it.
 #[derive(Debug)]
@@ -77,7 +78,9 @@ impl Program {
     /// One line that names the file.
     pub(crate) fn verdict(&self) -> Result<Verdict, String> {
         let named = |reason: &dyn fmt::Display| format!("{}: {reason}", self.binary.display());
-        let bytes = fs::read(&self.binary).map_err(|error| named(&error))?;
+        // Of a program of many megabytes, a few pages are read.
+        let file = fs::File::open(&self.binary).map_err(|error| named(&error))?;
+        let bytes = ReadCache::new(file);
         if let Some(reason) = refusal(&bytes).or_else(|| privileges(&self.binary)) {
             return Ok(Verdict::Refused(named(&reason)));
         }
@@ -138,23 +141,25 @@ pub(crate) fn search(path: &Path) -> Result<Finding, String> {
 }
 
 /// Why the engine cannot run the program in these bytes, if so.
-fn refusal(bytes: &[u8]) -> Option<&'static str> {
-    let Ok(file) = ElfFile64::<Endianness>::parse(bytes) else {
-        return Some(if bytes.starts_with(b"\x7fELF\x01") {
+fn refusal<'a>(bytes: impl ReadRef<'a>) -> Option<&'static str> {
+    let parsed = FileHeader64::<Endianness>::parse(bytes)
+        .and_then(|header| header.endian().map(|endian| (header, endian)));
+    let Ok((header, endian)) = parsed else {
+        return Some(if bytes.read_bytes_at(0, 5) == Ok(b"\x7fELF\x01") {
             "a 32-bit program; run it without duality"
         } else {
             "not a program: it is neither ELF nor a script"
         });
     };
-    if file.elf_header().e_machine(file.endian()) != EM_X86_64 {
+    if header.e_machine(endian) != EM_X86_64 {
         return Some("made for another machine than x86_64; run it without duality");
     }
-    if is_go(&file) {
+    if is_go(header, endian, bytes) {
         return Some(
             "written in Go, whose goroutines are user-level threads already; run it without duality",
         );
     }
-    let Some(interpreter) = interpreter(&file, bytes) else {
+    let Some(interpreter) = interpreter(header, endian, bytes) else {
         return Some(
             "statically linked, so nothing can be loaded into it; link it dynamically, or run it without duality",
         );
@@ -167,16 +172,26 @@ fn refusal(bytes: &[u8]) -> Option<&'static str> {
     None
 }
 
-fn interpreter<'a>(file: &ElfFile64<'_, Endianness>, bytes: &'a [u8]) -> Option<&'a [u8]> {
-    let endian = file.endian();
-    let header =
-        file.elf_program_headers().iter().find(|header| header.p_type(endian) == PT_INTERP)?;
-    header.data(endian, bytes).ok()
+fn interpreter<'a>(
+    header: &FileHeader64<Endianness>,
+    endian: Endianness,
+    bytes: impl ReadRef<'a>,
+) -> Option<&'a [u8]> {
+    let headers = header.program_headers(endian, bytes).ok()?;
+    let named = headers.iter().find(|header| header.p_type(endian) == PT_INTERP)?;
+    named.data(endian, bytes).ok()
 }
 
-fn is_go(file: &ElfFile64<'_, Endianness>) -> bool {
-    file.sections().any(|section| {
-        matches!(section.name(), Ok(".go.buildinfo" | ".note.go.buildid" | ".gopclntab"))
+fn is_go<'a>(
+    header: &FileHeader64<Endianness>,
+    endian: Endianness,
+    bytes: impl ReadRef<'a>,
+) -> bool {
+    const SECTIONS: [&[u8]; 3] = [b".go.buildinfo", b".note.go.buildid", b".gopclntab"];
+    header.sections(endian, bytes).is_ok_and(|sections| {
+        sections.iter().any(|section| {
+            sections.section_name(endian, section).is_ok_and(|name| SECTIONS.contains(&name))
+        })
     })
 }
 
