@@ -219,9 +219,12 @@ mod tests {
     #[test]
     fn what_is_no_program_is_named() {
         assert!(
-            refusal(b"hello").is_some_and(|reason| reason.contains("neither ELF nor a script"))
+            refusal(&b"hello"[..])
+                .is_some_and(|reason| reason.contains("neither ELF nor a script"))
         );
-        assert!(refusal(b"\x7fELF\x01\x01\x01").is_some_and(|reason| reason.contains("32-bit")));
+        assert!(
+            refusal(&b"\x7fELF\x01\x01\x01"[..]).is_some_and(|reason| reason.contains("32-bit"))
+        );
     }
 
     #[test]
