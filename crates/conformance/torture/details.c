@@ -345,7 +345,8 @@ TEST(traced_child_stops) {
     pid_t child = fork();
     if (!child) {
         if (ptrace(PTRACE_TRACEME, 0, NULL, NULL)) _exit(2);
-        raise(SIGUSR1);
+        signal(SIGUSR1, ignore_it);
+        kill(getpid(), SIGUSR1);
         _exit(7);
     }
     int status;

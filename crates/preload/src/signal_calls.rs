@@ -247,6 +247,7 @@ pub(crate) fn rt_sigqueueinfo(frame: &mut Frame) -> isize {
 /// Whether the current thread sends its process a signal for which it has a handler.
 fn signals_itself(process: i32, number: i32) -> bool {
     process == MAIN.id.get()
+        && !thread_calls::IS_TRACED.get()
         && (1..=64).contains(&number)
         && current().mask.get() & bit(number) == 0
         && ACTIONS[number as usize].get().runs()

@@ -2,7 +2,7 @@
 
 use crate::errands;
 use crate::frame::Frame;
-use crate::lock::lock;
+use crate::lock::{Setting, lock};
 use crate::settings;
 use crate::sys::{self, EINVAL, failed, sys};
 use crate::thread::{MAIN, THREADS, is_ours};
@@ -94,8 +94,14 @@ pub(crate) fn arch_prctl(frame: &mut Frame) -> isize {
     result
 }
 
+/// The process has asked to be traced: the kernel is to see the signals that it sends to itself.
+pub(crate) static IS_TRACED: Setting<bool> = Setting::new(false);
+
 /// ptrace(2): the kernel lets one thread control another process, and that may be another worker.
 pub(crate) fn ptrace(frame: &mut Frame) -> isize {
+    if frame.rdi as u32 == libc::PTRACE_TRACEME {
+        IS_TRACED.set(true);
+    }
     match frame.pass() {
         sys::ESRCH => errands::until_done(frame.number(), frame.arguments(), sys::ESRCH),
         result => result,
