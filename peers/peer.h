@@ -40,6 +40,17 @@ static inline uint64_t now(void)
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
+/* This process's processor time, in nanoseconds. */
+static inline uint64_t processor_time(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+/* How many threads sleep at a time in the cost `sleep`. */
+enum { SLEEPERS = 100 };
+
 /* This process's anonymous memory, in bytes. */
 static inline uint64_t own_memory(void)
 {

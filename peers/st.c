@@ -144,6 +144,27 @@ static uint64_t memory(uint64_t *count)
     return own_memory() - before;
 }
 
+static void *sleep_often(void *argument)
+{
+    for (uint64_t i = remaining; i > 0; i--)
+        st_usleep(1000);
+    return argument;
+}
+
+/* In processor time: what passes is mostly the sleep's own length. */
+static uint64_t sleep_(uint64_t *count)
+{
+    st_thread_t sleeping[SLEEPERS];
+    remaining = (*count + SLEEPERS - 1) / SLEEPERS;
+    *count = remaining * SLEEPERS;
+    uint64_t start_time = processor_time();
+    for (int i = 0; i < SLEEPERS; i++)
+        sleeping[i] = start(sleep_often, NULL);
+    for (int i = 0; i < SLEEPERS; i++)
+        st_thread_join(sleeping[i], NULL);
+    return processor_time() - start_time;
+}
+
 int main(int argc, char **argv)
 {
     static const struct cost costs[] = {
@@ -155,6 +176,7 @@ int main(int argc, char **argv)
         {"lock", "ns", lock},
         {"contended", "ns", contended},
         {"condition", "ns", condition},
+        {"sleep", "ns", sleep_},
         {"memory", "bytes", memory},
         {NULL, NULL, NULL},
     };

@@ -4,6 +4,7 @@
  *   cc -O2 -pthread -o server server.c
  *   ./server 8080 FOLDER                      a kernel thread for each connection
  *   duality run -- ./server 8080 FOLDER       a user-level thread for each connection
+ *   ./server 8080 FOLDER 10000                beside so many threads that wait on a condition variable
  *
  * Nothing here knows of Duality. What a connection costs is a stack of 64 KiB, of which two pages are used. */
 #define _GNU_SOURCE
@@ -203,9 +204,29 @@ static int listen_on(const char *port) {
     return listener;
 }
 
+/* A thread that waits for what never comes. */
+static void *rest(void *argument) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    for (;;) pthread_cond_wait(&changed, &lock);
+    return argument;
+}
+
+static void start_resting(long count, const pthread_attr_t *attributes) {
+    for (long made = 0; made < count; made++) {
+        pthread_t thread;
+        int problem = pthread_create(&thread, attributes, rest, NULL);
+        if (problem) {
+            fprintf(stderr, "%ld of %ld threads, then no more: %s\n", made, count, strerror(problem));
+            exit(1);
+        }
+    }
+}
+
 int main(int argc, char **argv) {
-    if (argc != 3) {
-        fprintf(stderr, "usage: %s PORT FOLDER\n", argv[0]);
+    if (argc != 3 && argc != 4) {
+        fprintf(stderr, "usage: %s PORT FOLDER [RESTING THREADS]\n", argv[0]);
         return 2;
     }
     folder = open(argv[2], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -213,12 +234,14 @@ int main(int argc, char **argv) {
         perror(argv[2]);
         return 1;
     }
-    int listener = listen_on(argv[1]), on = 1;
     struct timeval idle = {IDLE_SECONDS, 0};
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, STACK);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    /* Before it listens, so that whoever can connect finds all threads there. */
+    start_resting(argc == 4 ? atol(argv[3]) : 0, &attributes);
+    int listener = listen_on(argv[1]), on = 1;
     for (;;) {
         int connection = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
         if (connection < 0) {

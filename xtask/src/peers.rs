@@ -10,9 +10,11 @@ use std::{fs, io};
 
 use crate::{Workspace, tools};
 
-/// One peer: its source in peers/ and what its compiler needs.
+/// One peer: its source and what its compiler needs.
 struct Peer {
     name: &'static str,
+    /// Where its source is.
+    folder: &'static str,
     needs: Needs,
 }
 
@@ -23,14 +25,17 @@ enum Needs {
     Go,
 }
 
+const PEERS_FOLDER: &str = "peers";
+
 const PEERS: &[Peer] = &[
     c("st", "-lst", "/usr/include/st.h", "libst-dev"),
     c("pth", "-lpth", "/usr/include/pth.h", "libpth-dev"),
     c("pthreads", "-pthread", "/usr/include/pthread.h", "libc6-dev"),
-    Peer { name: "go", needs: Needs::Go },
+    Peer { name: "go", folder: PEERS_FOLDER, needs: Needs::Go },
     c("http_st", "-lst", "/usr/include/st.h", "libst-dev"),
     c("http_pth", "-lpth", "/usr/include/pth.h", "libpth-dev"),
     c("http_pthreads", "-pthread", "/usr/include/pthread.h", "libc6-dev"),
+    Peer { folder: "examples/c", ..c("server", "-pthread", "/usr/include/pthread.h", "libc6-dev") },
 ];
 
 const fn c(
@@ -39,7 +44,7 @@ const fn c(
     header: &'static str,
     package: &'static str,
 ) -> Peer {
-    Peer { name, needs: Needs::C { library, header, package } }
+    Peer { name, folder: PEERS_FOLDER, needs: Needs::C { library, header, package } }
 }
 
 /// Builds all peers that this machine has, or (as root) can have, the packages of; returns a line for each that it could
@@ -61,7 +66,8 @@ pub(crate) fn build(workspace: &Workspace) -> Result<Vec<String>, String> {
         let program = folder.join(peer.name);
         match compiler(workspace, peer, &program) {
             Ok(mut command) => {
-                run(&mut command).map_err(|error| format!("peers/{}: {error}", peer.name))?;
+                run(&mut command)
+                    .map_err(|error| format!("{}/{}: {error}", peer.folder, peer.name))?;
                 println!("built {}", program.display());
             }
             Err(lack) => {
@@ -88,7 +94,7 @@ fn missing_packages(has: impl Fn(&str) -> bool) -> Vec<&'static str> {
 
 /// The command that makes `program` of a peer, or what is lacking for it.
 fn compiler(workspace: &Workspace, peer: &Peer, program: &Path) -> Result<Command, String> {
-    let folder = workspace.root.join("peers");
+    let folder = workspace.root.join(peer.folder);
     match peer.needs {
         Needs::C { library, header, package } => {
             if !Path::new(header).is_file() {

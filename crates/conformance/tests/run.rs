@@ -114,18 +114,69 @@ fn the_torture_suite_passes_natively() {
 }
 
 #[test]
-fn the_torture_suite_passes_on_the_engine() {
-    suite(Some(&[]));
+fn the_torture_suite_passes_on_one_worker() {
+    suite(Some(&["--cores=1"]));
 }
 
 #[test]
-fn the_torture_suite_passes_with_ticks_of_a_millisecond() {
-    suite(Some(&["--tick", "1ms"]));
+fn the_torture_suite_passes_on_one_worker_with_ticks_of_a_millisecond() {
+    suite(Some(&["--cores=1", "--tick=1ms"]));
 }
 
 #[test]
-fn the_torture_suite_passes_without_ticks() {
-    suite(Some(&["--no-preempt"]));
+fn the_torture_suite_passes_on_one_worker_without_ticks() {
+    suite(Some(&["--cores=1", "--no-preempt"]));
+}
+
+#[test]
+fn the_torture_suite_passes_on_two_workers() {
+    suite(Some(&["--cores=2"]));
+}
+
+#[test]
+fn the_torture_suite_passes_on_two_workers_with_ticks_of_a_millisecond() {
+    suite(Some(&["--cores=2", "--tick=1ms"]));
+}
+
+#[test]
+fn the_torture_suite_passes_on_more_workers_than_processors() {
+    suite(Some(&["--cores=5", "--tick=1ms"]));
+}
+
+/// The kernel threads of a program under `duality run` with these options, once its threads compute.
+fn kernel_threads_of_busy_threads(options: &[&str]) -> usize {
+    let source = "#include <pthread.h>\n#include <unistd.h>\n\
+        void *spin(void *a) { for (volatile int go = 1; go;) {} return a; }\n\
+        int main(void) { pthread_t t; for (int i = 0; i < 4; i++) pthread_create(&t, 0, spin, 0);\n\
+        for (;;) { write(1, \"x\\n\", 2); usleep(1000); } }";
+    let folder = tempfile::tempdir().expect("a folder");
+    let (file, program) = (folder.path().join("spin.c"), folder.path().join("spin"));
+    std::fs::write(&file, source).expect("a file");
+    compile(&[file], &["-pthread"], &program);
+    let mut child = Command::new(DUALITY)
+        .arg("run")
+        .args(options)
+        .arg("--")
+        .arg(&program)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it can be started");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    // Each line is another sleep of the main thread, beside four that compute.
+    for _ in 0..20 {
+        lines.next().expect("a line").expect("text");
+    }
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).expect("a process");
+    let count = tasks.count();
+    child.kill().expect("a child");
+    child.wait().expect("a child");
+    count
+}
+
+#[test]
+fn threads_run_on_as_many_kernel_threads_as_asked_for() {
+    assert_eq!(kernel_threads_of_busy_threads(&["--cores=1"]), 1);
+    assert_eq!(kernel_threads_of_busy_threads(&["--cores=3"]), 3);
 }
 
 /// Runs `duality run` with these arguments.
@@ -161,7 +212,7 @@ fn threads_are_user_level_threads() {
     compile(&[file], &["-pthread"], &program);
     let native = finish(&mut Command::new(&program));
     assert_eq!(String::from_utf8_lossy(&native.stdout), "Threads:\t21\n");
-    let ours = run(&["--", program.to_str().expect("a name")]);
+    let ours = run(&["--cores=1", "--", program.to_str().expect("a name")]);
     let said = String::from_utf8_lossy(&ours.stdout);
     let threads: usize = said.trim_start_matches("Threads:").trim().parse().expect("a number");
     assert!(threads <= 3, "{threads} kernel threads");
@@ -186,7 +237,7 @@ fn what_cannot_work_is_refused() {
     refused(&["--check", program.to_str().expect("a name")], "statically linked");
     refused(&["--", source.to_str().expect("a name")], "neither ELF nor a script");
     refused(&["--", "no-such-program"], "no such program");
-    refused(&["--cores", "2", "--", "true"], "--cores");
+    refused(&["--cores", "0", "--", "true"], "0 is not in 1..=64");
     refused(&["--tick", "5", "--", "true"], "unknown unit");
     refused(&["--tick", "1us", "--", "true"], "at least 100us");
 }
@@ -227,6 +278,99 @@ fn a_binary_is_compared_with_itself() {
         let output = check(&[command]);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(2) && said.contains(problem), "{command}: {said}");
+    }
+}
+
+/// Makes `argv[2]` requests to a web server, each on a connection of its own, and prints how many were answered.
+const LOAD: &str = r#"
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(atoi(argv[1])), .sin_addr.s_addr = htonl(0x7f000001)};
+    const char *ask = "GET / HTTP/1.1\r\nConnection: close\r\n\r\n";
+    char reply[4096];
+    int right = 0;
+    for (int left = argc > 2 ? atoi(argv[2]) : 1; left > 0; left--) {
+        int s = socket(AF_INET, SOCK_STREAM, 0);
+        if (connect(s, (void *)&to, sizeof to) || write(s, ask, strlen(ask)) < 0) { perror("connect"); return 1; }
+        right += read(s, reply, sizeof reply) > 12 && !memcmp(reply + 9, "200", 3);
+        close(s);
+    }
+    printf("hello\nrequests %d\np99_us 250\n", right);
+}"#;
+
+#[test]
+fn a_load_command_makes_the_load_and_the_lab_measures_the_server() {
+    let place = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| place.path().join(name);
+    let compile_to = |source: PathBuf, name: &str| compile(&[source], &["-pthread"], &path(name));
+    compile_to(folder("../../examples/c/server.c"), "server");
+    std::fs::write(path("load.c"), LOAD).expect("written");
+    compile_to(path("load.c"), "load");
+    std::fs::create_dir(path("site")).expect("a folder");
+    std::fs::write(path("site/index.html"), "hello").expect("written");
+    let compare = |arguments: &[&str]| {
+        let mut command = Command::new(DUALITY);
+        command.current_dir(place.path()).args(["compare", "--binary", "./server {port} site"]);
+        finish(command.args(arguments))
+    };
+    // Relative paths are those of the caller.
+    let load = ["--load-command", "./load {port} {connections}", "-c", "5", "--tick", "2ms"];
+    let output =
+        compare(&[&load[..], &["--repeats", "1", "--blocks", "1", "--out", "out"]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let results = std::fs::read_to_string(path("out/results.jsonl")).expect("results");
+    let (mut cells, mut slices) = (0, 0);
+    for line in results.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        match line["kind"].as_str() {
+            Some("experiment") => {
+                assert_eq!(line["design"]["load_command"][0], "./load");
+                assert_eq!(line["design"]["service"], "server");
+                let run = line["design"]["peers"][1]["command"].to_string();
+                assert!(run.contains(r#""run","--tick=2000us","--","./server""#), "{run}");
+            }
+            Some("cell") => {
+                cells += 1;
+                assert_eq!((&line["outcome"], &line["requests"]), (&"measured".into(), &5.into()));
+                assert_eq!(line["latency_us"]["p99"], 250.0);
+                assert!(line["server_peak_bytes"].as_u64() > Some(0), "{line}");
+            }
+            _ => {
+                slices += line["slices"].as_array().expect("a block").len();
+                let used = line["slices"][0]["server_cpu_us"].as_f64().expect("a time");
+                assert!(used > 0.0, "{line}");
+            }
+        }
+    }
+    assert_eq!((cells, slices), (2, 4));
+    let page = std::fs::read_to_string(path("out/report.html")).expect("a page");
+    assert!(
+        page.contains("The load is a command") && page.contains("load &#x27;{port}"),
+        "no load command"
+    );
+    let failing = ["--load-command", "sh -c 'echo no luck >&2; exit 7' {port}", "--repeats", "1"];
+    let output = compare(&[&failing[..], &["--out", "failed"]].concat());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.code() == Some(1) && said.contains("(exit status: 7): no luck"),
+        "{said}"
+    );
+    for (arguments, told) in [
+        (&["--load-command", "sh -c load"][..], "put {port} into it"),
+        (&["--load-command", "no-such-load {port}"][..], "no such program"),
+        (&["--load-command", "sh {port}", "-c", "1,2"][..], "put {connections} into it"),
+        (&["--load-command", "sh {port}", "--window", "1s"][..], "the load command decides that"),
+        (&["--workers", "3"][..], "--workers: this is about servers of ours"),
+    ] {
+        let output = compare(&[arguments, &["--check"]].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let one_line = said.trim().lines().count() == 1;
+        assert!(output.status.code() == Some(2) && said.contains(told) && one_line, "{said}");
     }
 }
 

@@ -37,6 +37,7 @@ fn write(directory: &Path, name: &str, rate: f64, repeats: usize) {
             peers: vec![],
             control: None,
             concurrency: vec![load],
+            load_command: None,
             clients: Clients::default(),
             keep_alive: true,
             blocks: 0,

@@ -131,12 +131,16 @@ impl Live {
 fn describe(cell: &Cell) -> String {
     let place = format!("{} c={} #{}", cell.subject, cell.concurrency, cell.repeat + 1);
     match &cell.outcome {
-        Outcome::Measured(measured) => format!(
-            "{place}: {:.0} req/s, p99 {:.2} ms, {:.2} µs CPU/request",
-            measured.requests_per_second,
-            measured.latency_us.p99 / 1e3,
-            measured.server_cpu_us_per_request,
-        ),
+        Outcome::Measured(measured) => {
+            // A load command may tell no latencies.
+            let p99 = Some(measured.latency_us.p99 / 1e3).filter(|p99| *p99 > 0.0);
+            format!(
+                "{place}: {:.0} req/s, {}{:.2} µs CPU/request",
+                measured.requests_per_second,
+                p99.map_or(String::new(), |p99| format!("p99 {p99:.2} ms, ")),
+                measured.server_cpu_us_per_request,
+            )
+        }
         Outcome::Unavailable { reason } => format!("{place}: unavailable: {reason}"),
         Outcome::Failed { reason } => format!("{place}: failed: {reason}"),
     }

@@ -1,5 +1,6 @@
 //! Numbers as people read them, with their units; shared by the terminal's tables and the report.
 
+use crate::load_command;
 use crate::statistics::Estimate;
 
 /// `61,234 ± 1.2%`: a rate, and half of its interval as a share of it.
@@ -68,8 +69,22 @@ pub(crate) fn percent(share: f64) -> String {
 
 /// `1 connection`, `1,000 connections`.
 pub(crate) fn connections(concurrency: usize) -> String {
-    let plural = if concurrency == 1 { "" } else { "s" };
-    format!("{} connection{plural}", grouped(concurrency as f64))
+    connections_of(&[concurrency])
+}
+
+/// `10, 100 and 1,000 connections`.
+pub(crate) fn connections_of(counts: &[usize]) -> String {
+    let plural = if counts == [1] { "" } else { "s" };
+    let counts: Vec<String> = counts.iter().map(|&concurrency| how_many(concurrency)).collect();
+    format!("{} connection{plural}", listed(&counts))
+}
+
+/// A number of connections: `1,000`. Of a load command that is not told how many it opens, nobody else knows.
+pub(crate) fn how_many(concurrency: usize) -> String {
+    match concurrency {
+        load_command::ITS_OWN => "the command's own".to_owned(),
+        known => grouped(known as f64),
+    }
 }
 
 /// `a`, `a and b`, `a, b and c`.
@@ -105,6 +120,8 @@ mod tests {
         assert_eq!(bytes(3.25 * 1024.0 * 1024.0), "3.2 MiB");
         assert_eq!(connections(1), "1 connection");
         assert_eq!(connections(1000), "1,000 connections");
+        assert_eq!(connections_of(&[1, 10]), "1 and 10 connections");
+        assert_eq!(connections(0), "the command's own connections");
         assert_eq!(listed(&["a", "b", "c"]), "a, b and c");
     }
 }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use duality_load::{Warning, WarningKind};
 
 use crate::constraints::{self, Check};
-use crate::format::grouped;
+use crate::format::how_many;
 use crate::record::{Constraints, Experiment, Outcome, Records};
 use crate::rows::{self, Fault, Figures, Medians, Row};
 use crate::verdict::{self, Question, Verdict};
@@ -197,12 +197,12 @@ impl Summary {
             }
         }
         let rows = self.all_rows().filter(|row| row.medians().is_some()).count();
-        let place = |row: &Row| format!("{} at {}", row.subject, grouped(row.concurrency as f64));
+        let place = |row: &Row| format!("{} at {}", row.subject, how_many(row.concurrency));
         let mut lines = Vec::new();
         for (_, told) in kinds {
             if told.len() <= FEW {
                 lines.extend(told.iter().map(|(row, warning)| {
-                    let at = grouped(row.concurrency as f64);
+                    let at = how_many(row.concurrency);
                     format!("{}: {} (at {at})", row.subject, warning.text)
                 }));
                 continue;
@@ -227,7 +227,7 @@ impl Summary {
                 continue;
             }
             let note = format!("{}: {what}: {reason}", row.subject);
-            let concurrency = grouped(row.concurrency as f64);
+            let concurrency = how_many(row.concurrency);
             match notes.iter_mut().find(|(known, _)| *known == note) {
                 Some((_, at)) => at.push(concurrency),
                 None => notes.push((note, vec![concurrency])),

@@ -1,12 +1,8 @@
 //! Waiting for child processes.
 
-use crate::clock::NEVER;
-use crate::descriptors::{self, Direction};
 use crate::frame::Frame;
 use crate::helpers::{Interrupted, offload};
-use crate::lock::lock;
-use crate::sys::{EAGAIN, RESTART, error, failed, sys};
-use crate::thread::Reason;
+use crate::sys::{error, failed, sys};
 use crate::user;
 
 /// wait4(2)
@@ -66,19 +62,12 @@ pub(crate) fn waitid(frame: &mut Frame) -> isize {
     }
 }
 
-/// Waits until a child has something to tell, and leaves it to tell.
+/// Waits until a child has something to tell, and leaves it to tell. A descriptor of the child (pidfd_open(2)) would
+/// cost no helper, but it says nothing when a child stops for us that we trace.
 fn wait_for_child(kind: libc::idtype_t, id: i32, options: i32) -> isize {
-    let states = options & (libc::WSTOPPED | libc::WCONTINUED);
-    if kind == libc::P_PID && states == 0 && options & libc::__WALL == 0 {
-        let handle = sys!(SYS_pidfd_open, id, 0);
-        if !failed(handle) {
-            let result = wait_for_handle(handle as usize);
-            sys!(SYS_close, handle);
-            return result;
-        }
-    }
     // SAFETY: all zeros are a `siginfo_t`.
     let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
+    let states = options & (libc::WSTOPPED | libc::WCONTINUED);
     let special = options & (libc::__WALL | libc::__WCLONE);
     let states = libc::WEXITED | libc::WNOWAIT | states | special;
     let arguments = [kind as usize, id as usize, &raw mut info as usize, states as usize, 0, 0];
@@ -86,17 +75,5 @@ fn wait_for_child(kind: libc::idtype_t, id: i32, options: i32) -> isize {
         // Another thread may have taken the child: the caller asks the kernel.
         result if result == error(libc::ECHILD) => 0,
         result => result,
-    }
-}
-
-fn wait_for_handle(handle: usize) -> isize {
-    descriptors::opened(handle as isize, descriptors::Kind::Polled, false);
-    let Some(descriptor) = descriptors::get(handle) else { return EAGAIN };
-    let seen = descriptor.seen(Direction::Read);
-    let reason = descriptor.wait(&mut lock(), handle, Direction::Read, NEVER, seen);
-    descriptor.renew(handle);
-    match reason {
-        Some(Reason::Interrupted) => RESTART,
-        _ => 0,
     }
 }

@@ -4,10 +4,10 @@ use crate::clock::NEVER;
 use crate::descriptors::{self, Descriptor, Direction, Kind};
 use crate::fact;
 use crate::frame::Frame;
-use crate::helpers::{Interrupted, offload};
+use crate::helpers::{Interrupted, offload, offload_on_kept};
 use crate::lock::lock;
 use crate::pump::count_call;
-use crate::sys::{self, EAGAIN, EBADF, EINTR, RESTART, error, failed, sys};
+use crate::sys::{self, EAGAIN, EINTR, RESTART, error, failed, sys};
 use crate::thread::Reason;
 use crate::transfer::attempt;
 use crate::user;
@@ -17,20 +17,22 @@ pub(crate) fn accept(frame: &mut Frame) -> isize {
     let number = frame.rdi;
     let Some(descriptor) = descriptors::get(number) else { return frame.pass() };
     let kind = descriptor.kind(number);
-    let result = if !matches!(kind, Kind::Stream | Kind::Message)
-        || descriptor.is_nonblocking(number)
-    {
-        attempt(frame)
-    } else if descriptor.has(fact::SHARED) {
-        // Another process may take the connection between a look and the call.
-        wait_for(frame, descriptor, Direction::Read, || EAGAIN, true)
-    } else {
-        let try_accept = || {
-            descriptor
-                .alone(|| if sys::is_ready(number, libc::POLLIN) { frame.pass() } else { EAGAIN })
+    let result =
+        if !matches!(kind, Kind::Stream | Kind::Message) || descriptor.is_nonblocking(number) {
+            attempt(frame)
+        } else if descriptor.has(fact::SHARED) {
+            // Another process may take the connection between a look and the call.
+            let look = || if listens(number) { EAGAIN } else { frame.pass() };
+            wait_for(frame, descriptor, Direction::Read, look, true)
+        } else {
+            let try_accept = || {
+                descriptor.alone(|| {
+                    let at_once = sys::is_ready(number, libc::POLLIN) || !listens(number);
+                    if at_once { frame.pass() } else { EAGAIN }
+                })
+            };
+            wait_for(frame, descriptor, Direction::Read, try_accept, false)
         };
-        wait_for(frame, descriptor, Direction::Read, try_accept, false)
-    };
     descriptor.pass_on(Direction::Read);
     if !failed(result) {
         let nonblocking =
@@ -38,6 +40,15 @@ pub(crate) fn accept(frame: &mut Frame) -> isize {
         descriptors::opened(result, kind, nonblocking);
     }
     result
+}
+
+/// Whether a socket listens: on another one, accept fails at once.
+fn listens(number: usize) -> bool {
+    let (mut listens, mut length) = (0i32, 4u32);
+    let option = libc::SO_ACCEPTCONN;
+    let (to, length_at) = (&raw mut listens, &raw mut length);
+    sys!(SYS_getsockopt, number, libc::SOL_SOCKET, option, to, length_at);
+    listens != 0
 }
 
 /// Tries until it does not block; parks in between. With `offloaded`, a helper makes the attempt once
@@ -65,7 +76,10 @@ fn wait_for(
         let reason = descriptor.wait(&mut lock(), number, direction, deadline, seen);
         match reason {
             None => return offload(frame.number(), frame.arguments(), Interrupted::Restarts),
-            Some(_) if descriptor.generation() != generation => return EBADF,
+            Some(_) if descriptor.generation() != generation => {
+                let (number, arguments) = (frame.number(), frame.arguments());
+                return offload_on_kept(number, arguments, Interrupted::Restarts);
+            }
             Some(Reason::Woken) => {}
             Some(Reason::TimedOut) => return EAGAIN,
             Some(Reason::Interrupted) if deadline != NEVER => return EINTR,
@@ -108,14 +122,11 @@ pub(crate) fn connect(frame: &mut Frame) -> isize {
     }
     let writable = || if sys::is_ready(number, libc::POLLOUT) { 0 } else { EAGAIN };
     match wait_for(frame, descriptor, Direction::Write, writable, false) {
-        0 => {}
-        EAGAIN => return error(libc::EINPROGRESS),
-        other => return other,
+        // Until it is called again, the kernel has the connection as one that is still being made.
+        0 => with_nonblocking(descriptor, number, || frame.pass()),
+        EAGAIN => error(libc::EINPROGRESS),
+        other => other,
     }
-    let (mut failure, mut length) = (0i32, 4u32);
-    let option = libc::SO_ERROR;
-    sys!(SYS_getsockopt, number, libc::SOL_SOCKET, option, &raw mut failure, &raw mut length);
-    error(failure)
 }
 
 /// A local socket's connect waits only for room in the backlog.

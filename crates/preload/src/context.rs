@@ -8,6 +8,7 @@ use crate::action::{Action, SA_ONSTACK};
 use crate::frame::Frame;
 
 use crate::thread::Thread;
+use crate::user;
 
 /// `struct ucontext`: what `sigreturn` restores.
 #[derive(Clone, Copy)]
@@ -125,12 +126,16 @@ pub(crate) enum Beneath {
 
 impl Context {
     /// Makes the context one that enters a handler, which returns to what the context was.
+    ///
+    /// # Errors
+    ///
+    /// There is no memory for the frame, on a stack that ran over or is not there. The context is as it was.
     pub(crate) fn enter_handler(
         &mut self,
         thread: &Thread,
         delivery: &Delivery<'_>,
         beneath: Beneath,
-    ) {
+    ) -> Result<(), isize> {
         let mut top = top(thread, delivery.action, self.rsp);
         let here = stack_pointer();
         let own = (&raw const *self as u64) - CONTEXT_OFFSET;
@@ -147,21 +152,19 @@ impl Context {
         if beneath == Beneath::Call && top > here - MARGIN && top < here + (1 << 20) {
             top = here - MARGIN;
         }
-        let vectors = self.copy_vectors(top);
+        let vectors = self.copy_vectors(top)?;
         let place = frame_below(vectors);
         let mut saved = *self;
         saved.vectors = vectors;
         saved.mask = delivery.mask;
         saved.stack = thread.alternate_stack.get();
-        // SAFETY: beneath the thread's stack pointer and its red zone, or on its alternate stack; where
-        // there is no memory, the fault is that of the program's stack.
-        unsafe {
-            (place as *mut SignalFrame).write(SignalFrame {
-                restorer: delivery.action.restorer,
-                context: saved,
-                info: *delivery.info,
-            });
-        }
+        let frame = SignalFrame {
+            restorer: delivery.action.restorer,
+            context: saved,
+            info: *delivery.info,
+        };
+        // Beneath the thread's stack pointer and its red zone, or on its alternate stack.
+        user::write_bytes(place as usize, (&raw const frame).cast(), size_of::<SignalFrame>())?;
         self.rip = delivery.action.handler;
         self.rsp = place;
         self.rax = 0;
@@ -170,6 +173,7 @@ impl Context {
         self.rdx = place + CONTEXT_OFFSET;
         // Handlers expect the direction flag clear, and no single step.
         self.rflags &= !0x500;
+        Ok(())
     }
 
     /// The general registers and the address, by the numbers that DWARF gives them.
@@ -199,22 +203,20 @@ impl Context {
     }
 
     /// Copies the vector registers of the context to beneath `top`; returns where.
-    fn copy_vectors(&self, top: u64) -> u64 {
+    fn copy_vectors(&self, top: u64) -> Result<u64, isize> {
         if self.vectors == 0 {
-            return 0;
+            return Ok(0);
         }
         let place = self.place_of_vectors(top);
-        // SAFETY: the area has so many bytes; the place is free, see `enter_handler`.
-        unsafe {
-            core::ptr::copy(self.vectors as *const u8, place as *mut u8, self.vector_bytes());
-        }
-        place
+        user::write_bytes(place as usize, self.vectors as *const u8, self.vector_bytes())?;
+        Ok(place)
     }
 
     /// Moves the context to the stack that it belongs to, as one that `sigreturn` goes on with, and makes
     /// this one go on at `entry` with the new frame on top of its stack.
     pub(crate) fn set_aside(&mut self, entry: unsafe extern "C" fn()) {
-        let vectors = self.copy_vectors(self.rsp - RED_ZONE);
+        // Where the stack has run over, what follows faults, and the program dies as it would natively.
+        let vectors = self.copy_vectors(self.rsp - RED_ZONE).unwrap_or(0);
         let place = frame_below(if vectors == 0 { self.rsp - RED_ZONE } else { vectors });
         let mut saved = *self;
         saved.vectors = vectors;
@@ -233,25 +235,30 @@ fn frame_below(address: u64) -> u64 {
 
 impl Frame {
     /// Makes a call return into a handler, which returns to `rip` with `result`.
+    ///
+    /// # Errors
+    ///
+    /// See [`Context::enter_handler`].
     pub(crate) fn enter_handler(
         &mut self,
         thread: &Thread,
         delivery: &Delivery<'_>,
         rip: usize,
         result: usize,
-    ) {
+    ) -> Result<(), isize> {
         let mut area = Legacy([0; LEGACY_BYTES]);
         // SAFETY: the area is large enough, and aligned.
         unsafe { asm!("fxsave64 [{}]", in(reg) &raw mut area, options(nostack)) };
         area.0[NOTE_OFFSET..].fill(0);
         let mut context = self.context(rip, result);
         context.vectors = &raw const area as u64;
-        context.enter_handler(thread, delivery, Beneath::Call);
+        context.enter_handler(thread, delivery, Beneath::Call)?;
         self.rip = context.rip as usize;
         self.rsp = context.rsp as usize;
         self.rdi = context.rdi as usize;
         self.rsi = context.rsi as usize;
         self.rdx = context.rdx as usize;
+        Ok(())
     }
 
     fn context(&self, rip: usize, result: usize) -> Context {

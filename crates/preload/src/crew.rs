@@ -2,10 +2,11 @@
 
 use crate::errands;
 use crate::frame::{duality_worker_start, initial_context};
+use crate::idle::START_WORKER;
 use crate::kernel_thread::start_kernel_thread;
 use crate::lock::{Locked, lock};
 use crate::masks;
-use crate::scheduler::{self, START_WORKER};
+use crate::scheduler;
 use crate::settings;
 use crate::signals;
 use crate::sys::{self, error, failed, sys};

@@ -9,14 +9,16 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering}
 
 use libc::{EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLPRI, EPOLLRDHUP};
 
+use crate::bell::{self, EPOLL, MOST_DESCRIPTORS};
 use crate::clock::{self, NEVER, Nanoseconds};
 use crate::edges::{Seen, Side};
 use crate::fact;
 use crate::lock::{self, Locked, Setting, lock};
-use crate::scheduler::{self, EPOLL, MOST_DESCRIPTORS, park, wake};
+use crate::poll_node::PollNode;
+use crate::scheduler::{park, wake};
 use crate::settings;
 use crate::sys::{self, error, failed, sys};
-use crate::thread::{Reason, ThreadRef};
+use crate::thread::Reason;
 use crate::worker::current;
 
 /// What a descriptor refers to, as far as waiting is concerned.
@@ -50,23 +52,17 @@ pub(crate) struct Descriptor {
     kind: AtomicU8,
     facts: AtomicU8,
     generation: AtomicU32,
-    read: Side,
-    write: Side,
-    polls: Cell<*const PollNode>,
+    pub(crate) read: Side,
+    pub(crate) write: Side,
+    pub(crate) polls: Cell<*const PollNode>,
     /// A worker makes a call that no other may make at the same time.
     busy: AtomicBool,
     /// The socket's timeouts for reading and writing, in nanoseconds; zero for none.
     timeouts: [Cell<Nanoseconds>; 2],
     /// The thread that a descriptor of the kind `Name` names.
     pub(crate) named: Cell<i32>,
-}
-
-/// A thread that waits for several descriptors stands in the list of each.
-pub(crate) struct PollNode {
-    pub(crate) thread: ThreadRef,
-    descriptor: &'static Descriptor,
-    next: Cell<*const PollNode>,
-    previous: Cell<*const PollNode>,
+    /// Calls that go on with a file whose own descriptor was closed, see `kept.rs`.
+    pub(crate) kept_for: Cell<u32>,
 }
 
 static TABLE: Setting<*const Descriptor> = Setting::new(core::ptr::null());
@@ -75,6 +71,8 @@ static ROOM: Setting<usize> = Setting::new(0);
 static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 /// Events so far, of all descriptors.
 static ALL_EDGES: AtomicU32 = AtomicU32::new(0);
+/// So many entries of the table can be used.
+static OPENED: AtomicUsize = AtomicUsize::new(0);
 /// What had a lower number when the process started or was forked last is shared.
 static FORKED_BELOW: Setting<usize> = Setting::new(0);
 
@@ -84,7 +82,23 @@ pub(crate) fn reserve() -> bool {
     ROOM.set(room);
     let table = sys::reserve(room * size_of::<Descriptor>());
     TABLE.set(table.unwrap_or(0) as *const Descriptor);
-    table.is_some()
+    table.is_some() && reach(0)
+}
+
+/// Sees to it that there is an entry for `number`.
+#[cold]
+fn reach(number: usize) -> bool {
+    /// The table grows by so many entries; `MOST_DESCRIPTORS` is a multiple.
+    const STEP: usize = 1024;
+    if number >= OPENED.load(Ordering::Relaxed) {
+        let length = (number + 1).next_multiple_of(STEP);
+        if !sys::open_reserved(TABLE.get() as usize, length * size_of::<Descriptor>()) {
+            return false;
+        }
+        OPENED.fetch_max(length, Ordering::Relaxed);
+    }
+    HIGHEST.fetch_max(number, Ordering::Relaxed);
+    true
 }
 
 /// What is open when the program starts may be open in other processes too.
@@ -106,17 +120,22 @@ pub(crate) fn get(number: usize) -> Option<&'static Descriptor> {
     if (number as u32) as usize >= ROOM.get() {
         return None;
     }
-    if number as usize > HIGHEST.load(Ordering::Relaxed) {
-        HIGHEST.fetch_max(number as usize, Ordering::Relaxed);
+    if number as usize > HIGHEST.load(Ordering::Relaxed) && !reach(number as usize) {
+        return None;
     }
     // SAFETY: the table has so many entries, is never taken away, and zeros are an entry.
     Some(unsafe { &*TABLE.get().add(number as usize) })
 }
 
+/// The highest number that has been seen.
+pub(crate) fn highest() -> usize {
+    HIGHEST.load(Ordering::Relaxed)
+}
+
 /// Whether the number belongs to the engine.
 pub(crate) fn is_ours(number: usize) -> bool {
     let number = number as i32;
-    number >= 0 && (scheduler::descriptors().contains(&number) || number == settings::library())
+    number >= 0 && (bell::own().contains(&number) || number == settings::library())
 }
 
 /// An event of epoll.
@@ -180,7 +199,7 @@ impl Descriptor {
             // SAFETY: a node is taken out of the list before its stack frame ends.
             let poll = unsafe { &*node };
             wake(locked, poll.thread, Reason::Woken);
-            node = poll.next.get();
+            node = poll.next();
         }
     }
 
@@ -406,13 +425,16 @@ impl Descriptor {
         self.facts.store(0, Ordering::Relaxed);
         self.read.count();
         self.write.count();
-        let waited = self.read.first.get().is_some()
-            || self.write.first.get().is_some()
-            || !self.polls.get().is_null();
-        if waited {
-            self.ready(&mut lock(), EPOLLERR);
-            self.facts.store(0, Ordering::Relaxed);
+        // A poll goes on: it is woken by its other descriptors, and then sees that this one is gone.
+        if self.is_waited_for() {
+            let mut locked = lock();
+            self.wake_next(&mut locked, Direction::Read, true);
+            self.wake_next(&mut locked, Direction::Write, true);
         }
+    }
+
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.read.first.get().is_some() || self.write.first.get().is_some()
     }
 }
 
@@ -444,13 +466,6 @@ pub(crate) fn duplicated(from: usize, to: isize) {
     }
 }
 
-/// Forgets all descriptors from `first` to `last`.
-pub(crate) fn closed_range(first: usize, last: usize) {
-    for number in first..=last.min(HIGHEST.load(Ordering::Relaxed)) {
-        renewed(number as isize);
-    }
-}
-
 /// After a fork, parent and child share what is open. The child's epoll is a new one.
 pub(crate) fn share_all(in_child: bool) {
     FORKED_BELOW.set(HIGHEST.load(Ordering::Relaxed) + 1);
@@ -465,38 +480,6 @@ pub(crate) fn share_all(in_child: bool) {
             descriptor.read.first.set(None);
             descriptor.write.first.set(None);
             descriptor.polls.set(core::ptr::null());
-        }
-    }
-}
-
-impl PollNode {
-    pub(crate) fn new(thread: ThreadRef, descriptor: &'static Descriptor) -> Self {
-        let (next, previous) = (Cell::new(core::ptr::null()), Cell::new(core::ptr::null()));
-        Self { thread, descriptor, next, previous }
-    }
-
-    /// Puts the node into the list of its descriptor. It stays where it is until `unlink`.
-    pub(crate) fn link(&self, _: &mut Locked) {
-        let first = self.descriptor.polls.get();
-        self.next.set(first);
-        if !first.is_null() {
-            // SAFETY: nodes in a list are alive.
-            unsafe { (*first).previous.set(self) };
-        }
-        self.descriptor.polls.set(self);
-    }
-
-    pub(crate) fn unlink(&self, _: &mut Locked) {
-        let (next, previous) = (self.next.get(), self.previous.get());
-        if !next.is_null() {
-            // SAFETY: nodes in a list are alive.
-            unsafe { (*next).previous.set(previous) };
-        }
-        if previous.is_null() {
-            self.descriptor.polls.set(next);
-        } else {
-            // SAFETY: as above.
-            unsafe { (*previous).next.set(next) };
         }
     }
 }

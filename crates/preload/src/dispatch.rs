@@ -14,6 +14,7 @@ use crate::report;
 use crate::settings;
 use crate::signals;
 use crate::stats;
+use crate::storm;
 use crate::sys::{RESTART, sys};
 use crate::table::{self, CLASSES, Class};
 use crate::ticks;
@@ -85,7 +86,7 @@ fn finish(frame: &mut Frame, mut result: isize) -> isize {
         turn_over();
     }
     if worker().storm.get() != 0 {
-        signals::calm();
+        storm::calm();
     }
     loop {
         // The worker may be another one after every switch.

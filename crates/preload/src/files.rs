@@ -1,13 +1,16 @@
 //! Calls that make, copy and end descriptors: the engine keeps count.
 
-use crate::descriptors::{self, Descriptor, Kind, PollNode};
+use crate::bell;
+use crate::descriptors::{self, Descriptor, Kind};
 use crate::fact;
 use crate::frame::Frame;
 use crate::helpers::{Interrupted, offload, offload_until};
+use crate::kept;
 use crate::lock::lock;
-use crate::scheduler;
+use crate::poll_node::PollNode;
 use crate::settings;
-use crate::sys::{self, EBADF, EINVAL, failed, sys};
+use crate::sys::{self, EAGAIN, EBADF, EINVAL, failed, sys};
+use crate::tasks;
 use crate::thread::{THREADS, is_ours};
 use crate::user;
 use crate::worker::current;
@@ -73,13 +76,14 @@ pub(crate) fn open(frame: &mut Frame) -> isize {
         _ => (frame.rdi, frame.rsi as i32, |frame| &mut frame.rsi),
     };
     let mut buffer = [0; 64];
-    let own = user::read_text(path_at, &mut buffer).ok().and_then(task_path);
-    if let Some((id, rest)) = own {
+    let path = user::read_text(path_at, &mut buffer).unwrap_or(b"");
+    if let Some((id, rest)) = task_path(path) {
         return open_task(id, rest, flags);
     }
     let result = open_any(frame, flags, argument);
     if !failed(result) {
         descriptors::renewed(result);
+        tasks::opened(path, result);
     }
     result
 }
@@ -117,6 +121,9 @@ fn open_task(id: i32, file: &[u8], flags: i32) -> isize {
             descriptors::renewed(made);
         }
         return made;
+    }
+    if file == b"/stat" {
+        return tasks::open_stat(thread);
     }
     let mut path = [0u8; 96];
     let prefix = b"/proc/thread-self";
@@ -181,13 +188,10 @@ fn open_any(frame: &Frame, flags: i32, argument: fn(&mut Frame) -> &mut usize) -
     let mut status: libc::stat = unsafe { core::mem::zeroed() };
     sys!(SYS_fstat, opened, &raw mut status);
     if status.st_mode & libc::S_IFMT == libc::S_IFIFO {
-        // Our end stays open until the helper's has found the other one, which sees one reader all the time.
-        let result = if flags & libc::O_ACCMODE == libc::O_RDONLY {
-            wait_for_writer(frame, opened as usize)
-        } else {
-            opened
-        };
-        if result != opened {
+        let reads = flags & libc::O_ACCMODE == libc::O_RDONLY;
+        let result = if reads { wait_for_writer(opened as usize) } else { opened };
+        if failed(result) {
+            descriptors::renewed(opened);
             sys!(SYS_close, opened);
             return result;
         }
@@ -196,18 +200,48 @@ fn open_any(frame: &Frame, flags: i32, argument: fn(&mut Frame) -> &mut usize) -
     opened
 }
 
-/// Has a helper open the reading end of a FIFO, which waits for a writer. A writer that has come and gone has been
-/// seen by the end that is open already.
-fn wait_for_writer(frame: &Frame, opened: usize) -> isize {
+/// Has a helper open the reading end of a FIFO once more, which waits for a writer. It finds the file by the end that is
+/// open already: the path may be gone as soon as the writer has come. A writer that has come and gone has been
+/// seen by the end that is open.
+fn wait_for_writer(opened: usize) -> isize {
+    let mut path = [0u8; 32];
+    let prefix = b"/proc/self/fd/";
+    path[..prefix.len()].copy_from_slice(prefix);
+    let mut digits = [0; 12];
+    let digits = tasks::decimal(opened as i32, &mut digits);
+    path[prefix.len()..prefix.len() + digits.len()].copy_from_slice(digits);
     let gone = || sys::is_ready(opened, libc::POLLIN).then_some(opened as isize);
     descriptors::opened(opened as isize, Kind::Pipe, true);
     let Some(descriptor) = descriptors::get(opened) else { return opened as isize };
     descriptor.register(opened);
-    let node = PollNode::new(current(), descriptor);
+    let node = PollNode::new(current(), &descriptor.polls);
     node.link(&mut lock());
-    let result = offload_until(frame.number(), frame.arguments(), Interrupted::Restarts, gone);
+    let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
+    let arguments = [libc::AT_FDCWD as usize, path.as_ptr() as usize, flags, 0, 0, 0];
+    let result = offload_until(libc::SYS_openat, arguments, Interrupted::Restarts, gone);
     node.unlink(&mut lock());
-    result
+    if failed(result) {
+        // A signal may come together with the writer: then the writer counts, as it does in the kernel.
+        return if has_writer(opened) { opened as isize } else { result };
+    }
+    if result as usize != opened {
+        sys!(SYS_close, result);
+    }
+    opened as isize
+}
+
+/// Whether the reading end of a FIFO has a writer. What the writer has written stays where it is.
+fn has_writer(reader: usize) -> bool {
+    let mut scratch = [0i32; 2];
+    if failed(sys!(SYS_pipe2, scratch.as_mut_ptr(), libc::O_CLOEXEC)) {
+        return false;
+    }
+    let copied = sys!(SYS_tee, reader, scratch[1], 1, libc::SPLICE_F_NONBLOCK);
+    scratch.iter().for_each(|&end| {
+        sys!(SYS_close, end);
+    });
+    // Nothing to copy: the end of the file without a writer, a wait with one.
+    copied == EAGAIN || copied > 0
 }
 
 /// close(2)
@@ -215,6 +249,7 @@ pub(crate) fn close(frame: &mut Frame) -> isize {
     if descriptors::is_ours(frame.rdi) {
         return EBADF;
     }
+    kept::for_waiters(frame.rdi as i32 as usize);
     descriptors::renewed(frame.rdi as i32 as isize);
     frame.pass()
 }
@@ -226,10 +261,10 @@ pub(crate) fn close_range(frame: &mut Frame) -> isize {
         return EINVAL;
     }
     if frame.rdx as u32 & libc::CLOSE_RANGE_CLOEXEC == 0 {
-        descriptors::closed_range(first, last);
+        closed_range(first, last);
     }
-    let [epoll, bell, alarm] = scheduler::descriptors();
-    let mut ours = [epoll, bell, alarm, settings::library()].map(|number| number as usize);
+    let [epoll, bell] = bell::own();
+    let mut ours = [epoll, bell, settings::library()].map(|number| number as usize);
     ours.sort_unstable();
     let mut from = first;
     let mut result = 0;
@@ -248,6 +283,9 @@ pub(crate) fn close_range(frame: &mut Frame) -> isize {
 pub(crate) fn dup(frame: &mut Frame) -> isize {
     if frame.number() != libc::SYS_dup && descriptors::is_ours(frame.rsi) {
         return EBADF;
+    }
+    if frame.number() != libc::SYS_dup && frame.rdi as i32 != frame.rsi as i32 {
+        kept::for_waiters(frame.rsi as i32 as usize);
     }
     let result = frame.pass();
     if !failed(result) && result != frame.rdi as i32 as isize {
@@ -294,4 +332,25 @@ pub(crate) fn setsockopt(frame: &mut Frame) -> isize {
         descriptor.clear(fact::TIMEOUTS_KNOWN);
     }
     result
+}
+
+/// Forgets all descriptors from `first` to `last`.
+fn closed_range(first: usize, last: usize) {
+    for number in first..=last.min(descriptors::highest()) {
+        kept::for_waiters(number);
+        descriptors::renewed(number as isize);
+    }
+}
+
+/// flock(2)
+pub(crate) fn flock(frame: &mut Frame) -> isize {
+    if frame.rsi as i32 & libc::LOCK_NB != 0 {
+        return frame.pass();
+    }
+    let now =
+        frame.with(frame.number(), [frame.rdi, frame.rsi | libc::LOCK_NB as usize, 0, 0, 0, 0]);
+    match now.pass() {
+        EAGAIN => offload(frame.number(), frame.arguments(), Interrupted::Restarts),
+        result => result,
+    }
 }

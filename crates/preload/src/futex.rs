@@ -13,10 +13,10 @@ use crate::clock::{self, NEVER, Nanoseconds};
 use crate::frame::Frame;
 use crate::helpers::{Interrupted, offload};
 use crate::lock::{Guarded, Locked, lock};
-use crate::regions;
 use crate::scheduler::{park, wake};
+use crate::shared;
 use crate::sys::{self, EAGAIN, EFAULT, EINTR, EINVAL, ENOSYS, ETIMEDOUT, RESTART, error, sys};
-use crate::thread::{Reason, ThreadRef};
+use crate::thread::{MAIN, Reason, THREADS, ThreadRef, is_ours};
 use crate::user;
 use crate::worker::current;
 
@@ -105,7 +105,10 @@ pub(crate) fn wake_at(locked: &mut Locked, key: usize, most: i32, bits: u32) -> 
 pub(crate) fn futex(frame: &mut Frame) -> isize {
     let operation = frame.rsi as i32;
     let command = operation & !(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME);
-    if operation & FUTEX_PRIVATE_FLAG == 0 && regions::is_shared(&mut lock(), frame.rdi) {
+    let inherits =
+        matches!(command, FUTEX_LOCK_PI | FUTEX_LOCK_PI2 | FUTEX_TRYLOCK_PI | FUTEX_UNLOCK_PI);
+    let is_shared = operation & FUTEX_PRIVATE_FLAG == 0 && shared::contains(&mut lock(), frame.rdi);
+    if is_shared && !inherits {
         return shared(frame, command);
     }
     if !frame.rdi.is_multiple_of(4) {
@@ -120,8 +123,10 @@ pub(crate) fn futex(frame: &mut Frame) -> isize {
         }
         FUTEX_REQUEUE | FUTEX_CMP_REQUEUE => requeue(frame, command),
         FUTEX_WAKE_OP => wake_operation(frame),
-        FUTEX_LOCK_PI | FUTEX_LOCK_PI2 | FUTEX_TRYLOCK_PI => own(frame, operation, command),
-        FUTEX_UNLOCK_PI => disown(frame),
+        FUTEX_LOCK_PI | FUTEX_LOCK_PI2 | FUTEX_TRYLOCK_PI => {
+            own(frame, operation, command, is_shared)
+        }
+        FUTEX_UNLOCK_PI => disown(frame, is_shared),
         _ => Err(ENOSYS),
     };
     result.unwrap_or_else(|error| error)
@@ -129,7 +134,7 @@ pub(crate) fn futex(frame: &mut Frame) -> isize {
 
 fn shared(frame: &Frame, command: i32) -> isize {
     match command {
-        FUTEX_WAIT | FUTEX_WAIT_BITSET | FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => {
+        FUTEX_WAIT | FUTEX_WAIT_BITSET => {
             let timed = frame.r10 != 0;
             let interrupted = if timed { Interrupted::Fails } else { Interrupted::Restarts };
             offload(frame.number(), frame.arguments(), interrupted)
@@ -239,7 +244,12 @@ fn wake_operation(frame: &Frame) -> Result<isize, isize> {
 }
 
 /// Takes a lock with priority inheritance. One worker has no priorities to pass on, so what is left is ownership.
-fn own(frame: &Frame, operation: i32, command: i32) -> Result<isize, isize> {
+///
+/// The kernel knows nothing of the owner of a lock in shared memory, if the owner is a thread of ours or of another
+/// process on an engine. So a lock with an owner in another process is looked at again and again.
+fn own(frame: &Frame, operation: i32, command: i32, is_shared: bool) -> Result<isize, isize> {
+    /// Nanoseconds between two looks.
+    const LOOKS: Nanoseconds = 1_000_000;
     let key = frame.rdi;
     let deadline =
         if command == FUTEX_TRYLOCK_PI { NEVER } else { deadline(frame, operation, command)? };
@@ -262,32 +272,51 @@ fn own(frame: &Frame, operation: i32, command: i32) -> Result<isize, isize> {
         if command == FUTEX_TRYLOCK_PI {
             return Err(EAGAIN);
         }
-        if crate::thread::THREADS.of(&mut locked).find(owner as i32).is_none() {
+        let ours = THREADS.of(&mut locked).find(owner as i32).is_some();
+        let alive = ours || (is_shared && may_live(owner as i32));
+        if !alive {
             return Err(sys::ESRCH);
         }
         if user::exchange_word(key, word, word | FUTEX_WAITERS)?.is_err() {
             continue;
         }
         insert(&mut locked, thread, key, OWNERSHIP);
-        let reason = park(&mut locked, deadline);
+        let until = if ours {
+            deadline
+        } else {
+            let soon = clock::now() + LOOKS;
+            if deadline == NEVER { soon } else { deadline.min(soon) }
+        };
+        let reason = park(&mut locked, until);
         remove(&mut locked, thread);
         if user::load_word(key)? & FUTEX_TID_MASK == mine {
             return Ok(0);
         }
         match reason {
             Reason::Woken => {}
+            Reason::TimedOut if until != deadline => {}
             Reason::TimedOut => return Err(ETIMEDOUT),
             Reason::Interrupted => return Err(RESTART),
         }
     }
 }
 
+/// Whether a thread of another process may still be alive.
+fn may_live(id: i32) -> bool {
+    is_ours(i64::from(id)) || sys!(SYS_tkill, id, 0) != sys::ESRCH
+}
+
 /// Gives a lock with priority inheritance to the first that waits for it.
-fn disown(frame: &Frame) -> Result<isize, isize> {
+fn disown(frame: &Frame, is_shared: bool) -> Result<isize, isize> {
     let key = frame.rdi;
     let mut locked = lock();
     if user::load_word(key)? & FUTEX_TID_MASK != current().id.get() as u32 {
         return Err(error(libc::EPERM));
+    }
+    let heir = waiter(bucket_of(&mut locked, key).first, key);
+    if is_shared && heir.is_none() && current().is(&MAIN) {
+        // The kernel knows the main thread, for which programs without an engine may wait.
+        return Ok(frame.pass());
     }
     hand_on(&mut locked, key, 0)?;
     Ok(0)
@@ -353,7 +382,7 @@ fn give_up(
     user::update_word(word, |value| (value & FUTEX_WAITERS) | FUTEX_OWNER_DIED)?;
     if value & FUTEX_WAITERS != 0 {
         wake_at(locked, word, 1, ANY);
-        if regions::is_shared(locked, word) {
+        if shared::contains(locked, word) {
             sys!(SYS_futex, word, FUTEX_WAKE, 1);
         }
     }
@@ -366,7 +395,7 @@ pub(crate) fn clear_and_wake(locked: &mut Locked, word: usize) {
         return;
     }
     wake_at(locked, word, i32::MAX, ANY);
-    if regions::is_shared(locked, word) {
+    if shared::contains(locked, word) {
         sys!(SYS_futex, word, FUTEX_WAKE, 1);
     }
 }

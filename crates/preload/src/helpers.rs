@@ -13,12 +13,14 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
 use crate::action::{self, HELPER_SIGNAL, HELPER_VALUE};
+use crate::bell::ring;
 use crate::clock;
+use crate::kept;
 use crate::kernel_thread::start_kernel_thread;
 use crate::lock::{Locked, lock};
-use crate::scheduler::{self, park, park_through_signals, wake};
+use crate::scheduler::{park, park_through_signals, wake};
 use crate::stats;
-use crate::sys::{self, Arguments, EINTR, RESTART, failed, sys};
+use crate::sys::{self, Arguments, EBADF, EINTR, RESTART, failed, sys};
 use crate::thread::{Reason, ThreadRef};
 use crate::worker::current;
 
@@ -83,6 +85,21 @@ fn with_queue<T>(work: impl FnOnce() -> T) -> T {
 /// Has a helper execute a call, while the current thread is parked.
 pub(crate) fn offload(number: i64, arguments: Arguments, interrupted: Interrupted) -> isize {
     offload_until(number, arguments, interrupted, || None)
+}
+
+/// Has a helper execute a call on a file whose descriptor, `arguments[0]`, was closed while the current thread waited
+/// for it.
+pub(crate) fn offload_on_kept(
+    number: i64,
+    arguments: Arguments,
+    interrupted: Interrupted,
+) -> isize {
+    let Some(kept) = kept::goes_on_with(arguments[0]) else { return EBADF };
+    let mut rest = arguments;
+    rest[0] = kept;
+    let result = offload(number, rest, interrupted);
+    kept::give_back(kept);
+    result
 }
 
 /// As [`offload`]; ends the call early, with another result, once `until` gives one. It is asked whenever the
@@ -283,7 +300,7 @@ fn execute(job: &'static Job) {
         job.next.set(DONE.load(Ordering::Relaxed));
         DONE.store((&raw const *job).cast_mut(), Ordering::Relaxed);
     });
-    scheduler::ring();
+    ring();
 }
 
 /// Wakes the threads whose calls have ended; returns whether there were any.

@@ -15,6 +15,7 @@
 //!       ├─ signal_calls.rs      masks, handlers, kill            signals.rs, masks.rs,
 //!       │                                                          context.rs: delivery
 //!       ├─ files.rs, regions.rs what the engine must know: descriptors, stacks, code
+//!       ├─ tasks.rs             `/proc/self/task`
 //!       └─ helpers.rs           calls that would block, on kernel threads
 //!                               ▼
 //!    scheduler.rs, pump.rs      run queue, timers, epoll         ticks.rs: preemption
@@ -34,10 +35,12 @@
 extern crate alloc;
 
 mod action;
+mod bell;
 mod children;
 mod clock;
 mod connections;
 mod context;
+mod credentials;
 mod crew;
 mod descriptors;
 mod dispatch;
@@ -52,12 +55,16 @@ mod frame;
 mod futex;
 mod held;
 mod helpers;
+mod idle;
 mod inspection;
+mod kept;
 mod kernel_thread;
 mod lock;
+mod masked;
 mod masks;
 mod memory;
 mod objects;
+mod poll_node;
 mod process;
 mod pump;
 mod regions;
@@ -66,14 +73,18 @@ mod rings;
 mod rseq;
 mod scheduler;
 mod settings;
+mod shared;
 mod signal_calls;
 mod signals;
 mod stacks;
 mod start;
 mod stats;
+mod storm;
 mod sys;
 mod table;
+mod tasks;
 mod thread;
+mod thread_calls;
 mod ticks;
 mod timers;
 mod transfer;

@@ -4,12 +4,14 @@ use alloc::vec::Vec;
 
 use core::sync::atomic::Ordering;
 
+use crate::bell;
+use crate::credentials;
 use crate::crew;
 use crate::descriptors;
-use crate::errands;
 use crate::frame::{Frame, duality_thread_start, initial_context};
 use crate::futex;
 use crate::helpers;
+use crate::idle;
 use crate::lock::{Locked, Setting, lock};
 use crate::masks;
 use crate::report;
@@ -17,8 +19,8 @@ use crate::scheduler;
 use crate::settings;
 use crate::signals;
 use crate::stats;
-use crate::sys::{self, EAGAIN, EFAULT, EINVAL, failed, sys};
-use crate::thread::{MAIN, State, THREADS, Thread, ThreadRef, is_ours};
+use crate::sys::{self, EAGAIN, EFAULT, EINVAL, sys};
+use crate::thread::{MAIN, State, THREADS, Thread, ThreadRef};
 use crate::ticks;
 use crate::user;
 use crate::worker::{current, worker};
@@ -29,6 +31,9 @@ const VFORK: u64 = libc::CLONE_VFORK as u64;
 
 /// Another process executes in our memory, and may do so at any time.
 pub(crate) static MEMORY_IS_SHARED: Setting<bool> = Setting::new(false);
+
+/// Another process has the same table of descriptors: what the engine opened is to be closed at the end.
+static FILES_ARE_SHARED: Setting<bool> = Setting::new(false);
 
 /// What a clone asks for.
 struct Request {
@@ -86,12 +91,46 @@ fn make(frame: &mut Frame, request: &Request) -> isize {
         MEMORY_IS_SHARED.set(MEMORY_IS_SHARED.get() || request.flags & VFORK == 0);
         return vfork(frame);
     }
-    if request.stack != 0 {
-        // A process on another stack of a copy of our memory: it begins in the program's own code.
-        worker().set_in_engine(false);
-        return frame.leave_to_kernel();
+    fork_as(frame, request).unwrap_or_else(|error| error)
+}
+
+/// A clone that makes a process with memory of its own.
+fn fork_as(frame: &mut Frame, request: &Request) -> Result<isize, isize> {
+    // The child begins here too, on the copy of this stack; the stack that it asks for is for the program.
+    let mut plain = *frame;
+    let mut arguments: [u64; 11] = [0; 11];
+    if frame.number() == libc::SYS_clone3 {
+        let words = (frame.rsi / 8).min(arguments.len());
+        user::read_slice(frame.rdi, &mut arguments[..words])?;
+        if (arguments[5] == 0) != (arguments[6] == 0) {
+            return Err(EINVAL);
+        }
+        arguments[5..7].fill(0);
+        plain.rdi = arguments.as_ptr() as usize;
+        plain.rsi = words * 8;
+    } else {
+        plain.rsi = 0;
     }
-    fork(frame)
+    let shares_files = request.flags & libc::CLONE_FILES as u64 != 0;
+    let mut locked = lock();
+    let result = crate::HEAP.while_locked(|| plain.pass());
+    match result {
+        0 => {
+            become_child(&mut locked, shares_files);
+            if request.flags & libc::CLONE_SETTLS as u64 != 0 {
+                MAIN.fs.set(request.storage);
+            }
+            if request.stack != 0 {
+                if frame.keeps_vectors() {
+                    frame.rip = user::read(frame.rsp + 8)?;
+                }
+                frame.rsp = request.stack;
+            }
+        }
+        1.. => descriptors::share_all(false),
+        _ => {}
+    }
+    Ok(result)
 }
 
 /// vfork(2), posix_spawn(3): the child borrows our memory until it executes a program.
@@ -109,7 +148,7 @@ pub(crate) fn fork(frame: &mut Frame) -> isize {
     let mut locked = lock();
     let result = crate::HEAP.while_locked(|| frame.pass());
     match result {
-        0 => become_child(&mut locked),
+        0 => become_child(&mut locked, false),
         1.. => descriptors::share_all(false),
         _ => {}
     }
@@ -160,6 +199,7 @@ fn prepare(
     child.stack_pointer.set(unsafe { initial_context(place, duality_thread_start) });
     child.fs.set(if asks(libc::CLONE_SETTLS) { request.storage } else { parent.fs.get() });
     child.name.set(parent.name.get());
+    child.affinity.set(parent.affinity.get());
     let id = child.id.get();
     if asks(libc::CLONE_PARENT_SETTID) {
         user::write(request.parent_id, &id)?;
@@ -201,13 +241,21 @@ pub(crate) fn finish_thread(locked: &mut Locked, thread: ThreadRef) {
 /// exit_group(2)
 pub(crate) fn exit_group(frame: &mut Frame) -> isize {
     report::at_exit();
+    if FILES_ARE_SHARED.get() {
+        bell::close();
+    }
+    let mut locked = lock();
+    for thread in THREADS.of(&mut locked).iter() {
+        futex::give_up_robust(&mut locked, thread);
+    }
     frame.pass()
 }
 
 /// In the child of a fork: the current thread alone is left, and is the main one.
-fn become_child(locked: &mut Locked) {
+fn become_child(locked: &mut Locked, shares_files: bool) {
     let thread = current();
     scheduler::reset_after_fork(locked);
+    idle::reset_after_fork(locked);
     crew::reset_after_fork(locked);
     let others: Vec<ThreadRef> =
         THREADS.of(locked).iter().filter(|other| !other.is(thread)).collect();
@@ -226,14 +274,17 @@ fn become_child(locked: &mut Locked) {
     MAIN.pending_bits.store(0, Ordering::Relaxed);
     let id = sys!(SYS_getpid) as i32;
     MAIN.id.set(id);
+    THREADS.of(locked).number_for(id);
     worker().kernel_id.set(id);
     helpers::reset_after_fork();
+    credentials::reset_after_fork(locked);
     ticks::reset_after_fork();
-    for own in scheduler::descriptors() {
-        sys!(SYS_close, own);
+    FILES_ARE_SHARED.set(shares_files);
+    if !shares_files {
+        bell::close();
     }
     descriptors::share_all(true);
-    if scheduler::open().is_err() {
+    if bell::open().is_err() {
         sys::complain(b"duality run: no descriptor is left for the engine after fork(2)\n");
     }
     signals::reset_after_fork(locked);
@@ -248,6 +299,10 @@ fn inherit(thread: &Thread) {
     MAIN.mask_after.set(thread.mask_after.get());
     MAIN.alternate_stack.set(thread.alternate_stack.get());
     MAIN.name.set(thread.name.get());
+    let affinity = thread.affinity.get();
+    if affinity != [0, 0] {
+        sys!(SYS_sched_setaffinity, 0, size_of_val(&affinity), affinity.as_ptr());
+    }
 }
 
 /// execve(2) and execveat(2): with the engine, if the program that we are is replaced by another.
@@ -271,174 +326,4 @@ pub(crate) fn execve_with_engine(frame: &Frame) -> isize {
         }
         Err(_) => EFAULT,
     }
-}
-
-/// gettid(2)
-pub(crate) fn gettid(_: &mut Frame) -> isize {
-    current().id.get() as isize
-}
-
-/// set_tid_address(2)
-pub(crate) fn set_tid_address(frame: &mut Frame) -> isize {
-    current().clear_id.set(frame.rdi);
-    current().id.get() as isize
-}
-
-/// set_robust_list(2)
-pub(crate) fn set_robust_list(frame: &mut Frame) -> isize {
-    if frame.rsi != 24 {
-        return EINVAL;
-    }
-    current().robust_list.set(frame.rdi);
-    0
-}
-
-/// get_robust_list(2)
-pub(crate) fn get_robust_list(frame: &mut Frame) -> isize {
-    let id = frame.rdi as i32;
-    let thread = if id == 0 { Some(current()) } else { THREADS.of(&mut lock()).find(id) };
-    let Some(thread) = thread else { return frame.pass() };
-    let written = user::write(frame.rsi, &thread.robust_list.get())
-        .and_then(|()| user::write(frame.rdx, &24usize));
-    written.map_or_else(|fault| fault, |()| 0)
-}
-
-/// rseq(2): the area of the main thread is the kernel's, where there is one worker; the others learn that there is none.
-pub(crate) fn rseq(frame: &mut Frame) -> isize {
-    const UNREGISTER: usize = 1;
-    const REGISTRATION_FAILED: i32 = -2;
-    if current().is(&MAIN) && settings::CORES.get() < 2 {
-        return frame.pass();
-    }
-    if frame.rdx & UNREGISTER == 0 {
-        // An error would end the program: libc cannot believe that it worked for one thread alone.
-        let written = user::write(frame.rdi, &[0i32, REGISTRATION_FAILED]);
-        return written.map_or_else(|fault| fault, |()| 0);
-    }
-    0
-}
-
-/// prctl(2): names belong to threads.
-pub(crate) fn prctl(frame: &mut Frame) -> isize {
-    let thread = current();
-    match frame.rdi as i32 {
-        libc::PR_SET_NAME => {
-            let mut name = [0; 16];
-            if let Err(fault) = user::read_text(frame.rsi, &mut name[..15]) {
-                return fault;
-            }
-            thread.name.set(name);
-            if thread.is(&MAIN) { frame.pass() } else { 0 }
-        }
-        libc::PR_GET_NAME if !thread.is(&MAIN) => {
-            user::write(frame.rsi, &u128::from_ne_bytes(thread.name.get()))
-                .map_or_else(|fault| fault, |()| 0)
-        }
-        // The word that the kernel clears when the thread ends, in the eyes of the program.
-        libc::PR_GET_TID_ADDRESS => {
-            user::write(frame.rsi, &thread.clear_id.get()).map_or_else(|fault| fault, |()| 0)
-        }
-        _ => frame.pass(),
-    }
-}
-
-/// arch_prctl(2)
-pub(crate) fn arch_prctl(frame: &mut Frame) -> isize {
-    const ARCH_SET_GS: usize = 0x1001;
-    const ARCH_SET_FS: usize = 0x1002;
-    if frame.rdi == ARCH_SET_GS {
-        return sys::error(libc::EPERM);
-    }
-    let result = frame.pass();
-    if frame.rdi == ARCH_SET_FS && result == 0 {
-        current().fs.set(frame.rsi);
-    }
-    result
-}
-
-/// Calls whose first argument is a thread: one of ours stands for the worker.
-pub(crate) fn about_thread(frame: &mut Frame) -> isize {
-    match translated(frame.rdi) {
-        Some(id) => {
-            let mut other = *frame;
-            other.rdi = id;
-            other.pass()
-        }
-        None => sys::ESRCH,
-    }
-}
-
-/// Calls whose second argument is a thread, if the first says so: getpriority(2), ioprio_get(2) and their likes.
-pub(crate) fn about_kind_and_thread(frame: &mut Frame) -> isize {
-    match translated(frame.rsi) {
-        Some(id) => {
-            let mut other = *frame;
-            other.rsi = id;
-            other.pass()
-        }
-        None => sys::ESRCH,
-    }
-}
-
-/// The kernel's number for a thread: zero, which is the caller, for one of ours that lives.
-fn translated(id: usize) -> Option<usize> {
-    if !is_ours(i64::from(id as i32)) {
-        return Some(id);
-    }
-    THREADS.of(&mut lock()).find(id as i32).map(|_| 0)
-}
-
-/// sched_setaffinity(2): a thread of ours runs wherever its worker runs, and remembers what it asked for.
-pub(crate) fn sched_setaffinity(frame: &mut Frame) -> isize {
-    let own = frame.rdi == 0 && !current().is(&MAIN);
-    if !own && !is_ours(i64::from(frame.rdi as i32)) {
-        return frame.pass();
-    }
-    let mut locked = lock();
-    let thread = if own { Some(current()) } else { THREADS.of(&mut locked).find(frame.rdi as i32) };
-    let Some(thread) = thread else { return sys::ESRCH };
-    let mut asked = [0u64; 2];
-    let words = (frame.rsi / 8).min(2);
-    if let Err(fault) = user::read_slice(frame.rdx, &mut asked[..words]) {
-        return fault;
-    }
-    let mut allowed = [0u64; 128];
-    sys!(SYS_sched_getaffinity, 0, size_of_val(&allowed), allowed.as_mut_ptr());
-    let usable = [asked[0] & allowed[0], asked[1] & allowed[1]];
-    if usable == [0, 0] {
-        return EINVAL;
-    }
-    thread.affinity.set(usable);
-    0
-}
-
-/// sched_getaffinity(2)
-pub(crate) fn sched_getaffinity(frame: &mut Frame) -> isize {
-    let own = frame.rdi == 0 && !current().is(&MAIN);
-    let thread = if own {
-        Some(current())
-    } else {
-        THREADS.of(&mut lock()).find(frame.rdi as i32).filter(|thread| !thread.is(&MAIN))
-    };
-    let result = about_thread(frame);
-    if let Some(thread) = thread
-        && !failed(result)
-        && thread.affinity.get() != [0, 0]
-    {
-        let words = (result as usize / 8).min(2);
-        let zeros = [0u64; 16];
-        let _cleared = user::write_slice(frame.rdx, &zeros[..(result as usize / 8).min(16)]);
-        let _written = user::write_slice(frame.rdx, &thread.affinity.get()[..words]);
-    }
-    result
-}
-
-/// setuid(2) and its likes: helpers of the old user and group take no more calls.
-pub(crate) fn credentials(frame: &mut Frame) -> isize {
-    let result = frame.pass();
-    if !failed(result) {
-        helpers::retire();
-        errands::everywhere(frame.number(), frame.arguments());
-    }
-    result
 }

@@ -1,21 +1,21 @@
 //! The worker's own loop: runs what is ready, looks at the descriptors, waits where there is nothing to run.
 
+use crate::bell::{BELL_DATA, EPOLL};
 use crate::clock;
 use crate::descriptors;
 use crate::frame::duality_switch;
 use crate::held;
 use crate::helpers;
+use crate::idle;
 use crate::lock::{Locked, lock};
 use crate::process;
-use crate::scheduler::{
-    self, ALARM_DATA, BELL_DATA, EPOLL, become_current, dequeue, enqueue_behind, expire,
-    others_are_ready, switch_away,
-};
+use crate::scheduler::{self, become_current, dequeue, expire, let_others_run, others_are_ready};
 use crate::signals;
 use crate::stats;
+use crate::storm;
 use crate::sys::sys;
 use crate::thread::NOBODY;
-use crate::worker::{EVENTS, current, worker};
+use crate::worker::{EVENTS, worker};
 
 /// Switches between two looks at the descriptors.
 const SWITCHES: i32 = 64;
@@ -27,10 +27,7 @@ pub(crate) fn yield_now(locked: &mut Locked) {
     if !others_are_ready(locked) {
         look(locked);
     }
-    if others_are_ready(locked) {
-        enqueue_behind(locked, current());
-        switch_away(locked);
-    }
+    let_others_run(locked);
 }
 
 /// Counts a call that did not wait: after many in a row, the others have their turn.
@@ -49,7 +46,7 @@ pub(crate) fn count_call() {
 pub(crate) fn give_turn() -> bool {
     worker().calls_in_a_row.set(0);
     let mut locked = lock();
-    scheduler::lose_patience(&mut locked);
+    idle::lose_patience(&mut locked);
     look(&mut locked);
     let others = others_are_ready(&mut locked);
     yield_now(&mut locked);
@@ -92,24 +89,41 @@ pub(crate) fn look(locked: &mut Locked) {
     settle(locked);
 }
 
-/// Waits until something comes.
+/// Waits until something comes: as the watcher, or in reserve if another worker watches.
 fn wait(locked: &mut Locked) {
     let worker = worker();
-    expire(locked);
     if worker.storm.get() != 0 {
-        signals::calm();
+        storm::calm();
     }
-    // From here on, a signal rings the bell.
+    // From here on, a signal ends the sleep.
     worker.set_idle(true);
-    let longest = scheduler::begin_sleep(locked);
-    let longest = if held::any() { Some(clock::timespec(0)) } else { longest };
-    let summoned = take_events(locked, longest);
+    if idle::is_watched(locked) {
+        idle::stand_by(locked, scheduler::ready);
+    } else {
+        watch(locked);
+    }
     worker.set_idle(false);
-    scheduler::end_sleep(locked);
-    expire(locked);
     settle(locked);
+}
+
+fn watch(locked: &mut Locked) {
+    expire(locked);
+    let deadline = scheduler::next_deadline(locked);
+    let longest = if held::any() || others_are_ready(locked) {
+        Some(clock::timespec(0))
+    } else {
+        deadline.map(clock::left)
+    };
+    idle::begin_watch(locked, deadline);
+    let summoned = take_events(locked, longest);
+    idle::end_watch(locked);
+    expire(locked);
+    let ready = scheduler::ready(locked);
     if summoned {
-        scheduler::account_for_summons(locked);
+        idle::came(locked, ready);
+    }
+    if ready > 0 {
+        idle::call_deputy(locked);
     }
 }
 
@@ -118,7 +132,7 @@ fn settle(locked: &mut Locked) {
         signals::assign_held(locked);
     }
     if worker().storm.get() != 0 {
-        signals::calm();
+        storm::calm();
     }
     worker().switches_left.set(SWITCHES);
 }
@@ -132,17 +146,14 @@ fn take_events(locked: &mut Locked, timeout: Option<libc::timespec>) -> bool {
         .released(|| sys!(SYS_epoll_pwait2, EPOLL.get(), room, EVENTS, timeout, 0, 8))
         .max(0) as usize;
     stats::LOOKS.add(1);
+    idle::looked(locked);
     let mut summoned = false;
     for index in 0..count {
         let event = worker.event(index);
         match event.u64 {
             BELL_DATA => {
-                scheduler::heard(locked);
+                idle::heard(locked);
                 summoned = !helpers::collect(locked) && count == 1;
-            }
-            ALARM_DATA => {
-                scheduler::alarm(locked);
-                expire(locked);
             }
             data => descriptors::event(locked, data, event.events),
         }

@@ -1,27 +1,12 @@
 //! The calls about memory: which of it other processes share, and code that arrives later.
 
-use alloc::vec::Vec;
-use core::ops::Range;
-
 use crate::frame::Frame;
-use crate::lock::{Guarded, Locked, lock};
+use crate::lock::lock;
 use crate::objects;
+use crate::pump;
+use crate::shared::{self, pages};
 use crate::stacks::{self, STACKS};
-use crate::sys::{failed, sys};
-
-/// Memory that other processes may share.
-static SHARED: Guarded<Vec<Range<usize>>> = Guarded::new(Vec::new());
-
-/// Whether other processes may wait or wake at an address.
-pub(crate) fn is_shared(locked: &mut Locked, address: usize) -> bool {
-    SHARED.of(locked).iter().any(|range| range.contains(&address))
-}
-
-/// The kernel maps and unmaps whole pages.
-fn pages(address: usize, length: usize) -> Range<usize> {
-    const PAGE: usize = 4096;
-    address..address.saturating_add(length.checked_next_multiple_of(PAGE).unwrap_or(length))
-}
+use crate::sys::{error, failed, sys};
 
 /// mmap(2)
 pub(crate) fn mmap(frame: &mut Frame) -> isize {
@@ -33,16 +18,21 @@ pub(crate) fn mmap(frame: &mut Frame) -> isize {
             return stack as isize;
         }
     }
-    let result = frame.pass();
+    let mut result = frame.pass();
+    if result == error(libc::ENOMEM) && is_stack(flags) {
+        // Threads that are about to end would have given their stacks back meanwhile, on processors of their own.
+        pump::give_turn();
+        result = frame.pass();
+    }
     if failed(result) {
         return result;
     }
     let mapped = pages(result as usize, length);
     if flags & libc::MAP_FIXED != 0 {
-        forget_shared(&mapped);
+        shared::forget(&mapped);
     }
     if flags & libc::MAP_TYPE != libc::MAP_PRIVATE {
-        SHARED.of(&mut lock()).push(mapped.clone());
+        shared::add(mapped.clone());
     }
     if protection & libc::PROT_EXEC != 0 && flags & libc::MAP_ANONYMOUS == 0 {
         objects::patch_mapped(frame.r8 as i32, mapped, frame.r9 as u64);
@@ -55,27 +45,12 @@ fn is_stack(flags: i32) -> bool {
     flags & wanted == wanted && flags & libc::MAP_FIXED == 0
 }
 
-fn forget_shared(gone: &Range<usize>) {
-    let mut locked = lock();
-    let shared = SHARED.of(&mut locked);
-    if shared.iter().all(|range| range.end <= gone.start || gone.end <= range.start) {
-        return;
-    }
-    let mut left = Vec::with_capacity(shared.len() + 1);
-    for range in shared.drain(..) {
-        let before = range.start..range.end.min(gone.start);
-        let after = range.start.max(gone.end)..range.end;
-        left.extend([before, after].into_iter().filter(|part| part.start < part.end));
-    }
-    *shared = left;
-}
-
 /// mremap(2)
 pub(crate) fn mremap(frame: &mut Frame) -> isize {
     let result = frame.pass();
-    if !failed(result) && is_shared(&mut lock(), frame.rdi) {
-        forget_shared(&pages(frame.rdi, frame.rsi));
-        SHARED.of(&mut lock()).push(pages(result as usize, frame.rdx));
+    if !failed(result) && shared::contains(&mut lock(), frame.rdi) {
+        shared::forget(&pages(frame.rdi, frame.rsi));
+        shared::add(pages(result as usize, frame.rdx));
     }
     result
 }
@@ -87,7 +62,7 @@ pub(crate) fn shmat(frame: &mut Frame) -> isize {
         // SAFETY: all zeros are a `shmid_ds`.
         let mut status: libc::shmid_ds = unsafe { core::mem::zeroed() };
         sys!(SYS_shmctl, frame.rdi, libc::IPC_STAT, &raw mut status);
-        SHARED.of(&mut lock()).push(pages(result as usize, status.shm_segsz));
+        shared::add(pages(result as usize, status.shm_segsz));
     }
     result
 }
@@ -110,7 +85,7 @@ pub(crate) fn munmap(frame: &mut Frame) -> isize {
     }
     let result = frame.pass();
     if result == 0 {
-        forget_shared(&pages(address, length));
+        shared::forget(&pages(address, length));
     }
     result
 }

@@ -5,9 +5,11 @@ use core::sync::atomic::Ordering;
 use crate::action::{Action, bit};
 use crate::clock::{self, NEVER};
 use crate::context::{Context, on_alternate};
+use crate::credentials;
 use crate::descriptors::{self, Direction, Kind};
 use crate::frame::{Frame, duality_resume};
 use crate::lock::lock;
+use crate::masked;
 use crate::scheduler::park;
 use crate::signals::{
     self, ACTIONS, act_by_default, add_pending, install, process_bits, set_mask, take_pending,
@@ -17,6 +19,9 @@ use crate::sys::{EAGAIN, EFAULT, EINTR, EINVAL, ESRCH, error, failed, sys};
 use crate::thread::{MAIN, NO_STACK, Pending, Reason, THREADS, ThreadRef, is_ours};
 use crate::user;
 use crate::worker::{current, worker};
+
+/// libc's own: by it, a change of credentials reaches every thread.
+const SETXID_SIGNAL: i32 = 33;
 
 /// Runs a body that may fail, as a system call's result.
 fn result(body: impl FnOnce() -> Result<isize, isize>) -> isize {
@@ -82,7 +87,7 @@ pub(crate) fn rt_sigreturn(frame: &mut Frame) -> isize {
 pub(crate) fn rt_sigsuspend(frame: &mut Frame) -> isize {
     result(|| {
         let mask: u64 = user::read(frame.rdi)?;
-        let _masked = signals::with_mask(mask);
+        let _masked = masked::with_mask(mask);
         while park(&mut lock(), NEVER) != Reason::Interrupted {}
         Ok(EINTR)
     })
@@ -164,9 +169,17 @@ fn take_now(thread: ThreadRef, set: u64) -> Result<Option<Pending>, isize> {
     if let Some(taken) = take_pending(&mut locked, thread, set) {
         return Ok(Some(taken));
     }
-    if let Some(taken) = take_process_signal(&mut locked, set) {
-        return Ok(Some(taken));
+    // The kernel holds what every thread blocks, the engine what came before: the lower number is first.
+    let ours = process_bits() & set;
+    let lower = if ours == 0 { set } else { set & ((1 << ours.trailing_zeros()) - 1) };
+    match take_from_kernel(lower)? {
+        None => Ok(take_process_signal(&mut locked, set)),
+        taken => Ok(taken),
     }
+}
+
+/// Takes a signal of `set` that the kernel holds for the process.
+fn take_from_kernel(set: u64) -> Result<Option<Pending>, isize> {
     // SAFETY: all zeros are a `siginfo_t`.
     let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
     let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -250,6 +263,9 @@ fn send(
     }
     if !(1..=64).contains(&number) {
         return EINVAL;
+    }
+    if number == SETXID_SIGNAL {
+        credentials::announce_credentials(&mut locked);
     }
     let action = ACTIONS[number as usize].get();
     let blocked = thread.mask.get() & bit(number) != 0;

@@ -14,19 +14,22 @@ use crate::action::{
     Action, HELPER_SIGNAL, HELPER_VALUE, NUDGE_VALUE, SA_RESTORER, SIG_DFL, TICK_SIGNAL,
     TICK_VALUE, bit, value,
 };
+use crate::bell::ring;
 use crate::context::{Beneath, Context, Delivery, on_alternate};
 use crate::errands;
 use crate::frame::{Frame, duality_preempted, duality_restorer, duality_resume, is_resuming};
 use crate::held;
+use crate::idle;
 use crate::lock::{Guarded, Locked, Setting, lock};
 use crate::masks;
 use crate::report;
-use crate::scheduler::{ring, wake};
+use crate::scheduler::wake;
 use crate::settings;
+use crate::storm;
 use crate::sys::{self, EINTR, RESTART, sys};
 use crate::thread::{MAIN, NO_STACK, Pending, Reason, State, THREADS, Thread, ThreadRef};
 use crate::user;
-use crate::worker::{self, Worker, current, worker};
+use crate::worker::{self, current, worker};
 
 /// What the program has asked for, by signal number.
 pub(crate) static ACTIONS: [Setting<Action>; 65] = [const { Setting::new(Action::DEFAULT) }; 65];
@@ -61,10 +64,17 @@ fn adopt_from_process(locked: &mut Locked, thread: ThreadRef) {
 }
 
 fn take_from(list: &mut Vec<Pending>, bits: &AtomicU64, wanted: u64) -> Option<Pending> {
-    let index = list.iter().position(|pending| bit(pending.number) & wanted != 0)?;
-    let pending = list.remove(index);
+    let pending = list.remove(next_of(list, wanted)?);
     bits.store(list.iter().fold(0, |bits, pending| bits | bit(pending.number)), Ordering::Relaxed);
     Some(pending)
+}
+
+/// The place of the signal that comes first, as in the kernel: faults before all others, then the lowest number, and of
+/// one number the oldest.
+fn next_of(list: &[Pending], wanted: u64) -> Option<usize> {
+    let wanted_ones = list.iter().enumerate().filter(|(_, one)| bit(one.number) & wanted != 0);
+    let order = |number: i32| (bit(number) & masks::FAULTS == 0, number);
+    wanted_ones.min_by_key(|(_, one)| order(one.number)).map(|(index, _)| index)
 }
 
 /// A signal that the process took and that every thread blocks, if it is one of `wanted`.
@@ -80,8 +90,7 @@ pub(crate) fn process_bits() -> u64 {
 /// Takes the first signal that is pending for the thread and one of `wanted`.
 pub(crate) fn take_pending(locked: &mut Locked, thread: &Thread, wanted: u64) -> Option<Pending> {
     let list = thread.pending(locked);
-    let index = list.iter().position(|pending| bit(pending.number) & wanted != 0)?;
-    let pending = list.remove(index);
+    let pending = list.remove(next_of(list, wanted)?);
     let left = list.iter().fold(0, |bits, pending| bits | bit(pending.number));
     thread.pending_bits.store(left, Ordering::Relaxed);
     Some(pending)
@@ -231,10 +240,11 @@ pub(crate) extern "C" fn handler(number: i32, info: &mut libc::siginfo_t, contex
     worker.attention.store(1, Ordering::Relaxed);
     if worker.is_in_engine() || foreign {
         if worker.is_idle() {
+            idle::call_reserve();
             ring();
         }
         if !foreign {
-            endure(worker, number, context);
+            storm::endure(worker, number, &mut context.mask);
         }
         return;
     }
@@ -255,33 +265,6 @@ fn has_room(alternate: &libc::stack_t, rsp: u64) -> bool {
     !on_alternate(alternate, rsp) || rsp - alternate.ss_sp as u64 >= ROOM
 }
 
-/// Signals in a row that make a storm.
-const STORM: u32 = 16;
-
-/// A timer of a few microseconds would interrupt the engine again and again, and nothing would ever go on. The
-/// kernel blocks such a signal until the engine is left.
-fn endure(worker: &Worker, number: i32, context: &mut Context) {
-    let count = worker.storm.get() + 1;
-    worker.storm.set(count);
-    if count < STORM {
-        return;
-    }
-    let known = context.mask == worker.kernel_mask.load(Ordering::Relaxed);
-    context.mask |= bit(number);
-    // Where the engine is about to change the mask, it goes on to do so.
-    if known {
-        worker.kernel_mask.store(context.mask, Ordering::Relaxed);
-    }
-}
-
-/// After a storm: the kernel blocks what the threads block.
-#[cold]
-pub(crate) fn calm() {
-    if worker().storm.replace(0) >= STORM {
-        masks::adopt();
-    }
-}
-
 /// A faulting instruction: the thread's own handler, or the death that the program would die natively.
 fn fault(number: i32, info: &libc::siginfo_t, context: &mut Context) {
     let worker = worker();
@@ -298,8 +281,25 @@ fn fault(number: i32, info: &libc::siginfo_t, context: &mut Context) {
     }
     let mask = thread.mask.get();
     let delivery = Delivery { number, info, action: &action, mask };
-    context.enter_handler(thread, &delivery, Beneath::Nothing);
-    enter(thread, number, &action);
+    match context.enter_handler(thread, &delivery, Beneath::Nothing) {
+        Ok(()) => enter(thread, number, &action),
+        Err(_) => die_natively(number),
+    }
+}
+
+/// A handler cannot be entered, for there is no stack: the thread faults (`force_sigsegv` of the kernel).
+#[cold]
+fn fault_instead(thread: ThreadRef, number: i32) {
+    let fault = libc::SIGSEGV;
+    let blocked = thread.mask.get() & bit(fault) != 0;
+    if number == fault || blocked || !ACTIONS[fault as usize].get().runs() {
+        return act_by_default(fault);
+    }
+    // SAFETY: all zeros are a `siginfo_t`.
+    let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
+    info.si_signo = fault;
+    info.si_code = libc::SI_KERNEL;
+    add_pending(&mut lock(), thread, Pending { number: fault, info });
 }
 
 /// The instruction is executed again, and the kernel does what it does by default.
@@ -380,10 +380,15 @@ pub(crate) fn deliver_on_return(frame: &mut Frame, result: isize) -> isize {
         (frame.rip, result as usize)
     };
     let number = pending.number;
+    let before = thread.mask_after.get();
     let delivery =
         Delivery { number, info: &pending.info, action: &action, mask: mask_after(thread) };
+    if frame.enter_handler(thread, &delivery, rip, value).is_err() {
+        thread.mask_after.set(before);
+        fault_instead(thread, number);
+        return result;
+    }
     enter(thread, number, &action);
-    frame.enter_handler(thread, &delivery, rip, value);
     0
 }
 
@@ -396,10 +401,15 @@ pub(crate) fn deliver_on_context(context: &mut Context) {
         drop(locked);
         let thread = current();
         let number = pending.number;
+        let before = thread.mask_after.get();
         let delivery =
             Delivery { number, info: &pending.info, action: &action, mask: mask_after(thread) };
-        enter(thread, number, &action);
-        context.enter_handler(thread, &delivery, Beneath::Frame);
+        if context.enter_handler(thread, &delivery, Beneath::Frame).is_ok() {
+            enter(thread, number, &action);
+        } else {
+            thread.mask_after.set(before);
+            fault_instead(thread, number);
+        }
     }
 }
 
@@ -480,25 +490,4 @@ pub(crate) fn reset_after_fork(locked: &mut Locked) {
     PROCESS_BITS.store(0, Ordering::Relaxed);
     TIMERS.of(locked).clear();
     masks::restart(locked, current().mask.get());
-}
-
-/// Runs a call with another mask, and goes back to the old one: after the handler, if one will run.
-pub(crate) fn with_mask(mask: u64) -> impl Drop {
-    struct Back(u64);
-    impl Drop for Back {
-        fn drop(&mut self) {
-            let mut locked = lock();
-            assign_held(&mut locked);
-            let thread = current();
-            if thread.deliverable() != 0 {
-                thread.mask_after.set(Some(self.0));
-            } else {
-                set_mask(&mut locked, thread, self.0);
-            }
-        }
-    }
-    let thread = current();
-    let before = thread.mask.get();
-    set_mask(&mut lock(), thread, mask);
-    Back(before)
 }

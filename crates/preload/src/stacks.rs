@@ -33,8 +33,8 @@ pub(crate) struct Stacks {
     mapped: Range<usize>,
     next: usize,
     free: Vec<Free>,
-    /// The stack that libc has mapped and not yet protected.
-    fresh: Option<Free>,
+    /// The stacks that libc has mapped and not yet protected.
+    fresh: Vec<Free>,
     /// Guards of stacks in use, by the start of the stack.
     guards: BTreeMap<usize, usize>,
 }
@@ -43,7 +43,7 @@ pub(crate) static STACKS: Guarded<Stacks> = Guarded::new(Stacks {
     mapped: FIRST_ADDRESS..FIRST_ADDRESS,
     next: FIRST_ADDRESS,
     free: Vec::new(),
-    fresh: None,
+    fresh: Vec::new(),
     guards: BTreeMap::new(),
 });
 
@@ -59,7 +59,7 @@ impl Stacks {
     pub(crate) fn carve(&mut self, length: usize) -> Option<usize> {
         if let Some(index) = self.free.iter().rposition(|free| free.length == length) {
             let stack = self.free.swap_remove(index);
-            self.fresh = Some(stack);
+            self.fresh.push(stack);
             return Some(stack.start);
         }
         if self.next + length > self.mapped.end {
@@ -67,7 +67,7 @@ impl Stacks {
         }
         let start = self.next;
         self.next += length;
-        self.fresh = Some(Free { start, length, guard: 0 });
+        self.fresh.push(Free { start, length, guard: 0 });
         Some(start)
     }
 
@@ -95,14 +95,12 @@ impl Stacks {
         Some(())
     }
 
-    /// Takes note of the guard of the stack just carved.
+    /// Takes note of the guard of a stack that has been carved.
     pub(crate) fn open(&mut self, address: usize, length: usize) -> bool {
-        let Some(fresh) = self.fresh else { return false };
-        let end = fresh.start + fresh.length;
-        if address < fresh.start || address + length != end {
-            return false;
-        }
-        self.fresh = None;
+        let is_upper_part =
+            |fresh: &Free| address >= fresh.start && address + length == fresh.start + fresh.length;
+        let Some(index) = self.fresh.iter().position(is_upper_part) else { return false };
+        let fresh = self.fresh.swap_remove(index);
         let guard = address - fresh.start;
         if guard != fresh.guard {
             if fresh.guard > guard {
@@ -128,6 +126,7 @@ impl Stacks {
         if !self.mapped.contains(&start) {
             return false;
         }
+        self.fresh.retain(|fresh| fresh.start != start);
         let guard = self.guards.remove(&start).unwrap_or(0);
         // The next thread finds zeros, as in a new mapping.
         sys!(SYS_madvise, start + guard, length - guard, libc::MADV_DONTNEED);

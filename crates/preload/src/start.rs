@@ -1,5 +1,6 @@
 //! The first code of the engine: called by the dynamic linker before any other constructor.
 
+use crate::bell;
 use crate::clock;
 use crate::crew;
 use crate::descriptors;
@@ -9,7 +10,6 @@ use crate::lock::lock;
 use crate::objects;
 use crate::report::{self, say};
 use crate::rseq;
-use crate::scheduler;
 use crate::settings;
 use crate::signals;
 use crate::sys::{self, sys};
@@ -99,19 +99,23 @@ fn prepare() -> Result<(), isize> {
     let id = sys!(SYS_getpid) as i32;
     FIRST.kernel_id.set(id);
     MAIN.id.set(id);
+    THREADS.of(&mut lock()).number_for(id);
     MAIN.state.set(State::Running);
     FIRST.current.set(&MAIN);
     MAIN.fs.set(thread_storage());
     let (mut robust, mut size) = (0usize, 0usize);
     sys!(SYS_get_robust_list, 0, &raw mut robust, &raw mut size);
     MAIN.robust_list.set(robust);
+    let mut name = [0u8; 16];
+    sys!(SYS_prctl, libc::PR_GET_NAME, name.as_mut_ptr());
+    MAIN.name.set(name);
     // What the kernel would clear when the main thread ends is ours to clear.
     let mut clear_id = 0usize;
     sys!(SYS_prctl, libc::PR_GET_TID_ADDRESS, &raw mut clear_id);
     MAIN.clear_id.set(clear_id);
     report::DUMP.set(Some(dump::dump));
     crew::prepare()?;
-    scheduler::open()?;
+    bell::open()?;
     signals::take_over();
     rseq::leave();
     Ok(())

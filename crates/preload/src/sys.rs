@@ -74,27 +74,28 @@ pub(crate) fn map(length: usize, protection: i32, flags: i32) -> Option<usize> {
     (address > 0).then_some(address as usize)
 }
 
-/// Zeroed memory that is there once it is touched, or nothing. It lies far from the program's libraries, whose
+/// Addresses for a table, or nothing: the table is there as far as it is opened, see [`open_reserved`], so that a program
+/// that locks its memory (mlockall(2)) does not lock all of it. The addresses lie far from the program's libraries, whose
 /// neighbourhood is for the stubs.
 pub(crate) fn reserve(length: usize) -> Option<usize> {
     const FAR: usize = 0x0800_0000_0000;
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    let address = sys!(SYS_mmap, FAR, length, protection, flags, -1isize, 0);
+    let address = sys!(SYS_mmap, FAR, length, libc::PROT_NONE, flags, -1isize, 0);
     (address > 0).then_some(address as usize)
 }
 
-/// How many of `entries` entries a table may have, such that a limit of the address space (RLIMIT_AS) is left to
-/// the program.
+/// How many of `entries` entries a table may have, such that the most of a limit of the address space (RLIMIT_AS) is
+/// left to the program: a multiple of the steps in which tables grow.
 pub(crate) fn affordable(entries: usize, size: usize) -> usize {
     const SHARE: u64 = 16;
-    const FEWEST: usize = 1024;
+    const STEP: usize = 1024;
     let mut limits = [u64::MAX; 2];
     sys!(SYS_prlimit64, 0, libc::RLIMIT_AS, 0, &raw mut limits);
     if limits[0] == u64::MAX {
         return entries;
     }
-    entries.min((limits[0] / SHARE) as usize / size).max(FEWEST)
+    let share = (limits[0] / SHARE) as usize / size;
+    entries.min(share / STEP * STEP).max(STEP)
 }
 
 /// Does something that the limit of file sizes could forbid, for files that are memory.
@@ -111,6 +112,15 @@ pub(crate) fn with_large_files<T>(work: impl FnOnce() -> T) -> T {
     let result = work();
     sys!(SYS_prlimit64, 0, libc::RLIMIT_FSIZE, &raw const limits, 0);
     result
+}
+
+/// Makes reserved addresses memory, which is zero; returns whether that worked. What was opened before stays as it is.
+pub(crate) fn open_reserved(start: usize, length: usize) -> bool {
+    const PAGE: usize = 4096;
+    let first = start & !(PAGE - 1);
+    let end = (start + length).next_multiple_of(PAGE);
+    let accessible = libc::PROT_READ | libc::PROT_WRITE;
+    !failed(sys!(SYS_mprotect, first, end - first, accessible))
 }
 
 /// Whether a result is an error.

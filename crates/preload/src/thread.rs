@@ -16,9 +16,18 @@ pub(crate) type ThreadRef = &'static Thread;
 
 /// Thread numbers start here: above all that the kernel gives (`PID_MAX_LIMIT` is 2²²), and small enough
 /// for the owner field of a mutex (30 bits).
-pub(crate) const FIRST_ID: i32 = 1 << 22;
+const FIRST_ID: i32 = 1 << 22;
 /// So many threads, and no more.
 pub(crate) const MAX_THREADS: usize = 1 << 20;
+/// So many ranges of thread numbers are there. Processes whose numbers are near each other have different ones, for a
+/// mutex in shared memory names its owner by the thread's number alone.
+const RANGES: i32 = 1019;
+const LAST_ID: i32 = FIRST_ID + RANGES * MAX_THREADS as i32 - 1;
+
+/// The first thread number of a process.
+fn first_id_of(process: i32) -> i32 {
+    FIRST_ID + process % RANGES * MAX_THREADS as i32
+}
 
 /// What a thread does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -180,6 +189,7 @@ impl Timed for ThreadRef {
 pub(crate) struct Threads {
     table: *mut Thread,
     room: usize,
+    first_id: i32,
     used: usize,
     /// Places of threads that ended, the oldest first: numbers are not used again at once.
     free_head: Option<ThreadRef>,
@@ -195,6 +205,7 @@ pub(crate) struct Threads {
 pub(crate) static THREADS: Guarded<Threads> = Guarded::new(Threads {
     table: ptr::null_mut(),
     room: 0,
+    first_id: FIRST_ID,
     used: 0,
     free_head: None,
     free_tail: None,
@@ -207,6 +218,8 @@ pub(crate) static THREADS: Guarded<Threads> = Guarded::new(Threads {
 /// The thread that the process began with, or forked.
 pub(crate) static MAIN: Thread = Thread::new();
 
+/// The table grows by so many places; `MAX_THREADS` is a multiple.
+const STEP: usize = 1024;
 /// As many places lie idle before one is used again.
 const RESTED: usize = 256;
 
@@ -220,6 +233,16 @@ impl Threads {
         let table = sys::reserve(self.room * size_of::<Thread>());
         self.table = table.unwrap_or(0) as *mut Thread;
         table.is_some()
+    }
+
+    /// Gives the threads the numbers that are this process's own. The main thread is alone.
+    pub(crate) fn number_for(&mut self, process: i32) {
+        self.first_id = first_id_of(process);
+        for index in 0..self.used {
+            // SAFETY: so many have been written.
+            let thread = unsafe { &*self.table.add(index) };
+            thread.id.set(self.first_id + index as i32);
+        }
     }
 
     /// Where the address of the table is, and the number of its entries in use.
@@ -236,14 +259,18 @@ impl Threads {
             thread
         } else {
             let index = self.used;
-            self.used += 1;
-            // SAFETY: the table has room for so many.
+            // SAFETY: the table has room for `MAX_THREADS`.
             let place = unsafe { self.table.add(index) };
+            let at_step = index.is_multiple_of(STEP);
+            if at_step && !sys::open_reserved(place as usize, STEP * size_of::<Thread>()) {
+                return None;
+            }
+            self.used += 1;
             // SAFETY: nothing is there yet.
             unsafe { place.write(Thread::new()) };
             // SAFETY: written just now, and never taken away.
             let thread = unsafe { &*place };
-            thread.id.set(FIRST_ID + index as i32);
+            thread.id.set(self.first_id + index as i32);
             thread
         };
         thread.next_ready.set(None);
@@ -299,7 +326,7 @@ impl Threads {
         let thread = if id == MAIN.id.get() {
             &MAIN
         } else {
-            let index = usize::try_from(id.checked_sub(FIRST_ID)?).ok()?;
+            let index = usize::try_from(id.checked_sub(self.first_id)?).ok()?;
             if index >= self.used {
                 return None;
             }
@@ -322,7 +349,7 @@ impl Threads {
     }
 }
 
-/// Whether a number is one of ours, of a living thread or not.
+/// Whether a number is one of ours, of a living thread or not, in this process or another one.
 pub(crate) fn is_ours(id: i64) -> bool {
-    (i64::from(FIRST_ID)..i64::from(FIRST_ID) + MAX_THREADS as i64).contains(&id)
+    (i64::from(FIRST_ID)..=i64::from(LAST_ID)).contains(&id)
 }

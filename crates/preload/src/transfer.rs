@@ -1,6 +1,6 @@
 //! Reading, writing, accepting, connecting: attempts that do not block, and parking in between.
 
-use libc::{MSG_DONTWAIT, MSG_PEEK, MSG_WAITALL};
+use libc::{MSG_DONTWAIT, MSG_ERRQUEUE, MSG_OOB, MSG_PEEK, MSG_WAITALL};
 
 use crate::clock::NEVER;
 use crate::descriptors::{self, Descriptor, Direction, Kind};
@@ -8,10 +8,11 @@ use crate::edges::Seen;
 use crate::fact;
 use crate::files;
 use crate::frame::Frame;
-use crate::helpers::{Interrupted, offload};
+use crate::helpers::{Interrupted, offload, offload_on_kept};
+use crate::kept;
 use crate::lock::lock;
 use crate::pump::count_call;
-use crate::sys::{self, EAGAIN, EBADF, EINTR, RESTART, error, failed, sys};
+use crate::sys::{self, EAGAIN, EINTR, RESTART, error, failed, sys};
 use crate::thread::Reason;
 use crate::user;
 
@@ -63,9 +64,12 @@ pub(crate) fn writev(frame: &mut Frame) -> isize {
     }
 }
 
+/// Flags of a receiving call that does not wait: what it asks for is there or not.
+const AT_ONCE: i32 = MSG_DONTWAIT | MSG_ERRQUEUE | MSG_OOB;
+
 /// recvfrom(2)
 pub(crate) fn recvfrom(frame: &mut Frame) -> isize {
-    if frame.r10 as i32 & MSG_DONTWAIT != 0 {
+    if frame.r10 as i32 & AT_ONCE != 0 {
         return attempt(frame);
     }
     let wanted = if frame.r10 as i32 & MSG_WAITALL != 0 { frame.rdx } else { 0 };
@@ -83,7 +87,7 @@ pub(crate) fn sendto(frame: &mut Frame) -> isize {
 /// recvmsg(2)
 pub(crate) fn recvmsg(frame: &mut Frame) -> isize {
     let flags = frame.rdx as i32;
-    if flags & MSG_DONTWAIT != 0 {
+    if flags & AT_ONCE != 0 {
         return attempt(frame);
     }
     if flags & MSG_WAITALL != 0 {
@@ -172,7 +176,9 @@ fn transfer(frame: &mut Frame, shape: Shape, direction: Direction, wanted: usize
     let number = frame.rdi;
     let Some(descriptor) = descriptors::get(number) else { return frame.pass() };
     let kind = descriptor.kind(number);
-    if kind == Kind::Direct || descriptor.has(fact::NONBLOCKING) {
+    let is_socket = matches!(kind, Kind::Stream | Kind::Message);
+    let wants_socket = matches!(shape, Shape::Socket | Shape::Message);
+    if kind == Kind::Direct || descriptor.has(fact::NONBLOCKING) || wants_socket && !is_socket {
         return attempt(frame);
     }
     if kind == Kind::Name && shape == Shape::Buffer && direction == Direction::Write {
@@ -201,7 +207,9 @@ impl Transfer<'_> {
                 self.descriptor.would_block(self.direction, seen);
             }
             if self.descriptor.is_nonblocking(self.number) {
-                return self.so_far(EAGAIN);
+                // The kernel looks at the arguments before it looks whether the call would block.
+                let looked = self.descriptor.kind(self.number) == Kind::Polled && self.done == 0;
+                return if looked { self.frame.pass() } else { self.so_far(EAGAIN) };
             }
             let deadline = *deadline.get_or_insert_with(|| {
                 self.descriptor.socket_deadline(self.number, self.direction)
@@ -221,7 +229,7 @@ impl Transfer<'_> {
         match reason {
             // epoll does not tell: a helper waits instead.
             None => Some(self.offload_rest()),
-            Some(_) if self.descriptor.generation() != generation => Some(self.so_far(EBADF)),
+            Some(_) if self.descriptor.generation() != generation => Some(self.go_on_with_file()),
             Some(Reason::Woken) => None,
             Some(Reason::TimedOut) => Some(self.so_far(EAGAIN)),
             Some(Reason::Interrupted) if deadline != NEVER => Some(self.so_far(EINTR)),
@@ -234,6 +242,18 @@ impl Transfer<'_> {
             return self.done as isize;
         }
         offload(self.frame.number(), self.frame.arguments(), Interrupted::Restarts)
+    }
+
+    /// The descriptor was closed meanwhile; its file is still there.
+    fn go_on_with_file(&self) -> isize {
+        let frame = self.frame;
+        if self.done > 0 {
+            if let Some(kept) = kept::goes_on_with(self.number) {
+                kept::give_back(kept);
+            }
+            return self.done as isize;
+        }
+        offload_on_kept(frame.number(), frame.arguments(), Interrupted::Restarts)
     }
 
     /// What has been transferred, or else the error.

@@ -113,7 +113,8 @@ fn copy_in(address: usize, into: *mut u8, length: usize) -> Result<(), isize> {
     if fault == 0 { Ok(()) } else { Err(EFAULT) }
 }
 
-fn write_bytes(address: usize, from: *const u8, length: usize) -> Result<(), isize> {
+/// Writes bytes, of which `from` has so many.
+pub(crate) fn write_bytes(address: usize, from: *const u8, length: usize) -> Result<(), isize> {
     check(address, length)?;
     // SAFETY: `from` has `length` bytes; a fault at the other address is caught.
     let fault = unsafe { duality_user_copy(address as *mut u8, from, length) };

@@ -5,15 +5,16 @@ use alloc::vec::Vec;
 use libc::{POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI};
 
 use crate::clock::{self, NEVER, Nanoseconds};
-use crate::descriptors::{self, Direction, PollNode};
+use crate::descriptors::{self, Direction};
 use crate::edges::Seen;
 use crate::frame::Frame;
-use crate::helpers::{Interrupted, offload};
-use crate::lock::lock;
+use crate::helpers::{Interrupted, offload, offload_on_kept};
+use crate::lock::{Setting, lock};
+use crate::masked;
+use crate::poll_node::PollNode;
 use crate::pump::{self, count_call, give_turn};
 use crate::scheduler::park;
-use crate::signals;
-use crate::sys::{self, EAGAIN, EINTR, EINVAL, failed, sys};
+use crate::sys::{self, EINTR, EINVAL, failed, sys};
 use crate::thread::Reason;
 use crate::user;
 use crate::worker::current;
@@ -76,9 +77,22 @@ pub(crate) fn ppoll(frame: &mut Frame) -> isize {
     result
 }
 
+/// The kernel leaves limits as they were (`STICKY_TIMEOUTS`).
+static LIMITS_STAY: Setting<bool> = Setting::new(false);
+
+/// personality(2): whether calls tell how much of a limit was left.
+pub(crate) fn personality(frame: &mut Frame) -> isize {
+    const STICKY_TIMEOUTS: isize = 0x0400_0000;
+    const ASK: u32 = u32::MAX;
+    let result = frame.pass();
+    LIMITS_STAY.set(sys!(SYS_personality, ASK) & STICKY_TIMEOUTS != 0);
+    result
+}
+
 /// The kernel tells how much of a limit was left.
 fn write_back(address: usize, limit: Limit) {
     if address != 0
+        && !LIMITS_STAY.get()
         && let Limit::Until(deadline) = limit
     {
         let _unchanged = user::write(address, &clock::left(deadline));
@@ -89,7 +103,7 @@ fn wait_for_list(list: usize, count: usize, limit: Limit, mask: Option<u64>) -> 
     if count > MOST {
         return EINVAL;
     }
-    let _masked = mask.map(signals::with_mask);
+    let _masked = mask.map(masked::with_mask);
     loop {
         let seen = descriptors::all_seen();
         let ready = sys!(SYS_poll, list, count, 0);
@@ -133,7 +147,7 @@ fn park_for_all(numbers: &[usize], deadline: Nanoseconds, seen: Seen) -> Reason 
         if let Some(descriptor) = descriptors::get(number) {
             descriptor.kind(number);
             if descriptor.register(number) {
-                nodes.push(PollNode::new(thread, descriptor));
+                nodes.push(PollNode::new(thread, &descriptor.polls));
             }
         }
     }
@@ -164,6 +178,7 @@ pub(crate) fn select(frame: &mut Frame) -> isize {
     };
     let result = wait_for_sets(frame, limit, None);
     if frame.r8 != 0
+        && !LIMITS_STAY.get()
         && let Limit::Until(deadline) = limit
     {
         let left = clock::left(deadline);
@@ -200,7 +215,8 @@ struct Sets {
 }
 
 /// What a descriptor in each of the sets waits for.
-const SET_EVENTS: [i16; 3] = [POLLIN | POLLHUP | POLLERR, POLLOUT | POLLERR, POLLPRI];
+const SET_EVENTS: [i16; 3] =
+    [POLLIN | POLLHUP | POLLERR | POLLNVAL, POLLOUT | POLLERR | POLLNVAL, POLLPRI | POLLNVAL];
 
 impl Sets {
     fn read(frame: &Frame) -> Result<Self, isize> {
@@ -270,22 +286,25 @@ impl Sets {
 }
 
 fn wait_for_sets(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
-    let _masked = mask.map(signals::with_mask);
+    let _masked = mask.map(masked::with_mask);
     let mut sets = match Sets::read(frame) {
         Ok(sets) => sets,
         Err(error) => return error,
     };
     let mut polls = sets.polls();
     let numbers: Vec<usize> = polls.iter().map(|poll| poll.fd as usize).collect();
+    let mut waited = false;
     loop {
         let seen = descriptors::all_seen();
         let ready = sys!(SYS_poll, polls.as_mut_ptr(), polls.len(), 0);
         if failed(ready) {
             return ready;
         }
-        if polls.iter().any(|poll| poll.revents & POLLNVAL != 0) {
+        // One that is closed while the call waits is ready, in the kernel too.
+        if !waited && polls.iter().any(|poll| poll.revents & POLLNVAL != 0) {
             return sys::EBADF;
         }
+        waited = true;
         if ready > 0 || limit == Limit::Now {
             if ready == 0 {
                 give_turn();
@@ -327,7 +346,7 @@ pub(crate) fn epoll_pwait2(frame: &mut Frame) -> isize {
 
 fn wait_for_epoll(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
     let number = frame.rdi;
-    let _masked = mask.map(signals::with_mask);
+    let _masked = mask.map(masked::with_mask);
     loop {
         let seen = descriptors::get(number).map(|descriptor| descriptor.seen(Direction::Read));
         let ready = sys!(SYS_epoll_wait, number, frame.rsi, frame.rdx, 0);
@@ -344,9 +363,13 @@ fn wait_for_epoll(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
         };
         descriptor.kind(number);
         let deadline = limit.deadline();
+        let generation = descriptor.generation();
         let reason = descriptor.wait(&mut lock(), number, Direction::Read, deadline, seen);
         match reason {
             None => return offload(frame.number(), frame.arguments(), Interrupted::Fails),
+            Some(_) if descriptor.generation() != generation => {
+                return offload_on_kept(frame.number(), frame.arguments(), Interrupted::Fails);
+            }
             Some(Reason::Woken) => {}
             Some(Reason::TimedOut) => return 0,
             Some(Reason::Interrupted) => return EINTR,
@@ -380,10 +403,8 @@ fn sleep(clock: i32, absolute: bool, time_at: usize, left_at: usize) -> isize {
     let reason = park(&mut lock(), deadline);
     match reason {
         Reason::Interrupted if absolute => EINTR,
-        Reason::Interrupted => {
-            let _unwritten = user::write_optional(left_at, &clock::left(deadline));
-            EINTR
-        }
+        Reason::Interrupted => user::write_optional(left_at, &clock::left(deadline))
+            .map_or_else(|fault| fault, |()| EINTR),
         Reason::Woken | Reason::TimedOut => 0,
     }
 }
@@ -417,19 +438,6 @@ pub(crate) fn ioctl(frame: &mut Frame) -> isize {
         descriptor.set_mode(on != 0);
     }
     result
-}
-
-/// flock(2)
-pub(crate) fn flock(frame: &mut Frame) -> isize {
-    if frame.rsi as i32 & libc::LOCK_NB != 0 {
-        return frame.pass();
-    }
-    let now =
-        frame.with(frame.number(), [frame.rdi, frame.rsi | libc::LOCK_NB as usize, 0, 0, 0, 0]);
-    match now.pass() {
-        EAGAIN => offload(frame.number(), frame.arguments(), Interrupted::Restarts),
-        result => result,
-    }
 }
 
 /// sched_yield(2)

@@ -20,9 +20,10 @@ use duality_lab::summary::Summary;
 use duality_lab::{data, report as page, run as lab};
 use duality_runtime::log;
 
+use super::binary::{Binary, Words};
 use super::{
-    ClientFlags, ConstraintFlags, Failure, SetupFlags, Tuning, binary, experiment, explain, flag,
-    heading, load, model, plan, print, regimes,
+    ClientFlags, ConstraintFlags, Failure, SetupFlags, Tuning, experiment, explain, flag, heading,
+    load, model, plan, print, regimes,
 };
 use crate::catalogue::Catalogue;
 
@@ -32,6 +33,11 @@ pub(super) struct Arguments {
     #[arg(value_name = "SERVICE|PLAN.toml")]
     subject: Option<String>,
     /// A server given by its command line, with {port} in it, instead of a service: natively and by `duality run` (docs/run.md)
+    ///
+    /// For example: duality compare --binary "./server {port} site" --url http://127.0.0.1:{port}/
+    ///
+    /// The server runs in this working directory. --cores, --stack-size and --tick go to `duality run`. The report says which
+    /// of the two ways to choose, or that they cannot be told apart.
     #[arg(
         long,
         value_name = "COMMAND",
@@ -39,12 +45,30 @@ pub(super) struct Arguments {
         help_heading = heading::BINARY
     )]
     binary: Option<String>,
+    /// A command that makes the load, with {port} and maybe {connections} in it, for protocols that `duality load` does not speak
+    ///
+    /// It is run once for each measurement, makes its requests, ends, and prints `requests NUMBER`; `seconds NUMBER`, `errors
+    /// NUMBER`, `p50_us NUMBER` and `p99_us NUMBER` too, if it can. An exit status other than 0 fails the measurement.
+    /// docs/run.md has all names, and examples/load/ has commands for memcached, Redis and MariaDB. For example:
+    ///
+    /// duality compare --binary "memcached -p {port}" --load-command "examples/load/memcached.py {port} {connections}"
+    #[arg(long, value_name = "COMMAND", value_parser = Words::parse, help_heading = heading::BINARY)]
+    load_command: Option<Words>,
+    /// Processor time after which `duality run` gives another thread of --binary its turn [default: 10ms]
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = super::run::parse_time,
+        requires = "binary",
+        help_heading = heading::BINARY
+    )]
+    tick: Option<Duration>,
     /// What the clients of --binary ask for, such as http://127.0.0.1:{port}/page [default: /]
     #[arg(
         long,
         value_name = "URL",
         requires = "binary",
-        conflicts_with = "path",
+        conflicts_with_all = ["path", "load_command"],
         help_heading = heading::BINARY
     )]
     url: Option<String>,
@@ -130,6 +154,7 @@ impl Arguments {
                 .as_ref()
                 .map(|names| names.iter().map(Choice::plain).collect()),
             peers: self.peers.clone(),
+            load_command: self.load_command.clone().map(|Words(words)| words),
             control: self.no_control.then_some(false),
             concurrency: self.concurrency.clone(),
             repeats: self.repeats,
@@ -146,6 +171,11 @@ impl Arguments {
         };
         self.setup.put_into(&mut settings);
         settings
+    }
+
+    /// The server given by its command line.
+    fn binary(&self, command: &str) -> Result<Binary, Failure> {
+        Binary::new(command, self.url.as_deref(), self.tuning, self.tick)
     }
 
     /// The plan file that is meant, if one is.
@@ -174,12 +204,17 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     }
     settings.service.clone_from(&arguments.subject);
     let whole = arguments.budget.map(|limit| budget::aim(limit, 1));
-    let peers = match &arguments.binary {
-        None => Vec::new(),
-        Some(command) => binary::put_into(&mut settings, command, arguments.url.as_deref())?,
-    };
-    let mut plan =
-        experiment::plan(catalogue, &settings, &arguments.tuning, &peers, whole).map_err(flag)?;
+    let mut plan = match &arguments.binary {
+        None => experiment::plan(catalogue, &settings, &arguments.tuning, &[], whole),
+        Some(command) => {
+            let binary = arguments.binary(command)?;
+            let peers = binary.put_into(&mut settings)?;
+            // What was tuned is about `duality run`, and not about servers of ours.
+            experiment::plan(catalogue, &settings, &Tuning::default(), &peers, whole)
+                .map(|plan| binary.named(plan))
+        }
+    }
+    .map_err(flag)?;
     if let Some(limit) = arguments.budget {
         budget::fit(slice::from_mut(&mut plan), limit)
             .map_err(|problem| flag(Misfit::new("budget", problem)))?;
@@ -262,6 +297,9 @@ pub(super) fn announce(plan: &Plan) {
 /// are nothing beside an experiment that takes minutes, and are left out of a short one.
 pub(super) fn find_prices(plans: &mut [Plan]) {
     const LONG: Duration = Duration::from_secs(60);
+    if plans.iter().all(|plan| plan.design.architectures.is_empty()) {
+        return;
+    }
     if plans.iter().map(Plan::length).fold(Duration::ZERO, Duration::saturating_add) < LONG {
         return;
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use duality_lab::plan::Plan;
+use duality_lab::record::Design;
 
 /// What is measured of an experiment, where, for how long, and what cannot be; a line for each.
 pub(super) fn explain(plan: &Plan) -> String {
@@ -13,7 +14,7 @@ pub(super) fn explain(plan: &Plan) -> String {
     if let Some(control) = &design.control {
         line("control", format!("{control}, to see what chance does (docs/method.md)"));
     }
-    line("connections", listed(&design.concurrency));
+    line("connections", connections(&design.concurrency));
     line(
         "cells",
         format!(
@@ -24,15 +25,15 @@ pub(super) fn explain(plan: &Plan) -> String {
             design.seed,
         ),
     );
-    line(
-        "a cell",
-        format!(
-            "{} s of warm-up, then {} s that are measured",
-            rounded(design.warm_up_seconds),
-            rounded(design.window_seconds)
-        ),
-    );
-    line("in all", format!("about {:.0} s", plan.length().as_secs_f64()));
+    line("a cell", cell(design));
+    if let Some(words) = &design.load_command {
+        line("load", words.join(" "));
+    }
+    let guess = match design.load_command {
+        Some(_) => ", if the load command takes a second each time",
+        None => "",
+    };
+    line("in all", format!("about {:.0} s{guess}", plan.length().as_secs_f64()));
     if let Some(budget) = plan.budget {
         line(
             "budget",
@@ -45,7 +46,13 @@ pub(super) fn explain(plan: &Plan) -> String {
     for economy in &plan.economies {
         line("economy", economy.clone());
     }
-    line("server", place(&design.server_cpus, &design.server_arguments));
+    // Peers have arguments of their own.
+    let arguments: &[String] =
+        if design.architectures.is_empty() { &[] } else { &design.server_arguments };
+    line("server", place(&design.server_cpus, arguments));
+    for peer in &design.peers {
+        line("peer", format!("{} is {}", peer.name, peer.command.join(" ")));
+    }
     line("clients", place(&design.client_cpus, &[]));
     for variant in &design.variants {
         let options = variant.options.join(" ");
@@ -66,6 +73,31 @@ pub(super) fn explain(plan: &Plan) -> String {
         line("unavailable", format!("{subject} at {}: {why}", listed(&connections)));
     }
     lines.join("\n") + "\n"
+}
+
+/// The numbers of connections.
+fn connections(counts: &[usize]) -> String {
+    match counts {
+        [0] => "as many as the load command opens".to_owned(),
+        counts => listed(counts),
+    }
+}
+
+/// How a cell and its blocks are measured.
+fn cell(design: &Design) -> String {
+    let blocks = match design.blocks {
+        0 => String::new(),
+        1 => ", and 1 block in turn with the others".to_owned(),
+        many => format!(", and {many} blocks in turn with the others"),
+    };
+    match design.load_command {
+        Some(_) => format!("one run of the load command to warm up, then one that counts{blocks}"),
+        None => format!(
+            "{} s of warm-up, then {} s that are measured",
+            rounded(design.warm_up_seconds),
+            rounded(design.window_seconds)
+        ),
+    }
 }
 
 fn listed<T: ToString>(items: impl IntoIterator<Item = T>) -> String {

@@ -83,7 +83,7 @@ pub(super) struct Alone {
 }
 
 /// A length of time with a unit: `500us`, `10ms`, `1s`.
-fn parse_time(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_time(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());
     let number: u64 =
         digits.parse().map_err(|_| "write a number and a unit, as in 10ms".to_owned())?;

@@ -43,6 +43,14 @@ macro_rules! flags {
                 }
             }
 
+            /// The flags that were given, as arguments.
+            pub(super) fn given(self) -> Vec<String> {
+                let mut given = Vec::new();
+                $(given.extend(self.$option.map(|value| argument(stringify!($option), value)));)*
+                $(given.extend(self.$limit.map(|value| argument(stringify!($limit), value)));)*
+                given
+            }
+
             pub(super) fn options(self) -> Options {
                 let mut options = Options::default();
                 $(if let Some(value) = self.$option {

@@ -120,19 +120,22 @@ fn engine_file() -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Moves a descriptor above those that the program may have, or at least to the end of them.
+/// Moves a descriptor above those that the program may have, or at least to the end of them: it may count on the low
+/// ones.
 fn out_of_the_way(file: OwnedFd) -> io::Result<OwnedFd> {
-    const MOST: u64 = 1 << 20;
     const ROOM: u64 = 16;
-    let limit = getrlimit(Resource::Nofile);
-    let current = limit.current.unwrap_or(MOST);
-    let highest = limit.maximum.unwrap_or(MOST).min(MOST);
-    let widened = Rlimit { current: Some(highest), maximum: limit.maximum };
-    let beyond = current < highest && setrlimit(Resource::Nofile, widened).is_ok();
-    let from = if beyond { current } else { current.min(MOST).saturating_sub(ROOM) };
+    const MOST: u64 = 1 << 20;
+    let before = getrlimit(Resource::Nofile);
+    let limit = before.current.unwrap_or(MOST).min(MOST);
+    let higher = (limit + ROOM).min(MOST);
+    // Above the hard limit if that is as low, which takes a privilege; for a moment in any case.
+    let maximum = before.maximum.map(|maximum| maximum.max(higher));
+    let raised = Rlimit { current: Some(higher), maximum };
+    let room_above = limit < higher && setrlimit(Resource::Nofile, raised).is_ok();
+    let from = if room_above { limit } else { limit.saturating_sub(ROOM) };
     let moved = fcntl_dupfd_cloexec(&file, i32::try_from(from).unwrap_or(0));
-    if beyond {
-        setrlimit(Resource::Nofile, limit)?;
+    if room_above {
+        setrlimit(Resource::Nofile, before)?;
     }
     Ok(moved.unwrap_or(file))
 }

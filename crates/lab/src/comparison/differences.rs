@@ -62,6 +62,9 @@ pub(super) fn find(before: &Experiment, after: &Experiment) -> Vec<Difference> {
     compare("clients' processors", list(&one.client_cpus), list(&other.client_cpus));
     compare("keep-alive", yes(one.keep_alive), yes(other.keep_alive));
     let clients = (&one.clients, &other.clients);
+    let command =
+        |words: &Option<Vec<String>>| or_none(words.as_ref().map(|words| words.join(" ")));
+    compare("load command", command(&one.load_command), command(&other.load_command));
     compare("arrivals", or_none(clients.0.arrivals.clone()), or_none(clients.1.arrivals.clone()));
     compare("further connections", or_none(clients.0.crowd()), or_none(clients.1.crowd()));
     let sources = |count: Option<std::num::NonZeroU32>| {

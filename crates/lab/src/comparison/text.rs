@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{Alone, Change, Comparison, Direction, Metric};
-use crate::format::{connections, grouped, multiple};
+use crate::format::{connections, how_many, multiple};
 
 impl Comparison {
     /// Tables of ratios for the terminal, then what only one has and what else differs.
@@ -135,7 +135,7 @@ impl Comparison {
 pub(crate) fn told_together(alone: &[Alone]) -> Vec<String> {
     let mut told: Vec<((&str, &str), Vec<String>)> = Vec::new();
     for Alone { subject, concurrency, why, .. } in alone {
-        let at = grouped(*concurrency as f64);
+        let at = how_many(*concurrency);
         match told.iter_mut().find(|(known, _)| *known == (subject.as_str(), why.as_str())) {
             Some((_, all)) => all.push(at),
             None => told.push(((subject, why), vec![at])),

@@ -50,6 +50,9 @@ pub struct Peer {
     pub start_seconds: f64,
     /// The signal that ends it.
     pub stop: Stop,
+    /// Where it is started; in a new directory of its own, where nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<PathBuf>,
     /// What to do when there is no such program.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub remedy: String,

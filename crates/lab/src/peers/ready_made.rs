@@ -124,6 +124,7 @@ impl ReadyMade {
             ask: "GET / HTTP/1.0\r\n\r\n".to_owned(),
             start_seconds: START_SECONDS,
             stop: Stop::Term,
+            folder: None,
             remedy: self.remedy.to_owned(),
         }
     }

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::Plan;
-use super::timing::{least_blocks, overhead};
+use super::timing::least_blocks;
 use crate::record::Design;
 
 /// What of the budget is planned.
@@ -81,7 +81,7 @@ impl Cost {
     fn of(plan: &Plan) -> Self {
         let Design { repeats, blocks, warm_up_seconds, window_seconds, .. } = plan.design;
         let tried = plan.tried_cells().filter(|cell| cell.repeat == 0);
-        let fixed: Vec<f64> = tried.map(|cell| overhead(&cell).as_secs_f64()).collect();
+        let fixed: Vec<f64> = tried.map(|cell| plan.overhead(&cell).as_secs_f64()).collect();
         Self {
             cells: fixed.len() as f64,
             fixed: fixed.iter().sum(),

@@ -105,6 +105,9 @@ impl Plan {
     /// How many servers can be alive at once at so many connections, to be driven in turn; 1 where they are measured one after the
     /// other.
     pub fn side_by_side(&self, concurrency: usize) -> usize {
+        if self.design.load_command.is_some() {
+            return if self.design.blocks > 0 { usize::MAX } else { 1 };
+        }
         let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         let cell = CellKey { repeat: 0, subject: String::new(), concurrency };
         match self.load(nowhere, &cell) {
@@ -148,6 +151,9 @@ impl Plan {
 
     /// Why so many connections cannot be open at once here, if so.
     pub fn too_many(&self, connections: usize) -> Option<String> {
+        if self.design.load_command.is_some() {
+            return None;
+        }
         let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         let cell = CellKey { repeat: 0, subject: String::new(), concurrency: connections };
         let load = self.load(nowhere, &cell).ok()?;
@@ -157,6 +163,9 @@ impl Plan {
     /// Why no client can load the service with `connections` connections, if so: what is found before
     /// anything starts.
     pub fn misfit(&self, connections: usize) -> Option<String> {
+        if self.design.load_command.is_some() {
+            return None;
+        }
         let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         let cell = CellKey { repeat: 0, subject: String::new(), concurrency: connections };
         match self.load(nowhere, &cell) {
@@ -227,6 +236,7 @@ pub(crate) mod tests {
             peers: vec![],
             control: None,
             concurrency: vec![1, 10, 100],
+            load_command: None,
             clients: Clients::default(),
             keep_alive: true,
             repeats: 3,

@@ -19,7 +19,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::settings::{LONGEST_TEXT, Misfit, duration};
-use crate::peers::{Peer, ReadyMade, Stop};
+use crate::peers::{Peer, ReadyMade, Stop, built};
 
 /// The most words of a command, and the most variables of an environment.
 const MOST_WORDS: usize = 100;
@@ -53,23 +53,33 @@ pub(super) struct Definition {
 impl Definition {
     /// The peer that is meant.
     pub(super) fn peer(self) -> Result<Peer, Misfit> {
+        let is_built = self.command.iter().any(|word| word.contains("{peers}"));
         let start = self.start_within.unwrap_or(START_WITHIN);
         let peer = Peer {
             name: self.name,
-            command: self.command,
+            command: self.command.iter().map(|word| on_this_machine(word)).collect(),
             configuration: self.configuration,
             environment: self.environment,
             ready: self.ready,
             ask: self.ask,
             start_seconds: start.as_secs_f64(),
             stop: self.stop,
-            remedy: String::new(),
+            folder: None,
+            remedy: if is_built { "build it by `cargo xtask peers`".into() } else { String::new() },
         };
         match problem(&peer, start) {
             Some((key, problem)) => Err(Misfit::new(key, problem)),
             None => Ok(peer),
         }
     }
+}
+
+/// A word in which `{duality}` is this program, and `{peers}` the folder of what `cargo xtask peers` has built.
+fn on_this_machine(word: &str) -> String {
+    let this = std::env::current_exe().unwrap_or_default().display().to_string();
+    // Without the folder the program is said to be missing, by the name that is written.
+    let peers = built().map_or("{peers}".to_owned(), |folder| folder.display().to_string());
+    word.replace("{duality}", &this).replace("{peers}", &peers)
 }
 
 /// What is wrong with it: the key, and what to do.

@@ -13,6 +13,7 @@ use super::settings::{Misfit, Settings};
 use super::timing::Timing;
 use super::variant::Choice;
 use super::{Plan, Site, clients};
+use crate::load_command;
 use crate::machine;
 use crate::model::UnitCosts;
 use crate::peers::{Peer, READY_MADE, ReadyMade};
@@ -109,6 +110,7 @@ pub fn plan(
             peers,
             // It depends on what can be carried, see below.
             control: None,
+            load_command: settings.load_command.clone(),
             concurrency: Vec::new(),
             clients: behaviour.record(),
             keep_alive: behaviour.keep_alive && service.persistent,
@@ -308,6 +310,9 @@ fn concurrency(
         ),
         false => Misfit::new(Misfit::WHOLE, problem),
     };
+    if let Some(words) = &settings.load_command {
+        return concurrency_of_command(words, settings.concurrency.as_deref());
+    }
     if let Some(asked) = &settings.concurrency {
         let problem = asked.iter().find_map(|&connections| plan.misfit(connections));
         return problem.map_or_else(|| Ok(asked.clone()), |problem| Err(told(problem)));
@@ -322,6 +327,20 @@ fn concurrency(
     match problems.into_iter().rev().find_map(|(_, problem)| problem) {
         Some(problem) if usual.is_empty() => Err(told(problem)),
         _ => Ok(usual),
+    }
+}
+
+/// The numbers of connections of a load command. One that is not told how many has one number, which the user may know.
+fn concurrency_of_command(words: &[String], asked: Option<&[usize]>) -> Result<Vec<usize>, Misfit> {
+    match (load_command::takes_connections(words), asked) {
+        (_, Some([one])) => Ok(vec![*one]),
+        (true, Some(asked)) => Ok(asked.to_vec()),
+        (true, None) => Ok(vec![1, 10, 100]),
+        (false, None) => Ok(vec![load_command::ITS_OWN]),
+        (false, Some(_)) => {
+            let problem = "the load command opens as many connections each time: put {connections} into it, or give one number";
+            Err(Misfit::new("concurrency", problem))
+        }
     }
 }
 

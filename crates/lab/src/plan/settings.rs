@@ -17,6 +17,7 @@ use serde::{Deserialize, Deserializer, de};
 
 use super::clients;
 use super::variant::Choice;
+use crate::load_command;
 use crate::record::Constraints;
 use crate::store::Store;
 pub use crate::units::{parse_bytes, parse_duration, parse_slo};
@@ -70,6 +71,8 @@ pub struct Settings {
     pub peers: Option<Vec<String>>,
     /// Whether an architecture is measured once more, as a control.
     pub control: Option<bool>,
+    /// The command that makes the load, in place of the load generator.
+    pub load_command: Option<Vec<String>>,
     /// The numbers of connections that are open at once.
     pub concurrency: Option<Vec<usize>>,
     /// Whether each request has a connection of its own.
@@ -161,6 +164,7 @@ impl Settings {
         if self.blocks.is_some_and(|blocks| blocks > MOST_BLOCKS) {
             return Err(Misfit::new("blocks", format!("at most {MOST_BLOCKS}")));
         }
+        self.check_load_command()?;
         time("warm-up", self.warm_up)?;
         time("window", self.window)?;
         time("period", self.period)?;
@@ -200,6 +204,40 @@ impl Settings {
             text("server-arguments", Some(argument))?;
         }
         Ok(())
+    }
+}
+
+impl Settings {
+    /// What a load command is, and what it decides alone.
+    fn check_load_command(&self) -> Result<(), Misfit> {
+        const ITS_OWN: [&str; 15] = [
+            "pattern",
+            "rate",
+            "arrivals",
+            "wait",
+            "period",
+            "idle",
+            "slow-readers",
+            "slow-senders",
+            "sources",
+            "close",
+            "warm-up",
+            "window",
+            "path",
+            "data-size",
+            "read-size",
+        ];
+        let Some(words) = &self.load_command else { return Ok(()) };
+        if let Some(problem) = load_command::problem(words) {
+            return Err(Misfit::new("load-command", problem));
+        }
+        for word in words {
+            text("load-command", Some(word))?;
+        }
+        match ITS_OWN.into_iter().find(|key| self.says(key)) {
+            Some(key) => Err(Misfit::new(key, "the load command decides that: leave this out")),
+            None => Ok(()),
+        }
     }
 }
 
@@ -245,6 +283,7 @@ alike! {
     "architectures" architectures,
     "peers" peers,
     "control" control,
+    "load-command" load_command,
     "concurrency" concurrency,
     "close" close,
     "repeats" repeats,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{CellKey, Plan, cells};
+use crate::load_command::USUAL_RUN;
 use crate::record::Design;
 use crate::verdict::{FEWEST_BLOCKS, FEWEST_SESSIONS};
 
@@ -40,7 +41,7 @@ impl Plan {
     pub fn length(&self) -> Duration {
         let Design { repeats, blocks, warm_up_seconds, window_seconds, .. } = self.design;
         let load = Duration::from_secs_f64(warm_up_seconds + window_seconds);
-        let windows = self.tried_cells().map(|cell| load + overhead(&cell));
+        let windows = self.tried_cells().map(|cell| load + self.overhead(&cell));
         let windows = windows.fold(Duration::ZERO, Duration::saturating_add);
         let blocks = repeats.saturating_mul(blocks) as f64 * self.seconds_of_a_block();
         windows.saturating_add(Duration::try_from_secs_f64(blocks).unwrap_or(Duration::MAX))
@@ -57,6 +58,11 @@ impl Plan {
             in_turn(self.tried(), timing.whole)
         } else {
             BEFORE_BLOCKS
+        };
+        let (warm_up, window) = match self.design.load_command {
+            // It takes as long as it takes.
+            Some(_) => (Duration::ZERO, Duration::ZERO),
+            None => (warm_up, window),
         };
         self.design.warm_up_seconds = timing.warm_up.unwrap_or(warm_up).as_secs_f64();
         self.design.window_seconds = timing.window.unwrap_or(window).as_secs_f64();
@@ -81,6 +87,16 @@ impl Plan {
         blocks.clamp(least_blocks(repeats), MOST_BLOCKS)
     }
 
+    /// What a cell takes beside warm-up and window, roughly.
+    pub(super) fn overhead(&self, cell: &CellKey) -> Duration {
+        let connections = u32::try_from(cell.concurrency).unwrap_or(u32::MAX);
+        match self.design.load_command {
+            // One run warms the server up, the next is measured.
+            Some(_) => OVERHEAD + 2 * USUAL_RUN,
+            None => OVERHEAD + OF_A_CONNECTION.saturating_mul(connections),
+        }
+    }
+
     /// The cells that are not unavailable from the start.
     pub(super) fn tried_cells(&self) -> impl Iterator<Item = CellKey> {
         cells(&self.design).into_iter().filter(|cell| self.why_unavailable(cell).is_none())
@@ -99,7 +115,11 @@ impl Plan {
             let groups = if alive <= room { 1 } else { (alive - 1).div_ceil(room - 1) };
             // The one that links groups is in each.
             let slices = 2 * (alive + groups - 1);
-            slices as f64 * slice_seconds(concurrency)
+            let each = match self.design.load_command {
+                Some(_) => USUAL_RUN.as_secs_f64(),
+                None => slice_seconds(concurrency),
+            };
+            slices as f64 * each
         };
         self.design.concurrency.iter().map(at).sum()
     }
@@ -121,12 +141,6 @@ fn slice_seconds(concurrency: usize) -> f64 {
     let connections = u32::try_from(concurrency).unwrap_or(u32::MAX);
     let rest = OVERHEAD_OF_A_SLICE + OF_A_LAST_REPLY.saturating_mul(connections);
     (slice_length(concurrency) + rest).as_secs_f64()
-}
-
-/// What a cell takes beside warm-up and window, roughly.
-pub(super) fn overhead(cell: &CellKey) -> Duration {
-    let connections = u32::try_from(cell.concurrency).unwrap_or(u32::MAX);
-    OVERHEAD + OF_A_CONNECTION.saturating_mul(connections)
 }
 
 /// Warm-up and window for so many cells that are measured in turn, such that all take about `whole`.

@@ -1,7 +1,7 @@
 //! How sure a recommendation is: what decided, which differences would have been found, what the control shows, and what happened on
 //! the machine.
 
-use crate::format::{connections, grouped, listed, percent};
+use crate::format::{connections, connections_of, how_many, listed, percent};
 use crate::summary::Summary;
 use crate::verdict::{Evidence, Finding, MANY_STRANGERS, Metric, Verdict};
 
@@ -23,9 +23,7 @@ pub(super) fn sentences(summary: &Summary) -> Vec<String> {
 
 /// At which numbers of connections something is so: `10, 100 and 1,000 connections`.
 fn at<'a>(verdicts: impl Iterator<Item = &'a Verdict>) -> String {
-    let counts: Vec<String> = verdicts.map(|verdict| grouped(verdict.concurrency as f64)).collect();
-    let plural = if counts == ["1"] { "" } else { "s" };
-    format!("{} connection{plural}", listed(&counts))
+    connections_of(&verdicts.map(|verdict| verdict.concurrency).collect::<Vec<_>>())
 }
 
 fn what_decided(told: &[&Verdict]) -> Vec<String> {
@@ -95,7 +93,7 @@ fn found(told: &[&Verdict]) -> Option<String> {
     let largest = shares.iter().map(|(share, _)| *share).fold(0.0, f64::max);
     let each: Vec<String> = shares
         .iter()
-        .map(|(share, count)| format!("{} at {}", percent(*share), grouped(*count as f64)))
+        .map(|(share, count)| format!("{} at {}", percent(*share), how_many(*count)))
         .collect();
     let each = if each.len() > 1 { format!(" ({})", each.join(", ")) } else { String::new() };
     (!shares.is_empty()).then(|| {
@@ -134,7 +132,7 @@ fn controls(told: &[&Verdict]) -> Option<String> {
         .iter()
         .filter_map(|verdict| {
             let control = verdict.control.as_ref()?;
-            let count = grouped(verdict.concurrency as f64);
+            let count = how_many(verdict.concurrency);
             Some(format!("{:+.1} % at {count}", 100.0 * control.difference))
         })
         .collect();

@@ -8,7 +8,7 @@ mod silence;
 
 use serde::Serialize;
 
-use crate::format::{bytes, connections, duration, grouped, listed};
+use crate::format::{bytes, connections, connections_of, duration, grouped, how_many, listed};
 use crate::model;
 use crate::peers;
 use crate::record::{Experiment, Records};
@@ -173,10 +173,7 @@ fn headline(summary: &Summary, chosen: &str, won: &[&Verdict], told: usize) -> S
         false => format!("of those that keep {constraints}, "),
     };
     let at = |verdicts: &[&Verdict]| {
-        let counts: Vec<String> =
-            verdicts.iter().map(|verdict| grouped(verdict.concurrency as f64)).collect();
-        let plural = if counts.as_slice() == ["1"] { "" } else { "s" };
-        format!("{} connection{plural}", listed(&counts))
+        connections_of(&verdicts.iter().map(|verdict| verdict.concurrency).collect::<Vec<_>>())
     };
     if won.len() == all && won.iter().all(|verdict| is_best_alone(verdict, chosen)) {
         return format!("Choose {chosen}: {it}it is the best at {}.", at(won));
@@ -282,6 +279,9 @@ fn cost(summary: &Summary, concurrency: usize, chosen: &str) -> Option<String> {
             "There its memory is {memory}; latencies were disturbed too much to be told."
         ));
     }
+    if own.p99_us == 0.0 {
+        return Some(format!("There its memory is {memory}."));
+    }
     let latency = beside(|medians| medians.p99_us, duration, "the shortest");
     Some(format!(
         "There its p99 latency is {}{latency}, and its memory {memory}.",
@@ -323,7 +323,7 @@ fn faults(summary: &Summary) -> Vec<String> {
             });
             let at: Vec<String> = rows
                 .map(|row| {
-                    let count = grouped(row.concurrency as f64);
+                    let count = how_many(row.concurrency);
                     match (fault, row.medians()) {
                         (Fault::Unserved, Some(medians)) => {
                             format!(

@@ -1,6 +1,6 @@
 //! Why nothing is recommended, or nothing can be said at a number of connections, and what would help.
 
-use crate::format::{grouped, listed, percent};
+use crate::format::{connections_of, percent};
 use crate::rows::Fault;
 use crate::summary::Summary;
 use crate::verdict::{Cause, Finding, Verdict};
@@ -70,7 +70,7 @@ fn nobody(summary: &Summary) -> String {
 
 /// Where nothing can be said, and what would help.
 pub(super) fn without_verdict(summary: &Summary, something_chosen: bool) -> Vec<String> {
-    let mut told: Vec<(String, Vec<String>)> = Vec::new();
+    let mut told: Vec<(String, Vec<usize>)> = Vec::new();
     for verdict in &summary.verdicts {
         let cause = match &verdict.finding {
             Finding::Withheld { cause } => format!("no verdict: {}", withheld(cause, verdict)),
@@ -80,18 +80,13 @@ pub(super) fn without_verdict(summary: &Summary, something_chosen: bool) -> Vec<
             ),
             _ => continue,
         };
-        let at = grouped(verdict.concurrency as f64);
+        let at = verdict.concurrency;
         match told.iter_mut().find(|(known, _)| *known == cause) {
             Some((_, counts)) => counts.push(at),
             None => told.push((cause, vec![at])),
         }
     }
-    told.into_iter()
-        .map(|(cause, at)| {
-            let plural = if at == ["1"] { "" } else { "s" };
-            format!("At {} connection{plural} {cause}.", listed(&at))
-        })
-        .collect()
+    told.into_iter().map(|(cause, at)| format!("At {} {cause}.", connections_of(&at))).collect()
 }
 
 /// A cause, and the remedy.

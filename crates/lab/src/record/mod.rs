@@ -135,8 +135,11 @@ pub struct Design {
     /// from itself shows what chance and the machine do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<String>,
-    /// The numbers of connections that are open at once.
+    /// The numbers of connections that are open at once; 0 where only the load command knows.
     pub concurrency: Vec<usize>,
+    /// The command that makes the load, in place of the load generator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_command: Option<Vec<String>>,
     /// How clients behave.
     #[serde(default)]
     pub clients: Clients,

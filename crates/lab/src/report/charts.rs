@@ -4,7 +4,8 @@ use serde::Serialize;
 
 use crate::chart::forest::{Forest, Row as Estimated};
 use crate::chart::lines::{Lines, Series};
-use crate::format::{connections, duration, grouped, listed, percent};
+use crate::format::{connections, duration, grouped, how_many, listed, percent};
+use crate::load_command;
 use crate::recommendation::withheld;
 use crate::rows::{Medians, Row};
 use crate::statistics::Estimate;
@@ -81,7 +82,7 @@ fn of_verdict(verdict: &Verdict) -> Overview {
         }
         Finding::Withheld { cause } => ("no verdict".to_owned(), withheld(cause, verdict), true),
     };
-    let connections = grouped(verdict.concurrency as f64);
+    let connections = how_many(verdict.concurrency);
     let rate = if is_withheld { "–".to_owned() } else { rate };
     Overview { connections, best, rate, level, withheld: is_withheld }
 }
@@ -195,6 +196,9 @@ fn interval(estimate: Estimate) -> Option<[f64; 2]> {
 
 /// What changes with load.
 pub(super) fn over_load(summary: &Summary, chosen: Option<&str>) -> Vec<Figure> {
+    if summary.concurrency == [load_command::ITS_OWN] {
+        return Vec::new();
+    }
     let by_connections = |row: &Row, _: &Medians| row.concurrency as f64;
     let lines = Over { summary, colours: in_colour(summary, chosen), has_diagonal: false };
     vec![

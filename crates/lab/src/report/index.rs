@@ -9,6 +9,7 @@ use std::path::Path;
 use minijinja::context;
 use serde::Serialize;
 
+use super::table::command;
 use crate::format::{self, connections};
 use crate::page::{page, write_whole};
 use crate::plan::file::PlanFile;
@@ -130,6 +131,9 @@ pub fn heading(name: &str, design: &Design) -> String {
 /// What an experiment measures, in a few words.
 fn describe(design: &Design) -> String {
     let store = design.store.as_ref().map_or(String::new(), |store| format!(", store {store}"));
+    if let Some(words) = &design.load_command {
+        return format!("{}, loaded by {}", design.service, command(words));
+    }
     let connections = match design.keep_alive {
         true => "connections that stay",
         false => "a connection for each request",

@@ -70,6 +70,7 @@ pub fn render(experiment: &Experiment, records: &Records, raw: &RawLines) -> Str
             fates => table::FATES,
             memory => format::bytes(experiment.machine.memory_bytes as f64),
             command => table::command(&experiment.command),
+            load_command => table::command(experiment.design.load_command.as_deref().unwrap_or_default()),
         },
     )
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::chart::forest::{Forest, Row as Estimated};
 use crate::comparison::{Comparison, Direction, Metric, Pair, told_together};
-use crate::format::{grouped, multiple};
+use crate::format::{how_many, multiple};
 use crate::page::{page, write_whole};
 use crate::summary::Summary;
 
@@ -97,7 +97,7 @@ fn ratios(comparison: &Comparison, metric: Metric) -> Ratios {
             name: format!(
                 "{} at {}",
                 comparison.before.label(&pair.subject),
-                grouped(pair.concurrency as f64)
+                how_many(pair.concurrency)
             ),
             value: change.ratio.value,
             interval: change.ratio.interval.map(|interval| [interval.low, interval.high]),
@@ -138,7 +138,7 @@ fn table_row(summary: &Summary, pair: &Pair) -> TableRow {
     };
     TableRow {
         subject: summary.label(&pair.subject),
-        concurrency: grouped(pair.concurrency as f64),
+        concurrency: how_many(pair.concurrency),
         changes: Metric::ALL.into_iter().map(change).collect(),
     }
 }

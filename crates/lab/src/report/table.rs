@@ -7,7 +7,7 @@ use duality_load::{Fate, Latency};
 use serde::Serialize;
 
 use super::raw::{RawLine, RawLines};
-use crate::format::{bytes, duration, grouped, percent};
+use crate::format::{bytes, duration, grouped, how_many, percent};
 use crate::record::{Cell, Outcome};
 use crate::rows::{Figures, Row};
 use crate::statistics::{Estimate, estimate, line, median};
@@ -111,7 +111,7 @@ pub(super) fn crowd(summary: &Summary, cells: &[Cell]) -> Vec<CrowdRow> {
             let fates: Vec<&Fate> = repeats.iter().filter_map(|crowd| crowd.get(kind)).collect();
             rows.push(CrowdRow {
                 subject: summary.label(&row.subject),
-                concurrency: grouped(row.concurrency as f64),
+                concurrency: how_many(row.concurrency),
                 kind: kind.replace('-', " "),
                 figures: fate_figures(&fates),
             });
@@ -223,7 +223,7 @@ fn table_row(summary: &Summary, row: &Row, raw: &RawLines) -> TableRow {
     TableRow {
         subject: summary.label(&row.subject),
         concurrency: row.concurrency,
-        concurrency_text: grouped(row.concurrency as f64),
+        concurrency_text: how_many(row.concurrency),
         figures,
         missing,
         warned: !row.warnings.is_empty(),

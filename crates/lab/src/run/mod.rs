@@ -7,6 +7,7 @@
 //!   repeat 1   …
 //! ```
 
+mod command;
 mod noise;
 mod session;
 mod window;
@@ -210,11 +211,16 @@ fn try_measure(plan: &Plan, key: &CellKey, interrupted: &AtomicBool) -> Result<O
     let mut store = store.transpose()?;
     // It ends before its store does, for it is dropped first.
     let mut server = server::start(plan, key, store.as_ref())?;
-    let options = plan.load(server.address(), key).map_err(NoServer::Failed)?;
     let mut watch = Watch::new(&design.server_cpus, &design.client_cpus);
-    let mut window = Window::of(&mut *server, &mut watch);
-    let report = duality_load::run(&options, &mut window, interrupted);
-    let outcome = window.outcome(report, plan, &key.subject);
+    let outcome = if let Some(words) = &design.load_command {
+        let load = command::Load { words, plan, interrupted };
+        load.window(key, &mut *server, &mut watch)
+    } else {
+        let options = plan.load(server.address(), key).map_err(NoServer::Failed)?;
+        let mut window = Window::of(&mut *server, &mut watch);
+        let report = duality_load::run(&options, &mut window, interrupted);
+        window.outcome(report, plan, &key.subject)
+    };
     Ok(match store.as_mut().and_then(OpenStore::problem) {
         Some(reason) => Outcome::Failed { reason },
         None => outcome,

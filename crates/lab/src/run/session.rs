@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use duality_load::Relay;
 
+use super::command::Load;
 use super::noise::{Used, Watch};
 use super::window::{Window, own_cpu};
 use super::{Journal, cell_of, not_started, now};
@@ -159,6 +160,13 @@ impl<'a> Session<'a> {
         let store = self.plan.store.as_ref().map(|store| store.open(&design.client_cpus));
         let mut store = store.transpose()?;
         let mut server = server::start(self.plan, key, store.as_ref())?;
+        if let Some(load) = self.command() {
+            let outcome = load.window(key, &mut *server, &mut self.watch);
+            if matches!(outcome, Outcome::Measured(_)) {
+                self.alive.push(Alive { key, load: 0, server, store });
+            }
+            return Ok(outcome);
+        }
         let options = self.plan.load(server.address(), key).map_err(NoServer::Failed)?;
         let failed = |error: duality_load::Error| NoServer::Failed(error.to_string());
         let relay = match &mut self.relay {
@@ -202,6 +210,7 @@ impl<'a> Session<'a> {
                     journal.block(block)?;
                     number += 1;
                 }
+                Err(_) if self.interrupted.load(Ordering::Relaxed) => return Ok(false),
                 Err(Lost { index, problem }) => {
                     let mut lost = self.alive.remove(index);
                     let reason = lost.store.as_mut().and_then(OpenStore::problem);
@@ -256,8 +265,19 @@ impl<'a> Session<'a> {
         Ok(Used { servers, client: own_cpu() })
     }
 
+    /// The load command, where there is one in place of the load generator.
+    fn command(&self) -> Option<Load<'a>> {
+        let Self { plan, interrupted, .. } = *self;
+        let words = plan.design.load_command.as_deref()?;
+        Some(Load { words, plan, interrupted })
+    }
+
     fn slice(&mut self, index: usize) -> std::io::Result<Slice> {
+        let command = self.command();
         let alive = &mut self.alive[index];
+        if let Some(load) = command {
+            return load.slice(alive.key, &mut *alive.server);
+        }
         let relay = self.relay.as_mut().expect("who is alive has joined it");
         let before = settled(&mut *alive.server)?;
         let driven = relay.slice(alive.load, slice_length(self.concurrency));
@@ -298,7 +318,7 @@ struct Lost {
 
 /// The processor time of a server that has answered everything, once it has also done what follows an answer. The kernel counts the
 /// time of a thread that runs only at ticks; of one that rests it is exact.
-fn settled(server: &mut dyn Server) -> std::io::Result<Duration> {
+pub(super) fn settled(server: &mut dyn Server) -> std::io::Result<Duration> {
     let mut used = server.cpu()?;
     let mut left = SETTLING;
     while !left.is_zero() {

@@ -8,6 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::noise::{Used, Watch};
 use crate::counters::{self, Counters};
 use crate::listen_queue;
+use crate::load_command::cpu_of_children;
 use crate::plan::Plan;
 use crate::record::{Disturbance, Measured, Operations, Outcome, QueueSample};
 use crate::server::Server;
@@ -75,9 +76,9 @@ impl<'a> Window<'a> {
     }
 
     /// A failure, with what the server said last on its standard error, if it said something.
-    fn with_last_words(self, failure: String) -> String {
+    pub(super) fn with_last_words(self, failure: String) -> String {
         let said = self.server.last_words(&std::io::Error::other(""));
-        let said = said.trim_end_matches([':', ' ']);
+        let said = said.trim_matches([':', ' ']);
         let is_silent = said.is_empty() || said.starts_with("the server did not answer");
         if is_silent { failure } else { format!("{failure}; the server said: {said}") }
     }
@@ -145,10 +146,12 @@ fn starvation(figures: &mut Measured, found: &Disturbance) {
     }
 }
 
-/// The processor time of this process, which makes the load.
-pub(super) fn own_cpu() -> std::time::Duration {
+/// The processor time of this process and of its children that have ended: one of them makes the load. Servers end between
+/// measurements.
+pub(super) fn own_cpu() -> Duration {
     let used = clock_gettime(ClockId::ProcessCPUTime);
-    std::time::Duration::new(used.tv_sec.unsigned_abs(), used.tv_nsec.unsigned_abs() as u32)
+    let own = Duration::new(used.tv_sec.unsigned_abs(), used.tv_nsec.unsigned_abs() as u32);
+    own + cpu_of_children()
 }
 
 /// Why a window without a correct reply has no figures: zeroes would pass for measurements.

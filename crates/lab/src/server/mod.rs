@@ -6,10 +6,8 @@ mod ours;
 mod peer;
 mod tree;
 
-use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use crate::counters::Counters;
@@ -56,27 +54,4 @@ pub(crate) fn start(
         Some(peer) => Box::new(peer::Process::start(plan, key, peer)?),
         None => Box::new(ours::Process::start(plan, key, store)?),
     })
-}
-
-/// A file without a name, to read and to write: what a server says cannot fill it up and block.
-fn log_file() -> io::Result<(File, File)> {
-    use rustix::fs::{MemfdFlags, memfd_create};
-    let file = File::from(memfd_create("log", MemfdFlags::CLOEXEC)?);
-    Ok((file.try_clone()?, file))
-}
-
-/// The end of what is in such a file. Its two handles share one position, which is the writer's.
-fn read_log(log: &File) -> String {
-    /// More than anybody says before it listens.
-    const MOST: u64 = 64 * 1024;
-    let length = log.metadata().map_or(0, |about| about.len());
-    let mut bytes = vec![0; length.min(MOST) as usize];
-    // What cannot be read has not been said.
-    let read = log.read_at(&mut bytes, length.saturating_sub(MOST)).unwrap_or(0);
-    String::from_utf8_lossy(&bytes[..read]).into_owned()
-}
-
-/// The last line that has something in it.
-fn last_line(text: &str) -> Option<&str> {
-    text.lines().map(str::trim).rfind(|line| !line.is_empty())
 }

@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-use super::{DRAIN, Server, last_line, log_file, read_log};
+use super::{DRAIN, Server};
 use crate::counters::{self, Counters};
 use crate::no_server::NoServer;
 use crate::plan::{CellKey, Plan};
 use crate::record::QueueState;
+use crate::spawn::{last_line, log_file, read_log};
 use crate::store::OpenStore;
 
 /// How long a server may take to answer.

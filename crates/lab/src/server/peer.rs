@@ -16,17 +16,17 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
-    Pid, PidfdFlags, Resource, Signal, WaitId, WaitIdOptions, geteuid, getrlimit, kill_process,
-    kill_process_group, pidfd_open, pidfd_send_signal, setrlimit, waitid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, geteuid, kill_process, kill_process_group,
+    pidfd_open, pidfd_send_signal, waitid,
 };
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tempfile::TempDir;
 
-use super::{DRAIN, Server, last_line, log_file, read_log, tree};
+use super::{DRAIN, Server, tree};
 use crate::counters::{self, Counters};
 use crate::no_server::NoServer;
-use crate::peers::{Peer, Places, find};
+use crate::peers::{Peer, Places};
 use crate::plan::{CellKey, Plan, Site};
+use crate::spawn::{self, last_line, log_file, pinned, read_log};
 
 /// How often a port is looked for, since another process may take a free one first.
 const ATTEMPTS: usize = 3;
@@ -205,35 +205,10 @@ fn answers(address: SocketAddr, ask: &str) -> io::Result<bool> {
 fn command(peer: &Peer, places: &Places<'_>) -> Command {
     let mut words = peer.command.iter().map(|word| places.fill(word));
     let program = words.next().unwrap_or_default();
-    let program = find(&program).unwrap_or_else(|| program.into());
-    let mut command = match find("setpriv") {
-        Some(setpriv) => {
-            let mut command = Command::new(setpriv);
-            command.args(["--pdeathsig", peer.stop.name(), "--"]).arg(program);
-            command
-        }
-        None => Command::new(program),
-    };
-    command.args(words).current_dir(places.directory);
+    let mut command = spawn::command(&program, peer.stop.name());
+    command.args(words).current_dir(peer.folder.as_deref().unwrap_or(places.directory));
     command.envs(peer.environment.iter().map(|(name, value)| (name, places.fill(value))));
     command
-}
-
-/// Does `spawn` on `cpus`, on which whatever it starts then stays, and with as many descriptors as it may have.
-fn pinned<T>(cpus: &[usize], spawn: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    setrlimit(Resource::Nofile, limit)?;
-    if cpus.is_empty() {
-        return spawn();
-    }
-    let before = sched_getaffinity(None)?;
-    let mut only = CpuSet::new();
-    cpus.iter().filter(|&&cpu| cpu < CpuSet::MAX_CPU).for_each(|&cpu| only.set(cpu));
-    sched_setaffinity(None, &only)?;
-    let spawned = spawn();
-    sched_setaffinity(None, &before)?;
-    spawned
 }
 
 impl Site {
@@ -272,6 +247,7 @@ mod tests {
             ask: String::new(),
             start_seconds: 20.0,
             stop: Stop::Term,
+            folder: None,
             remedy: String::new(),
         }
     }
