@@ -84,26 +84,18 @@ pub(crate) fn reserve(length: usize) -> Option<usize> {
     (address > 0).then_some(address as usize)
 }
 
-/// Makes reserved addresses memory, which is zero; returns whether that worked. What was opened before stays as it is.
-pub(crate) fn open_reserved(start: usize, length: usize) -> bool {
-    const PAGE: usize = 4096;
-    let first = start & !(PAGE - 1);
-    let end = (start + length).next_multiple_of(PAGE);
-    let accessible = libc::PROT_READ | libc::PROT_WRITE;
-    !failed(sys!(SYS_mprotect, first, end - first, accessible))
-}
-
-/// How many of `entries` entries a table may have, such that a limit of the address space (RLIMIT_AS) is left to
-/// the program.
+/// How many of `entries` entries a table may have, such that the most of a limit of the address space (RLIMIT_AS) is
+/// left to the program: a multiple of the steps in which tables grow.
 pub(crate) fn affordable(entries: usize, size: usize) -> usize {
     const SHARE: u64 = 16;
-    const FEWEST: usize = 1024;
+    const STEP: usize = 1024;
     let mut limits = [u64::MAX; 2];
     sys!(SYS_prlimit64, 0, libc::RLIMIT_AS, 0, &raw mut limits);
     if limits[0] == u64::MAX {
         return entries;
     }
-    entries.min((limits[0] / SHARE) as usize / size).max(FEWEST)
+    let share = (limits[0] / SHARE) as usize / size;
+    entries.min(share / STEP * STEP).max(STEP)
 }
 
 /// Does something that the limit of file sizes could forbid, for files that are memory.
@@ -120,6 +112,15 @@ pub(crate) fn with_large_files<T>(work: impl FnOnce() -> T) -> T {
     let result = work();
     sys!(SYS_prlimit64, 0, libc::RLIMIT_FSIZE, &raw const limits, 0);
     result
+}
+
+/// Makes reserved addresses memory, which is zero; returns whether that worked. What was opened before stays as it is.
+pub(crate) fn open_reserved(start: usize, length: usize) -> bool {
+    const PAGE: usize = 4096;
+    let first = start & !(PAGE - 1);
+    let end = (start + length).next_multiple_of(PAGE);
+    let accessible = libc::PROT_READ | libc::PROT_WRITE;
+    !failed(sys!(SYS_mprotect, first, end - first, accessible))
 }
 
 /// Whether a result is an error.
