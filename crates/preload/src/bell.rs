@@ -1,10 +1,12 @@
-//! The engine's own descriptors: an epoll that tells of the program's, and a bell that ends a worker's sleep.
+//! The engine's own descriptors: an epoll that tells of the program's, a bell that ends a worker's sleep, and a ring
+//! if it was asked for (`uring.rs`).
 //!
 //! They have numbers that the program does not use. The bell is an eventfd that is never read: each ring is an
 //! edge, of which epoll tells one worker.
 
-use crate::lock::Setting;
+use crate::lock::{Locked, Setting};
 use crate::sys::{failed, sys};
+use crate::uring;
 
 /// The descriptor that tells of all others.
 pub(crate) static EPOLL: Setting<i32> = Setting::new(-1);
@@ -27,7 +29,7 @@ pub(crate) fn ring() {
 /// # Errors
 ///
 /// The error number of the call that failed.
-pub(crate) fn open() -> Result<(), isize> {
+pub(crate) fn open(locked: &mut Locked) -> Result<(), isize> {
     let epoll = out_of_the_way(sys!(SYS_epoll_create1, libc::EPOLL_CLOEXEC))?;
     let bell = out_of_the_way(sys!(SYS_eventfd2, 0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?;
     let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
@@ -38,17 +40,18 @@ pub(crate) fn open() -> Result<(), isize> {
     }
     EPOLL.set(epoll as i32);
     BELL.set(bell as i32);
+    uring::open(locked);
     Ok(())
 }
 
 /// The engine's own descriptors.
-pub(crate) fn own() -> [i32; 2] {
-    [EPOLL.get(), BELL.get()]
+pub(crate) fn own() -> [i32; 3] {
+    [EPOLL.get(), BELL.get(), uring::descriptor()]
 }
 
 /// Closes the engine's own descriptors.
 pub(crate) fn close() {
-    for descriptor in own() {
+    for descriptor in own().into_iter().filter(|&descriptor| descriptor >= 0) {
         sys!(SYS_close, descriptor);
     }
 }

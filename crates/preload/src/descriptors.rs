@@ -55,6 +55,8 @@ pub(crate) struct Descriptor {
     pub(crate) read: Side,
     pub(crate) write: Side,
     pub(crate) polls: Cell<*const PollNode>,
+    /// The last call on the ring has emptied the socket: the next attempt is the ring's.
+    drained: AtomicBool,
     /// A worker makes a call that no other may make at the same time.
     busy: AtomicBool,
     /// The socket's timeouts for reading and writing, in nanoseconds; zero for none.
@@ -318,6 +320,21 @@ impl Descriptor {
         }
     }
 
+    /// Whether the socket was empty when a thread last received by way of the ring. A hint, for the ring finds out.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.drained.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_drained(&self, drained: bool) {
+        self.drained.store(drained, Ordering::Relaxed);
+    }
+
+    /// Whether `O_NONBLOCK` is known not to be set.
+    pub(crate) fn is_known_to_block(&self) -> bool {
+        let facts = self.facts.load(Ordering::Relaxed);
+        facts & (fact::MODE_KNOWN | fact::NONBLOCKING) == fact::MODE_KNOWN
+    }
+
     /// Makes a call while no other worker makes one like it: a look whether the call would block, or a change of
     /// the file's flags, would not hold.
     pub(crate) fn alone<T>(&self, call: impl FnOnce() -> T) -> T {
@@ -419,6 +436,7 @@ impl Descriptor {
         self.generation.store(self.generation() + 1, Ordering::Relaxed);
         self.kind.store(Kind::Unknown as u8, Ordering::Relaxed);
         self.facts.store(0, Ordering::Relaxed);
+        self.set_drained(false);
         self.read.count();
         self.write.count();
         // A poll goes on: it is woken by its other descriptors, and then sees that this one is gone.

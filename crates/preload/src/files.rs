@@ -236,8 +236,8 @@ pub(crate) fn close_range(frame: &mut Frame) -> isize {
     if frame.rdx as u32 & libc::CLOSE_RANGE_CLOEXEC == 0 {
         closed_range(first, last);
     }
-    let [epoll, bell] = bell::own();
-    let mut ours = [epoll, bell, settings::library()].map(|number| number as usize);
+    let [epoll, bell, ring] = bell::own();
+    let mut ours = [epoll, bell, ring, settings::library()].map(|number| number as usize);
     ours.sort_unstable();
     let mut from = first;
     let mut result = 0;

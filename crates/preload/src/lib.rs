@@ -11,6 +11,7 @@
 //!       ├─ futex.rs             the waits beneath locks and joins
 //!       ├─ transfer.rs          read, write, send, receive: try, park, try again
 //!       ├─ connections.rs       accept, connect, sendfile
+//!       ├─ receive.rs, uring.rs  receiving by a ring, with `--poller uring`
 //!       ├─ waits.rs             poll, select, epoll, sleeps        children.rs: wait
 //!       ├─ signal_calls.rs      masks, handlers, kill            signals.rs, masks.rs,
 //!       │                                                          context.rs: delivery
@@ -67,6 +68,7 @@ mod objects;
 mod poll_node;
 mod process;
 mod pump;
+mod receive;
 mod regions;
 mod report;
 mod rings;
@@ -88,6 +90,7 @@ mod thread_calls;
 mod ticks;
 mod timers;
 mod transfer;
+mod uring;
 mod user;
 mod vectors;
 mod waits;

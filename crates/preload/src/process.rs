@@ -284,7 +284,7 @@ fn become_child(locked: &mut Locked, shares_files: bool) {
         bell::close();
     }
     descriptors::share_all(true);
-    if bell::open().is_err() {
+    if bell::open(locked).is_err() {
         sys::complain(b"duality run: no descriptor is left for the engine after fork(2)\n");
     }
     signals::reset_after_fork(locked);

@@ -115,7 +115,7 @@ fn prepare() -> Result<(), isize> {
     MAIN.clear_id.set(clear_id);
     report::DUMP.set(Some(dump::dump));
     crew::prepare()?;
-    bell::open()?;
+    bell::open(&mut lock())?;
     signals::take_over();
     rseq::leave();
     Ok(())
