@@ -1,5 +1,7 @@
 //! Calls that make, copy and end descriptors: the engine keeps count.
 
+use alloc::format;
+
 use crate::bell;
 use crate::descriptors::{self, Descriptor, Kind};
 use crate::fact;
@@ -190,7 +192,7 @@ fn open_any(frame: &Frame, flags: i32, argument: fn(&mut Frame) -> &mut usize) -
     if status.st_mode & libc::S_IFMT == libc::S_IFIFO {
         // Our end stays open until the helper's has found the other one, which sees one reader all the time.
         let result = if flags & libc::O_ACCMODE == libc::O_RDONLY {
-            wait_for_writer(frame, opened as usize)
+            wait_for_writer(frame, flags, opened as usize)
         } else {
             opened
         };
@@ -205,14 +207,21 @@ fn open_any(frame: &Frame, flags: i32, argument: fn(&mut Frame) -> &mut usize) -
 
 /// Has a helper open the reading end of a FIFO, which waits for a writer. A writer that has come and gone has been
 /// seen by the end that is open already.
-fn wait_for_writer(frame: &Frame, opened: usize) -> isize {
+fn wait_for_writer(frame: &Frame, flags: i32, opened: usize) -> isize {
     let gone = || sys::is_ready(opened, libc::POLLIN).then_some(opened as isize);
     descriptors::opened(opened as isize, Kind::Pipe, true);
     let Some(descriptor) = descriptors::get(opened) else { return opened as isize };
     descriptor.register(opened);
     let node = PollNode::new(current(), &descriptor.polls);
     node.link(&mut lock());
-    let result = offload_until(frame.number(), frame.arguments(), Interrupted::Restarts, gone);
+    let open = |number, arguments| offload_until(number, arguments, Interrupted::Restarts, gone);
+    let mut result = open(frame.number(), frame.arguments());
+    if result == sys::error(libc::ENOENT) {
+        // A writer may have found our end and taken the name away before the helper came.
+        let path = format!("/proc/self/fd/{opened}\0");
+        let arguments = [libc::AT_FDCWD as usize, path.as_ptr() as usize, flags as usize, 0, 0, 0];
+        result = open(libc::SYS_openat, arguments);
+    }
     node.unlink(&mut lock());
     result
 }
