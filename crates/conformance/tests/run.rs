@@ -127,6 +127,21 @@ fn the_torture_suite_passes_without_ticks() {
     suite(Some(&["--no-preempt"]));
 }
 
+#[test]
+fn the_torture_suite_passes_on_the_ring() {
+    suite(Some(&["--poller", "uring", "--cores", "1"]));
+}
+
+#[test]
+fn the_torture_suite_passes_on_the_ring_with_two_workers() {
+    suite(Some(&["--poller", "uring", "--cores", "2"]));
+}
+
+#[test]
+fn the_torture_suite_passes_on_the_ring_with_ticks_of_a_millisecond() {
+    suite(Some(&["--poller", "uring", "--cores", "2", "--tick", "1ms"]));
+}
+
 /// Runs `duality run` with these arguments.
 fn run(arguments: &[&str]) -> Output {
     finish(Command::new(DUALITY).arg("run").args(arguments))

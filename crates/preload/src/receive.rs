@@ -103,8 +103,8 @@ fn withdraw(locked: &mut Locked, request: &Request) {
 
 /// The completion of a request has come.
 pub(crate) fn ended(locked: &mut Locked, request: usize, result: i32) {
-    // SAFETY: the ring has the address from `receive`, whose stack frame lives until `done` is set; each request has
-    // one completion. The lock is held, so the thread does not see `done` before the last use here.
+    // SAFETY: the ring has the address from `receive`, whose stack frame lives until `done` is set. Each
+    // request has one completion.
     let request = unsafe { &*(request as *const Request) };
     let thread = request.thread;
     request.result.set(result);

@@ -6,14 +6,14 @@
 //!   pump.rs ◀── next ◀── completions ◀── (data, result)
 //! ```
 //!
-//! The ring serves receiving on stream sockets alone. epoll tells of all else, and the ring of epoll, by a poll
-//! that is asked for anew each time.
+//! The ring receives from stream sockets, and does nothing else. epoll tells of everything else. The ring
+//! tells when epoll has events, by a poll that is submitted again after each look.
 //!
-//! A submission names its descriptor by number until the kernel has taken it. So a call that closes a number
-//! has the kernel take what names it first (`take_before_close`).
+//! A submission names its descriptor by number until the kernel has taken the submission. So before a
+//! descriptor is closed, the kernel takes the submissions that name it (`take_before_close`).
 //!
-//! With one worker, completions are made when the worker enters the kernel for them (`DEFER_TASKRUN`). With
-//! several, any of them may submit or look, so the kernel interrupts the one that submitted.
+//! With one worker, the kernel completes requests when the worker enters it (`DEFER_TASKRUN`). With several,
+//! any of them may submit or look, so the kernel interrupts the worker that submitted.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -188,7 +188,7 @@ fn map(descriptor: isize, parameters: &[u32; 30]) -> Result<Ring, isize> {
     let length = (array + submissions * 4).max(results + completions * size_of::<Completion>());
     let base = share(length, 0)?;
     let entries = share(submissions * size_of::<Submission>(), ENTRIES_AT)?;
-    // SAFETY: the kernel says where in the mapping its words are. The mapping stays for as long as the process.
+    // SAFETY: the kernel says where in the mapping its words are. The mapping is never taken away.
     let word =
         |index: usize| unsafe { &*((base + parameters[index] as usize) as *const AtomicU32) };
     for index in 0..submissions {
@@ -234,8 +234,8 @@ fn push(locked: &mut Locked, submission: Submission) {
         flush(locked);
     }
     let tail = ring.submissions.tail.load(Ordering::Relaxed);
-    // SAFETY: the mask keeps the index inside the entries. The kernel has taken what was in this place, for the queue
-    // is not full, and the caller holds the lock.
+    // SAFETY: the mask keeps the index inside the entries. The queue is not full, so the kernel has taken
+    // what was in this place. The caller holds the lock.
     unsafe { ring.entries.add((tail & ring.submissions.mask) as usize).write(submission) };
     ring.submissions.tail.store(tail.wrapping_add(1), Ordering::Release);
 }
@@ -323,7 +323,7 @@ pub(crate) fn flush(locked: &mut Locked) {
     }
 }
 
-/// Completions and results that mean nothing are as they should be.
+/// Ends the process if the kernel refuses the ring: threads would wait for ever.
 fn expect(result: isize) {
     const BUSY: isize = error(libc::EBUSY);
     const TIME: isize = error(libc::ETIME);
@@ -345,8 +345,7 @@ struct Wait {
     time: *const libc::timespec,
 }
 
-/// Submits, and waits for a completion or for `timeout`; a time of zero does not wait. The lock is released
-/// meanwhile.
+/// Submits, and waits for a completion or for `timeout`, without the lock. A time of zero does not wait.
 pub(crate) fn enter(locked: &mut Locked, timeout: Option<&libc::timespec>) {
     let Some(ring) = *RING.of(locked) else { return };
     let at_once = timeout.is_some_and(|time| time.tv_sec == 0 && time.tv_nsec == 0);
@@ -367,7 +366,7 @@ pub(crate) fn enter(locked: &mut Locked, timeout: Option<&libc::timespec>) {
     );
 }
 
-/// Takes all completions; returns whether epoll has something to tell, and whether anything else came.
+/// Takes all completions. Returns whether epoll has events, and whether requests have ended.
 pub(crate) fn take(locked: &mut Locked) -> (bool, bool) {
     let (mut epoll, mut others) = (false, false);
     while let Some(event) = next(locked) {
@@ -389,7 +388,7 @@ fn next(locked: &mut Locked) -> Option<Event> {
             return None;
         }
         let head = ring.completions.head.load(Ordering::Relaxed);
-        // SAFETY: the mask keeps the index inside the mapping, and the kernel has written what is before the tail.
+        // SAFETY: the mask keeps the index inside the mapping. The kernel has written what is before the tail.
         let done = unsafe { ring.results.add((head & ring.completions.mask) as usize).read() };
         ring.completions.head.store(head.wrapping_add(1), Ordering::Release);
         match done.data {
@@ -403,8 +402,8 @@ fn next(locked: &mut Locked) -> Option<Event> {
     }
 }
 
-/// Leaves the ring for good: the program is about to forbid itself system calls. The threads that receive go on
-/// with epoll.
+/// Leaves the ring for good, before the program forbids itself system calls. Threads that receive go on with
+/// epoll.
 pub(crate) fn retire(locked: &mut Locked) {
     if !is_active() {
         return;
