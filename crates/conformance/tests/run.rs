@@ -182,6 +182,29 @@ fn threads_are_user_level_threads() {
 }
 
 #[test]
+fn without_io_uring_the_engine_says_so_and_is_on_epoll() {
+    // Forbids io_uring_setup(2), and executes what it is given.
+    let source = "#include <linux/filter.h>\n#include <linux/seccomp.h>\n#include <stddef.h>\n\
+        #include <sys/prctl.h>\n#include <sys/syscall.h>\n#include <unistd.h>\n\
+        int main(int c, char **v) { struct sock_filter rules[] = {\n\
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),\n\
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),\n\
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};\n\
+        struct sock_fprog program = {4, rules}; prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);\n\
+        syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program); return execvp(v[1], v + 1), c; }\n";
+    let place = tempfile::tempdir().expect("a folder");
+    let (file, program) = (place.path().join("forbid.c"), place.path().join("forbid"));
+    std::fs::write(&file, source).expect("written");
+    compile(&[file], &[], &program);
+    let mut command = Command::new(&program);
+    command.args([DUALITY, "run", "--poller", "uring", "--"]).arg(torture());
+    let output = finish(command.arg("receive_by_many_from_one_socket"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("--poller epoll") && said.lines().count() == 1, "{said}");
+}
+
+#[test]
 fn statistics_are_printed_at_the_end() {
     let output = run(&["--stats", "--", torture().to_str().expect("a name"), "ping_pong"]);
     let said = String::from_utf8_lossy(&output.stderr);

@@ -143,21 +143,30 @@ pub(crate) fn open(locked: &mut Locked) {
 fn refused(error: isize) {
     let reason = match error {
         ENOSYS => "the kernel has no io_uring",
-        EINVAL => "io_uring needs Linux 6.1 or later here",
+        EINVAL => "--poller uring needs Linux 6.1 or later",
         _ if error == sys::error(libc::EPERM) => {
-            "io_uring is forbidden (kernel.io_uring_disabled, or a filter of system calls)"
+            "kernel.io_uring_disabled or a filter of system calls forbids io_uring"
         }
         _ => "the kernel sets up no ring",
     };
-    say(format_args!("{reason} (error {}); goes on with --poller epoll", -error));
+    say(format_args!("{reason}; goes on with --poller epoll (error {})", -error));
 }
 
 fn set_up() -> Result<(isize, Ring), isize> {
     // `struct io_uring_params`, in words.
     let mut parameters = [0u32; 30];
-    let alone = settings::CORES.get() == 1;
-    let deferred = if alone { DEFER_TASKRUN | SINGLE_ISSUER | TASKRUN_FLAG } else { 0 };
+    let deferred = DEFER_TASKRUN | SINGLE_ISSUER | TASKRUN_FLAG;
     (parameters[1], parameters[2]) = (COMPLETIONS, CQSIZE | deferred);
+    if settings::CORES.get() > 1 {
+        // A kernel that knows these flags knows all that is used below.
+        let mut tried = parameters;
+        let probe = sys!(SYS_io_uring_setup, 1, tried.as_mut_ptr());
+        if failed(probe) {
+            return Err(probe);
+        }
+        sys!(SYS_close, probe);
+        parameters[2] = CQSIZE;
+    }
     let made = sys!(SYS_io_uring_setup, SUBMISSIONS, parameters.as_mut_ptr());
     let descriptor = out_of_the_way(made)?;
     let ring = if parameters[5] & FEATURES == FEATURES {

@@ -55,7 +55,7 @@ pub(super) struct Arguments {
     /// Kernel threads that run the program's threads [default: the processors that it may use]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=64), env = "DUALITY_RUN_CORES")]
     cores: Option<u16>,
-    /// How the engine learns that a thread can go on; where the kernel has no io_uring, epoll serves
+    /// How the engine learns that a thread can go on; where the kernel refuses uring, by epoll
     #[arg(
         long,
         value_name = "POLLER",

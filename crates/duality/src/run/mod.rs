@@ -30,9 +30,10 @@ pub(crate) static GDB_SCRIPT: &str = include_str!("threads.py");
 /// How the engine learns that a thread can go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Poller {
-    /// The kernel tells that a descriptor is ready
+    // Plain comments: with help of their own, the values would make all of `--help` longer.
+    // The kernel tells that a descriptor is ready, and the thread receives.
     Epoll,
-    /// The kernel receives for a thread that waits for a stream, and epoll tells of the rest
+    // The kernel receives for a thread that waits for a stream; epoll tells of the rest.
     Uring,
 }
 
