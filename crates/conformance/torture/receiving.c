@@ -237,5 +237,13 @@ TEST(receive_after_a_filter_without_io_uring) {
     pthread_t after = start(read_one, &second);
     sleep_ms(5);
     CHECK(write(sockets[1], "2", 1) == 1 && join(after) == 1 && second == '2');
+    pid_t child = fork();
+    if (!child) {
+        pthread_t reader = start(read_one, &second);
+        sleep_ms(5);
+        _exit(write(sockets[1], "3", 1) == 1 && join(reader) == 1 && second == '3' ? 0 : 1);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
     return 0;
 }

@@ -136,7 +136,11 @@ pub(crate) fn open(locked: &mut Locked) {
             ACTIVE.set(true);
             poll_epoll(locked);
         }
-        Err(error) => refused(error),
+        Err(error) => {
+            // Children do not try again.
+            settings::URING.set(false);
+            refused(error);
+        }
     }
 }
 
@@ -418,6 +422,8 @@ pub(crate) fn retire(locked: &mut Locked) {
         return;
     }
     ACTIVE.set(false);
+    // Children have the same filter.
+    settings::URING.set(false);
     push(
         locked,
         Submission {
