@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod programs;
 mod redis;
 pub mod soak;
 

@@ -2,182 +2,13 @@
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock};
-use std::thread;
-use std::time::{Duration, Instant};
 
-/// No test of the suite takes a tenth of it.
-const LIMIT: Duration = Duration::from_secs(60);
-/// Tests of the suite at a time; most of them sleep.
-const AT_A_TIME: usize = 8;
-
-fn folder(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
-}
+use duality_conformance::programs::{compile, finish, folder, torture};
 
 /// A program with the commands of `duality`.
 const DUALITY: &str = env!("CARGO_BIN_EXE_served");
-
-/// Compiles the files of `sources` to one program.
-fn compile(sources: &[PathBuf], flags: &[&str], program: &Path) {
-    let status = Command::new("cc")
-        .args(["-O1", "-g", "-o"])
-        .arg(program)
-        .args(sources)
-        .args(flags)
-        .status()
-        .expect("a C compiler");
-    assert!(status.success(), "{sources:?} do not compile");
-}
-
-/// The torture suite, compiled once for all tests of this file.
-fn torture() -> &'static Path {
-    static PROGRAM: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    let (_, program) = PROGRAM.get_or_init(|| {
-        let folder_of_program = tempfile::tempdir().expect("a folder");
-        let program = folder_of_program.path().join("torture");
-        let mut sources: Vec<PathBuf> = std::fs::read_dir(folder("torture"))
-            .expect("the suite")
-            .map(|entry| entry.expect("readable").path())
-            .filter(|path| path.extension().is_some_and(|extension| extension == "c"))
-            .collect();
-        sources.sort();
-        compile(&sources, &["-pthread", "-lrt", "-ldl", "-lm"], &program);
-        (folder_of_program, program)
-    });
-    program
-}
-
-/// Runs a command to its end, or kills it at the limit.
-fn finish(command: &mut Command) -> Output {
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("it can be started");
-    let start = Instant::now();
-    while child.try_wait().expect("a child").is_none() {
-        if start.elapsed() > LIMIT {
-            child.kill().expect("a child");
-            break;
-        }
-        thread::sleep(Duration::from_millis(2));
-    }
-    child.wait_with_output().expect("a child")
-}
-
-/// Runs every test of the suite with `options` of `duality run`, or natively; panics with all that failed.
-fn suite(options: Option<&[&str]>) {
-    let listed = finish(&mut Command::new(torture()));
-    let text = String::from_utf8(listed.stdout).expect("names");
-    // What spins until another thread acts needs preemption.
-    let without_ticks = options.is_some_and(|options| options.contains(&"--no-preempt"));
-    let needs_ticks = |name: &str| name.starts_with("preempt_") || name.contains("compute");
-    let names: Vec<&str> =
-        text.lines().filter(|name| !(without_ticks && needs_ticks(name))).collect();
-    assert!(names.len() > 250, "the suite has {} tests", names.len());
-    let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    thread::scope(|scope| {
-        for _ in 0..AT_A_TIME {
-            scope.spawn(|| {
-                while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let mut command = match options {
-                        None => Command::new(torture()),
-                        Some(options) => {
-                            let mut command = Command::new(DUALITY);
-                            command.arg("run").args(options).arg("--").arg(torture());
-                            command
-                        }
-                    };
-                    let output = finish(command.arg(name));
-                    if !output.status.success() {
-                        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-                        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-                        let failure = format!("{name}: {} {said}{complaint}", output.status);
-                        failures.lock().expect("a list").push(failure);
-                    }
-                }
-            });
-        }
-    });
-    let failures = failures.into_inner().expect("a list");
-    assert!(failures.is_empty(), "{} of {}:\n{}", failures.len(), names.len(), failures.join("\n"));
-}
-
-#[test]
-fn the_torture_suite_passes_natively() {
-    suite(None);
-}
-
-#[test]
-fn the_torture_suite_passes_on_one_worker() {
-    suite(Some(&["--cores=1"]));
-}
-
-#[test]
-fn the_torture_suite_passes_on_one_worker_with_ticks_of_a_millisecond() {
-    suite(Some(&["--cores=1", "--tick=1ms"]));
-}
-
-#[test]
-fn the_torture_suite_passes_on_one_worker_without_ticks() {
-    suite(Some(&["--cores=1", "--no-preempt"]));
-}
-
-#[test]
-fn the_torture_suite_passes_on_two_workers() {
-    suite(Some(&["--cores=2"]));
-}
-
-#[test]
-fn the_torture_suite_passes_on_two_workers_with_ticks_of_a_millisecond() {
-    suite(Some(&["--cores=2", "--tick=1ms"]));
-}
-
-#[test]
-fn the_torture_suite_passes_on_more_workers_than_processors() {
-    suite(Some(&["--cores=5", "--tick=1ms"]));
-}
-
-/// The kernel threads of a program under `duality run` with these options, once its threads compute.
-fn kernel_threads_of_busy_threads(options: &[&str]) -> usize {
-    let source = "#include <pthread.h>\n#include <unistd.h>\n\
-        void *spin(void *a) { for (volatile int go = 1; go;) {} return a; }\n\
-        int main(void) { pthread_t t; for (int i = 0; i < 4; i++) pthread_create(&t, 0, spin, 0);\n\
-        for (;;) { write(1, \"x\\n\", 2); usleep(1000); } }";
-    let folder = tempfile::tempdir().expect("a folder");
-    let (file, program) = (folder.path().join("spin.c"), folder.path().join("spin"));
-    std::fs::write(&file, source).expect("a file");
-    compile(&[file], &["-pthread"], &program);
-    let mut child = Command::new(DUALITY)
-        .arg("run")
-        .args(options)
-        .arg("--")
-        .arg(&program)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("it can be started");
-    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-    // Each line is another sleep of the main thread, beside four that compute.
-    for _ in 0..20 {
-        lines.next().expect("a line").expect("text");
-    }
-    let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).expect("a process");
-    let count = tasks.count();
-    child.kill().expect("a child");
-    child.wait().expect("a child");
-    count
-}
-
-#[test]
-fn threads_run_on_as_many_kernel_threads_as_asked_for() {
-    assert_eq!(kernel_threads_of_busy_threads(&["--cores=1"]), 1);
-    assert_eq!(kernel_threads_of_busy_threads(&["--cores=3"]), 3);
-}
 
 /// Runs `duality run` with these arguments.
 fn run(arguments: &[&str]) -> Output {
@@ -216,6 +47,29 @@ fn threads_are_user_level_threads() {
     let said = String::from_utf8_lossy(&ours.stdout);
     let threads: usize = said.trim_start_matches("Threads:").trim().parse().expect("a number");
     assert!(threads <= 3, "{threads} kernel threads");
+}
+
+#[test]
+fn without_io_uring_the_engine_says_so_and_is_on_epoll() {
+    // Forbids io_uring_setup(2), and executes what it is given.
+    let source = "#include <linux/filter.h>\n#include <linux/seccomp.h>\n#include <stddef.h>\n\
+        #include <sys/prctl.h>\n#include <sys/syscall.h>\n#include <unistd.h>\n\
+        int main(int c, char **v) { struct sock_filter rules[] = {\n\
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),\n\
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),\n\
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};\n\
+        struct sock_fprog program = {4, rules}; prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);\n\
+        syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program); return execvp(v[1], v + 1), c; }\n";
+    let place = tempfile::tempdir().expect("a folder");
+    let (file, program) = (place.path().join("forbid.c"), place.path().join("forbid"));
+    std::fs::write(&file, source).expect("written");
+    compile(&[file], &[], &program);
+    let mut command = Command::new(&program);
+    command.args([DUALITY, "run", "--poller", "uring", "--"]).arg(torture());
+    let output = finish(command.arg("receive_by_many_from_one_socket"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("--poller epoll") && said.lines().count() == 1, "{said}");
 }
 
 #[test]

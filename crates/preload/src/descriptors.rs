@@ -9,11 +9,13 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering}
 
 use libc::{EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLPRI, EPOLLRDHUP};
 
-use crate::bell::{self, EPOLL, MOST_DESCRIPTORS};
-use crate::clock::{self, NEVER, Nanoseconds};
+use crate::away::MOST_DESCRIPTORS;
+use crate::bell::EPOLL;
+use crate::clock::Nanoseconds;
 use crate::edges::{Seen, Side};
 use crate::fact;
 use crate::lock::{self, Locked, Setting, lock};
+use crate::own;
 use crate::poll_node::PollNode;
 use crate::scheduler::{park, wake};
 use crate::sys::{self, error, failed, sys};
@@ -54,10 +56,12 @@ pub(crate) struct Descriptor {
     pub(crate) read: Side,
     pub(crate) write: Side,
     pub(crate) polls: Cell<*const PollNode>,
+    /// The last call on the ring has emptied the socket: the next attempt is the ring's.
+    drained: AtomicBool,
     /// A worker makes a call that no other may make at the same time.
     busy: AtomicBool,
     /// The socket's timeouts for reading and writing, in nanoseconds; zero for none.
-    timeouts: [Cell<Nanoseconds>; 2],
+    pub(crate) timeouts: [Cell<Nanoseconds>; 2],
     /// The thread that a descriptor of the kind `Name` names.
     pub(crate) named: Cell<i32>,
     /// Calls that go on with a file whose own descriptor was closed, see `kept.rs`.
@@ -134,7 +138,7 @@ pub(crate) fn highest() -> usize {
 /// Whether the number belongs to the engine.
 pub(crate) fn is_ours(number: usize) -> bool {
     let number = number as i32;
-    number >= 0 && bell::protected().contains(&number)
+    number >= 0 && own::protected().contains(&number)
 }
 
 /// An event of epoll.
@@ -321,6 +325,21 @@ impl Descriptor {
         }
     }
 
+    /// Whether the socket was empty when a thread last received by way of the ring. A hint, for the ring finds out.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.drained.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_drained(&self, drained: bool) {
+        self.drained.store(drained, Ordering::Relaxed);
+    }
+
+    /// Whether `O_NONBLOCK` is known not to be set.
+    pub(crate) fn is_known_to_block(&self) -> bool {
+        let facts = self.facts.load(Ordering::Relaxed);
+        facts & (fact::MODE_KNOWN | fact::NONBLOCKING) == fact::MODE_KNOWN
+    }
+
     /// Makes a call while no other worker makes one like it: a look whether the call would block, or a change of
     /// the file's flags, would not hold.
     pub(crate) fn alone<T>(&self, call: impl FnOnce() -> T) -> T {
@@ -382,35 +401,6 @@ impl Descriptor {
         Some(reason)
     }
 
-    /// The deadline that the socket's own timeout sets (`SO_RCVTIMEO`, `SO_SNDTIMEO`).
-    pub(crate) fn socket_deadline(&self, number: usize, direction: Direction) -> Nanoseconds {
-        if !matches!(self.kind(number), Kind::Stream | Kind::Message) {
-            return NEVER;
-        }
-        if !self.has(fact::TIMEOUTS_KNOWN) {
-            self.ask_timeouts(number);
-        }
-        match self.timeouts[direction as usize].get() {
-            0 => NEVER,
-            time => clock::now() + time,
-        }
-    }
-
-    #[cold]
-    fn ask_timeouts(&self, number: usize) {
-        for (timeout, option) in self.timeouts.iter().zip([libc::SO_RCVTIMEO, libc::SO_SNDTIMEO]) {
-            let mut time = libc::timeval { tv_sec: 0, tv_usec: 0 };
-            let mut length = size_of::<libc::timeval>() as u32;
-            let (time_at, length_at) = (&raw mut time, &raw mut length);
-            sys!(SYS_getsockopt, number, libc::SOL_SOCKET, option, time_at, length_at);
-            timeout.set(time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000);
-        }
-        // Another process can change those of a shared socket.
-        if !self.has(fact::SHARED) {
-            self.set(fact::TIMEOUTS_KNOWN);
-        }
-    }
-
     /// Forgets what was known: the number refers to nothing, or to another file.
     pub(crate) fn renew(&self, number: usize) {
         if self.has(fact::REGISTERED) && self.has(fact::SHARED) {
@@ -422,6 +412,7 @@ impl Descriptor {
         self.generation.store(self.generation() + 1, Ordering::Relaxed);
         self.kind.store(Kind::Unknown as u8, Ordering::Relaxed);
         self.facts.store(0, Ordering::Relaxed);
+        self.set_drained(false);
         self.read.count();
         self.write.count();
         // A poll goes on: it is woken by its other descriptors, and then sees that this one is gone.

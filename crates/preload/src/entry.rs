@@ -139,10 +139,13 @@ global_asm!(
     "mov %rax, %gs:{kernel_mask}",
     "movl $0, %gs:8",
     "cmpl $0, %gs:{attention}",
-    "jne duality_resume",
-    "mov $15, %eax", "syscall",
+    "jne 6f",
+    "mov $15, %eax", "syscall", "ud2",
+    // Inside the engine again before the marks are left: else each signal of a storm would add a frame.
+    "6: movl $1, %gs:8",
+    "jmp duality_resume",
     ".globl duality_resume_end", ".hidden duality_resume_end",
-    "duality_resume_end:", "ud2",
+    "duality_resume_end:",
 
     // Returns from the kernel's own signal frames, unpatched.
     ".globl duality_restorer", ".hidden duality_restorer",

@@ -1,12 +1,12 @@
 //! Calls that make, copy and end descriptors: the engine keeps count.
 
-use crate::bell;
 use crate::descriptors::{self, Descriptor, Kind};
 use crate::fact;
 use crate::frame::Frame;
 use crate::helpers::{self, Interrupted, offload, offload_until};
 use crate::kept;
 use crate::lock::lock;
+use crate::own;
 use crate::poll_node::PollNode;
 use crate::sys::{self, EAGAIN, EBADF, EINVAL, failed, sys};
 use crate::tasks;
@@ -262,7 +262,7 @@ pub(crate) fn close_range(frame: &mut Frame) -> isize {
     if frame.rdx as u32 & libc::CLOSE_RANGE_CLOEXEC == 0 {
         closed_range(first, last);
     }
-    let mut ours = bell::protected().map(|number| number as usize);
+    let mut ours = own::protected().map(|number| number as usize);
     ours.sort_unstable();
     let mut from = first;
     let mut result = 0;

@@ -3,16 +3,20 @@
 //! Natively a call that waits keeps its file open. Here the engine keeps a copy of the descriptor, out of the
 //! program's way, with which the calls go on.
 
-use crate::bell::out_of_the_way;
+use crate::away::out_of_the_way;
 use crate::descriptors::get;
 use crate::lock::lock;
 use crate::sys::sys;
+use crate::uring;
 use crate::worker::current;
 
 /// Before a descriptor is closed: the calls that wait for it go on with its file, as the kernel's do, by way of another
 /// descriptor. See [`goes_on_with`].
 pub(crate) fn for_waiters(number: usize) {
     let Some(descriptor) = get(number) else { return };
+    if uring::is_active() {
+        uring::take_before_close(&mut lock(), number);
+    }
     if !descriptor.is_waited_for() {
         return;
     }

@@ -11,6 +11,7 @@
 //!       ├─ futex.rs             the waits beneath locks and joins
 //!       ├─ transfer.rs          read, write, send, receive: try, park, try again
 //!       ├─ connections.rs       accept, connect, sendfile
+//!       ├─ receive.rs, uring.rs  receiving by a ring, with `--poller uring`
 //!       ├─ waits.rs             poll, select, epoll, sleeps        children.rs: wait
 //!       ├─ signal_calls.rs      masks, handlers, kill            signals.rs, masks.rs,
 //!       │                                                          context.rs: delivery
@@ -35,6 +36,7 @@
 extern crate alloc;
 
 mod action;
+mod away;
 mod bell;
 mod children;
 mod clock;
@@ -65,11 +67,14 @@ mod masked;
 mod masks;
 mod memory;
 mod objects;
+mod own;
 mod poll_node;
 mod process;
 mod pump;
+mod receive;
 mod regions;
 mod report;
+mod request;
 mod rings;
 mod rseq;
 mod scheduler;
@@ -87,9 +92,11 @@ mod tasks;
 mod thread;
 mod thread_calls;
 mod ticks;
+mod timeouts;
 mod timers;
 mod transfer;
 mod unwind;
+mod uring;
 mod user;
 mod vectors;
 mod waits;

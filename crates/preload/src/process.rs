@@ -4,7 +4,6 @@ use alloc::vec::Vec;
 
 use core::sync::atomic::Ordering;
 
-use crate::bell;
 use crate::credentials;
 use crate::crew;
 use crate::descriptors;
@@ -14,6 +13,7 @@ use crate::helpers;
 use crate::idle;
 use crate::lock::{Locked, Setting, lock};
 use crate::masks;
+use crate::own;
 use crate::report;
 use crate::scheduler;
 use crate::settings;
@@ -250,7 +250,7 @@ pub(crate) fn finish_thread(locked: &mut Locked, thread: ThreadRef) {
 pub(crate) fn exit_group(frame: &mut Frame) -> isize {
     report::at_exit();
     if FILES_ARE_SHARED.get() {
-        bell::close();
+        own::close();
     }
     let mut locked = lock();
     for thread in THREADS.of(&mut locked).iter() {
@@ -289,12 +289,12 @@ fn become_child(locked: &mut Locked, shares_files: bool) {
     ticks::reset_after_fork();
     FILES_ARE_SHARED.set(shares_files);
     if shares_files {
-        bell::leave_to_parent();
+        own::leave_to_parent();
     } else {
-        bell::close();
+        own::close();
     }
     descriptors::share_all(true);
-    if bell::open().is_err() {
+    if own::open(locked).is_err() {
         sys::complain(b"duality run: no descriptor is left for the engine after fork(2)\n");
     }
     signals::reset_after_fork(locked);

@@ -15,6 +15,7 @@ use crate::stats;
 use crate::storm;
 use crate::sys::sys;
 use crate::thread::NOBODY;
+use crate::uring;
 use crate::worker::{EVENTS, worker};
 
 /// Switches between two looks at the descriptors.
@@ -86,6 +87,10 @@ pub(crate) extern "C" fn worker_loop() -> ! {
 pub(crate) fn look(locked: &mut Locked) {
     expire(locked);
     take_events(locked, Some(clock::timespec(0)));
+    if uring::is_active() && idle::is_watched(locked) {
+        // The watcher sleeps, and would not submit what this look has asked for.
+        uring::flush(locked);
+    }
     settle(locked);
 }
 
@@ -141,6 +146,22 @@ fn settle(locked: &mut Locked) {
 
 /// Has the kernel tell what has come. Returns whether the bell was all.
 fn take_events(locked: &mut Locked, timeout: Option<libc::timespec>) -> bool {
+    if !uring::is_active() {
+        return take_from_epoll(locked, timeout);
+    }
+    uring::enter(locked, timeout.as_ref());
+    let (epoll, others) = uring::take(locked);
+    if !epoll {
+        stats::LOOKS.add(1);
+        idle::looked(locked);
+        return false;
+    }
+    let summoned = take_from_epoll(locked, Some(clock::timespec(0)));
+    uring::poll_epoll(locked);
+    summoned && !others
+}
+
+fn take_from_epoll(locked: &mut Locked, timeout: Option<libc::timespec>) -> bool {
     let worker = worker();
     let room = worker.room_for_events();
     let timeout = timeout.as_ref().map_or(core::ptr::null(), |timeout| &raw const *timeout);

@@ -15,6 +15,7 @@ use crate::helpers::{Interrupted, offload};
 use crate::lock::lock;
 use crate::sys::{self, EFAULT, EINTR, EINVAL, failed, sys};
 use crate::thread::Reason;
+use crate::uring;
 use crate::user;
 
 const IOPOLL: u32 = 1 << 0;
@@ -66,6 +67,10 @@ pub(crate) fn io_uring_register(frame: &mut Frame) -> isize {
 pub(crate) fn io_uring_enter(frame: &mut Frame) -> isize {
     const GETEVENTS: usize = 1;
     let [ring, submit, wanted, flags, argument, size] = frame.arguments();
+    if uring::is_active() {
+        // The program's ring may close what a submission of ours names.
+        uring::flush(&mut lock());
+    }
     if flags & GETEVENTS == 0 || wanted == 0 {
         return frame.pass();
     }

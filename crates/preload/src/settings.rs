@@ -1,6 +1,6 @@
 //! What `duality run` tells the engine, in one environment variable that the program does not see.
 //!
-//! `DUALITY_RUN=fd=19990:cores=2:tick=10000:stats=1:children=0:signal=0:stack=0:preload=…` and `LD_PRELOAD`, whose value
+//! `DUALITY_RUN=fd=19990:cores=2:uring=0:tick=10000:stats=1:children=0:signal=0:stack=0:preload=…` and `LD_PRELOAD`, whose value
 //! before ours is the last item.
 
 use alloc::vec::Vec;
@@ -18,6 +18,8 @@ const PRELOAD: &[u8] = b"LD_PRELOAD=";
 pub(crate) static TICK: Setting<u64> = Setting::new(0);
 /// Workers that may run the program's threads.
 pub(crate) static CORES: Setting<usize> = Setting::new(1);
+/// Threads receive by way of io_uring.
+pub(crate) static URING: Setting<bool> = Setting::new(false);
 /// Programs that the program starts run with the engine too.
 pub(crate) static CHILDREN: Setting<bool> = Setting::new(false);
 /// Print counters at the end.
@@ -61,6 +63,7 @@ pub(crate) unsafe fn take(environment: *mut *mut u8) -> Option<()> {
             b"fd" => LIBRARY.set(number as i32),
             b"tick" => TICK.set(number),
             b"cores" => CORES.set(number.max(1) as usize),
+            b"uring" => URING.set(number != 0),
             b"stats" => STATS.set(number != 0),
             b"children" => CHILDREN.set(number != 0),
             b"signal" => DUMP_SIGNAL.set(number as i32),

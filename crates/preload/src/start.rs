@@ -1,6 +1,5 @@
 //! The first code of the engine: called by the dynamic linker before any other constructor.
 
-use crate::bell;
 use crate::clock;
 use crate::crew;
 use crate::descriptors;
@@ -8,6 +7,7 @@ use crate::dump;
 use crate::inspection;
 use crate::lock::lock;
 use crate::objects;
+use crate::own;
 use crate::report::{self, say};
 use crate::rseq;
 use crate::settings;
@@ -117,7 +117,7 @@ fn prepare() -> Result<(), isize> {
     report::DUMP.set(Some(dump::dump));
     report::NAMES.set(Some(table::name));
     crew::prepare()?;
-    bell::open()?;
+    own::open(&mut lock())?;
     signals::take_over();
     rseq::leave();
     Ok(())

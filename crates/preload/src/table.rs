@@ -364,7 +364,7 @@ const ROWS: &[Row] = &[
     (314, "sched_setattr", Emulated(thread_calls::about_thread)),
     (315, "sched_getattr", Emulated(thread_calls::about_thread)),
     (316, "renameat2", Direct),
-    (317, "seccomp", Direct),
+    (317, "seccomp", Emulated(thread_calls::seccomp)),
     (318, "getrandom", Direct),
     (319, "memfd_create", Emulated(files::opens)),
     (320, "kexec_file_load", Offloaded(Restarts)),

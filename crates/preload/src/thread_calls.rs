@@ -6,6 +6,7 @@ use crate::lock::{Setting, lock};
 use crate::settings;
 use crate::sys::{self, EINVAL, failed, sys};
 use crate::thread::{MAIN, THREADS, is_ours};
+use crate::uring;
 use crate::user;
 use crate::worker::{current, worker};
 
@@ -60,6 +61,10 @@ pub(crate) fn rseq(frame: &mut Frame) -> isize {
 pub(crate) fn prctl(frame: &mut Frame) -> isize {
     let thread = current();
     match frame.rdi as i32 {
+        libc::PR_SET_SECCOMP => {
+            uring::retire(&mut lock());
+            frame.pass()
+        }
         libc::PR_SET_NAME => {
             let mut name = [0; 16];
             if let Err(fault) = user::read_text(frame.rsi, &mut name[..15]) {
@@ -78,6 +83,15 @@ pub(crate) fn prctl(frame: &mut Frame) -> isize {
         }
         _ => frame.pass(),
     }
+}
+
+/// seccomp(2): what the program forbids itself, the engine's calls too, begins here.
+pub(crate) fn seccomp(frame: &mut Frame) -> isize {
+    const SET_MODE_FILTER: usize = 1;
+    if frame.rdi <= SET_MODE_FILTER {
+        uring::retire(&mut lock());
+    }
+    frame.pass()
 }
 
 /// arch_prctl(2)

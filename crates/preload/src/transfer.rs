@@ -12,8 +12,10 @@ use crate::helpers::{Interrupted, offload, offload_on_kept};
 use crate::kept;
 use crate::lock::lock;
 use crate::pump::count_call;
+use crate::receive::{Outcome, receive};
 use crate::sys::{self, EAGAIN, EINTR, RESTART, error, failed, sys};
 use crate::thread::Reason;
+use crate::uring;
 use crate::user;
 
 /// A call that transfers bytes, by the shape of its arguments.
@@ -193,9 +195,11 @@ fn transfer(frame: &mut Frame, shape: Shape, direction: Direction, wanted: usize
 impl Transfer<'_> {
     fn run(&mut self, kind: Kind) -> isize {
         let mut deadline = None;
+        let mut by_ring = self.suits_ring(kind);
         loop {
             let seen = self.descriptor.seen(self.direction);
-            if self.descriptor.may_succeed(self.direction) {
+            let skipped = by_ring && self.descriptor.is_drained();
+            if !skipped && self.descriptor.may_succeed(self.direction) {
                 let result = self.attempt(self.descriptor.kind(self.number));
                 if result != EAGAIN {
                     if let Some(result) = self.account(result, kind, seen) {
@@ -214,10 +218,43 @@ impl Transfer<'_> {
             let deadline = *deadline.get_or_insert_with(|| {
                 self.descriptor.socket_deadline(self.number, self.direction)
             });
-            if let Some(result) = self.wait(deadline, seen) {
+            if by_ring {
+                match self.receive(deadline) {
+                    Outcome::Again => by_ring = false,
+                    Outcome::TimedOut => return self.so_far(EAGAIN),
+                    Outcome::Interrupted => return self.so_far(interruption(deadline)),
+                    Outcome::Result(result) => {
+                        if let Some(result) = self.account(result, kind, seen) {
+                            return result;
+                        }
+                    }
+                }
+            } else if let Some(result) = self.wait(deadline, seen) {
                 return result;
             }
         }
+    }
+
+    /// Whether the ring can make the call: it fills one buffer from a stream. Where others could set `O_NONBLOCK`
+    /// meanwhile, it cannot.
+    fn suits_ring(&self, kind: Kind) -> bool {
+        let plain = match self.shape {
+            Shape::Buffer => true,
+            Shape::Socket => self.frame.r8 == 0 && self.frame.r10 as i32 & !MSG_WAITALL == 0,
+            Shape::Vector | Shape::Message => false,
+        };
+        uring::is_active()
+            && plain
+            && self.direction == Direction::Read
+            && kind == Kind::Stream
+            && self.frame.rdx != 0
+            && self.descriptor.is_known_to_block()
+    }
+
+    /// Parks until the kernel has received.
+    fn receive(&self, deadline: u64) -> Outcome {
+        let (at, left) = (self.frame.rsi + self.done, self.frame.rdx - self.done);
+        receive(self.number, at, left, deadline)
     }
 
     /// Parks; returns what ends the call, if anything does.
@@ -232,8 +269,7 @@ impl Transfer<'_> {
             Some(_) if self.descriptor.generation() != generation => Some(self.go_on_with_file()),
             Some(Reason::Woken) => None,
             Some(Reason::TimedOut) => Some(self.so_far(EAGAIN)),
-            Some(Reason::Interrupted) if deadline != NEVER => Some(self.so_far(EINTR)),
-            Some(Reason::Interrupted) => Some(self.so_far(RESTART)),
+            Some(Reason::Interrupted) => Some(self.so_far(interruption(deadline))),
         }
     }
 
@@ -274,6 +310,9 @@ impl Transfer<'_> {
             && (self.shape == Shape::Buffer || self.frame.r10 as i32 & MSG_PEEK == 0);
         if short {
             self.descriptor.emptied(seen);
+        }
+        if uring::is_active() && self.direction == Direction::Read {
+            self.descriptor.set_drained(short);
         }
         self.done += count;
         // Messages are whole; only streams go on after a part.
@@ -384,6 +423,11 @@ impl Transfer<'_> {
         }
         self.with_rest(|list, count| sys!(SYS_writev, self.number, list, count))
     }
+}
+
+/// How a call with this deadline ends when a signal comes.
+fn interruption(deadline: u64) -> isize {
+    if deadline == NEVER { RESTART } else { EINTR }
 }
 
 /// preadv2(2) and pwritev2(2): at the current position, they may wait.

@@ -7,7 +7,7 @@ use duality_runtime::log;
 
 use super::tuning::parse_size;
 use super::{Failure, print};
-use crate::run::{self, Program, Settings, Verdict};
+use crate::run::{self, Poller, Program, Settings, Verdict};
 
 #[derive(clap::Args)]
 #[command(
@@ -55,6 +55,15 @@ pub(super) struct Arguments {
     /// Kernel threads that run the program's threads [default: the processors that it may use]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=64), env = "DUALITY_RUN_CORES")]
     cores: Option<u16>,
+    /// How the engine learns that a thread can go on; where the kernel refuses uring, by epoll
+    #[arg(
+        long,
+        value_name = "POLLER",
+        value_enum,
+        default_value = "epoll",
+        env = "DUALITY_RUN_POLLER"
+    )]
+    poller: Poller,
     /// Programs that the program starts run on user-level threads too (else natively)
     #[arg(long, env = "DUALITY_RUN_CHILDREN")]
     children: bool,
@@ -128,6 +137,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         stack_size: arguments.stack_size.map(|size| size as u64),
         stats: arguments.stats,
         stall: arguments.stall,
+        poller: arguments.poller,
         children: arguments.children,
         dump_signal: arguments.dump_signal,
     };

@@ -27,6 +27,16 @@ static ENGINE: &[u8] = include_bytes!(env!("DUALITY_ENGINE"));
 /// What has gdb list threads.
 pub(crate) static GDB_SCRIPT: &str = include_str!("threads.py");
 
+/// How the engine learns that a thread can go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Poller {
+    // Plain comments: with help of their own, the values would make all of `--help` longer.
+    // The kernel tells that a descriptor is ready, and the thread receives.
+    Epoll,
+    // The kernel receives for a thread that waits for a stream; epoll tells of the rest.
+    Uring,
+}
+
 /// How the engine is set up.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
@@ -40,6 +50,7 @@ pub(crate) struct Settings {
     pub(crate) stats: bool,
     /// Report calls that keep all threads waiting for longer.
     pub(crate) stall: Option<Duration>,
+    pub(crate) poller: Poller,
     /// Programs started by the program run on the engine too.
     pub(crate) children: bool,
     /// List all threads on this signal.
@@ -83,9 +94,10 @@ fn prepare(settings: &Settings) -> io::Result<(OwnedFd, OsString)> {
         setrlimit(Resource::Stack, Rlimit { current: Some(size), maximum: limit.maximum })?;
     }
     let mut variable = OsString::from(format!(
-        "fd={}:cores={}:tick={}:stats={}:stall={}:children={}:signal={}:stack={stack_before}:preload=",
+        "fd={}:cores={}:uring={}:tick={}:stats={}:stall={}:children={}:signal={}:stack={stack_before}:preload=",
         library.as_raw_fd(),
         settings.cores,
+        u8::from(settings.poller == Poller::Uring),
         settings.tick.map_or(0, |tick| tick.as_micros()),
         u8::from(settings.stats),
         settings.stall.map_or(0, |stall| stall.as_millis()),

@@ -1,0 +1,77 @@
+//! Programs in C, compiled and run by tests.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// No program takes a tenth of it.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A file or folder of this crate.
+#[must_use]
+pub fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+/// Compiles the files of `sources` to one program.
+///
+/// # Panics
+///
+/// They do not compile.
+pub fn compile(sources: &[PathBuf], flags: &[&str], program: &Path) {
+    let status = Command::new("cc")
+        .args(["-O1", "-g", "-o"])
+        .arg(program)
+        .args(sources)
+        .args(flags)
+        .status()
+        .expect("a C compiler");
+    assert!(status.success(), "{sources:?} do not compile");
+}
+
+/// The torture suite, compiled once for all tests of this file.
+///
+/// # Panics
+///
+/// It does not compile.
+pub fn torture() -> &'static Path {
+    static PROGRAM: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    let (_, program) = PROGRAM.get_or_init(|| {
+        let folder_of_program = tempfile::tempdir().expect("a folder");
+        let program = folder_of_program.path().join("torture");
+        let mut sources: Vec<PathBuf> = std::fs::read_dir(folder("torture"))
+            .expect("the suite")
+            .map(|entry| entry.expect("readable").path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "c"))
+            .collect();
+        sources.sort();
+        compile(&sources, &["-pthread", "-lrt", "-ldl", "-lm"], &program);
+        (folder_of_program, program)
+    });
+    program
+}
+
+/// Runs a command to its end, or kills it at the limit.
+///
+/// # Panics
+///
+/// It cannot be started.
+pub fn finish(command: &mut Command) -> Output {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it can be started");
+    let start = Instant::now();
+    while child.try_wait().expect("a child").is_none() {
+        if start.elapsed() > LIMIT {
+            child.kill().expect("a child");
+            break;
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    child.wait_with_output().expect("a child")
+}

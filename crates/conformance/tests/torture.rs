@@ -1,0 +1,139 @@
+//! The torture suite (`torture/`), natively and on the engine of `duality run`: every kind of workers, ticks and pollers.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use duality_conformance::programs::{compile, finish, torture};
+
+/// Tests of the suite at a time; most of them sleep.
+const AT_A_TIME: usize = 8;
+
+/// A program with the commands of `duality`.
+const DUALITY: &str = env!("CARGO_BIN_EXE_served");
+
+/// Runs every test of the suite with `options` of `duality run`, or natively; panics with all that failed.
+fn suite(options: Option<&[&str]>) {
+    let listed = finish(&mut Command::new(torture()));
+    let text = String::from_utf8(listed.stdout).expect("names");
+    // What spins until another thread acts needs preemption.
+    let without_ticks = options.is_some_and(|options| options.contains(&"--no-preempt"));
+    let needs_ticks = |name: &str| name.starts_with("preempt_") || name.contains("compute");
+    let names: Vec<&str> =
+        text.lines().filter(|name| !(without_ticks && needs_ticks(name))).collect();
+    assert!(names.len() > 250, "the suite has {} tests", names.len());
+    let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..AT_A_TIME {
+            scope.spawn(|| {
+                while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let mut command = match options {
+                        None => Command::new(torture()),
+                        Some(options) => {
+                            let mut command = Command::new(DUALITY);
+                            command.arg("run").args(options).arg("--").arg(torture());
+                            command
+                        }
+                    };
+                    let output = finish(command.arg(name));
+                    if !output.status.success() {
+                        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+                        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+                        let failure = format!("{name}: {} {said}{complaint}", output.status);
+                        failures.lock().expect("a list").push(failure);
+                    }
+                }
+            });
+        }
+    });
+    let failures = failures.into_inner().expect("a list");
+    assert!(failures.is_empty(), "{} of {}:\n{}", failures.len(), names.len(), failures.join("\n"));
+}
+
+#[test]
+fn the_torture_suite_passes_natively() {
+    suite(None);
+}
+
+#[test]
+fn the_torture_suite_passes_on_one_worker() {
+    suite(Some(&["--cores=1"]));
+}
+
+#[test]
+fn the_torture_suite_passes_on_one_worker_with_ticks_of_a_millisecond() {
+    suite(Some(&["--cores=1", "--tick=1ms"]));
+}
+
+#[test]
+fn the_torture_suite_passes_on_one_worker_without_ticks() {
+    suite(Some(&["--cores=1", "--no-preempt"]));
+}
+
+#[test]
+fn the_torture_suite_passes_on_two_workers() {
+    suite(Some(&["--cores=2"]));
+}
+
+#[test]
+fn the_torture_suite_passes_on_two_workers_with_ticks_of_a_millisecond() {
+    suite(Some(&["--cores=2", "--tick=1ms"]));
+}
+
+#[test]
+fn the_torture_suite_passes_on_more_workers_than_processors() {
+    suite(Some(&["--cores=5", "--tick=1ms"]));
+}
+
+/// The kernel threads of a program under `duality run` with these options, once its threads compute.
+fn kernel_threads_of_busy_threads(options: &[&str]) -> usize {
+    let source = "#include <pthread.h>\n#include <unistd.h>\n\
+        void *spin(void *a) { for (volatile int go = 1; go;) {} return a; }\n\
+        int main(void) { pthread_t t; for (int i = 0; i < 4; i++) pthread_create(&t, 0, spin, 0);\n\
+        for (;;) { write(1, \"x\\n\", 2); usleep(1000); } }";
+    let folder = tempfile::tempdir().expect("a folder");
+    let (file, program) = (folder.path().join("spin.c"), folder.path().join("spin"));
+    std::fs::write(&file, source).expect("a file");
+    compile(&[file], &["-pthread"], &program);
+    let mut child = Command::new(DUALITY)
+        .arg("run")
+        .args(options)
+        .arg("--")
+        .arg(&program)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it can be started");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    // Each line is another sleep of the main thread, beside four that compute.
+    for _ in 0..20 {
+        lines.next().expect("a line").expect("text");
+    }
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).expect("a process");
+    let count = tasks.count();
+    child.kill().expect("a child");
+    child.wait().expect("a child");
+    count
+}
+
+#[test]
+fn threads_run_on_as_many_kernel_threads_as_asked_for() {
+    assert_eq!(kernel_threads_of_busy_threads(&["--cores=1"]), 1);
+    assert_eq!(kernel_threads_of_busy_threads(&["--cores=3"]), 3);
+}
+
+#[test]
+fn the_torture_suite_passes_on_the_ring() {
+    suite(Some(&["--poller", "uring", "--cores", "1"]));
+}
+
+#[test]
+fn the_torture_suite_passes_on_the_ring_with_two_workers() {
+    suite(Some(&["--poller", "uring", "--cores", "2"]));
+}
+
+#[test]
+fn the_torture_suite_passes_on_the_ring_with_ticks_of_a_millisecond() {
+    suite(Some(&["--poller", "uring", "--cores", "2", "--tick", "1ms"]));
+}
