@@ -144,7 +144,10 @@ static bool try_sendmsg(struct operation *o) {
     message.msg_iovlen = count;
     if (o->done) message.msg_controllen = 0;
     long value = CALL(sendmsg, descriptor, &message, flags | MSG_DONTWAIT);
-    if (value < 0 && errno == ENOTSOCK && o->step) value = is_ready(descriptor, POLLOUT) ? CALL(writev, descriptor, parts, 1) : would_block();
+    if (value < 0 && errno == ENOTSOCK && o->step) {
+        size_t size = count && parts[0].iov_len < PIPE_BUF ? parts[0].iov_len : PIPE_BUF;
+        value = is_ready(descriptor, POLLOUT) ? CALL(write, descriptor, count ? parts[0].iov_base : NULL, count ? size : 0) : would_block();
+    }
     if (flags & MSG_DONTWAIT) return complete(o, value);
     return sent(o, descriptor, value, whole);
 }
