@@ -69,19 +69,44 @@ Function *calledFunction(const CallBase &call) {
   return dyn_cast<Function>(call.getCalledOperand()->stripPointerCastsAndAliases());
 }
 
+namespace {
+
+// As the compiler was given the name: relative to where it ran, or absolute.
+std::string lineOf(const DIFile *file, unsigned line, const DICompileUnit *unit) {
+  bool relative = !unit || file->getDirectory().empty() || file->getDirectory() == unit->getDirectory();
+  std::string name = relative ? file->getFilename().str() : (file->getDirectory() + "/" + file->getFilename()).str();
+  return name + ":" + std::to_string(line);
+}
+
+} // namespace
+
 std::string place(const Instruction &instruction) {
-  if (const DILocation *location = instruction.getDebugLoc()) {
-    // An inlined call is where it was written.
-    return (location->getFilename() + ":" + Twine(location->getLine())).str();
-  }
-  return instruction.getFunction() ? place(*instruction.getFunction()) : "?";
+  const DILocation *location = instruction.getDebugLoc();
+  if (!location) return instruction.getFunction() ? place(*instruction.getFunction()) : "?";
+  const DISubprogram *program = location->getScope()->getSubprogram();
+  std::string text = lineOf(location->getFile(), location->getLine(), program ? program->getUnit() : nullptr);
+  // Where it was written, when the compiler has moved it.
+  if (location->getInlinedAt() && program) text += " in " + program->getName().str();
+  return text;
 }
 
 std::string place(const Function &function) {
-  if (const DISubprogram *program = function.getSubprogram()) {
-    return (program->getFilename() + ":" + Twine(program->getLine())).str();
+  const DISubprogram *program = function.getSubprogram();
+  return program ? lineOf(program->getFile(), program->getLine(), program->getUnit()) : "?";
+}
+
+void nameVariables(Function &function) {
+  auto name = [](Value *value, const DILocalVariable *variable) {
+    if (value && (isa<Instruction>(value) || isa<Argument>(value)) && !value->hasName()) value->setName(variable->getName() + ".");
+  };
+  for (Instruction &instruction : instructions(function)) {
+    for (DbgVariableRecord &record : filterDbgVars(instruction.getDbgRecordRange())) {
+      if (record.getNumVariableLocationOps() == 1) name(record.getVariableLocationOp(0), record.getVariable());
+    }
+    if (auto *intrinsic = dyn_cast<DbgVariableIntrinsic>(&instruction)) {
+      if (intrinsic->getNumVariableLocationOps() == 1) name(intrinsic->getVariableLocationOp(0), intrinsic->getVariable());
+    }
   }
-  return "?";
 }
 
 Analysis::Analysis(Module &module) : module(module) {

@@ -67,6 +67,8 @@ private:
 
 // The function that a call names, through aliases and casts; null for a call by a pointer.
 llvm::Function *calledFunction(const llvm::CallBase &call);
+// Names local variables as the program does, from its debugging information: lld drops names when it reads bitcode.
+void nameVariables(llvm::Function &function);
 // "file.c:12", or "?" where the object has no line numbers.
 std::string place(const llvm::Instruction &instruction);
 std::string place(const llvm::Function &function);

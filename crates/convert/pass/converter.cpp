@@ -11,9 +11,10 @@ using namespace llvm;
 
 namespace duality {
 
-bool Converter::run() {
-  findStarts();
-  if (made.empty()) return false;
+Converter::Converter(Module &module, Analysis &analysis) : module(module), analysis(analysis), runtime(module) { findStarts(); }
+
+void Converter::run() {
+  for (Function *start : starts) coroutineOf(*start);
   while (!pending.empty()) {
     Function *original = pending.pop_back_val();
     Coroutine(*this, *original, *made[original]).build();
@@ -21,7 +22,6 @@ bool Converter::run() {
   rewriteSpawns();
   renameFunctions();
   moveLocals(module, runtime, *cast<GlobalVariable>(program()));
-  return true;
 }
 
 Function *Converter::coroutineOf(Function &original) {
@@ -42,8 +42,8 @@ void Converter::findStarts() {
     std::string why = start.isDeclaration() ? "it is not part of the program"
                       : !analysis.blocks(start) ? "it never blocks"
                                                 : analysis.obstacle(start);
-    if (why.empty()) coroutineOf(start);
-    else kept.push_back({where, start.getName().str(), why});
+    if (!why.empty()) kept.push_back({where, start.getName().str(), why});
+    else if (!is_contained(starts, &start)) starts.push_back(&start);
   };
   for (Function &function : module) {
     for (Instruction &instruction : instructions(function)) {
@@ -51,7 +51,6 @@ void Converter::findStarts() {
       Function *callee = call ? calledFunction(*call) : nullptr;
       const Primitive *known = callee ? primitive(*callee) : nullptr;
       if (!known || known->role != Role::Spawn || call->arg_size() != 4) continue;
-      spawns.push_back(call);
       auto *start = dyn_cast<Function>(call->getArgOperand(2)->stripPointerCastsAndAliases());
       if (start) {
         look(*start, place(*call));

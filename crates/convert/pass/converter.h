@@ -21,10 +21,12 @@ struct SideCall {
 
 class Converter {
 public:
-  Converter(llvm::Module &module, Analysis &analysis) : module(module), analysis(analysis), runtime(module) {}
+  Converter(llvm::Module &module, Analysis &analysis);
 
-  // Converts what tasks may run. Returns whether anything was: a program without tasks stays as it is.
-  bool run();
+  // Whether a thread of the program can be converted. A program without such threads stays as it is.
+  bool hasTasks() const { return !starts.empty(); }
+  // Converts what tasks may run.
+  void run();
 
   // The coroutine of a function that may block and has no obstacle.
   llvm::Function *coroutineOf(llvm::Function &function);
@@ -48,7 +50,7 @@ private:
   Runtime runtime;
   llvm::MapVector<llvm::Function *, llvm::Function *> made;
   llvm::SmallVector<llvm::Function *, 16> pending;
-  llvm::SmallVector<llvm::CallBase *, 8> spawns;
+  llvm::SmallVector<llvm::Function *, 8> starts; // routines that become coroutines
   llvm::SmallPtrSet<llvm::Function *, 16> is_coroutine;
   std::vector<SideCall> side_calls;
   std::vector<SideCall> kept;

@@ -1,0 +1,203 @@
+// Warnings about the program as it was written: what is right with threads, but may surprise in an event-driven program.
+
+#include "report.h"
+
+#include "llvm/ADT/SmallSet.h"
+#include "llvm/Analysis/CFG.h"
+#include "llvm/IR/InlineAsm.h"
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/Instructions.h"
+
+#include <map>
+#include <set>
+
+using namespace llvm;
+
+namespace duality {
+namespace {
+
+const StringRef LOCKS[] = {"pthread_mutex_lock", "pthread_rwlock_rdlock", "pthread_rwlock_wrlock", "pthread_spin_lock"};
+const StringRef UNLOCKS[] = {"pthread_mutex_unlock", "pthread_rwlock_unlock", "pthread_spin_unlock"};
+
+StringRef calleeName(const CallBase &call) {
+  const Function *callee = calledFunction(call);
+  return callee ? callee->getName() : "";
+}
+
+bool isLock(const CallBase &call) { return is_contained(LOCKS, calleeName(call)); }
+bool isUnlock(const CallBase &call) { return is_contained(UNLOCKS, calleeName(call)); }
+
+// Two loads of one variable give the same lock, as far as this looks.
+const Value *lockOf(const CallBase &call) {
+  const Value *lock = call.getArgOperand(0)->stripPointerCasts();
+  if (auto *load = dyn_cast<LoadInst>(lock)) return load->getPointerOperand();
+  return lock;
+}
+
+std::string nameOf(const Value *value) {
+  value = value->stripInBoundsOffsets();
+  return value->hasName() ? ("`" + value->getName() + "`").str() : "a lock";
+}
+
+// Locks that may be held, each by the call that took it.
+using Held = std::map<const Value *, std::set<const CallBase *>>;
+
+class Flow {
+public:
+  Flow(Function &function, const Analysis &analysis, std::vector<Hazard> &hazards)
+      : function(function), analysis(analysis), hazards(hazards) {}
+
+  void look() {
+    flow();
+    for (BasicBlock &block : function) {
+      Held held = before[&block];
+      for (Instruction &instruction : block) {
+        if (auto *call = dyn_cast<CallBase>(&instruction)) inspect(*call, held);
+        at[&instruction] = held;
+        pass(instruction, held);
+      }
+    }
+    findLostUpdates();
+  }
+
+private:
+  // Which locks may be held at the start of each block: the union over the ways there.
+  void flow() {
+    SmallVector<BasicBlock *, 16> pending;
+    for (BasicBlock &block : function) pending.push_back(&block);
+    while (!pending.empty()) {
+      BasicBlock *block = pending.pop_back_val();
+      Held held = before[block];
+      for (Instruction &instruction : *block) pass(instruction, held);
+      for (BasicBlock *next : successors(block)) {
+        Held merged = before[next];
+        for (auto &[lock, sites] : held) merged[lock].insert(sites.begin(), sites.end());
+        if (merged == before[next]) continue;
+        before[next] = merged;
+        pending.push_back(next);
+      }
+    }
+  }
+
+  void pass(Instruction &instruction, Held &held) {
+    auto *call = dyn_cast<CallBase>(&instruction);
+    if (!call || call->arg_empty()) return;
+    if (isLock(*call)) held[lockOf(*call)] = {call};
+    else if (isUnlock(*call)) held.erase(lockOf(*call));
+  }
+
+  bool waits(const CallBase &call, std::string &what) const {
+    if (isLock(call) || isUnlock(call)) return false;
+    Call kind = analysis.classify(call);
+    if (kind.kind == Call::Plain) return false;
+    what = (kind.targets.empty() ? kind.callee : kind.targets.front())->getName().str();
+    return true;
+  }
+
+  void inspect(const CallBase &call, const Held &held) {
+    std::string what;
+    if (held.empty() || !waits(call, what)) return;
+    for (auto &[lock, sites] : held) {
+      // A condition's own lock is released while it waits.
+      if (StringRef(what).starts_with("pthread_cond_") && lockOfCondition(call) == lock) continue;
+      hazards.push_back({place(call), what + " may wait while " + nameOf(lock) + " is held (taken at " + place(**sites.begin()) +
+                                          "); others that need it wait as long"});
+    }
+  }
+
+  static const Value *lockOfCondition(const CallBase &call) {
+    const Value *lock = call.getArgOperand(1)->stripPointerCasts();
+    if (auto *load = dyn_cast<LoadInst>(lock)) return load->getPointerOperand();
+    return lock;
+  }
+
+  // A store of what was computed from a load of the same variable, with a wait in between and no lock that covers both.
+  void findLostUpdates() {
+    SmallVector<CallBase *, 8> waiting;
+    std::string what;
+    for (Instruction &instruction : instructions(function)) {
+      auto *call = dyn_cast<CallBase>(&instruction);
+      if (call && waits(*call, what)) waiting.push_back(call);
+    }
+    if (waiting.empty()) return;
+    for (Instruction &instruction : instructions(function)) {
+      auto *store = dyn_cast<StoreInst>(&instruction);
+      if (!store || !isShared(store->getPointerOperand())) continue;
+      SmallPtrSet<const Value *, 16> seen;
+      const LoadInst *load = source(store->getValueOperand(), store->getPointerOperand(), seen);
+      if (!load || covered(*load, *store)) continue;
+      for (CallBase *call : waiting) {
+        if (!isPotentiallyReachable(load, call) || !isPotentiallyReachable(call, store)) continue;
+        waits(*call, what);
+        hazards.push_back({place(*store), nameOf(store->getPointerOperand()) + " is written with what was read from it at " + place(*load) +
+                                              ", and " + what + " (" + place(*call) + ") may wait in between: an update by another thread is lost"});
+        break;
+      }
+    }
+  }
+
+  static bool isShared(const Value *pointer) { return isa<GlobalVariable>(pointer->stripInBoundsOffsets()); }
+
+  bool covered(const LoadInst &load, const StoreInst &store) {
+    for (auto &[lock, sites] : at[&load]) {
+      auto found = at[&store].find(lock);
+      if (found != at[&store].end() && found->second == sites) return true;
+    }
+    return false;
+  }
+
+  // The load of `variable` that `value` was computed from, through arithmetic and local variables.
+  const LoadInst *source(const Value *value, const Value *variable, SmallPtrSetImpl<const Value *> &seen) {
+    if (!seen.insert(value).second || seen.size() > 64) return nullptr;
+    if (auto *load = dyn_cast<LoadInst>(value)) {
+      if (load->getPointerOperand() == variable) return load;
+      auto *local = dyn_cast<AllocaInst>(load->getPointerOperand());
+      if (!local) return nullptr;
+      for (const User *user : local->users()) {
+        auto *store = dyn_cast<StoreInst>(user);
+        if (!store || store->getPointerOperand() != local) continue;
+        if (const LoadInst *found = source(store->getValueOperand(), variable, seen)) return found;
+      }
+      return nullptr;
+    }
+    auto *instruction = dyn_cast<Instruction>(value);
+    if (!instruction || isa<CallBase>(instruction)) return nullptr;
+    for (const Value *operand : instruction->operands()) {
+      if (const LoadInst *found = source(operand, variable, seen)) return found;
+    }
+    return nullptr;
+  }
+
+  Function &function;
+  const Analysis &analysis;
+  std::vector<Hazard> &hazards;
+  std::map<const BasicBlock *, Held> before;
+  std::map<const Instruction *, Held> at;
+};
+
+} // namespace
+
+std::vector<Hazard> findHazards(Module &module, const Analysis &analysis) {
+  std::vector<Hazard> hazards;
+  for (Function &function : module) {
+    if (!function.isDeclaration() && analysis.blocks(function) && &function != analysis.once()) Flow(function, analysis, hazards).look();
+  }
+  return hazards;
+}
+
+std::vector<Hazard> findBlindSpots(Module &module, const Analysis &analysis, const Converter &converter) {
+  std::vector<Hazard> found;
+  for (Function &function : module) {
+    if (function.getName().ends_with(".async")) continue;
+    for (Instruction &instruction : instructions(function)) {
+      auto *call = dyn_cast<CallBase>(&instruction);
+      auto *code = call ? dyn_cast<InlineAsm>(call->getCalledOperand()) : nullptr;
+      if (code && StringRef(code->getAsmString()).contains("syscall")) {
+        found.push_back({place(*call), "assembly with a system call: if it blocks, all converted threads wait"});
+      }
+    }
+  }
+  return found;
+}
+
+} // namespace duality
