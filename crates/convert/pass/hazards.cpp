@@ -35,11 +35,12 @@ const Value *lockOf(const CallBase &call) {
 }
 
 std::string nameOf(const Value *value) {
-  value = value->stripInBoundsOffsets();
-  return value->hasName() ? ("`" + value->getName() + "`").str() : "a lock";
+  StringRef name = value->stripInBoundsOffsets()->getName();
+  name = name.take_front(name.find('.'));
+  return name.empty() ? "a lock" : ("`" + name + "`").str();
 }
 
-// Locks that may be held, each by the call that took it.
+// Locks that are held, each with the calls that may have taken it.
 using Held = std::map<const Value *, std::set<const CallBase *>>;
 
 class Flow {
@@ -61,22 +62,45 @@ public:
   }
 
 private:
-  // Which locks may be held at the start of each block: the union over the ways there.
+  // Which locks are held at the start of each block on every way there. Locks that are taken and released under the
+  // same condition would be reported wherever both ways meet, if one way were enough.
   void flow() {
-    SmallVector<BasicBlock *, 16> pending;
-    for (BasicBlock &block : function) pending.push_back(&block);
+    SmallVector<BasicBlock *, 16> pending = {&function.getEntryBlock()};
+    before[pending.front()] = {};
     while (!pending.empty()) {
       BasicBlock *block = pending.pop_back_val();
       Held held = before[block];
       for (Instruction &instruction : *block) pass(instruction, held);
       for (BasicBlock *next : successors(block)) {
-        Held merged = before[next];
-        for (auto &[lock, sites] : held) merged[lock].insert(sites.begin(), sites.end());
-        if (merged == before[next]) continue;
-        before[next] = merged;
+        Held there = held;
+        dropFailed(*block, *next, there);
+        auto known = before.find(next);
+        if (known != before.end()) {
+          Held both;
+          for (auto &[lock, sites] : known->second) {
+            auto also = there.find(lock);
+            if (also == there.end()) continue;
+            both[lock] = sites;
+            both[lock].insert(also->second.begin(), also->second.end());
+          }
+          there = both;
+          if (there == known->second) continue;
+        }
+        before[next] = there;
         pending.push_back(next);
       }
     }
+  }
+
+  // `if (pthread_mutex_lock(&m) == 0)`: on the other way it is not held.
+  static void dropFailed(BasicBlock &block, BasicBlock &next, Held &held) {
+    auto *branch = dyn_cast<BranchInst>(block.getTerminator());
+    auto *compare = branch && branch->isConditional() ? dyn_cast<ICmpInst>(branch->getCondition()) : nullptr;
+    auto *call = compare ? dyn_cast<CallBase>(compare->getOperand(0)) : nullptr;
+    auto *zero = compare ? dyn_cast<ConstantInt>(compare->getOperand(1)) : nullptr;
+    if (!call || !isLock(*call) || !zero || !zero->isZero() || !compare->isEquality()) return;
+    BasicBlock *taken = branch->getSuccessor(compare->getPredicate() == CmpInst::ICMP_EQ ? 0 : 1);
+    if (&next != taken) held.erase(lockOf(*call));
   }
 
   void pass(Instruction &instruction, Held &held) {
@@ -100,7 +124,7 @@ private:
     for (auto &[lock, sites] : held) {
       // A condition's own lock is released while it waits.
       if (StringRef(what).starts_with("pthread_cond_") && lockOfCondition(call) == lock) continue;
-      hazards.push_back({place(call), what + " may wait while " + nameOf(lock) + " is held (taken at " + place(**sites.begin()) +
+      report({place(call), what + " may wait while " + nameOf(lock) + " is held (taken at " + place(**sites.begin()) +
                                           "); others that need it wait as long"});
     }
   }
@@ -129,11 +153,17 @@ private:
       for (CallBase *call : waiting) {
         if (!isPotentiallyReachable(load, call) || !isPotentiallyReachable(call, store)) continue;
         waits(*call, what);
-        hazards.push_back({place(*store), nameOf(store->getPointerOperand()) + " is written with what was read from it at " + place(*load) +
+        report({place(*store), nameOf(store->getPointerOperand()) + " is written with what was read from it at " + place(*load) +
                                               ", and " + what + " (" + place(*call) + ") may wait in between: an update by another thread is lost"});
         break;
       }
     }
+  }
+
+  // The compiler may have made several calls of one.
+  void report(Hazard hazard) {
+    bool known = any_of(hazards, [&](const Hazard &other) { return other.where == hazard.where && other.what == hazard.what; });
+    if (!known) hazards.push_back(std::move(hazard));
   }
 
   static bool isShared(const Value *pointer) { return isa<GlobalVariable>(pointer->stripInBoundsOffsets()); }
