@@ -60,9 +60,6 @@ int pthread_once(pthread_once_t *once, void (*routine)(void)) {
     if (first.value) routine(), rt_once_end(once);
     return 0;
 }
-void *pthread_getspecific(pthread_key_t key) { return rt_pthread_getspecific(key); }
-int pthread_setspecific(pthread_key_t key, const void *value) { return rt_pthread_setspecific(key, value); }
-pthread_t pthread_self(void) { return rt_pthread_self(); }
 int pthread_detach(pthread_t thread) { return rt_pthread_detach(thread); }
 int pthread_cancel(pthread_t thread) { return rt_pthread_cancel(thread); }
 int pthread_setcancelstate(int state, int *before) { return rt_pthread_setcancelstate(state, before); }
@@ -77,3 +74,12 @@ int pthread_join(pthread_t thread, void **result) { AWAIT(rt_int, rt_pthread_joi
 int rt_block_pthread_join(pthread_t thread, void **result) { AWAIT(rt_int, rt_pthread_join(thread, result)); }
 int rt_block_pthread_timedjoin_np(pthread_t thread, void **result, const struct timespec *until) { AWAIT(rt_int, rt_pthread_timedjoin_np(thread, result, until)); }
 int rt_block_pthread_clockjoin_np(pthread_t thread, void **result, clockid_t clock, const struct timespec *until) { AWAIT(rt_int, rt_pthread_clockjoin_np(thread, result, clock, until)); }
+
+#if !__has_feature(address_sanitizer)
+/* AddressSanitizer asks libc for the thread that it runs on, and keeps data of its own for each. */
+pthread_t pthread_self(void) { return rt_pthread_self(); }
+void *pthread_getspecific(pthread_key_t key) { return rt_pthread_getspecific(key); }
+int pthread_setspecific(pthread_key_t key, const void *value) { return rt_pthread_setspecific(key, value); }
+int pthread_key_create(pthread_key_t *key, void (*destructor)(void *)) { return rt_pthread_key_create(key, destructor); }
+int pthread_key_delete(pthread_key_t key) { return rt_pthread_key_delete(key); }
+#endif

@@ -37,15 +37,23 @@ uint64_t now(void) {
     return time.tv_sec * 1000000000ull + time.tv_nsec;
 }
 
+/* When all tasks have ended, all frames are free. */
+static long live_tasks, live_frames;
+__attribute__((destructor)) static void count_frames(void) {
+    if (live_tasks == 0 && live_frames != 0) give_up("frames were not freed, or twice");
+}
+
 /* Frames are malloc'ed, so that AddressSanitizer and valgrind see a use after a frame was freed. */
 void *rt_frame_allocate(size_t size, size_t alignment) {
     void *memory = alignment <= 16 ? malloc(size) : aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
     if (!memory) give_up("out of memory for a frame");
+    live_frames++;
     return memory;
 }
 
 void rt_frame_free(void *frame, size_t size, size_t alignment) {
     (void)size, (void)alignment;
+    live_frames--;
     free(frame);
 }
 
@@ -93,6 +101,7 @@ void task_free(struct task *task) {
 static void end(struct task *task) {
     run_destructors(task);
     task->state = ENDED;
+    if (task->async) live_tasks--;
     if (task->detached) task_free(task);
     else wake(task, 1);
 }
@@ -258,7 +267,8 @@ int rt_spawn(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)
     int detached = 0;
     if (attributes) pthread_attr_getdetachstate(attributes, &detached);
     task->detached = detached == PTHREAD_CREATE_DETACHED;
-    if (!async) make_fiber(task);
+    if (async) live_tasks++;
+    else make_fiber(task);
     *thread = (pthread_t)task;
     ready(task);
     return 0;

@@ -112,7 +112,7 @@ int rt_pthread_kill(pthread_t thread, int signal) {
 
 static struct { bool used; void (*destructor)(void *); } keys[KEYS];
 
-int pthread_key_create(pthread_key_t *key, void (*destructor)(void *)) {
+int rt_pthread_key_create(pthread_key_t *key, void (*destructor)(void *)) {
     for (unsigned index = 0; index < KEYS; index++) {
         if (keys[index].used) continue;
         keys[index].used = true;
@@ -122,7 +122,7 @@ int pthread_key_create(pthread_key_t *key, void (*destructor)(void *)) {
     }
     return EAGAIN;
 }
-int pthread_key_delete(pthread_key_t key) {
+int rt_pthread_key_delete(pthread_key_t key) {
     keys[key].used = false;
     return 0;
 }

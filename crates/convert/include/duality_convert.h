@@ -195,6 +195,9 @@ int rt_pthread_rwlock_trywrlock(pthread_rwlock_t *);
 int rt_pthread_rwlock_unlock(pthread_rwlock_t *);
 int rt_sem_post(sem_t *);
 int rt_sem_trywait(sem_t *);
+/* Keys too: the runtime runs the destructors when a task ends. */
+int rt_pthread_key_create(pthread_key_t *, void (*)(void *));
+int rt_pthread_key_delete(pthread_key_t);
 void *rt_pthread_getspecific(pthread_key_t);
 int rt_pthread_setspecific(pthread_key_t, const void *);
 int rt_pthread_setname_np(pthread_t, const char *);
