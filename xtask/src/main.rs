@@ -5,6 +5,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "what it prints is its result")]
 #![forbid(unsafe_code)]
 
+mod convert;
 mod fuzz;
 mod miri;
 mod outcome;
@@ -52,6 +53,8 @@ fn main() -> ExitCode {
             Ok(request) => steps::run_fuzz(&workspace, &request),
             Err(problem) => refuse(&problem),
         },
+        ["convert"] => steps::run_convert(&workspace),
+        ["convert", "--test"] => steps::run_by_name(&workspace, "convert"),
         ["soak", ref rest @ ..] => steps::run_soak(&workspace, rest),
         [name] => match STEPS.iter().position(|step| step.name == name) {
             Some(index) => steps::run(&workspace, &STEPS[index..=index]),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::outcome::Outcome::{self, Failed, Passed, Skipped};
 use crate::outcome::{cargo_command, execute};
 use crate::tidy::{self, Tree};
-use crate::{Workspace, fuzz, miri, peers, soak, tools};
+use crate::{Workspace, convert, fuzz, miri, peers, soak, tools};
 
 /// One check of the workspace, a command of its own.
 pub(crate) struct Step {
@@ -34,6 +34,11 @@ pub(crate) const STEPS: &[Step] = &[
         peers,
     ),
     step("cargo-test", "every test of the workspace", cargo_test),
+    step(
+        "convert",
+        "builds the pass of `duality cc` and tests it (--test; without: only builds)",
+        convert::test,
+    ),
     step("loom", "every interleaving of the lock-free parts, under the loom model checker", loom),
     step("miri", "the unsafe code that Miri can run, under Miri", miri::run),
     step("fuzz", "no parser breaks on hostile input; also: fuzz [TARGET] [--seconds N]", fuzz),
@@ -61,6 +66,18 @@ pub(crate) fn run_fuzz(workspace: &Workspace, request: &fuzz::Request) -> ExitCo
     let index = STEPS.iter().position(|step| step.name == "fuzz");
     let index = index.expect("fuzz is a step");
     run_by(&STEPS[index..=index], |_| fuzz::run(workspace, request))
+}
+
+/// Builds the pass of `duality cc`, without its tests.
+pub(crate) fn run_convert(workspace: &Workspace) -> ExitCode {
+    run_by(&[step("convert", "builds the pass of `duality cc`", convert::build)], |step| (step.run)(workspace))
+}
+
+/// Runs one step.
+pub(crate) fn run_by_name(workspace: &Workspace, name: &str) -> ExitCode {
+    let index = STEPS.iter().position(|step| step.name == name);
+    let index = index.expect("the name is of a step");
+    run(workspace, &STEPS[index..=index])
 }
 
 /// Runs the soak, with arguments of its own.

@@ -1,4 +1,5 @@
-/* Hard case: _FORTIFY_SOURCE's functions, with sizes that only the program's run knows. */
+/* Hard case: _FORTIFY_SOURCE's functions, with sizes that only the program's run knows.
+ * Flags: -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong */
 #include "test.h"
 static NOINLINE int receive(int from, int size) {
     char buffer[64];

@@ -1,0 +1,34 @@
+/* What the report warns of: a lock that is held across a wait, an update that is lost; and what it does not. */
+#include "test.h"
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static long balance, safe;
+static NOINLINE void waits(void) { WAIT(); }
+static NOINLINE void loses(long by) {
+    long before = balance;
+    waits();
+    balance = before + by;
+}
+static NOINLINE void holds(long by) {
+    pthread_mutex_lock(&lock);
+    long before = safe;
+    waits();
+    safe = before + by;
+    pthread_mutex_unlock(&lock);
+}
+static NOINLINE long many(void) {
+    char buffer[1000], unused[500];
+    memset(buffer, 1, sizeof buffer);
+    memset(unused, 2, sizeof unused);
+    long total = unused[7];
+    waits();
+    return total + buffer[5];
+}
+static void *start(void *argument) {
+    loses(1);
+    holds(1);
+    return (void *)(many() + (long)argument);
+}
+static void *never_waits(void *argument) { return argument; }
+int main(void) {
+    printf("%ld %ld %ld\n", (long)run(start, NULL), (long)run(never_waits, (void *)5), safe);
+}
