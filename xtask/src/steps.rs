@@ -35,8 +35,8 @@ pub(crate) const STEPS: &[Step] = &[
     ),
     step("cargo-test", "every test of the workspace", cargo_test),
     step(
-        "convert",
-        "builds the pass of `duality cc` and tests it (--test; without: only builds)",
+        "convert-test",
+        "the pass of `duality cc` converts its test programs; also: convert --test",
         convert::test,
     ),
     step("loom", "every interleaving of the lock-free parts, under the loom model checker", loom),
@@ -107,9 +107,9 @@ fn run_by(steps: &[Step], mut run: impl FnMut(&Step) -> Outcome) -> ExitCode {
 fn line(name: &str, outcome: &Outcome, elapsed: Duration) -> String {
     let seconds = elapsed.as_secs_f64();
     match outcome {
-        Passed => format!("{name:<11} passed  {seconds:>7.1} s"),
-        Failed(reason) => format!("{name:<11} FAILED  {seconds:>7.1} s  {reason}"),
-        Skipped(reason) => format!("{name:<11} skipped {seconds:>7.1} s  {reason}"),
+        Passed => format!("{name:<12} passed  {seconds:>7.1} s"),
+        Failed(reason) => format!("{name:<12} FAILED  {seconds:>7.1} s  {reason}"),
+        Skipped(reason) => format!("{name:<12} skipped {seconds:>7.1} s  {reason}"),
     }
 }
 
@@ -122,10 +122,10 @@ fn summary(steps: &[Step], results: &[(&str, Outcome, Duration)]) -> String {
             text += &format!("{}\n", line(name, outcome, *elapsed));
         }
         for step in &steps[results.len()..] {
-            text += &format!("{:<11} not run\n", step.name);
+            text += &format!("{:<12} not run\n", step.name);
         }
         let total: Duration = results.iter().map(|(_, _, elapsed)| elapsed).sum();
-        text += &format!("{:<19} {:>7.1} s\n", "total", total.as_secs_f64());
+        text += &format!("{:<20} {:>7.1} s\n", "total", total.as_secs_f64());
     }
     let count =
         |is: fn(&Outcome) -> bool| results.iter().filter(|(_, outcome, _)| is(outcome)).count();
@@ -315,7 +315,7 @@ mod tests {
     fn a_failure_is_named_with_its_remedy() {
         let text = sum(&[Passed, Failed("exit status: 1".into())]);
         assert!(text.contains("rerun the step that failed with: cargo xtask b\n"), "{text}");
-        assert!(text.contains("c           not run\n"), "{text}");
+        assert!(text.contains("c            not run\n"), "{text}");
     }
 
     #[test]

@@ -15,13 +15,15 @@ static NOINLINE void holds(long by) {
     safe = before + by;
     pthread_mutex_unlock(&lock);
 }
+static NOINLINE void fill(char *bytes, size_t size) { memset(bytes, 1, size); }
+static NOINLINE char last(const char *bytes, size_t size) { return bytes[size - 1]; }
 static NOINLINE long many(void) {
-    char buffer[1000], unused[500];
-    memset(buffer, 1, sizeof buffer);
-    memset(unused, 2, sizeof unused);
-    long total = unused[7];
+    char buffer[1000], dead[500];
+    fill(buffer, sizeof buffer);
+    fill(dead, sizeof dead);
+    long total = dead[7];
     waits();
-    return total + buffer[5];
+    return total + last(buffer, sizeof buffer);
 }
 static void *start(void *argument) {
     loses(1);
