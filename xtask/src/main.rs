@@ -78,7 +78,10 @@ fn help() -> String {
     for step in STEPS {
         text += &format!("  {:<12} {}\n", step.name, step.about);
     }
-    text += &format!("\nNot among them:\n  {:<12} {}\n  {:<12} builds the pass of `duality cc`\n", SOAK.name, SOAK.about, "convert");
+    text += &format!(
+        "\nNot among them:\n  {:<12} {}\n  {:<12} builds the pass of `duality cc`\n",
+        SOAK.name, SOAK.about, "convert"
+    );
     text += "\nRules of `tidy`; what may break one, and why, stands in xtask/src/tidy/mod.rs:\n";
     for rule in tidy::RULES {
         text += &format!("  {:<16} {}\n", rule.name, rule.demand);

@@ -70,7 +70,9 @@ pub(crate) fn run_fuzz(workspace: &Workspace, request: &fuzz::Request) -> ExitCo
 
 /// Builds the pass of `duality cc`, without its tests.
 pub(crate) fn run_convert(workspace: &Workspace) -> ExitCode {
-    run_by(&[step("convert", "builds the pass of `duality cc`", convert::build)], |step| (step.run)(workspace))
+    run_by(&[step("convert", "builds the pass of `duality cc`", convert::build)], |step| {
+        (step.run)(workspace)
+    })
 }
 
 /// Runs one step.

@@ -98,6 +98,7 @@ void wake(const void *object, int count);
 void unwait(struct task *);
 void wait_for_events(void);
 void retry(struct task *);
+void forget_all(void);
 
 /* threads.c */
 void run_destructors(struct task *);

@@ -15,7 +15,8 @@ void __sanitizer_finish_switch_fiber(void *fake, const void **bottom, size_t *si
 
 _Alignas(16) char rt_ret[64];
 struct rt_handle *rt_next;
-volatile int rt_turn_over;
+/* Always, so that each look at it is a turn. */
+volatile int rt_turn_over = 1;
 
 struct task main_task = {.fiber = true, .state = RUNNING, .identity = 1};
 struct task *self = &main_task;
@@ -208,6 +209,16 @@ static void begin_loop(void) {
     loop_context.uc_stack.ss_sp = loop_stack;
     loop_context.uc_stack.ss_size = 8 * STACK;
     makecontext(&loop_context, loop, 0);
+}
+
+/* The child has the calling task alone. */
+pid_t rt_fork(void) {
+    pid_t child = fork();
+    if (child) return child;
+    first_ready = NULL;
+    last_ready = &first_ready;
+    forget_all();
+    return 0;
 }
 
 void park(void) {

@@ -13,7 +13,6 @@ static struct bucket {
 
 static struct descriptor {
     struct watch *watches;
-    bool registered;
 } *descriptors;
 static size_t descriptor_count;
 static int epoll = -1;
@@ -213,6 +212,15 @@ static void expire(void) {
         task->operation.timed_out = true;
         retry(task);
     }
+}
+
+/* In the child of a fork: nobody else waits, and the poller is the parent's. */
+void forget_all(void) {
+    memset(buckets, 0, sizeof buckets);
+    memset(descriptors, 0, descriptor_count * sizeof *descriptors);
+    heap_used = 0;
+    if (epoll >= 0) close(epoll);
+    epoll = -1;
 }
 
 /* A signal interrupts what the first thread waits for, as if the kernel had chosen it. */

@@ -179,6 +179,10 @@ struct rt_handle *rt_pthread_testcancel(void);
 
 /* ---- Renamed everywhere, in originals too: they do not wait, but must know tasks ------------------------------------ */
 
+/* In the child, only the calling task or thread goes on: the runtime drops the others, and its own poller. */
+pid_t rt_fork(void);
+/* The mask is the task's, as far as the runtime can: signals that come for the process go to any thread. */
+int rt_pthread_sigmask(int, const sigset_t *, sigset_t *);
 pthread_t rt_pthread_self(void);
 int rt_pthread_detach(pthread_t);
 int rt_pthread_cancel(pthread_t);

@@ -4,6 +4,7 @@
 // parameters fit. A library function that is given the address of a function which may block is taken to call it.
 
 #include "analysis.h"
+#include "runtime.h"
 
 #include "llvm/BinaryFormat/Dwarf.h"
 #include "llvm/IR/DebugInfoMetadata.h"
@@ -198,8 +199,7 @@ Call Analysis::classify(const CallBase &call) const {
     if (blocks(*result.callee)) result.kind = Call::Direct;
     return result;
   }
-  static const Primitive ONCE_BEGIN{"rt_once_begin", Role::Waits, "rt_once_begin", ""};
-  result.primitive = result.callee->getName() == "rt_once_begin" ? &ONCE_BEGIN : primitive(*result.callee);
+  result.primitive = primitive(*result.callee);
   if (result.primitive && result.primitive->role == Role::Waits) {
     result.kind = Call::Primitive;
   } else if (result.primitive && result.primitive->role == Role::Library) {
@@ -228,6 +228,8 @@ void Analysis::spread() {
     if (reasons.insert({caller, reason}).second) found.push_back(caller);
   };
   for (Function &function : module) {
+    SmallVector<Instruction *, 2> loops = spinningLoops(function);
+    if (!loops.empty()) add(&function, {loops.front(), Call::Plain, nullptr});
     for (Instruction &instruction : instructions(function)) {
       auto *call = dyn_cast<CallBase>(&instruction);
       if (!call) continue;
@@ -262,6 +264,9 @@ std::string Analysis::obstacle(const Function &function) const {
   if (function.isPresplitCoroutine()) return "it is a coroutine of its own (" + place(function) + ")";
   if (function.isVarArg() && module.getTargetTriple().find("x86_64") != 0) {
     return "it has variable arguments, which are converted on x86_64 only (" + place(function) + ")";
+  }
+  if (!function.getReturnType()->isVoidTy() && module.getDataLayout().getTypeAllocSize(function.getReturnType()) > RETURN_REGISTER) {
+    return "its result is larger than the return register (" + place(function) + ")";
   }
   for (const Instruction &instruction : instructions(function)) {
     if (isa<InvokeInst>(instruction) || isa<LandingPadInst>(instruction)) {

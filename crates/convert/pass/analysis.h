@@ -29,9 +29,9 @@ struct Call {
   llvm::SmallVector<llvm::Function *, 4> targets; // of Indirect and Callback: those that may block
 };
 
-// Why a function may block: one call in it, and what that call leads to (null at the end of the chain).
+// Why a function may block: one call in it, and what that call leads to. Or a loop that spins, which leads nowhere.
 struct Reason {
-  llvm::CallBase *site = nullptr;
+  llvm::Instruction *site = nullptr;
   Call::Kind kind = Call::Plain;
   llvm::Function *leads_to = nullptr;
 };
@@ -65,6 +65,9 @@ private:
   llvm::Function *once_function = nullptr;
 };
 
+// Loops that wait for a variable which another thread changes: they read a volatile or atomic variable, and do nothing
+// else that others could see. The last instruction of each such loop, where it begins again.
+llvm::SmallVector<llvm::Instruction *, 2> spinningLoops(llvm::Function &function);
 // The function that a call names, through aliases and casts; null for a call by a pointer.
 llvm::Function *calledFunction(const llvm::CallBase &call);
 // Names local variables as the program does, from its debugging information: lld drops names when it reads bitcode.

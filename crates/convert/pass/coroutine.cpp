@@ -55,6 +55,7 @@ void Coroutine::build() {
   begin();
   lowerDynamicAllocas();
   lowerVaStart();
+  giveWayInSpinningLoops();
   lowerCalls();
   end();
   markEndsOfLife();

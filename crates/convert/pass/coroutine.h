@@ -39,6 +39,7 @@ private:
   void markEndsOfLife();
 
   // await.cpp: calls.
+  void giveWayInSpinningLoops();
   void lowerCalls();
   void lowerCall(llvm::CallInst &call);
   llvm::Value *await(llvm::IRBuilder<> &builder, llvm::Value *returned, llvm::Type *result, const llvm::Twine &name);

@@ -24,6 +24,9 @@ constexpr Primitive library(StringRef name) { return {name, Role::Library, "rt_c
 const Primitive PRIMITIVES[] = {
     {"pthread_create", Role::Spawn, "rt_spawn", "rt_spawn"},
     {"pthread_once", Role::Once, "rt_once_begin", ""},
+    // The pass makes calls of these.
+    waits("rt_once_begin", "rt_once_begin"),
+    waits("rt_give_way", "rt_give_way"),
 
     // Descriptors.
     waits("read", "rt_read"),
@@ -83,6 +86,8 @@ const Primitive PRIMITIVES[] = {
     {"pthread_exit", Role::Waits, "rt_pthread_exit", "rt_block_pthread_exit"},
     waits("pthread_testcancel", "rt_pthread_testcancel"),
 
+    renamed("fork", "rt_fork"),
+    renamed("pthread_sigmask", "rt_pthread_sigmask"),
     renamed("pthread_self", "rt_pthread_self"),
     renamed("pthread_detach", "rt_pthread_detach"),
     renamed("pthread_cancel", "rt_pthread_cancel"),

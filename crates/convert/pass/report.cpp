@@ -15,9 +15,10 @@ std::string chainOf(Function *function, const MapVector<Function *, Reason> &rea
   for (auto *found = reasons.find(function); found != reasons.end(); found = reasons.find(function)) {
     const Reason &reason = found->second;
     if (!text.empty()) text += ", which ";
+    if (!reason.leads_to) return text + "spins on a variable (" + place(*reason.site) + ")";
     switch (reason.kind) {
     case Call::Indirect: text += "calls by a pointer, maybe "; break;
-    case Call::Callback: text += "calls " + calledFunction(*reason.site)->getName().str() + ", which may call "; break;
+    case Call::Callback: text += "calls " + calledFunction(*cast<CallBase>(reason.site))->getName().str() + ", which may call "; break;
     default: text += "calls "; break;
     }
     text += reason.leads_to->getName().str() + " (" + place(*reason.site) + ")";

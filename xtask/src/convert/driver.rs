@@ -15,13 +15,19 @@ struct Driver {
 }
 
 pub(super) fn run(workspace: &Workspace) -> Result<(), String> {
-    if execute(cargo_command(workspace).args(["build", "--quiet", "--package", "duality"])) != Outcome::Passed {
+    if execute(cargo_command(workspace).args(["build", "--quiet", "--package", "duality"]))
+        != Outcome::Passed
+    {
         return Err("`cargo build --package duality` failed".into());
     }
     let folder = folder(workspace);
     let work = folder.join("driver");
     fs::create_dir_all(&work).map_err(|error| format!("{}: {error}", work.display()))?;
-    let driver = Driver { command: workspace.target.join("debug/duality"), runtime: folder.join("check.o"), work };
+    let driver = Driver {
+        command: workspace.target.join("debug/duality"),
+        runtime: folder.join("check.o"),
+        work,
+    };
     driver.write_sources(&source(workspace).join("tests"))?;
     let steps: [(&str, fn(&Driver) -> Result<(), String>); 5] = [
         ("an archive", Driver::archive),
@@ -42,7 +48,10 @@ impl Driver {
         let write = |name: &str, text: &str| {
             fs::write(self.work.join(name), text).map_err(|error| format!("{name}: {error}"))
         };
-        write("waits.c", "#include <unistd.h>\nint waits(int value) { usleep(1); return value + 1; }\n")?;
+        write(
+            "waits.c",
+            "#include <unistd.h>\nint waits(int value) { usleep(1); return value + 1; }\n",
+        )?;
         write(
             "main.c",
             "#include \"test.h\"\nint waits(int);\n\
@@ -73,7 +82,8 @@ impl Driver {
 
     /// Runs a program that was made, which must print 42, and be converted.
     fn is_converted(&self, program: &str) -> Result<(), String> {
-        let output = Command::new(self.work.join(program)).output().map_err(|error| error.to_string())?;
+        let output =
+            Command::new(self.work.join(program)).output().map_err(|error| error.to_string())?;
         if output.stdout != b"42\n" {
             return Err(format!("{program} printed {}", String::from_utf8_lossy(&output.stdout)));
         }
@@ -99,10 +109,14 @@ impl Driver {
     fn probes(&self) -> Result<(), String> {
         self.succeeds("plain.c -o plain")?;
         let line = |text: String| text.lines().next().unwrap_or_default().to_owned();
-        if !line(self.succeeds("--version")?).contains("clang") || !line(self.succeeds("-dumpmachine")?).contains("linux") {
+        if !line(self.succeeds("--version")?).contains("clang")
+            || !line(self.succeeds("-dumpmachine")?).contains("linux")
+        {
             return Err("it does not say which compiler it is".into());
         }
-        if !self.succeeds("-E waits.c")?.contains("usleep") || !self.succeeds("-MM waits.c")?.contains("waits.o") {
+        if !self.succeeds("-E waits.c")?.contains("usleep")
+            || !self.succeeds("-MM waits.c")?.contains("waits.o")
+        {
             return Err("it does not preprocess".into());
         }
         self.succeeds("-S waits.c -o waits.s")?;
@@ -112,7 +126,11 @@ impl Driver {
 
     fn shared_library(&self) -> Result<(), String> {
         let said = self.succeeds("-shared -fPIC waits.c -o libwaits.so")?;
-        if said.contains("libwaits.so: a shared library is compiled natively") { Ok(()) } else { Err(said) }
+        if said.contains("libwaits.so: a shared library is compiled natively") {
+            Ok(())
+        } else {
+            Err(said)
+        }
     }
 
     /// A program without threads needs no runtime; one with threads is refused in one line.
@@ -127,15 +145,19 @@ impl Driver {
         }
         let refused = without("main.c")?;
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        if !refused.status.success() && said.contains("threads of this program were to be converted, but") {
+        if !refused.status.success()
+            && said.contains("threads of this program were to be converted, but")
+        {
             return Ok(());
         }
         Err(format!("a program with threads is not refused: {said}"))
     }
 
     fn graph(&self) -> Result<(), String> {
-        let said = self.succeeds("--report --graph calls.dot -O1 -fno-inline main.c waits.c -o graph")?;
-        let graph = fs::read_to_string(self.work.join("calls.dot")).map_err(|error| error.to_string())?;
+        let said =
+            self.succeeds("--report --graph calls.dot -O1 -fno-inline main.c waits.c -o graph")?;
+        let graph =
+            fs::read_to_string(self.work.join("calls.dot")).map_err(|error| error.to_string())?;
         if !graph.contains("\"waits\" -> \"usleep\"") || !self.work.join("calls.svg").exists() {
             return Err(graph);
         }

@@ -29,8 +29,19 @@ const NEEDS: &[(&str, &str)] = &[
 ];
 
 const FLAGS: &[&str] = &[
-    "-std=c++17", "-O1", "-fPIC", "-fno-rtti", "-fno-exceptions", "-Wall", "-Wextra", "-Werror",
-    "-Wno-unused-parameter", "-isystem", "/usr/include/llvm-19", "-isystem", "/usr/include/llvm-c-19",
+    "-std=c++17",
+    "-O1",
+    "-fPIC",
+    "-fno-rtti",
+    "-fno-exceptions",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-Wno-unused-parameter",
+    "-isystem",
+    "/usr/include/llvm-19",
+    "-isystem",
+    "/usr/include/llvm-c-19",
 ];
 
 /// Where LLVM's programs are.
@@ -40,8 +51,11 @@ fn llvm(program: &str) -> PathBuf {
 
 /// Builds the pass and the reference runtime.
 pub(crate) fn build(workspace: &Workspace) -> Outcome {
-    let packages: Vec<&str> =
-        NEEDS.iter().filter(|(file, _)| !Path::new(file).exists()).map(|(_, package)| *package).collect();
+    let packages: Vec<&str> = NEEDS
+        .iter()
+        .filter(|(file, _)| !Path::new(file).exists())
+        .map(|(_, package)| *package)
+        .collect();
     if !packages.is_empty() {
         // LLVM 19 is not in every release of Debian: what needs it is left out there.
         if let Err(problem) = tools::install_packages(&packages) {
@@ -81,9 +95,13 @@ fn build_all(workspace: &Workspace) -> Result<(), String> {
     })?;
     let mut link = Command::new(llvm("clang++"));
     run(link.args(["-shared", "-o"]).arg(folder.join("libduality_convert.so")).args(pass))?;
-    for (name, flags) in [("check", &[][..]), ("check-asan", &["-fsanitize=address", "-mllvm", "-asan-stack=0"][..])] {
+    for (name, flags) in
+        [("check", &[][..]), ("check-asan", &["-fsanitize=address", "-mllvm", "-asan-stack=0"][..])]
+    {
         let objects = compile_all(&source.join("check"), "c", &folder.join(name), |command| {
-            command.args(["-g", "-O1", "-fPIC", "-fno-builtin", "-Wall", "-Wextra", "-Werror"]).args(flags);
+            command
+                .args(["-g", "-O1", "-fPIC", "-fno-builtin", "-Wall", "-Wextra", "-Werror"])
+                .args(flags);
         })?;
         let mut link = Command::new(llvm("ld.lld"));
         run(link.args(["-r", "-o"]).arg(folder.join(name).with_extension("o")).args(objects))?;

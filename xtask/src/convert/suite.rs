@@ -46,13 +46,22 @@ struct Suite {
 pub(super) fn run(workspace: &Workspace) -> Result<(), String> {
     let folder = folder(workspace);
     let suite = Suite { source: source(workspace), work: folder.join("tests"), folder };
-    fs::create_dir_all(&suite.work).map_err(|error| format!("{}: {error}", suite.work.display()))?;
+    fs::create_dir_all(&suite.work)
+        .map_err(|error| format!("{}: {error}", suite.work.display()))?;
     let programs = files_of(&suite.source.join("tests"), "c")?;
     let start = Instant::now();
     let failures = in_parallel(programs.len(), None, |index| suite.program(&programs[index]));
     report(&failures)?;
-    println!("{} programs in {} builds: {:.0} s", programs.len(), BUILDS.len(), start.elapsed().as_secs_f64());
-    let first = std::env::var("DUALITY_FUZZ_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(FIRST_SEED);
+    println!(
+        "{} programs in {} builds: {:.0} s",
+        programs.len(),
+        BUILDS.len(),
+        start.elapsed().as_secs_f64()
+    );
+    let first = std::env::var("DUALITY_FUZZ_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or(FIRST_SEED);
     let made = AtomicUsize::new(0);
     let failures = in_parallel(usize::MAX, Some(Instant::now() + FUZZING), |index| {
         made.fetch_add(1, Ordering::Relaxed);
@@ -105,7 +114,8 @@ impl Suite {
     /// Compiles a program in every way, and compares.
     fn program(&self, file: &Path) -> Result<(), String> {
         let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let text =
+            fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
         let flags: Vec<&str> = text
             .lines()
             .find_map(|line| line.strip_prefix(" * Flags: "))
@@ -129,7 +139,10 @@ impl Suite {
     fn generated(&self, seed: usize) -> Result<(), String> {
         let name = format!("fuzz{seed}");
         let file = self.work.join(&name).with_extension("c");
-        let made = Command::new("python3").arg(self.source.join("tests/fuzz.py")).arg(seed.to_string()).output();
+        let made = Command::new("python3")
+            .arg(self.source.join("tests/fuzz.py"))
+            .arg(seed.to_string())
+            .output();
         let made = made.map_err(|error| format!("python3: {error}"))?;
         fs::write(&file, made.stdout).map_err(|error| format!("{}: {error}", file.display()))?;
         let build = Build { level: ["-O0", "-O1", "-O2", "-Os"][seed % 4], sanitizer: true };
@@ -144,7 +157,14 @@ impl Suite {
         Ok(())
     }
 
-    fn compare(&self, file: &Path, name: &str, build: Build, flags: &[&str], expected: &Output) -> Result<(), String> {
+    fn compare(
+        &self,
+        file: &Path,
+        name: &str,
+        build: Build,
+        flags: &[&str],
+        expected: &Output,
+    ) -> Result<(), String> {
         let kind = if build.sanitizer { "asan" } else { "converted" };
         let title = format!("{name} {} {kind}", build.level);
         let program = self.work.join(format!("{name}{}-{kind}", build.level));
@@ -172,9 +192,13 @@ impl Suite {
         let program = self.work.join(format!("{name}-report"));
         let mut command = self.converted(file, &program, Build { level: "-O1", sanitizer: false });
         // A path relative to the folder, as users see it.
-        command.current_dir(self.source.join("tests")).arg("-g").env("DUALITY_CONVERT_REPORT", &report);
+        command
+            .current_dir(self.source.join("tests"))
+            .arg("-g")
+            .env("DUALITY_CONVERT_REPORT", &report);
         compile(&mut command, &format!("{name}: report"))?;
-        let text = fs::read_to_string(&report).map_err(|error| format!("{}: {error}", report.display()))?;
+        let text = fs::read_to_string(&report)
+            .map_err(|error| format!("{}: {error}", report.display()))?;
         match wanted.lines().find(|line| !text.contains(line.trim())) {
             None => Ok(()),
             Some(line) => Err(format!("{name}: the report lacks `{}`\n{text}", line.trim())),
@@ -185,7 +209,11 @@ impl Suite {
         let mut command = Command::new(llvm("clang"));
         command.args([level, "-w", "-pthread", "-I"]).arg(self.source.join("tests"));
         // The report names files as the compiler was given them.
-        command.arg(if program.to_string_lossy().ends_with("-report") { Path::new(file.file_name().unwrap_or_default()) } else { file });
+        command.arg(if program.to_string_lossy().ends_with("-report") {
+            Path::new(file.file_name().unwrap_or_default())
+        } else {
+            file
+        });
         command.arg("-o").arg(program);
         command
     }
@@ -200,7 +228,9 @@ impl Suite {
         plugin.push(self.folder.join("libduality_convert.so"));
         command.args(["-flto=full", "-fuse-ld=lld", "-gline-tables-only"]).arg(plugin);
         if build.sanitizer {
-            command.args(["-fsanitize=address", "-mllvm", "-asan-stack=0"]).arg(self.folder.join("check-asan.o"));
+            command
+                .args(["-fsanitize=address", "-mllvm", "-asan-stack=0"])
+                .arg(self.folder.join("check-asan.o"));
         } else {
             command.arg(self.folder.join("check.o"));
         }

@@ -8,23 +8,23 @@ use super::{runtime, toolchain};
 pub(crate) fn doctor() -> (String, bool) {
     let mut text = String::new();
     let mut complete = true;
-    let mut line = |name: &str, found: Option<PathBuf>, remedy: &str, needed: bool| {
-        match found {
-            Some(place) => text += &format!("{name:<12} {}\n", place.display()),
-            None => {
-                text += &format!("{name:<12} missing: {remedy}\n");
-                complete &= !needed;
-            }
+    let mut line = |name: &str, found: Option<PathBuf>, remedy: &str, needed: bool| match found {
+        Some(place) => text += &format!("{name:<12} {}\n", place.display()),
+        None => {
+            text += &format!("{name:<12} missing: {remedy}\n");
+            complete &= !needed;
         }
     };
     for name in ["clang", "ld.lld", "llvm-ar", "llvm-ranlib", "llvm-nm"] {
         line(name, toolchain::find(name), toolchain::PACKAGES, true);
     }
     line("pass", toolchain::pass(), &toolchain::missing_pass(), true);
-    let objects = runtime::choose().and_then(|objects| objects.into_iter().next()).map(PathBuf::from);
+    let objects =
+        runtime::choose().and_then(|objects| objects.into_iter().next()).map(PathBuf::from);
     line("runtime", objects, runtime::MISSING, true);
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let dot = std::env::split_paths(&path).map(|folder| folder.join("dot")).find(|dot| dot.is_file());
+    let dot =
+        std::env::split_paths(&path).map(|folder| folder.join("dot")).find(|dot| dot.is_file());
     line("dot", dot, "apt-get install graphviz (for the SVG of --graph only)", false);
     (text, complete)
 }

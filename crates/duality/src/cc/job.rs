@@ -29,20 +29,62 @@ pub(super) struct Job {
 
 /// Arguments whose value is the next argument.
 const WITH_VALUE: &[&str] = &[
-    "-o", "-x", "-I", "-D", "-U", "-L", "-l", "-include", "-imacros", "-isystem", "-idirafter", "-iquote",
-    "-iprefix", "-iwithprefix", "-isysroot", "-MF", "-MT", "-MQ", "-Xlinker", "-Xclang", "-Xassembler",
-    "-Xpreprocessor", "-z", "-T", "-u", "-e", "-A", "-G", "-aux-info", "--param", "--sysroot", "-mllvm", "-target",
+    "-o",
+    "-x",
+    "-I",
+    "-D",
+    "-U",
+    "-L",
+    "-l",
+    "-include",
+    "-imacros",
+    "-isystem",
+    "-idirafter",
+    "-iquote",
+    "-iprefix",
+    "-iwithprefix",
+    "-isysroot",
+    "-MF",
+    "-MT",
+    "-MQ",
+    "-Xlinker",
+    "-Xclang",
+    "-Xassembler",
+    "-Xpreprocessor",
+    "-z",
+    "-T",
+    "-u",
+    "-e",
+    "-A",
+    "-G",
+    "-aux-info",
+    "--param",
+    "--sysroot",
+    "-mllvm",
+    "-target",
 ];
 
 /// Arguments that ask for something else than an object or a program.
 const OTHER: &[&str] = &[
-    "-E", "-S", "-M", "-MM", "-fsyntax-only", "--version", "-dumpversion", "-dumpmachine", "-###", "--help",
-    "-emit-llvm", "-emit-ast", "--analyze",
+    "-E",
+    "-S",
+    "-M",
+    "-MM",
+    "-fsyntax-only",
+    "--version",
+    "-dumpversion",
+    "-dumpmachine",
+    "-###",
+    "--help",
+    "-emit-llvm",
+    "-emit-ast",
+    "--analyze",
 ];
 
 impl Job {
     pub(super) fn read(arguments: &[OsString]) -> Self {
-        let mut job = Self { kind: Kind::Link, shared: false, debug: false, output: "a.out".into() };
+        let mut job =
+            Self { kind: Kind::Link, shared: false, debug: false, output: "a.out".into() };
         let (mut compiles, mut other, mut relocatable, mut inputs) = (false, false, false, false);
         let expanded = expand(arguments);
         let mut rest = expanded.iter();
@@ -117,7 +159,9 @@ mod tests {
         assert_eq!(kind("-pthread a.c"), Kind::Link);
         assert_eq!(kind("-shared -fPIC a.c -o a.so"), Kind::Native);
         assert_eq!(kind("-r a.o b.o -o c.o"), Kind::Native);
-        for line in ["-E a.c", "-S a.c", "--version", "-v", "-print-prog-name=ld", "-dumpmachine", ""] {
+        for line in
+            ["-E a.c", "-S a.c", "--version", "-v", "-print-prog-name=ld", "-dumpmachine", ""]
+        {
             assert_eq!(kind(line), Kind::Other, "{line}");
         }
     }

@@ -68,7 +68,10 @@ pub(crate) fn compile(arguments: &[OsString], wishes: &Wishes) -> Result<ExitCod
             clang.args(debugging(&job, wishes.report.is_some())).arg("-fuse-ld=lld");
         }
         Kind::Link => {
-            clang.args(debugging(&job, wishes.report.is_some())).arg("-fuse-ld=lld").arg(toolchain.load_pass()?);
+            clang
+                .args(debugging(&job, wishes.report.is_some()))
+                .arg("-fuse-ld=lld")
+                .arg(toolchain.load_pass()?);
         }
     }
     clang.args(arguments);
@@ -125,7 +128,9 @@ fn draw(graph: &Path) {
     let svg = graph.with_extension("svg");
     match Command::new("dot").arg("-Tsvg").arg("-o").arg(&svg).arg(graph).status() {
         Ok(status) if status.success() => {}
-        Ok(status) => log::tell(format_args!("duality cc: {}: dot ended with {status}", svg.display())),
+        Ok(status) => {
+            log::tell(format_args!("duality cc: {}: dot ended with {status}", svg.display()))
+        }
         Err(_) => log::tell(format_args!(
             "duality cc: {}: not drawn, since `dot` is missing (apt-get install graphviz)",
             svg.display()

@@ -35,9 +35,8 @@ impl Toolchain {
 
 /// A program of LLVM 19: under its Debian name, or in LLVM's own folder.
 pub(super) fn program(name: &str) -> Result<PathBuf, Failure> {
-    find(name).ok_or_else(|| {
-        Failure::failed(format!("{name} of LLVM {VERSION} is missing: {PACKAGES}"))
-    })
+    find(name)
+        .ok_or_else(|| Failure::failed(format!("{name} of LLVM {VERSION} is missing: {PACKAGES}")))
 }
 
 pub(super) fn find(name: &str) -> Option<PathBuf> {
@@ -62,5 +61,7 @@ pub(super) fn pass() -> Option<PathBuf> {
 }
 
 pub(super) fn missing_pass() -> String {
-    format!("the pass {PASS} is missing: build it with `cargo xtask convert`, or name its folder in {FOLDER}")
+    format!(
+        "the pass {PASS} is missing: build it with `cargo xtask convert`, or name its folder in {FOLDER}"
+    )
 }
