@@ -50,6 +50,9 @@ void Converter::findStarts() {
       auto *call = dyn_cast<CallBase>(&instruction);
       Function *callee = call ? calledFunction(*call) : nullptr;
       const Primitive *known = callee ? primitive(*callee) : nullptr;
+      if (callee && callee->isDeclaration() && callee->getName() == "thrd_create") {
+        kept.push_back({place(*call), "thrd_create", "threads of C11 are not converted"});
+      }
       if (!known || known->role != Role::Spawn || call->arg_size() != 4) continue;
       auto *start = dyn_cast<Function>(call->getArgOperand(2)->stripPointerCastsAndAliases());
       if (start) {

@@ -19,6 +19,11 @@ namespace {
 const StringRef LOCKS[] = {"pthread_mutex_lock", "pthread_rwlock_rdlock", "pthread_rwlock_wrlock", "pthread_spin_lock"};
 const StringRef UNLOCKS[] = {"pthread_mutex_unlock", "pthread_rwlock_unlock", "pthread_spin_unlock"};
 
+// Functions whose result or effect libc keeps for each kernel thread, which all tasks share.
+const StringRef OF_THE_THREAD[] = {"inet_ntoa", "strerror",   "strsignal", "dlerror",    "__h_errno_location",
+                                   "uselocale", "setfsuid",   "setfsgid",  "flockfile",  "ftrylockfile",
+                                   "unshare",   "setns",      "getlogin",  "crypt"};
+
 StringRef calleeName(const CallBase &call) {
   const Function *callee = calledFunction(call);
   return callee ? callee->getName() : "";
@@ -53,7 +58,13 @@ public:
     for (BasicBlock &block : function) {
       Held held = before[&block];
       for (Instruction &instruction : block) {
-        if (auto *call = dyn_cast<CallBase>(&instruction)) inspect(*call, held);
+        if (auto *call = dyn_cast<CallBase>(&instruction)) {
+          inspect(*call, held);
+          if (is_contained(OF_THE_THREAD, calleeName(*call))) {
+            report({place(*call), calleeName(*call).str() + " keeps its state for each kernel thread, which all converted threads share: "
+                                                            "after a wait it is another thread's"});
+          }
+        }
         at[&instruction] = held;
         pass(instruction, held);
       }
@@ -215,10 +226,9 @@ std::vector<Hazard> findHazards(Module &module, const Analysis &analysis) {
   return hazards;
 }
 
-std::vector<Hazard> findBlindSpots(Module &module, const Analysis &analysis, const Converter &converter) {
+std::vector<Hazard> findBlindSpots(Module &module) {
   std::vector<Hazard> found;
   for (Function &function : module) {
-    if (function.getName().ends_with(".async")) continue;
     for (Instruction &instruction : instructions(function)) {
       auto *call = dyn_cast<CallBase>(&instruction);
       auto *code = call ? dyn_cast<InlineAsm>(call->getCalledOperand()) : nullptr;

@@ -57,7 +57,7 @@ struct ConvertPass : PassInfoMixin<ConvertPass> {
       link->report.explain(module, analysis);
     }
     if (graph) writeTo(graph, [&](raw_ostream &stream) { duality::writeGraph(stream, module, analysis); }, module.getContext());
-    for (const duality::Hazard &hazard : duality::findBlindSpots(module, analysis, converter)) {
+    for (const duality::Hazard &hazard : duality::findBlindSpots(module)) {
       errs() << "duality cc: warning: " << hazard.where << ": " << hazard.what << "\n";
     }
     converter.run();

@@ -23,7 +23,7 @@ struct Hazard {
 std::vector<Hazard> findHazards(llvm::Module &module, const Analysis &analysis);
 
 // Calls that may keep the loop waiting, because the pass cannot see what they do. Always told.
-std::vector<Hazard> findBlindSpots(llvm::Module &module, const Analysis &analysis, const Converter &converter);
+std::vector<Hazard> findBlindSpots(llvm::Module &module);
 
 // A frame after CoroSplit: its bytes, and the variables in it.
 struct Frame {

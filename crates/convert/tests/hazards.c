@@ -25,9 +25,15 @@ static NOINLINE long many(void) {
     waits();
     return total + last(buffer, sizeof buffer);
 }
+static NOINLINE void explains(void) {
+    const char *text = strerror(2);
+    waits();
+    CHECK(text);
+}
 static void *start(void *argument) {
     loses(1);
     holds(1);
+    explains();
     return (void *)(many() + (long)argument);
 }
 static void *never_waits(void *argument) { return argument; }
