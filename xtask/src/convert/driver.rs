@@ -8,6 +8,9 @@ use super::{folder, source};
 use crate::Workspace;
 use crate::outcome::{Outcome, cargo_command, execute};
 
+/// One test of the driver: what is wrong, if anything is.
+type Test = fn(&Driver) -> Result<(), String>;
+
 struct Driver {
     command: PathBuf,
     runtime: PathBuf,
@@ -29,7 +32,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<(), String> {
         work,
     };
     driver.write_sources(&source(workspace).join("tests"))?;
-    let steps: [(&str, fn(&Driver) -> Result<(), String>); 5] = [
+    let steps: [(&str, Test); 5] = [
         ("an archive", Driver::archive),
         ("probes", Driver::probes),
         ("a shared library", Driver::shared_library),

@@ -129,7 +129,7 @@ fn draw(graph: &Path) {
     match Command::new("dot").arg("-Tsvg").arg("-o").arg(&svg).arg(graph).status() {
         Ok(status) if status.success() => {}
         Ok(status) => {
-            log::tell(format_args!("duality cc: {}: dot ended with {status}", svg.display()))
+            log::tell(format_args!("duality cc: {}: dot ended with {status}", svg.display()));
         }
         Err(_) => log::tell(format_args!(
             "duality cc: {}: not drawn, since `dot` is missing (apt-get install graphviz)",
