@@ -27,15 +27,14 @@ bool passedAlike(Type *one, Type *other) {
   return word(one) && word(other);
 }
 
-bool fits(const CallBase &call, const Function &function) {
+bool takesArguments(const CallBase &call, const Function &function) {
   FunctionType *type = function.getFunctionType();
   unsigned parameters = type->getNumParams();
   if (call.arg_size() < parameters || (call.arg_size() > parameters && !type->isVarArg())) return false;
   for (unsigned index = 0; index < parameters; index++) {
     if (!passedAlike(call.getArgOperand(index)->getType(), type->getParamType(index))) return false;
   }
-  Type *wanted = call.getType(), *given = type->getReturnType();
-  return wanted->isVoidTy() || given->isVoidTy() || passedAlike(wanted, given);
+  return true;
 }
 
 bool fits(const Function &function, unsigned parameters) {
@@ -65,6 +64,11 @@ bool isHarmless(const Use &use) {
 }
 
 } // namespace
+
+bool fits(const CallBase &call, const Function &function) {
+  Type *wanted = call.getType(), *given = function.getReturnType();
+  return takesArguments(call, function) && (wanted->isVoidTy() || given->isVoidTy() || passedAlike(wanted, given));
+}
 
 Function *calledFunction(const CallBase &call) {
   return dyn_cast<Function>(call.getCalledOperand()->stripPointerCastsAndAliases());
@@ -154,7 +158,8 @@ bool Analysis::blocks(const Function &function) const {
 SmallVector<Function *, 4> Analysis::candidates(const CallBase &call) const {
   SmallVector<Function *, 4> found;
   for (Function *function : address_taken) {
-    if (fits(call, *function)) found.push_back(function);
+    // The result may be of another type: then it is called on a side stack, as the program calls it.
+    if (takesArguments(call, *function)) found.push_back(function);
   }
   return found;
 }

@@ -65,6 +65,8 @@ private:
   llvm::Function *once_function = nullptr;
 };
 
+// Whether arguments and result of the call are those of the function, as far as registers go.
+bool fits(const llvm::CallBase &call, const llvm::Function &function);
 // Loops that wait for a variable which another thread changes: they read a volatile or atomic variable, and do nothing
 // else that others could see. The last instruction of each such loop, where it begins again.
 llvm::SmallVector<llvm::Instruction *, 2> spinningLoops(llvm::Function &function);

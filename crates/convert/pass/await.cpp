@@ -139,6 +139,7 @@ Value *Coroutine::awaitPrimitive(IRBuilder<> &builder, CallInst &call, const Pri
 Value *Coroutine::awaitTarget(IRBuilder<> &builder, CallInst &call, Function &target) {
   if (!target.isDeclaration()) {
     std::string why = converter.analysis.obstacle(target);
+    if (!fits(call, target)) why = "it is called as a function of another type";
     if (why.empty()) return awaitFunction(builder, call, target);
     return awaitOnSideStack(builder, call, &target, target.getName(), why);
   }

@@ -145,10 +145,15 @@ impl Suite {
             .output();
         let made = made.map_err(|error| format!("python3: {error}"))?;
         fs::write(&file, made.stdout).map_err(|error| format!("{}: {error}", file.display()))?;
-        let build = Build { level: ["-O0", "-O1", "-O2", "-Os"][seed % 4], sanitizer: true };
+        let build = Build { level: ["-O0", "-O1", "-O2", "-Os", "-O3"][seed % 5], sanitizer: true };
         let native = self.work.join(&name);
         compile(self.native(&file, &native, build.level).arg("-lm"), &name)?;
         let expected = finish(&native, &name)?;
+        if !expected.status.success() {
+            // The machine could not give it all its threads.
+            println!("{name} left out: natively {}", expected.status);
+            return Ok(());
+        }
         self.compare(&file, &name, build, &["-lm"], &expected)?;
         // What passed is of no use any more.
         let _ = fs::remove_file(file);

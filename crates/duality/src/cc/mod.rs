@@ -13,6 +13,7 @@ mod runtime;
 mod toolchain;
 
 use std::ffi::OsString;
+use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -111,6 +112,8 @@ fn link(clang: &mut Command, wishes: &Wishes) -> Result<ExitCode, Failure> {
     let Some(graph) = &wishes.graph else {
         return become_program(clang);
     };
+    // The pass writes none for a program that it has nothing to do for, and an old one would be taken for this program's.
+    let _ = fs::remove_file(graph);
     clang.env(GRAPH, graph);
     let status = clang.status().map_err(|error| cannot_run(clang, &error))?;
     if status.success() {
@@ -121,7 +124,6 @@ fn link(clang: &mut Command, wishes: &Wishes) -> Result<ExitCode, Failure> {
 
 /// Draws the graph as SVG, where graphviz is installed.
 fn draw(graph: &Path) {
-    // The pass writes none for a program that it has nothing to do for.
     if !graph.exists() {
         return;
     }
