@@ -24,6 +24,8 @@ pub(super) struct Job {
     pub(super) shared: bool,
     /// Debugging information is asked for.
     pub(super) debug: bool,
+    /// The program checks itself.
+    pub(super) sanitized: bool,
     pub(super) output: PathBuf,
 }
 
@@ -83,8 +85,13 @@ const OTHER: &[&str] = &[
 
 impl Job {
     pub(super) fn read(arguments: &[OsString]) -> Self {
-        let mut job =
-            Self { kind: Kind::Link, shared: false, debug: false, output: "a.out".into() };
+        let mut job = Self {
+            kind: Kind::Link,
+            shared: false,
+            debug: false,
+            sanitized: false,
+            output: "a.out".into(),
+        };
         let (mut compiles, mut other, mut relocatable, mut inputs) = (false, false, false, false);
         let expanded = expand(arguments);
         let mut rest = expanded.iter();
@@ -105,6 +112,8 @@ impl Job {
                 relocatable = true;
             } else if is(OTHER) || text.starts_with(b"-print-") || text.starts_with(b"--print-") {
                 other = true;
+            } else if text.starts_with(b"-fsanitize=") {
+                job.sanitized = true;
             } else if text.starts_with(b"-g") {
                 job.debug = text != b"-g0" && !text.starts_with(b"-gcc");
             } else if text.starts_with(b"-o") && text.len() > 2 {

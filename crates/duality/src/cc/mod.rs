@@ -58,6 +58,11 @@ pub(crate) fn compile(arguments: &[OsString], wishes: &Wishes) -> Result<ExitCod
         Kind::Other => {}
         Kind::Compile => {
             clang.args(debugging(&job, wishes.report.is_some()));
+            // Native code beside the bitcode, so that every ar, nm and linker can read the object. What checks a
+            // program is put into the native code only, so that is not for programs that check themselves.
+            if !job.sanitized {
+                clang.arg("-ffat-lto-objects");
+            }
         }
         Kind::Native => {
             if job.shared {
@@ -71,7 +76,7 @@ pub(crate) fn compile(arguments: &[OsString], wishes: &Wishes) -> Result<ExitCod
         Kind::Link => {
             clang
                 .args(debugging(&job, wishes.report.is_some()))
-                .arg("-fuse-ld=lld")
+                .args(["-fuse-ld=lld", "-Wl,--fat-lto-objects"])
                 .arg(toolchain.load_pass()?);
         }
     }

@@ -24,7 +24,7 @@ Usage: duality cc [OPTIONS] ARGUMENTS OF A C COMPILER…
 
 Examples:
   duality cc -O2 -pthread server.c -o server
-  ./configure CC=\"duality cc\" AR=\"duality cc --ar\" RANLIB=\"duality cc --ranlib\" && make
+  ./configure CC=\"duality cc\" && make
   duality cc --report -O2 -pthread server.c -o server
       what was converted and why, what frames keep, what runs on side stacks, and what may go wrong
 
@@ -33,7 +33,7 @@ Options, before all others:
   --graph FILE     Write the graph of calls that may block, as DOT, and as SVG beside it [env: DUALITY_CC_GRAPH]
   --doctor         Say what is there and what is missing
   --ar, --ranlib, --nm
-                   Be that program, for archives of objects that `duality cc` compiled
+                   Be that program of LLVM, for objects that are bitcode alone (-fsanitize=…)
   --help           Print this
 
 The command can also be called `duality-cc`, by a link to it, where a build system takes no compiler of two words.";
