@@ -71,7 +71,7 @@ static bool try_recvfrom(struct operation *o) {
 
 static bool try_read(struct operation *o) {
     int descriptor = o->argument[0];
-    long value = CALL(recvfrom, descriptor, o->argument[1], o->argument[2], MSG_DONTWAIT, 0, 0);
+    long value = CALL(recvfrom, descriptor, o->argument[1], o->argument[2], MSG_DONTWAIT, 0l, 0l);
     if (value < 0 && errno == ENOTSOCK) {
         errno = o->error;
         value = never_blocks(descriptor) || is_ready(descriptor, POLLIN) ? CALL(read, descriptor, o->argument[1], o->argument[2]) : would_block();
@@ -113,7 +113,7 @@ static bool try_sendto(struct operation *o) {
 static bool try_write(struct operation *o) {
     int descriptor = o->argument[0];
     size_t whole = o->argument[2], left = whole - o->done;
-    long value = CALL(sendto, descriptor, o->argument[1] + o->done, left, MSG_DONTWAIT, 0, 0);
+    long value = CALL(sendto, descriptor, o->argument[1] + o->done, left, MSG_DONTWAIT, 0l, 0l);
     if (value >= 0 || errno != ENOTSOCK) return sent(o, descriptor, value, whole);
     errno = o->error;
     if (never_blocks(descriptor)) return complete(o, CALL(write, descriptor, o->argument[1], whole));

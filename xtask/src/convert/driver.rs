@@ -135,8 +135,8 @@ impl Driver {
     }
 
     fn shared_library(&self) -> Result<(), String> {
-        let said = self.succeeds("-shared -fPIC waits.c -o libwaits.so")?;
-        if said.contains("libwaits.so: a shared library is compiled natively") {
+        let said = self.succeeds("-shared -fPIC waits.c -o libshared.so")?;
+        if said.contains("libshared.so: a shared library is compiled natively") {
             Ok(())
         } else {
             Err(said)
