@@ -5,13 +5,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use super::{folder, source};
-use crate::Workspace;
 use crate::outcome::{Outcome, cargo_command, execute};
+use crate::{Workspace, tools};
 
 /// One test of the driver: what is wrong, if anything is.
 type Test = fn(&Driver) -> Result<(), String>;
 
 struct Driver {
+    /// What has gdb show the calls of a thread that waits.
+    script: PathBuf,
     command: PathBuf,
     runtime: PathBuf,
     work: PathBuf,
@@ -30,14 +32,16 @@ pub(super) fn run(workspace: &Workspace) -> Result<(), String> {
         command: workspace.target.join("debug/duality"),
         runtime: folder.join("check.o"),
         work,
+        script: source(workspace).join("gdb.py"),
     };
     driver.write_sources(&source(workspace).join("tests"))?;
-    let steps: [(&str, Test); 5] = [
+    let steps: [(&str, Test); 6] = [
         ("an archive", Driver::archive),
         ("probes", Driver::probes),
         ("a shared library", Driver::shared_library),
         ("no runtime", Driver::no_runtime),
         ("a graph", Driver::graph),
+        ("gdb", Driver::stack),
     ];
     for (name, step) in steps {
         step(&driver).map_err(|problem| format!("duality cc: {name}: {problem}"))?;
@@ -172,5 +176,30 @@ impl Driver {
             return Err(graph);
         }
         if said.contains("start (main.c:3): converted") { Ok(()) } else { Err(said) }
+    }
+
+    /// gdb shows the calls of a converted thread while main waits for its end.
+    fn stack(&self) -> Result<(), String> {
+        let Some(gdb) = tools::find("gdb") else {
+            println!("gdb is missing: its script is not tested");
+            return Ok(());
+        };
+        self.succeeds("-O1 -g -gdwarf-4 -fno-inline -pthread main.c waits.c -o stack")?;
+        let mut command = Command::new(gdb);
+        command.args(["-batch", "-x"]).arg(&self.script).current_dir(&self.work);
+        for line in [
+            "break wait_for_events",
+            "run",
+            "duality-stack &((struct task *)main_task.operation.argument[0])->waiter",
+        ] {
+            command.args(["-ex", line]);
+        }
+        let output = command.arg("./stack").output().map_err(|error| error.to_string())?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        if said.contains("waits (waits.c:2)") && said.contains("start (main.c:3)") {
+            Ok(())
+        } else {
+            Err(said + &String::from_utf8_lossy(&output.stderr))
+        }
     }
 }
