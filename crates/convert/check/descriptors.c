@@ -1,5 +1,5 @@
-/* The reference runtime: operations on descriptors. Sockets are tried with MSG_DONTWAIT; the rest is asked by poll
- * first. */
+/* The reference runtime: operations on descriptors. Sockets are tried with MSG_DONTWAIT; the rest
+ * is asked by poll first. */
 #include "check.h"
 
 #include <fcntl.h>
@@ -24,7 +24,8 @@ static bool is_ready(int descriptor, short events) {
     return count != 0;
 }
 
-/* Ends the attempt unless the operation has to wait: for `events`, and no longer than the socket's option says. */
+/* Ends the attempt unless the operation has to wait: for `events`, and no longer than the socket's
+ * option says. */
 static bool wait_for(struct operation *operation, int descriptor, unsigned events, int option, long value) {
     if (value >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) return complete(operation, value);
     if (never_blocks(descriptor)) {

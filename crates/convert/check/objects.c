@@ -1,5 +1,6 @@
-/* The reference runtime: locks, conditions, semaphores and sleep. Their state is in glibc's objects, where glibc's
- * initialisers put zeros or what is documented here, so that static initialisers and pthread_..._init work. */
+/* The reference runtime: locks, conditions, semaphores and sleep. Their state is in glibc's
+ * objects, where glibc's initialisers put zeros or what is documented here, so that static
+ * initialisers and pthread_..._init work. */
 #include "check.h"
 
 #include <limits.h>
@@ -25,7 +26,8 @@ static uint64_t deadline_of(clockid_t clock, const struct timespec *until) {
     return now() + (left > 0 ? left : 0);
 }
 
-/* Waits for the object, until the deadline that a timed operation has in its arguments `clock` and `until`. */
+/* Waits for the object, until the deadline that a timed operation has in its arguments `clock` and
+ * `until`. */
 static bool wait_object(struct operation *o, const void *object, int argument) {
     o->object = object;
     o->signalled = false;
@@ -186,7 +188,7 @@ static bool try_barrier(struct operation *o) {
 }
 struct rt_int rt_pthread_barrier_wait(pthread_barrier_t *barrier) { return PERFORM(struct rt_int, try_barrier, WORD(barrier)); }
 
-/* Whoever waits only for its turn comes after those that are ready now. */
+/* A task that waits only for its turn runs after those that are ready now. */
 static bool try_yield(struct operation *o) {
     if (o->timed_out) return complete(o, 0);
     o->deadline = 1;

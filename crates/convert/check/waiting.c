@@ -1,4 +1,5 @@
-/* The reference runtime: how operations wait for descriptors (epoll), objects (a hash of queues) and times (a heap). */
+/* The reference runtime: how operations wait for descriptors (epoll), objects (a hash of queues)
+ * and times (a heap). */
 #include "check.h"
 
 #include <fcntl.h>
@@ -66,7 +67,8 @@ static void clear_timer(struct task *task) {
 static void arm(int descriptor) {
     struct epoll_event event = {.events = EPOLLONESHOT, .data.fd = descriptor};
     for (struct watch *watch = descriptors[descriptor].watches; watch; watch = watch->next) event.events |= watch->events;
-    /* A closed descriptor leaves the epoll set by itself, so what is known here may be out of date. */
+    /* A closed descriptor leaves the epoll set by itself, so what is known here may be out of date.
+     */
     int saved = errno;
     if (epoll_ctl(epoll, EPOLL_CTL_MOD, descriptor, &event) && errno == ENOENT) epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event);
     errno = saved;
@@ -214,7 +216,7 @@ static void expire(void) {
     }
 }
 
-/* In the child of a fork: nobody else waits, and the poller is the parent's. */
+/* In the child of a fork no other task waits, and the poller is the parent's. */
 void forget_all(void) {
     memset(buckets, 0, sizeof buckets);
     memset(descriptors, 0, descriptor_count * sizeof *descriptors);
@@ -251,7 +253,8 @@ void wait_for_events(void) {
             next = watch->next;
             if (!(watch->events & happened) && !(happened & (EPOLLERR | EPOLLHUP))) continue;
             struct task *task = watch->task;
-            /* Of a poll with several entries for one descriptor, all watches leave the list together. */
+            /* Of a poll with several entries for one descriptor, all watches leave the list
+             * together. */
             while (next && next->task == task) next = next->next;
             retry(task);
         }

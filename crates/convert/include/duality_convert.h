@@ -2,9 +2,9 @@
  *
  * `duality cc` links a program with a pass (crates/convert/pass) that turns functions which may block into
  * coroutines. Converted code calls the functions below, and nothing else of the runtime. A runtime supplies all of
- * them. This page is the whole interface: what the pass emits, what it expects, and who frees what.
+ * them. This page is the whole interface: what the pass emits, what it expects, and what each side frees.
  *
- * WHO RUNS WHERE
+ * WHERE CODE RUNS
  *   A task is a thread of the program whose start routine was converted. Tasks have no stack: they run on the stack
  *   of the runtime's loop, one at a time, until they return a handle.
  *   `main`, and each thread whose start routine was not converted, is an ordinary pthread. It runs the original of
@@ -51,15 +51,16 @@
 #include <sys/uio.h>
 #include <time.h>
 
-/* The first words of a frame, and of whatever else can be waited for. The order is fixed: LLVM lays the first two out,
- * and the pass puts the third at offset 16. */
+/* The first words of a frame, and of whatever else can be waited for. The order is fixed: LLVM lays
+ * the first two out, and the pass puts the third at offset 16. */
 struct rt_handle {
     void (*resume)(struct rt_handle *);
     void (*destroy)(struct rt_handle *);
     struct rt_handle *parent;
 };
 
-/* The return register: the value of the call that the resumed coroutine waited for, as its C type, at the start. */
+/* The return register: the value of the call that the resumed coroutine waited for, as its C type,
+ * at the start. */
 extern _Alignas(16) char rt_ret[64];
 /* What the trampoline resumes next: set by a coroutine that returned. */
 extern struct rt_handle *rt_next;
@@ -71,14 +72,15 @@ struct rt_ssize { struct rt_handle *handle; ssize_t value; };
 
 /* ---- Frames ------------------------------------------------------------------------------------------------------ */
 
-/* Memory for a frame, aligned to `alignment` (a power of two, at least 16). Never NULL: a runtime that has no memory
- * left ends the process with a line, since the program has no code for a call that fails. Called on every call of a
- * coroutine, also of one that does not wait: free lists for each size make it a few instructions. */
+/* Memory for a frame, aligned to `alignment` (a power of two, at least 16). Never NULL: a runtime
+ * that has no memory left ends the process with a line, since the program has no code for a call
+ * that fails. Called on every call of a coroutine, also of one that does not wait: free lists for
+ * each size make it a few instructions. */
 void *rt_frame_allocate(size_t size, size_t alignment);
 void rt_frame_free(void *frame, size_t size, size_t alignment);
-/* Memory for a variable-length array or alloca() in a coroutine, linked into the list of that frame. `list` is in the
- * frame, and NULL at first. rt_array_release frees all that were added after `mark`, which is an earlier value of
- * `*list`; NULL frees all. */
+/* Memory for a variable-length array or alloca() in a coroutine, linked into the list of that
+ * frame. `list` is in the frame, and NULL at first. rt_array_release frees all that were added
+ * after `mark`, which is an earlier value of `*list`; NULL frees all. */
 void *rt_array_allocate(void **list, size_t size, size_t alignment);
 void rt_array_release(void **list, void *mark);
 
@@ -98,30 +100,34 @@ enum { RT_VERSION = 1 };
 struct rt_pointer { struct rt_handle *handle; void *value; };
 typedef struct rt_pointer (*rt_start)(void *);
 
-/* pthread_create. `async` is the converted start routine, and the new thread is a task; where it is NULL, the start
- * routine never blocks or cannot be converted, and the new thread is a pthread. The task begins when its turn comes,
- * never inside this call. Every pthread_create of the program is this call, in originals too. */
+/* pthread_create. `async` is the converted start routine, and the new thread is a task; where it is
+ * NULL, the start routine never blocks or cannot be converted, and the new thread is a pthread. The
+ * task begins when its turn comes, never inside this call. Every pthread_create of the program is
+ * this call, in originals too. */
 int rt_spawn(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument, rt_start async,
              const struct rt_program *program);
 
-/* Calls `call(arguments)` on a stack: on a thread that may block in any way, on behalf of the calling task. Until it
- * has returned, the task waits. Used for functions that cannot be converted (setjmp, C++ exceptions), for library
- * functions that may block without the pass seeing how (getaddrinfo, fgets), and for library functions that are given
- * a callback which may block (qsort). `call` is a thunk that unpacks `arguments` and stores the value there. While it
- * runs, pthread_self, errno, thread-specific and thread-local data are the task's; errno is carried back. A
- * pthread_exit in it ends the task. Returns NULL if the call has completed. */
+/* Calls `call(arguments)` on a stack: on a thread that may block in any way, on behalf of the
+ * calling task. Until it has returned, the task waits. Used for functions that cannot be converted
+ * (setjmp, C++ exceptions), for library functions that may block without the pass seeing how
+ * (getaddrinfo, fgets), and for library functions that are given a callback which may block
+ * (qsort). `call` is a thunk that unpacks `arguments` and stores the value there. While it runs,
+ * pthread_self, errno, thread-specific and thread-local data are the task's; errno is carried back.
+ * A pthread_exit in it ends the task. Returns NULL if the call has completed. */
 struct rt_handle *rt_call_on_side_stack(void (*call)(void *), void *arguments);
 
-/* The program's thread-local variables for whatever runs now: `own`, which is the native thread's, or the task's. */
+/* The program's thread-local variables for whatever runs now: `own`, which is the native thread's,
+ * or the task's. */
 void *rt_locals(void *own, const struct rt_program *program);
 
-/* pthread_once in two halves: the first returns 1 when the caller shall run the routine and then call the second;
- * 0 when it has been run. Threads that come in between wait. */
+/* pthread_once in two halves: the first returns 1 when the caller shall run the routine and then
+ * call the second; 0 when it has been run. Threads that come in between wait. */
 struct rt_int rt_once_begin(pthread_once_t *once);
 void rt_once_end(pthread_once_t *once);
 
-/* Set by the runtime when the running task has had its turn. The pass has loops that spin on a volatile or atomic
- * variable look at it, and call rt_give_way, which suspends the task and queues it again. */
+/* Set by the runtime when the running task has had its turn. The pass has loops that spin on a
+ * volatile or atomic variable look at it, and call rt_give_way, which suspends the task and queues
+ * it again. */
 extern volatile int rt_turn_over;
 struct rt_int rt_give_way(void);
 
@@ -172,16 +178,19 @@ struct rt_int rt_sem_clockwait(sem_t *, clockid_t, const struct timespec *);
 struct rt_int rt_pthread_join(pthread_t, void **);
 struct rt_int rt_pthread_timedjoin_np(pthread_t, void **, const struct timespec *);
 struct rt_int rt_pthread_clockjoin_np(pthread_t, void **, clockid_t, const struct timespec *);
-/* Both end the task, or return a handle that is never resumed; rt_pthread_testcancel returns NULL when nothing asked
- * for the end of the task. Waiting primitives are cancellation points like those of POSIX. */
+/* Both end the task, or return a handle that is never resumed; rt_pthread_testcancel returns NULL
+ * when nothing asked for the end of the task. Waiting primitives are cancellation points like those
+ * of POSIX. */
 struct rt_handle *rt_pthread_exit(void *);
 struct rt_handle *rt_pthread_testcancel(void);
 
 /* ---- Renamed everywhere, in originals too: they do not wait, but must know tasks ------------------------------------ */
 
-/* In the child, only the calling task or thread goes on: the runtime drops the others, and its own poller. */
+/* In the child, only the calling task or thread goes on: the runtime drops the others, and its own
+ * poller. */
 pid_t rt_fork(void);
-/* The mask is the task's, as far as the runtime can: signals that come for the process go to any thread. */
+/* The mask is the task's, as far as the runtime can: signals that come for the process go to any
+ * thread. */
 int rt_pthread_sigmask(int, const sigset_t *, sigset_t *);
 pthread_t rt_pthread_self(void);
 int rt_pthread_detach(pthread_t);
@@ -218,7 +227,8 @@ int rt_pthread_getcpuclockid(pthread_t, clockid_t *);
 int rt_block_pthread_join(pthread_t, void **);
 int rt_block_pthread_timedjoin_np(pthread_t, void **, const struct timespec *);
 int rt_block_pthread_clockjoin_np(pthread_t, void **, clockid_t, const struct timespec *);
-/* Where an original, which runs on a pthread, calls pthread_exit: on a side stack it ends the task. */
+/* Where an original, which runs on a pthread, calls pthread_exit: on a side stack it ends the task.
+ */
 void rt_block_pthread_exit(void *) __attribute__((noreturn));
 
 #endif

@@ -1,7 +1,8 @@
 // The fixpoint: what calls something that may block may block.
 //
-// Direct calls are edges of the graph. A call by a pointer may lead to each function whose address is taken and whose
-// parameters fit. A library function that is given the address of a function which may block is taken to call it.
+// Direct calls are edges of the graph. A call by a pointer may lead to each function whose address
+// is taken and whose parameters fit. A library function that is given the address of a function
+// which may block is taken to call it.
 
 #include "analysis.h"
 #include "runtime.h"
@@ -20,7 +21,8 @@ using namespace llvm;
 namespace duality {
 namespace {
 
-// Integers and pointers are passed in the same registers, so programs get away with calling one as the other.
+// Integers and pointers are passed in the same registers, so programs get away with calling one as
+// the other.
 bool passedAlike(Type *one, Type *other) {
   if (one == other) return true;
   auto word = [](Type *type) { return type->isPointerTy() || (type->isIntegerTy() && type->getIntegerBitWidth() <= 64); };
@@ -158,7 +160,8 @@ bool Analysis::blocks(const Function &function) const {
 SmallVector<Function *, 4> Analysis::candidates(const CallBase &call) const {
   SmallVector<Function *, 4> found;
   for (Function *function : address_taken) {
-    // The result may be of another type: then it is called on a side stack, as the program calls it.
+    // The result may be of another type: then it is called on a side stack, as the program calls
+    // it.
     if (takesArguments(call, *function)) found.push_back(function);
   }
   return found;
@@ -172,7 +175,8 @@ SmallVector<Function *, 4> Analysis::starts() const {
   return found;
 }
 
-// The functions that a library function may call: by what is known of it, or because their addresses are its arguments.
+// The functions that a library function may call: by what is known of it, or because their
+// addresses are its arguments.
 SmallVector<Function *, 4> Analysis::given(const CallBase &call, const Function &callee) const {
   SmallVector<Function *, 4> found;
   if (!callee.isDeclaration() || callee.isIntrinsic() || keepsCallback(callee)) return found;
@@ -238,7 +242,8 @@ void Analysis::spread() {
     for (Instruction &instruction : instructions(function)) {
       auto *call = dyn_cast<CallBase>(&instruction);
       if (!call) continue;
-      // Nothing of the program blocks yet: what this says is about functions that are only declared.
+      // Nothing of the program blocks yet: what this says is about functions that are only
+      // declared.
       Call kind = classify(*call);
       if (kind.kind == Call::Primitive || kind.kind == Call::Library) {
         add(&function, {call, kind.kind, kind.callee});

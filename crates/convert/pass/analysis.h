@@ -29,7 +29,8 @@ struct Call {
   llvm::SmallVector<llvm::Function *, 4> targets; // of Indirect and Callback: those that may block
 };
 
-// Why a function may block: one call in it, and what that call leads to. Or a loop that spins, which leads nowhere.
+// Why a function may block: one call in it, and what that call leads to. Or a loop that spins,
+// which leads nowhere.
 struct Reason {
   llvm::Instruction *site = nullptr;
   Call::Kind kind = Call::Plain;
@@ -42,7 +43,8 @@ public:
 
   // Whether the function may block: one of the program's, or one that the program only declares.
   bool blocks(const llvm::Function &function) const;
-  // Of each function of the program that may block, in the order in which that was found: the shortest chains first.
+  // Of each function of the program that may block, in the order in which that was found: the
+  // shortest chains first.
   const llvm::MapVector<llvm::Function *, Reason> &blocking() const { return reasons; }
   Call classify(const llvm::CallBase &call) const;
   // Why the function cannot become a coroutine, with the place; empty if it can.
@@ -67,12 +69,14 @@ private:
 
 // Whether arguments and result of the call are those of the function, as far as registers go.
 bool fits(const llvm::CallBase &call, const llvm::Function &function);
-// Loops that wait for a variable which another thread changes: they read a volatile or atomic variable, and do nothing
-// else that others could see. The last instruction of each such loop, where it begins again.
+// Loops that wait for a variable which another thread changes: they read a volatile or atomic
+// variable, and do nothing else that others could see. The last instruction of each such loop,
+// where it begins again.
 llvm::SmallVector<llvm::Instruction *, 2> spinningLoops(llvm::Function &function);
 // The function that a call names, through aliases and casts; null for a call by a pointer.
 llvm::Function *calledFunction(const llvm::CallBase &call);
-// Names local variables as the program does, from its debugging information: lld drops names when it reads bitcode.
+// Names local variables as the program does, from its debugging information: lld drops names when
+// it reads bitcode.
 void nameVariables(llvm::Function &function);
 // "file.c:12", or "?" where the object has no line numbers.
 std::string place(const llvm::Instruction &instruction);

@@ -1,4 +1,5 @@
-// Calls that may block: each becomes a call of the coroutine or the primitive, and a place to suspend behind it.
+// Calls that may block: each becomes a call of the coroutine or the primitive, and a place to
+// suspend behind it.
 
 #include "coroutine.h"
 
@@ -26,7 +27,8 @@ void Coroutine::lowerCalls() {
   }
 }
 
-// `if (rt_turn_over) rt_give_way();` where such a loop begins again; lowerCalls makes that a place to suspend.
+// `if (rt_turn_over) rt_give_way();` where such a loop begins again; lowerCalls makes that a place
+// to suspend.
 void Coroutine::giveWayInSpinningLoops() {
   for (Instruction *end : spinningLoops(function)) {
     IRBuilder<> builder(end);
@@ -63,8 +65,8 @@ void Coroutine::lowerCall(CallInst &call) {
   call.eraseFromParent();
 }
 
-// Behind a call that returned {handle, value} or a handle: suspends until the value is there. Leaves the builder where
-// the coroutine goes on.
+// Behind a call that returned {handle, value} or a handle: suspends until the value is there.
+// Leaves the builder where the coroutine goes on.
 Value *Coroutine::await(IRBuilder<> &builder, Value *returned, Type *result, const Twine &name) {
   LLVMContext &context = function.getContext();
   Module *module = function.getParent();
@@ -183,7 +185,8 @@ Value *Coroutine::awaitFunction(IRBuilder<> &builder, CallInst &call, Function &
   return convert(builder, value, call.getType());
 }
 
-// Compares the pointer with each function that it may lead to and that may block. What is none of them does not block.
+// Compares the pointer with each function that it may lead to and that may block. What is none of
+// them does not block.
 Value *Coroutine::awaitIndirect(IRBuilder<> &builder, CallInst &call, ArrayRef<Function *> targets) {
   LLVMContext &context = function.getContext();
   BasicBlock *next = builder.GetInsertBlock()->getNextNode();

@@ -1,4 +1,5 @@
-// What happens to the module: coroutines for what tasks may run, rt_spawn for pthread_create, and the renamed functions.
+// What happens to the module: coroutines for what tasks may run, rt_spawn for pthread_create, and
+// the renamed functions.
 
 #include "converter.h"
 
@@ -92,7 +93,8 @@ Constant *Converter::program() {
   return program_variable;
 }
 
-// In originals and coroutines alike: pthread_create is rt_spawn. Clones of the calls were made with the coroutines.
+// In originals and coroutines alike: pthread_create is rt_spawn. Clones of the calls were made with
+// the coroutines.
 void Converter::rewriteSpawns() {
   SmallVector<CallBase *, 16> calls;
   for (Function &function : module) {
@@ -121,8 +123,8 @@ void Converter::rewriteSpawns() {
   }
 }
 
-// Functions that must know tasks. In coroutines, calls of primitives are lowered already, so what is left of those that
-// differ for originals is in originals.
+// Functions that must know tasks. In coroutines, calls of primitives are lowered already, so what
+// is left of those that differ for originals is in originals.
 void Converter::renameFunctions() {
   SmallVector<std::pair<Function *, StringRef>, 16> found;
   for (Function &function : module) {

@@ -23,7 +23,8 @@ class Converter {
 public:
   Converter(llvm::Module &module, Analysis &analysis);
 
-  // Whether a thread of the program can be converted. A program without such threads stays as it is.
+  // Whether a thread of the program can be converted. A program without such threads stays as it
+  // is.
   bool hasTasks() const { return !starts.empty(); }
   // Converts what tasks may run.
   void run();
@@ -57,7 +58,8 @@ private:
   llvm::GlobalVariable *program_variable = nullptr;
 };
 
-// Moves the program's thread-local variables into one block for each thread or task, and describes it in `program`.
+// Moves the program's thread-local variables into one block for each thread or task, and describes
+// it in `program`.
 void moveLocals(llvm::Module &module, Runtime &runtime, llvm::GlobalVariable &program);
 
 } // namespace duality

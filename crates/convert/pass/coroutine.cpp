@@ -14,8 +14,9 @@ using namespace llvm;
 namespace duality {
 namespace {
 
-// Attributes that a clone keeps. All others were inferred for the original (`nocapture`, `memory(...)`, a range of the
-// result), and are wrong for a function that suspends: its memory outlives the call.
+// Attributes that a clone keeps. All others were inferred for the original (`nocapture`,
+// `memory(...)`, a range of the result), and are wrong for a function that suspends: its memory
+// outlives the call.
 const StringRef KEPT[] = {"target-cpu", "target-features", "tune-cpu", "frame-pointer", "no-trapping-math",
                           "stack-protector-buffer-size", "min-legal-vector-width", "no-jump-tables"};
 const Attribute::AttrKind KEPT_KINDS[] = {Attribute::StackProtect, Attribute::StackProtectStrong, Attribute::StackProtectReq,
@@ -74,7 +75,8 @@ void Coroutine::clone() {
   }
   SmallVector<ReturnInst *, 4> returns;
   CloneFunctionInto(&function, &original, map, CloneFunctionChangeType::LocalChangesOnly, returns);
-  // Callers of the clone use the C convention; a static original is often `fastcc`, and the clone inherits that.
+  // Callers of the clone use the C convention; a static original is often `fastcc`, and the clone
+  // inherits that.
   function.setCallingConv(CallingConv::C);
   function.setAttributes(attributesOf(original));
   function.setLinkage(GlobalValue::InternalLinkage);

@@ -1,4 +1,5 @@
-// The body of one coroutine: the clone of a function in which each call that may block is a place to suspend.
+// The body of one coroutine: the clone of a function in which each call that may block is a place
+// to suspend.
 //
 //   entry:      static variables; id = coro.id; frame = rt_frame_allocate(coro.size); handle = coro.begin; parent = null
 //   call site:  r = call {ptr, R} @G.async(...)          or a primitive: the same shape
@@ -7,8 +8,8 @@
 //   return:     if parent: rt_ret = value, rt_next = parent
 //               free the frame; end: {null, value}, or {handle, -} when suspended
 //
-// The frame is freed before the parent is resumed, and there is no final suspend, because nothing looks at a coroutine
-// that has returned.
+// The frame is freed before the parent is resumed, and there is no final suspend, because nothing
+// looks at a coroutine that has returned.
 #pragma once
 
 #include "converter.h"

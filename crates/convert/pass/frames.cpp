@@ -1,5 +1,5 @@
-// What a frame keeps, read off the coroutine right after LLVM has split it: accesses to the frame still have the names
-// of what they keep.
+// What a frame keeps, read off the coroutine right after LLVM has split it: accesses to the frame
+// still have the names of what they keep.
 
 #include "report.h"
 

@@ -1,4 +1,5 @@
-// Warnings about the program as it was written: what is right with threads, but may surprise in an event-driven program.
+// Warnings about the program as it was written: what is right with threads, but may surprise in an
+// event-driven program.
 
 #include "report.h"
 
@@ -73,8 +74,9 @@ public:
   }
 
 private:
-  // Which locks are held at the start of each block on every way there. Locks that are taken and released under the
-  // same condition would be reported wherever both ways meet, if one way were enough.
+  // Which locks are held at the start of each block on every way there. Locks that are taken and
+  // released under the same condition would be reported wherever both ways meet, if one way were
+  // enough.
   void flow() {
     SmallVector<BasicBlock *, 16> pending = {&function.getEntryBlock()};
     before[pending.front()] = {};
@@ -146,7 +148,8 @@ private:
     return lock;
   }
 
-  // A store of what was computed from a load of the same variable, with a wait in between and no lock that covers both.
+  // A store of what was computed from a load of the same variable, with a wait in between and no
+  // lock that covers both.
   void findLostUpdates() {
     SmallVector<CallBase *, 8> waiting;
     std::string what;

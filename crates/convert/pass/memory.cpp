@@ -24,8 +24,8 @@ void Coroutine::copyByValueArguments() {
   }
 }
 
-// LLVM does not split coroutines with variables of unknown size. They go to the heap, in a list that the frame owns;
-// leaving their scope (stackrestore) frees those of the scope.
+// LLVM does not split coroutines with variables of unknown size. They go to the heap, in a list
+// that the frame owns; leaving their scope (stackrestore) frees those of the scope.
 void Coroutine::lowerDynamicAllocas() {
   SmallVector<AllocaInst *, 4> dynamic;
   SmallVector<IntrinsicInst *, 4> marks;
@@ -79,8 +79,8 @@ AllocaInst *Coroutine::temporary(Type *type, Align alignment, const Twine &name)
   return variable;
 }
 
-// Ends each variable's life on each way out. Otherwise all variables would be alive there together, and LLVM could not
-// give two that are never alive at once the same place in the frame.
+// Ends each variable's life on each way out. Otherwise all variables would be alive there together,
+// and LLVM could not give two that are never alive at once the same place in the frame.
 void Coroutine::markEndsOfLife() {
   const DataLayout &layout = function.getParent()->getDataLayout();
   SmallVector<AllocaInst *, 16> marked;

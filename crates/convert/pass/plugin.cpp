@@ -1,5 +1,6 @@
-// The pass as a plugin of LLVM 19: `ld.lld --load-pass-plugin=libduality_convert.so`, at the start of full link-time
-// optimisation, when the whole program is one module and has been optimised file by file.
+// The pass as a plugin of LLVM 19: `ld.lld --load-pass-plugin=libduality_convert.so`, at the start
+// of full link-time optimisation, when the whole program is one module and has been optimised file
+// by file.
 
 #include "converter.h"
 #include "report.h"

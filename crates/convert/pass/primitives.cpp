@@ -1,5 +1,5 @@
-// The tables of primitives. To add one: a line here, its declaration in include/duality_convert.h, and its definition
-// in each runtime.
+// The tables of primitives. To add one: a line here, its declaration in include/duality_convert.h,
+// and its definition in each runtime.
 
 #include "primitives.h"
 

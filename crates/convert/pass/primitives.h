@@ -20,9 +20,9 @@ struct Primitive {
   Role role;
   llvm::StringRef runtime;  // what converted code calls
   llvm::StringRef original; // what originals call instead; empty: the function itself
-  // The functions of _FORTIFY_SOURCE have one more argument, the size of the buffer, which the pass checks itself.
-  // `bound` is its index (-1: not one of these), `length` the index of what must not exceed it, `unit` the bytes of
-  // each of that length.
+  // The functions of _FORTIFY_SOURCE have one more argument, the size of the buffer, which the pass
+  // checks itself. `bound` is its index (-1: not one of these), `length` the index of what must not
+  // exceed it, `unit` the bytes of each of that length.
   int bound = -1;
   int length = -1;
   int unit = 1;
@@ -40,7 +40,8 @@ const Primitive *primitive(const llvm::Function &function);
 // The functions that `function` calls, of those that it is given.
 llvm::SmallVector<Callback, 2> callbacks(const llvm::Function &function);
 
-// Whether the library function keeps the function that it is given and does not call it (signal, atexit).
+// Whether the library function keeps the function that it is given and does not call it (signal,
+// atexit).
 bool keepsCallback(const llvm::Function &function);
 
 } // namespace duality

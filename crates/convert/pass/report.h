@@ -1,6 +1,6 @@
-// What `duality cc --report` and `--graph` say. The report is gathered in three steps, because what it tells is known at
-// different times: why functions block (before conversion), what became of them, and what their frames keep (after
-// LLVM has split the coroutines).
+// What `duality cc --report` and `--graph` say. The report is gathered in three steps, because what
+// it tells is known at different times: why functions block (before conversion), what became of
+// them, and what their frames keep (after LLVM has split the coroutines).
 #pragma once
 
 #include "analysis.h"
@@ -19,7 +19,8 @@ struct Hazard {
   std::string what;
 };
 
-// Locks that are held while something else is waited for, and values that are read before a wait and written after it.
+// Locks that are held while something else is waited for, and values that are read before a wait
+// and written after it.
 std::vector<Hazard> findHazards(llvm::Module &module, const Analysis &analysis);
 
 // Calls that may keep the loop waiting, because the pass cannot see what they do. Always told.

@@ -1,4 +1,5 @@
-// The runtime as the pass sees it: the functions and variables of include/duality_convert.h, declared when first used.
+// The runtime as the pass sees it: the functions and variables of include/duality_convert.h,
+// declared when first used.
 #pragma once
 
 #include "llvm/IR/DerivedTypes.h"

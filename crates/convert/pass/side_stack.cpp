@@ -1,4 +1,5 @@
-// Calls on a side stack: arguments are packed in the frame, a thunk unpacks them on a thread that has a stack.
+// Calls on a side stack: arguments are packed in the frame, a thunk unpacks them on a thread that
+// has a stack.
 
 #include "coroutine.h"
 
@@ -6,8 +7,8 @@ using namespace llvm;
 
 namespace duality {
 
-// void thunk(pack): calls with the arguments of the pack, and leaves the value there. The callee is the pack's first
-// field where it is not a constant.
+// void thunk(pack): calls with the arguments of the pack, and leaves the value there. The callee is
+// the pack's first field where it is not a constant.
 Function *Coroutine::sideThunk(CallInst &call, StructType *pack, Value *constant_callee) {
   LLVMContext &context = function.getContext();
   auto *thunk = Function::Create(FunctionType::get(runtime.nothing(), {runtime.pointer()}, false), GlobalValue::InternalLinkage,

@@ -1,5 +1,6 @@
-// Finds loops that spin. A thread may wait in this way, since another thread runs at the same time; a task would keep the
-// loop from running the task that it waits for. So converted code looks at `rt_turn_over` there, and gives way.
+// Finds loops that spin. A thread may wait in this way, since another thread runs at the same time;
+// a task would keep the loop from running the task that it waits for. So converted code looks at
+// `rt_turn_over` there, and gives way.
 
 #include "analysis.h"
 

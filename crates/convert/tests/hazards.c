@@ -1,4 +1,4 @@
-/* What the report warns of: a lock that is held across a wait, an update that is lost; and what it does not. */
+/* What the report warns of: a lock held across a wait, a lost update; and what it does not. */
 #include "test.h"
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static long balance, safe;

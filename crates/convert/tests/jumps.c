@@ -1,4 +1,5 @@
-/* Hard case: setjmp, computed jumps: on a side stack. Also a start routine that cannot be converted. */
+/* Hard case: setjmp, computed jumps: on a side stack. Also a start routine that cannot be
+ * converted. */
 #include "test.h"
 static NOINLINE int blocks(int value) { return WAIT(), value; }
 static jmp_buf place;

@@ -1,4 +1,5 @@
-/* Hard case: library functions that block: stdio on sockets and pipes, waitpid, names, system calls by number. */
+/* Hard case: library functions that block: stdio on sockets and pipes, waitpid, names, system calls
+ * by number. */
 #include "test.h"
 #include <netdb.h>
 #include <sys/syscall.h>
@@ -10,7 +11,8 @@ static void *reads(void *argument) {
     fclose(file);
     return NULL;
 }
-/* A process: the reference runtime has one kernel thread, which the library keeps while it waits. */
+/* A process: the reference runtime has one kernel thread, which the library keeps while it waits.
+ */
 static void writes(void) {
     for (int index = 0; index < 5; index++) {
         char line[32];

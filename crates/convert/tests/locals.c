@@ -1,4 +1,5 @@
-/* Hard case: thread-local variables are of the thread: initial values, arrays, addresses, in functions that never block. */
+/* Hard case: thread-local variables are of the thread: initial values, arrays, addresses, in
+ * functions that never block. */
 #include "test.h"
 static __thread int counter = 7;
 static __thread char text[32] = "begin";

@@ -1,4 +1,5 @@
-/* Threads that start threads, by start routines that are not constants; many at once; detached ones. */
+/* Threads that start threads, by start routines that are not constants; many at once; detached
+ * ones. */
 #include "test.h"
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t none_left = PTHREAD_COND_INITIALIZER;
@@ -45,6 +46,6 @@ int main(void) {
     while (left) pthread_cond_wait(&none_left, &lock);
     pthread_mutex_unlock(&lock);
     printf("%d\n", sum);
-    /* A detached thread's end is seen by nobody: give it time to free what it has. */
+    /* Nothing waits for the end of a detached thread: give it time to free its memory. */
     usleep(1000);
 }

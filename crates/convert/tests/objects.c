@@ -1,4 +1,5 @@
-/* Hard case: conditions, semaphores, locks of every kind, barriers, once and keys, shared with main. */
+/* Hard case: conditions, semaphores, locks of every kind, barriers, once and keys, shared with
+ * main. */
 #include "test.h"
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t recursive = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;

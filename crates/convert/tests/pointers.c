@@ -1,4 +1,5 @@
-/* Hard case: function pointers to functions that block, that do not, that are libc's, and of other types. */
+/* Hard case: function pointers to functions that block, that do not, that are libc's, and of other
+ * types. */
 #include "test.h"
 typedef int (*operation)(int);
 static NOINLINE int blocks(int value) { return WAIT(), value + 1; }

@@ -1,4 +1,5 @@
-/* Hard case: threads that wait by spinning on a volatile or atomic variable, which another thread sets. */
+/* Hard case: threads that wait by spinning on a volatile or atomic variable, which another thread
+ * sets. */
 #include "test.h"
 static volatile int flag;
 static int atomic_flag, spin_lock, shared;

@@ -1,4 +1,5 @@
-/* What the test programs share. Each prints the same natively and converted, whatever the order of its threads. */
+/* What the test programs share. Each prints the same natively and converted, whatever the order of
+ * its threads. */
 #define _GNU_SOURCE
 #include <alloca.h>
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* Hard case: recursion; structs, floating point and wide integers as arguments and results of functions that block. */
+/* Hard case: recursion; structs, floating point and wide integers as arguments and results of
+ * functions that block. */
 #include "test.h"
 struct two { long a, b; };
 struct mixed { double d; int i; };
