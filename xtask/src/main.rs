@@ -5,6 +5,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "what it prints is its result")]
 #![forbid(unsafe_code)]
 
+mod convert;
 mod fuzz;
 mod miri;
 mod outcome;
@@ -52,6 +53,8 @@ fn main() -> ExitCode {
             Ok(request) => steps::run_fuzz(&workspace, &request),
             Err(problem) => refuse(&problem),
         },
+        ["convert"] => steps::run_convert(&workspace),
+        ["convert", "--test"] => steps::run_by_name(&workspace, "convert-test"),
         ["soak", ref rest @ ..] => steps::run_soak(&workspace, rest),
         [name] => match STEPS.iter().position(|step| step.name == name) {
             Some(index) => steps::run(&workspace, &STEPS[index..=index]),
@@ -70,12 +73,15 @@ fn refuse(problem: &str) -> ExitCode {
 
 fn help() -> String {
     let mut text = String::from("Usage: cargo xtask COMMAND\n\n");
-    text += "  test        every step below, in this order, up to the first that fails\n\n";
+    text += "  test         every step below, in this order, up to the first that fails\n\n";
     text += "Steps, each a command of its own:\n";
     for step in STEPS {
-        text += &format!("  {:<11} {}\n", step.name, step.about);
+        text += &format!("  {:<12} {}\n", step.name, step.about);
     }
-    text += &format!("\nNot among them:\n  {:<11} {}\n", SOAK.name, SOAK.about);
+    text += &format!(
+        "\nNot among them:\n  {:<12} {}\n  {:<12} builds the pass of `duality cc`\n",
+        SOAK.name, SOAK.about, "convert"
+    );
     text += "\nRules of `tidy`; what may break one, and why, stands in xtask/src/tidy/mod.rs:\n";
     for rule in tidy::RULES {
         text += &format!("  {:<16} {}\n", rule.name, rule.demand);
@@ -92,7 +98,7 @@ mod tests {
         let help = help();
         let names =
             STEPS.iter().map(|step| step.name).chain(tidy::RULES.iter().map(|rule| rule.name));
-        for name in names.chain(["test", "soak"]) {
+        for name in names.chain(["test", "soak", "convert"]) {
             assert!(help.contains(&format!("\n  {name} ")), "{name}");
         }
         assert!(help.lines().all(|line| line.len() <= 130), "a line of the help is too long");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::outcome::Outcome::{self, Failed, Passed, Skipped};
 use crate::outcome::{cargo_command, execute};
 use crate::tidy::{self, Tree};
-use crate::{Workspace, fuzz, miri, peers, soak, tools};
+use crate::{Workspace, convert, fuzz, miri, peers, soak, tools};
 
 /// One check of the workspace, a command of its own.
 pub(crate) struct Step {
@@ -34,6 +34,11 @@ pub(crate) const STEPS: &[Step] = &[
         peers,
     ),
     step("cargo-test", "every test of the workspace", cargo_test),
+    step(
+        "convert-test",
+        "the pass of `duality cc` converts its test programs; also: convert --test",
+        convert::test,
+    ),
     step("loom", "every interleaving of the lock-free parts, under the loom model checker", loom),
     step("miri", "the unsafe code that Miri can run, under Miri", miri::run),
     step("fuzz", "no parser breaks on hostile input; also: fuzz [TARGET] [--seconds N]", fuzz),
@@ -63,6 +68,20 @@ pub(crate) fn run_fuzz(workspace: &Workspace, request: &fuzz::Request) -> ExitCo
     run_by(&STEPS[index..=index], |_| fuzz::run(workspace, request))
 }
 
+/// Builds the pass of `duality cc`, without its tests.
+pub(crate) fn run_convert(workspace: &Workspace) -> ExitCode {
+    run_by(&[step("convert", "builds the pass of `duality cc`", convert::build)], |step| {
+        (step.run)(workspace)
+    })
+}
+
+/// Runs one step.
+pub(crate) fn run_by_name(workspace: &Workspace, name: &str) -> ExitCode {
+    let index = STEPS.iter().position(|step| step.name == name);
+    let index = index.expect("the name is of a step");
+    run(workspace, &STEPS[index..=index])
+}
+
 /// Runs the soak, with arguments of its own.
 pub(crate) fn run_soak(workspace: &Workspace, arguments: &[&str]) -> ExitCode {
     run_by(&[SOAK], |_| soak::run(workspace, arguments))
@@ -90,9 +109,9 @@ fn run_by(steps: &[Step], mut run: impl FnMut(&Step) -> Outcome) -> ExitCode {
 fn line(name: &str, outcome: &Outcome, elapsed: Duration) -> String {
     let seconds = elapsed.as_secs_f64();
     match outcome {
-        Passed => format!("{name:<11} passed  {seconds:>7.1} s"),
-        Failed(reason) => format!("{name:<11} FAILED  {seconds:>7.1} s  {reason}"),
-        Skipped(reason) => format!("{name:<11} skipped {seconds:>7.1} s  {reason}"),
+        Passed => format!("{name:<12} passed  {seconds:>7.1} s"),
+        Failed(reason) => format!("{name:<12} FAILED  {seconds:>7.1} s  {reason}"),
+        Skipped(reason) => format!("{name:<12} skipped {seconds:>7.1} s  {reason}"),
     }
 }
 
@@ -105,10 +124,10 @@ fn summary(steps: &[Step], results: &[(&str, Outcome, Duration)]) -> String {
             text += &format!("{}\n", line(name, outcome, *elapsed));
         }
         for step in &steps[results.len()..] {
-            text += &format!("{:<11} not run\n", step.name);
+            text += &format!("{:<12} not run\n", step.name);
         }
         let total: Duration = results.iter().map(|(_, _, elapsed)| elapsed).sum();
-        text += &format!("{:<19} {:>7.1} s\n", "total", total.as_secs_f64());
+        text += &format!("{:<20} {:>7.1} s\n", "total", total.as_secs_f64());
     }
     let count =
         |is: fn(&Outcome) -> bool| results.iter().filter(|(_, outcome, _)| is(outcome)).count();
@@ -298,7 +317,7 @@ mod tests {
     fn a_failure_is_named_with_its_remedy() {
         let text = sum(&[Passed, Failed("exit status: 1".into())]);
         assert!(text.contains("rerun the step that failed with: cargo xtask b\n"), "{text}");
-        assert!(text.contains("c           not run\n"), "{text}");
+        assert!(text.contains("c            not run\n"), "{text}");
     }
 
     #[test]

@@ -182,6 +182,8 @@
 #[cfg(feature = "tool")]
 mod catalogue;
 #[cfg(feature = "tool")]
+mod cc;
+#[cfg(feature = "tool")]
 pub mod cli;
 #[cfg(feature = "tool")]
 mod control;

@@ -2,6 +2,7 @@
 //! code 2 is for misuse, 1 for failure.
 
 mod binary;
+mod cc;
 mod clients;
 mod compare;
 mod constraints;
@@ -86,6 +87,8 @@ enum Command {
     Model(model::Arguments),
     /// Run an unmodified program with its threads as user-level threads
     Run(run::Arguments),
+    /// Compile threaded C into an event-driven program, as a drop-in for `cc`
+    Cc(cc::Arguments),
     /// List the architectures, and what they can and cannot carry
     Architectures(list::Arguments),
     /// List the services
@@ -108,11 +111,17 @@ pub fn main(own: Option<Service>) -> ExitCode {
         Command::Graph(arguments) => graph::run(&catalogue, &arguments),
         Command::Model(arguments) => model::run(&catalogue, &arguments),
         Command::Run(arguments) => run::run(&arguments),
+        Command::Cc(arguments) => return end(cc::run(&arguments)),
         Command::Architectures(arguments) => list::architectures(&arguments),
         Command::Services(arguments) => list::services(&catalogue, &arguments),
     };
+    end(result.map(|()| ExitCode::SUCCESS))
+}
+
+/// The exit code of a command, and the complaint of one that failed.
+fn end(result: Result<ExitCode, Failure>) -> ExitCode {
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(failure) => {
             log::tell(format_args!("duality: {failure}"));
             ExitCode::from(match failure {
@@ -123,9 +132,12 @@ pub fn main(own: Option<Service>) -> ExitCode {
     }
 }
 
-/// Reads the command line. `run` stands before the start of another program, so it alone is looked for first: to
-/// describe all commands takes a millisecond.
+/// Reads the command line. `run` and `cc` stand before the start of another program, so they are looked for first: to
+/// describe all commands takes a millisecond. The arguments of `cc` are a compiler's, which clap could not read.
 fn parse() -> Result<Command, clap::Error> {
+    if cc::named() || std::env::args_os().nth(1).is_some_and(|command| command == "cc") {
+        return Ok(Command::Cc(cc::Arguments::of_process()));
+    }
     if std::env::args_os().nth(1).is_some_and(|command| command == "run") {
         let arguments = std::env::args_os().skip(1);
         return run::Alone::try_parse_from(arguments).map(|alone| Command::Run(alone.arguments));

@@ -1,0 +1,120 @@
+/* The reference runtime: what its files share.
+ *
+ * It exists to test the transformation, on one kernel thread, and is not what users' programs are
+ * linked with. Each thread of the program is a task without a stack (converted) or a fiber with one
+ * (`main`, threads that are not converted, calls on a side stack). Fibers come here because this
+ * runtime defines the symbols read, poll, pthread_mutex_lock and so on itself (blocking.c), in
+ * front of libc's.
+ *
+ * An operation that may block is a function `attempt`. It is tried at once; when it cannot be
+ * completed, it says what
+ * it waits for (a descriptor, an object, a time), and is tried again when that may have happened.
+ */
+#ifndef CHECK_H
+#define CHECK_H
+
+#define _GNU_SOURCE
+#include "../include/duality_convert.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+struct task;
+
+/* A descriptor that an operation waits for. */
+struct watch {
+    struct watch *next, **before;
+    struct task *task;
+    int descriptor;
+    unsigned events;
+};
+
+struct operation {
+    bool (*attempt)(struct operation *);
+    long argument[6];
+    long value;      /* what the call returns, once `attempt` was true; errno is beside it */
+    int error;
+    int step;        /* how far an operation of several steps has come */
+    size_t done;     /* bytes sent so far */
+    bool timed_out;
+    bool signalled;
+    bool interruptible;
+    /* What it waits for: set by `attempt` when it returns false. */
+    const void *object;
+    int descriptor;
+    unsigned events;
+    uint64_t deadline; /* on CLOCK_MONOTONIC, in nanoseconds; 0: none */
+    struct watch *watches;
+    size_t watch_count;
+    struct watch own;
+};
+
+enum state { READY, RUNNING, WAITING, ENDED };
+
+struct task {
+    struct rt_handle waiter; /* what the innermost frame waits for */
+    struct rt_handle root;   /* the parent of the start routine's frame */
+    enum state state;
+    bool fiber, detached, joined, exiting, cancelled, cancel_disabled, done;
+    int identity;
+    int saved_errno;
+    struct operation operation;
+    struct task *next;          /* in the queue of those that are ready */
+    struct task *queue_next;    /* of those that wait for objects of one bucket */
+    size_t timer;               /* index in the heap, from 1; 0: none */
+    void *(*start)(void *);
+    rt_start async;
+    void *argument, *result;
+    void *locals;
+    const void **specific;
+    struct task *behalf;        /* the task that a side stack works for */
+    struct task *side;          /* the side stack that works for this task */
+    void (*side_call)(void *);
+    ucontext_t context;         /* of a fiber */
+    char *stack;
+    void *clean_up;             /* handlers of pthread_cleanup_push, innermost first */
+    struct array *arrays;
+};
+
+enum { STACK = 1 << 20, KEYS = 128 };
+
+extern struct task *self;   /* what runs now */
+extern struct task main_task;
+
+/* loop.c */
+void ready(struct task *);
+void park(void);            /* of a fiber: others run until its operation is complete */
+struct task *identity(void); /* `self`, or the task that a side stack works for */
+void task_free(struct task *);
+_Noreturn void fiber_exit(void);
+uint64_t now(void);
+_Noreturn void give_up(const char *);
+
+/* waiting.c */
+bool perform(bool (*attempt)(struct operation *), int count, const long *arguments);
+void wake(const void *object, int count);
+void unwait(struct task *);
+void wait_for_events(void);
+void retry(struct task *);
+void forget_all(void);
+
+/* threads.c */
+void run_destructors(struct task *);
+
+#define ARGUMENTS(...) (sizeof((long[]){__VA_ARGS__}) / sizeof(long)), (long[]){__VA_ARGS__}
+/* Performs an operation for a primitive that returns `type`. */
+#define PERFORM(type, attempt, ...) \
+    (perform(attempt, ARGUMENTS(__VA_ARGS__)) ? (type){NULL, self->operation.value} : (type){&self->waiter, 0})
+
+static inline bool complete(struct operation *operation, long value) {
+    operation->value = value;
+    operation->error = errno;
+    return true;
+}
+
+#endif

@@ -1,0 +1,234 @@
+/* The contract between converted code and its runtime.
+ *
+ * `duality cc` links a program with a pass (crates/convert/pass) that turns functions which may block into
+ * coroutines. Converted code calls the functions below, and nothing else of the runtime. A runtime supplies all of
+ * them. This page is the whole interface: what the pass emits, what it expects, and what each side frees.
+ *
+ * WHERE CODE RUNS
+ *   A task is a thread of the program whose start routine was converted. Tasks have no stack: they run on the stack
+ *   of the runtime's loop, one at a time, until they return a handle.
+ *   `main`, and each thread whose start routine was not converted, is an ordinary pthread. It runs the original of
+ *   every function. Originals call libc, except for the functions in "Renamed everywhere" below.
+ *
+ * THE CALL
+ *   For a function `R f(A...)` that may block, the pass makes `{handle, R} f.async(A...)` (`handle` where R is void).
+ *   A primitive of the runtime has the same shape: `ssize_t read(A...)` becomes `struct rt_ssize rt_read(A...)`.
+ *     handle == NULL   the call is complete, and the value is beside the handle;
+ *     handle != NULL   the call waits. The caller stores its own handle in `handle->parent` and suspends.
+ *   When what it waits for has happened, the runtime (or the callee) stores the value in `rt_ret`, and resumes
+ *   `handle->parent`. The parent loads the value before anything else runs.
+ *   The handle of a blocked primitive belongs to the runtime. It is usually embedded in the task, because a task waits
+ *   for one thing at a time, so that blocking allocates nothing.
+ *
+ * THE TRAMPOLINE
+ *   A resumed coroutine runs until it suspends, or until it returns. When it returns, its frame is freed, its value is
+ *   in `rt_ret`, and its parent is in `rt_next`. Nothing resumes a parent from inside a child: the runtime does, so
+ *   that the stack does not grow.
+ *       for (struct rt_handle *handle = first; handle; handle = rt_next) { rt_next = NULL; handle->resume(handle); }
+ *   A runtime's own handle (the root of a task, a thread on a side stack) has a `resume` of the runtime.
+ *
+ * FRAMES
+ *   A coroutine's frame starts with `struct rt_handle`. It comes from rt_frame_allocate and goes back by rt_frame_free.
+ *   A task that ends in the middle (pthread_exit, cancellation) suspends for ever: the runtime calls
+ *   `handle->destroy(handle)` from the innermost frame outwards, by the parent links. `destroy` frees one frame.
+ *
+ * THE STATE OF A TASK
+ *   The runtime saves `errno` when a task suspends and restores it before the task is resumed. `rt_locals` gives each
+ *   task its own copy of the program's thread-local variables.
+ */
+#ifndef DUALITY_CONVERT_H
+#define DUALITY_CONVERT_H
+
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stddef.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <time.h>
+
+/* The first words of a frame, and of whatever else can be waited for. The order is fixed: LLVM lays
+ * the first two out, and the pass puts the third at offset 16. */
+struct rt_handle {
+    void (*resume)(struct rt_handle *);
+    void (*destroy)(struct rt_handle *);
+    struct rt_handle *parent;
+};
+
+/* The return register: the value of the call that the resumed coroutine waited for, as its C type,
+ * at the start. */
+extern _Alignas(16) char rt_ret[64];
+/* What the trampoline resumes next: set by a coroutine that returned. */
+extern struct rt_handle *rt_next;
+
+/* What a primitive returns. The C ABI returns these in two registers, as the pass does. */
+struct rt_int { struct rt_handle *handle; int value; };
+struct rt_uint { struct rt_handle *handle; unsigned value; };
+struct rt_ssize { struct rt_handle *handle; ssize_t value; };
+
+/* ---- Frames ------------------------------------------------------------------------------------------------------ */
+
+/* Memory for a frame, aligned to `alignment` (a power of two, at least 16). Never NULL: a runtime
+ * that has no memory left ends the process with a line, since the program has no code for a call
+ * that fails. Called on every call of a coroutine, also of one that does not wait: free lists for
+ * each size make it a few instructions. */
+void *rt_frame_allocate(size_t size, size_t alignment);
+void rt_frame_free(void *frame, size_t size, size_t alignment);
+/* Memory for a variable-length array or alloca() in a coroutine, linked into the list of that
+ * frame. `list` is in the frame, and NULL at first. rt_array_release frees all that were added
+ * after `mark`, which is an earlier value of `*list`; NULL frees all. */
+void *rt_array_allocate(void **list, size_t size, size_t alignment);
+void rt_array_release(void **list, void *mark);
+
+/* ---- Threads ----------------------------------------------------------------------------------------------------- */
+
+/* What the pass says about the program: one for each program. */
+struct rt_program {
+    unsigned version;          /* RT_VERSION */
+    unsigned reserved;
+    size_t locals_size;        /* of the program's thread-local variables together; 0 if it has none */
+    size_t locals_alignment;
+    const void *locals_image;  /* their initial values */
+};
+enum { RT_VERSION = 1 };
+
+/* A start routine as a coroutine: `{handle, value} start.async(argument)`. */
+struct rt_pointer { struct rt_handle *handle; void *value; };
+typedef struct rt_pointer (*rt_start)(void *);
+
+/* pthread_create. `async` is the converted start routine, and the new thread is a task; where it is
+ * NULL, the start routine never blocks or cannot be converted, and the new thread is a pthread. The
+ * task begins when its turn comes, never inside this call. Every pthread_create of the program is
+ * this call, in originals too. */
+int rt_spawn(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument, rt_start async,
+             const struct rt_program *program);
+
+/* Calls `call(arguments)` on a stack: on a thread that may block in any way, on behalf of the
+ * calling task. Until it has returned, the task waits. Used for functions that cannot be converted
+ * (setjmp, C++ exceptions), for library functions that may block without the pass seeing how
+ * (getaddrinfo, fgets), and for library functions that are given a callback which may block
+ * (qsort). `call` is a thunk that unpacks `arguments` and stores the value there. While it runs,
+ * pthread_self, errno, thread-specific and thread-local data are the task's; errno is carried back.
+ * A pthread_exit in it ends the task. Returns NULL if the call has completed. */
+struct rt_handle *rt_call_on_side_stack(void (*call)(void *), void *arguments);
+
+/* The program's thread-local variables for whatever runs now: `own`, which is the native thread's,
+ * or the task's. */
+void *rt_locals(void *own, const struct rt_program *program);
+
+/* pthread_once in two halves: the first returns 1 when the caller shall run the routine and then
+ * call the second; 0 when it has been run. Threads that come in between wait. */
+struct rt_int rt_once_begin(pthread_once_t *once);
+void rt_once_end(pthread_once_t *once);
+
+/* Set by the runtime when the running task has had its turn. The pass has loops that spin on a
+ * volatile or atomic variable look at it, and call rt_give_way, which suspends the task and queues
+ * it again. */
+extern volatile int rt_turn_over;
+struct rt_int rt_give_way(void);
+
+/* ---- Primitives: as the function of the same name, but may return a handle ----------------------------------------- */
+
+struct rt_ssize rt_read(int, void *, size_t);
+struct rt_ssize rt_readv(int, const struct iovec *, int);
+struct rt_ssize rt_recv(int, void *, size_t, int);
+struct rt_ssize rt_recvfrom(int, void *, size_t, int, struct sockaddr *, socklen_t *);
+struct rt_ssize rt_recvmsg(int, struct msghdr *, int);
+struct rt_ssize rt_write(int, const void *, size_t);
+struct rt_ssize rt_writev(int, const struct iovec *, int);
+struct rt_ssize rt_send(int, const void *, size_t, int);
+struct rt_ssize rt_sendto(int, const void *, size_t, int, const struct sockaddr *, socklen_t);
+struct rt_ssize rt_sendmsg(int, const struct msghdr *, int);
+struct rt_ssize rt_sendfile(int, int, off_t *, size_t);
+struct rt_int rt_accept(int, struct sockaddr *, socklen_t *);
+struct rt_int rt_accept4(int, struct sockaddr *, socklen_t *, int);
+struct rt_int rt_connect(int, const struct sockaddr *, socklen_t);
+struct rt_int rt_poll(struct pollfd *, nfds_t, int);
+struct rt_int rt_ppoll(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *);
+struct rt_int rt_select(int, fd_set *, fd_set *, fd_set *, struct timeval *);
+struct rt_int rt_pselect(int, fd_set *, fd_set *, fd_set *, const struct timespec *, const sigset_t *);
+struct rt_int rt_epoll_wait(int, struct epoll_event *, int, int);
+struct rt_int rt_epoll_pwait(int, struct epoll_event *, int, int, const sigset_t *);
+
+struct rt_uint rt_sleep(unsigned);
+struct rt_int rt_usleep(useconds_t);
+struct rt_int rt_nanosleep(const struct timespec *, struct timespec *);
+struct rt_int rt_clock_nanosleep(clockid_t, int, const struct timespec *, struct timespec *);
+struct rt_int rt_sched_yield(void);
+
+struct rt_int rt_pthread_mutex_lock(pthread_mutex_t *);
+struct rt_int rt_pthread_mutex_timedlock(pthread_mutex_t *, const struct timespec *);
+struct rt_int rt_pthread_mutex_clocklock(pthread_mutex_t *, clockid_t, const struct timespec *);
+struct rt_int rt_pthread_cond_wait(pthread_cond_t *, pthread_mutex_t *);
+struct rt_int rt_pthread_cond_timedwait(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
+struct rt_int rt_pthread_cond_clockwait(pthread_cond_t *, pthread_mutex_t *, clockid_t, const struct timespec *);
+struct rt_int rt_pthread_rwlock_rdlock(pthread_rwlock_t *);
+struct rt_int rt_pthread_rwlock_timedrdlock(pthread_rwlock_t *, const struct timespec *);
+struct rt_int rt_pthread_rwlock_wrlock(pthread_rwlock_t *);
+struct rt_int rt_pthread_rwlock_timedwrlock(pthread_rwlock_t *, const struct timespec *);
+struct rt_int rt_pthread_barrier_wait(pthread_barrier_t *);
+struct rt_int rt_pthread_spin_lock(pthread_spinlock_t *);
+struct rt_int rt_sem_wait(sem_t *);
+struct rt_int rt_sem_timedwait(sem_t *, const struct timespec *);
+struct rt_int rt_sem_clockwait(sem_t *, clockid_t, const struct timespec *);
+struct rt_int rt_pthread_join(pthread_t, void **);
+struct rt_int rt_pthread_timedjoin_np(pthread_t, void **, const struct timespec *);
+struct rt_int rt_pthread_clockjoin_np(pthread_t, void **, clockid_t, const struct timespec *);
+/* Both end the task, or return a handle that is never resumed; rt_pthread_testcancel returns NULL
+ * when nothing asked for the end of the task. Waiting primitives are cancellation points like those
+ * of POSIX. */
+struct rt_handle *rt_pthread_exit(void *);
+struct rt_handle *rt_pthread_testcancel(void);
+
+/* ---- Renamed everywhere, in originals too: they do not wait, but must know tasks ------------------------------------ */
+
+/* In the child, only the calling task or thread goes on: the runtime drops the others, and its own
+ * poller. */
+pid_t rt_fork(void);
+/* The mask is the task's, as far as the runtime can: signals that come for the process go to any
+ * thread. */
+int rt_pthread_sigmask(int, const sigset_t *, sigset_t *);
+pthread_t rt_pthread_self(void);
+int rt_pthread_detach(pthread_t);
+int rt_pthread_cancel(pthread_t);
+int rt_pthread_kill(pthread_t, int);
+int rt_pthread_tryjoin_np(pthread_t, void **);
+int rt_pthread_setcancelstate(int, int *);
+int rt_pthread_setcanceltype(int, int *);
+int rt_pthread_mutex_trylock(pthread_mutex_t *);
+int rt_pthread_mutex_unlock(pthread_mutex_t *);
+int rt_pthread_cond_signal(pthread_cond_t *);
+int rt_pthread_cond_broadcast(pthread_cond_t *);
+int rt_pthread_rwlock_tryrdlock(pthread_rwlock_t *);
+int rt_pthread_rwlock_trywrlock(pthread_rwlock_t *);
+int rt_pthread_rwlock_unlock(pthread_rwlock_t *);
+int rt_sem_post(sem_t *);
+int rt_sem_trywait(sem_t *);
+/* Keys too: the runtime runs the destructors when a task ends. */
+int rt_pthread_key_create(pthread_key_t *, void (*)(void *));
+int rt_pthread_key_delete(pthread_key_t);
+void *rt_pthread_getspecific(pthread_key_t);
+int rt_pthread_setspecific(pthread_key_t, const void *);
+int rt_pthread_setname_np(pthread_t, const char *);
+int rt_pthread_getname_np(pthread_t, char *, size_t);
+int rt_pthread_getattr_np(pthread_t, pthread_attr_t *);
+int rt_pthread_setschedparam(pthread_t, int, const struct sched_param *);
+int rt_pthread_getschedparam(pthread_t, int *, struct sched_param *);
+int rt_pthread_setaffinity_np(pthread_t, size_t, const cpu_set_t *);
+int rt_pthread_getaffinity_np(pthread_t, size_t, cpu_set_t *);
+int rt_pthread_getcpuclockid(pthread_t, clockid_t *);
+
+/* ---- In originals only: what blocks and names a thread, which may be a task. The calling pthread blocks. ------------- */
+
+int rt_block_pthread_join(pthread_t, void **);
+int rt_block_pthread_timedjoin_np(pthread_t, void **, const struct timespec *);
+int rt_block_pthread_clockjoin_np(pthread_t, void **, clockid_t, const struct timespec *);
+/* Where an original, which runs on a pthread, calls pthread_exit: on a side stack it ends the task.
+ */
+void rt_block_pthread_exit(void *) __attribute__((noreturn));
+
+#endif

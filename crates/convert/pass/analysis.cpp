@@ -1,0 +1,298 @@
+// The fixpoint: what calls something that may block may block.
+//
+// Direct calls are edges of the graph. A call by a pointer may lead to each function whose address
+// is taken and whose parameters fit. A library function that is given the address of a function
+// which may block is taken to call it.
+
+#include "analysis.h"
+#include "runtime.h"
+
+#include "llvm/BinaryFormat/Dwarf.h"
+#include "llvm/IR/DebugInfoMetadata.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/Instructions.h"
+#include "llvm/IR/IntrinsicInst.h"
+
+#include <deque>
+
+using namespace llvm;
+
+namespace duality {
+namespace {
+
+// Integers and pointers are passed in the same registers, so programs get away with calling one as
+// the other.
+bool passedAlike(Type *one, Type *other) {
+  if (one == other) return true;
+  auto word = [](Type *type) { return type->isPointerTy() || (type->isIntegerTy() && type->getIntegerBitWidth() <= 64); };
+  return word(one) && word(other);
+}
+
+bool takesArguments(const CallBase &call, const Function &function) {
+  FunctionType *type = function.getFunctionType();
+  unsigned parameters = type->getNumParams();
+  if (call.arg_size() < parameters || (call.arg_size() > parameters && !type->isVarArg())) return false;
+  for (unsigned index = 0; index < parameters; index++) {
+    if (!passedAlike(call.getArgOperand(index)->getType(), type->getParamType(index))) return false;
+  }
+  return true;
+}
+
+bool fits(const Function &function, unsigned parameters) {
+  return function.arg_size() == parameters && !function.isVarArg();
+}
+
+// A use that does not let the function be called from elsewhere.
+bool isHarmless(const Use &use) {
+  const User *user = use.getUser();
+  if (auto *call = dyn_cast<CallBase>(user)) {
+    if (call->isCallee(&use)) return true;
+    const Function *callee = calledFunction(*call);
+    const Primitive *known = callee ? primitive(*callee) : nullptr;
+    return known && known->role == Role::Spawn && call->getArgOperandNo(&use) == 2;
+  }
+  if (auto *alias = dyn_cast<GlobalAlias>(user)) {
+    return all_of(alias->uses(), isHarmless);
+  }
+  if (auto *array = dyn_cast<ConstantArray>(user)) {
+    // llvm.used and llvm.compiler.used keep a symbol; nothing is called through them.
+    return all_of(array->users(), [](const User *owner) {
+      auto *variable = dyn_cast<GlobalVariable>(owner);
+      return variable && variable->getSection() == "llvm.metadata";
+    });
+  }
+  return isa<BlockAddress>(user);
+}
+
+} // namespace
+
+bool fits(const CallBase &call, const Function &function) {
+  Type *wanted = call.getType(), *given = function.getReturnType();
+  return takesArguments(call, function) && (wanted->isVoidTy() || given->isVoidTy() || passedAlike(wanted, given));
+}
+
+Function *calledFunction(const CallBase &call) {
+  return dyn_cast<Function>(call.getCalledOperand()->stripPointerCastsAndAliases());
+}
+
+namespace {
+
+// As the compiler was given the name: relative to where it ran, or absolute.
+std::string lineOf(const DIFile *file, unsigned line, const DICompileUnit *unit) {
+  bool relative = !unit || file->getDirectory().empty() || file->getDirectory() == unit->getDirectory();
+  std::string name = relative ? file->getFilename().str() : (file->getDirectory() + "/" + file->getFilename()).str();
+  return name + ":" + std::to_string(line);
+}
+
+} // namespace
+
+std::string place(const Instruction &instruction) {
+  const DILocation *location = instruction.getDebugLoc();
+  if (!location) return instruction.getFunction() ? place(*instruction.getFunction()) : "?";
+  const DISubprogram *program = location->getScope()->getSubprogram();
+  std::string text = lineOf(location->getFile(), location->getLine(), program ? program->getUnit() : nullptr);
+  // Where it was written, when the compiler has moved it.
+  if (location->getInlinedAt() && program) text += " in " + program->getName().str();
+  return text;
+}
+
+std::string place(const Function &function) {
+  const DISubprogram *program = function.getSubprogram();
+  return program ? lineOf(program->getFile(), program->getLine(), program->getUnit()) : "?";
+}
+
+void nameVariables(Function &function) {
+  auto name = [](Value *value, const DILocalVariable *variable) {
+    if (value && (isa<Instruction>(value) || isa<Argument>(value)) && !value->hasName()) value->setName(variable->getName() + ".");
+  };
+  for (Instruction &instruction : instructions(function)) {
+    for (DbgVariableRecord &record : filterDbgVars(instruction.getDbgRecordRange())) {
+      if (record.getNumVariableLocationOps() == 1) name(record.getVariableLocationOp(0), record.getVariable());
+    }
+    if (auto *intrinsic = dyn_cast<DbgVariableIntrinsic>(&instruction)) {
+      if (intrinsic->getNumVariableLocationOps() == 1) name(intrinsic->getVariableLocationOp(0), intrinsic->getVariable());
+    }
+  }
+}
+
+Analysis::Analysis(Module &module) : module(module) {
+  makeOnce();
+  findAddressTaken();
+  spread();
+}
+
+void Analysis::findAddressTaken() {
+  for (Function &function : module) {
+    if (function.isIntrinsic()) continue;
+    if (!all_of(function.uses(), isHarmless)) address_taken.push_back(&function);
+  }
+}
+
+// int duality.once(once, routine): what pthread_once does, in the two halves of the runtime.
+void Analysis::makeOnce() {
+  Function *declared = module.getFunction("pthread_once");
+  if (!declared || !declared->isDeclaration()) return;
+  LLVMContext &context = module.getContext();
+  Type *i32 = Type::getInt32Ty(context), *ptr = PointerType::getUnqual(context);
+  FunctionCallee begin = module.getOrInsertFunction("rt_once_begin", FunctionType::get(i32, {ptr}, false));
+  FunctionCallee end = module.getOrInsertFunction("rt_once_end", FunctionType::get(Type::getVoidTy(context), {ptr}, false));
+  once_function = Function::Create(FunctionType::get(i32, {ptr, ptr}, false), GlobalValue::InternalLinkage, "duality.once", module);
+  auto *entry = BasicBlock::Create(context, "", once_function), *run = BasicBlock::Create(context, "run", once_function);
+  auto *done = BasicBlock::Create(context, "done", once_function);
+  IRBuilder<> builder(entry);
+  Value *first = builder.CreateCall(begin, {once_function->getArg(0)});
+  builder.CreateCondBr(builder.CreateIsNotNull(first), run, done);
+  builder.SetInsertPoint(run);
+  builder.CreateCall(FunctionType::get(Type::getVoidTy(context), false), once_function->getArg(1));
+  builder.CreateCall(end, {once_function->getArg(0)});
+  builder.CreateBr(done);
+  builder.SetInsertPoint(done);
+  builder.CreateRet(builder.getInt32(0));
+}
+
+bool Analysis::blocks(const Function &function) const {
+  if (!function.isDeclaration()) return reasons.find(const_cast<Function *>(&function)) != reasons.end();
+  const Primitive *known = primitive(function);
+  return known && (known->role == Role::Waits || known->role == Role::Library);
+}
+
+SmallVector<Function *, 4> Analysis::candidates(const CallBase &call) const {
+  SmallVector<Function *, 4> found;
+  for (Function *function : address_taken) {
+    // The result may be of another type: then it is called on a side stack, as the program calls
+    // it.
+    if (takesArguments(call, *function)) found.push_back(function);
+  }
+  return found;
+}
+
+SmallVector<Function *, 4> Analysis::starts() const {
+  SmallVector<Function *, 4> found;
+  for (Function *function : address_taken) {
+    if (!function->isDeclaration() && fits(*function, 1)) found.push_back(function);
+  }
+  return found;
+}
+
+// The functions that a library function may call: by what is known of it, or because their
+// addresses are its arguments.
+SmallVector<Function *, 4> Analysis::given(const CallBase &call, const Function &callee) const {
+  SmallVector<Function *, 4> found;
+  if (!callee.isDeclaration() || callee.isIntrinsic() || keepsCallback(callee)) return found;
+  for (const Use &argument : call.args()) {
+    auto *function = const_cast<Function *>(dyn_cast<Function>(argument->stripPointerCastsAndAliases()));
+    if (function && !is_contained(found, function)) found.push_back(function);
+  }
+  for (const Callback &known : callbacks(callee)) {
+    if (known.argument >= call.arg_size() || isa<Constant>(call.getArgOperand(known.argument)->stripPointerCasts())) continue;
+    for (Function *function : address_taken) {
+      if (fits(*function, known.parameters) && !is_contained(found, function)) found.push_back(function);
+    }
+  }
+  return found;
+}
+
+Call Analysis::classify(const CallBase &call) const {
+  Call result;
+  if (isa<IntrinsicInst>(call) || call.isInlineAsm()) return result;
+  result.callee = calledFunction(call);
+  if (!result.callee) {
+    for (Function *function : candidates(call)) {
+      if (blocks(*function)) result.targets.push_back(function);
+    }
+    if (!result.targets.empty()) result.kind = Call::Indirect;
+    return result;
+  }
+  if (!result.callee->isDeclaration()) {
+    if (blocks(*result.callee)) result.kind = Call::Direct;
+    return result;
+  }
+  result.primitive = primitive(*result.callee);
+  if (result.primitive && result.primitive->role == Role::Waits) {
+    result.kind = Call::Primitive;
+  } else if (result.primitive && result.primitive->role == Role::Library) {
+    result.kind = Call::Library;
+  } else if (result.primitive && result.primitive->role == Role::Once) {
+    result.kind = Call::Direct;
+    result.callee = once_function;
+  } else if (!result.primitive) {
+    for (Function *function : given(call, *result.callee)) {
+      if (blocks(*function)) result.targets.push_back(function);
+    }
+    if (!result.targets.empty()) result.kind = Call::Callback;
+  }
+  return result;
+}
+
+// Breadth first, so that the reason that is kept for a function is a shortest chain.
+void Analysis::spread() {
+  struct Edge {
+    Function *caller;
+    Reason reason;
+  };
+  DenseMap<Function *, SmallVector<Edge, 2>> callers;
+  std::deque<Function *> found;
+  auto add = [&](Function *caller, Reason reason) {
+    if (reasons.insert({caller, reason}).second) found.push_back(caller);
+  };
+  for (Function &function : module) {
+    SmallVector<Instruction *, 2> loops = spinningLoops(function);
+    if (!loops.empty()) add(&function, {loops.front(), Call::Plain, nullptr});
+    for (Instruction &instruction : instructions(function)) {
+      auto *call = dyn_cast<CallBase>(&instruction);
+      if (!call) continue;
+      // Nothing of the program blocks yet: what this says is about functions that are only
+      // declared.
+      Call kind = classify(*call);
+      if (kind.kind == Call::Primitive || kind.kind == Call::Library) {
+        add(&function, {call, kind.kind, kind.callee});
+      } else if (kind.kind == Call::Indirect) {
+        add(&function, {call, kind.kind, kind.targets.front()});
+      }
+      if (isa<IntrinsicInst>(call) || call->isInlineAsm()) continue;
+      if (!kind.callee) {
+        for (Function *target : candidates(*call)) callers[target].push_back({&function, {call, Call::Indirect, target}});
+      } else if (kind.kind == Call::Direct || !kind.callee->isDeclaration()) {
+        callers[kind.callee].push_back({&function, {call, Call::Direct, kind.callee}});
+      } else if (kind.primitive && kind.primitive->role == Role::Once) {
+        callers[once_function].push_back({&function, {call, Call::Direct, once_function}});
+      } else if (!kind.primitive) {
+        for (Function *target : given(*call, *kind.callee)) callers[target].push_back({&function, {call, Call::Callback, target}});
+      }
+    }
+  }
+  while (!found.empty()) {
+    Function *function = found.front();
+    found.pop_front();
+    for (const Edge &edge : callers[function]) add(edge.caller, edge.reason);
+  }
+}
+
+std::string Analysis::obstacle(const Function &function) const {
+  if (function.hasFnAttribute(Attribute::Naked)) return "it is naked assembly (" + place(function) + ")";
+  if (function.isPresplitCoroutine()) return "it is a coroutine of its own (" + place(function) + ")";
+  if (function.isVarArg() && module.getTargetTriple().find("x86_64") != 0) {
+    return "it has variable arguments, which are converted on x86_64 only (" + place(function) + ")";
+  }
+  if (!function.getReturnType()->isVoidTy() && module.getDataLayout().getTypeAllocSize(function.getReturnType()) > RETURN_REGISTER) {
+    return "its result is larger than the return register (" + place(function) + ")";
+  }
+  for (const Instruction &instruction : instructions(function)) {
+    if (isa<InvokeInst>(instruction) || isa<LandingPadInst>(instruction)) {
+      return "it catches exceptions or has clean-up for them (" + place(instruction) + ")";
+    }
+    if (isa<IndirectBrInst>(instruction)) return "it has computed jumps (" + place(instruction) + ")";
+    if (isa<CallBrInst>(instruction)) return "it has assembly that jumps (" + place(instruction) + ")";
+    if (auto *call = dyn_cast<CallInst>(&instruction)) {
+      if (call->hasFnAttr(Attribute::ReturnsTwice)) {
+        const Function *callee = calledFunction(*call);
+        return ("it calls " + (callee ? callee->getName() : "setjmp") + " (" + place(instruction) + ")").str();
+      }
+      if (call->isMustTailCall()) return "it has a mandatory tail call (" + place(instruction) + ")";
+    }
+  }
+  return "";
+}
+
+} // namespace duality

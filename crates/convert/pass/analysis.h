@@ -1,0 +1,85 @@
+// Which functions may block, why, and which of them can become coroutines.
+#pragma once
+
+#include "primitives.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/IR/InstrTypes.h"
+#include "llvm/IR/Module.h"
+
+#include <string>
+
+namespace duality {
+
+// What a call is to the transformation.
+struct Call {
+  enum Kind {
+    Plain,     // does not block
+    Primitive, // the runtime's function
+    Direct,    // a function of the program that may block
+    Indirect,  // by a pointer, which may lead to one of `targets`
+    Library,   // a library function that may block: on a side stack
+    Callback,  // a library function that calls a function of the program which may block: on a side stack
+  };
+  Kind kind = Plain;
+  llvm::Function *callee = nullptr;
+  const duality::Primitive *primitive = nullptr;
+  llvm::SmallVector<llvm::Function *, 4> targets; // of Indirect and Callback: those that may block
+};
+
+// Why a function may block: one call in it, and what that call leads to. Or a loop that spins,
+// which leads nowhere.
+struct Reason {
+  llvm::Instruction *site = nullptr;
+  Call::Kind kind = Call::Plain;
+  llvm::Function *leads_to = nullptr;
+};
+
+class Analysis {
+public:
+  explicit Analysis(llvm::Module &module);
+
+  // Whether the function may block: one of the program's, or one that the program only declares.
+  bool blocks(const llvm::Function &function) const;
+  // Of each function of the program that may block, in the order in which that was found: the
+  // shortest chains first.
+  const llvm::MapVector<llvm::Function *, Reason> &blocking() const { return reasons; }
+  Call classify(const llvm::CallBase &call) const;
+  // Why the function cannot become a coroutine, with the place; empty if it can.
+  std::string obstacle(const llvm::Function &function) const;
+  // Functions that a thread may start with, where the argument of pthread_create is not constant.
+  llvm::SmallVector<llvm::Function *, 4> starts() const;
+  // Stands for pthread_once in converted code; null where the program does not call it.
+  llvm::Function *once() const { return once_function; }
+
+private:
+  void findAddressTaken();
+  void makeOnce();
+  void spread();
+  llvm::SmallVector<llvm::Function *, 4> candidates(const llvm::CallBase &call) const;
+  llvm::SmallVector<llvm::Function *, 4> given(const llvm::CallBase &call, const llvm::Function &callee) const;
+
+  llvm::Module &module;
+  llvm::SmallVector<llvm::Function *, 32> address_taken;
+  llvm::MapVector<llvm::Function *, Reason> reasons;
+  llvm::Function *once_function = nullptr;
+};
+
+// Whether arguments and result of the call are those of the function, as far as registers go.
+bool fits(const llvm::CallBase &call, const llvm::Function &function);
+// Loops that wait for a variable which another thread changes: they read a volatile or atomic
+// variable, and do nothing else that others could see. The last instruction of each such loop,
+// where it begins again.
+llvm::SmallVector<llvm::Instruction *, 2> spinningLoops(llvm::Function &function);
+// The function that a call names, through aliases and casts; null for a call by a pointer.
+llvm::Function *calledFunction(const llvm::CallBase &call);
+// Names local variables as the program does, from its debugging information: lld drops names when
+// it reads bitcode.
+void nameVariables(llvm::Function &function);
+// "file.c:12", or "?" where the object has no line numbers.
+std::string place(const llvm::Instruction &instruction);
+std::string place(const llvm::Function &function);
+
+} // namespace duality

@@ -1,0 +1,140 @@
+// What happens to the module: coroutines for what tasks may run, rt_spawn for pthread_create, and
+// the renamed functions.
+
+#include "converter.h"
+
+#include "coroutine.h"
+
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/Instructions.h"
+
+using namespace llvm;
+
+namespace duality {
+
+Converter::Converter(Module &module, Analysis &analysis) : module(module), analysis(analysis), runtime(module) { findStarts(); }
+
+void Converter::run() {
+  for (Function *start : starts) coroutineOf(*start);
+  while (!pending.empty()) {
+    Function *original = pending.pop_back_val();
+    Coroutine(*this, *original, *made[original]).build();
+  }
+  rewriteSpawns();
+  renameFunctions();
+  moveLocals(module, runtime, *cast<GlobalVariable>(program()));
+}
+
+Function *Converter::coroutineOf(Function &original) {
+  if (auto *known = made.find(&original); known != made.end()) return known->second;
+  SmallVector<Type *, 8> parameters(original.getFunctionType()->params());
+  if (original.isVarArg()) parameters.push_back(runtime.pointer());
+  auto *type = FunctionType::get(runtime.returned(original.getReturnType()), parameters, false);
+  auto *coroutine = Function::Create(type, GlobalValue::InternalLinkage, original.getName() + ".async", module);
+  made[&original] = coroutine;
+  is_coroutine.insert(coroutine);
+  pending.push_back(&original);
+  return coroutine;
+}
+
+// Conversion starts where threads do.
+void Converter::findStarts() {
+  auto look = [&](Function &start, const std::string &where) {
+    std::string why = start.isDeclaration() ? "it is not part of the program"
+                      : !analysis.blocks(start) ? "it never blocks"
+                                                : analysis.obstacle(start);
+    if (!why.empty()) kept.push_back({where, start.getName().str(), why});
+    else if (!is_contained(starts, &start)) starts.push_back(&start);
+  };
+  for (Function &function : module) {
+    for (Instruction &instruction : instructions(function)) {
+      auto *call = dyn_cast<CallBase>(&instruction);
+      Function *callee = call ? calledFunction(*call) : nullptr;
+      const Primitive *known = callee ? primitive(*callee) : nullptr;
+      if (callee && callee->isDeclaration() && callee->getName() == "thrd_create") {
+        kept.push_back({place(*call), "thrd_create", "threads of C11 are not converted"});
+      }
+      if (!known || known->role != Role::Spawn || call->arg_size() != 4) continue;
+      auto *start = dyn_cast<Function>(call->getArgOperand(2)->stripPointerCastsAndAliases());
+      if (start) {
+        look(*start, place(*call));
+      } else {
+        for (Function *possible : analysis.starts()) {
+          if (analysis.blocks(*possible)) look(*possible, place(*call));
+        }
+      }
+    }
+  }
+}
+
+// The coroutine of a start routine, or null: known now, or found by comparing.
+Value *Converter::startRoutine(IRBuilder<> &builder, Value *start) {
+  auto *null = ConstantPointerNull::get(runtime.pointer());
+  if (auto *known = dyn_cast<Function>(start->stripPointerCastsAndAliases())) {
+    auto *coroutine = made.find(known);
+    return coroutine == made.end() ? static_cast<Value *>(null) : coroutine->second;
+  }
+  Value *found = null;
+  for (Function *possible : analysis.starts()) {
+    if (auto *coroutine = made.find(possible); coroutine != made.end()) {
+      found = builder.CreateSelect(builder.CreateICmpEQ(start, possible), coroutine->second, found);
+    }
+  }
+  return found;
+}
+
+Constant *Converter::program() {
+  if (program_variable) return program_variable;
+  auto *type = StructType::get(runtime.integer(), runtime.integer(), runtime.size(), runtime.size(), runtime.pointer());
+  auto *none = ConstantInt::get(runtime.size(), 0);
+  auto *initial = ConstantStruct::get(type, {ConstantInt::get(runtime.integer(), 1), ConstantInt::get(runtime.integer(), 0), none, none,
+                                             ConstantPointerNull::get(runtime.pointer())});
+  program_variable = new GlobalVariable(module, type, true, GlobalValue::InternalLinkage, initial, "duality.program");
+  return program_variable;
+}
+
+// In originals and coroutines alike: pthread_create is rt_spawn. Clones of the calls were made with
+// the coroutines.
+void Converter::rewriteSpawns() {
+  SmallVector<CallBase *, 16> calls;
+  for (Function &function : module) {
+    for (Instruction &instruction : instructions(function)) {
+      auto *call = dyn_cast<CallBase>(&instruction);
+      Function *callee = call ? calledFunction(*call) : nullptr;
+      const Primitive *known = callee ? primitive(*callee) : nullptr;
+      if (known && known->role == Role::Spawn && call->arg_size() == 4) calls.push_back(call);
+    }
+  }
+  Type *ptr = runtime.pointer();
+  FunctionCallee spawn = runtime.function("rt_spawn", runtime.integer(), {ptr, ptr, ptr, ptr, ptr, ptr});
+  for (CallBase *call : calls) {
+    IRBuilder<> builder(call);
+    SmallVector<Value *, 6> arguments(call->args());
+    arguments.push_back(startRoutine(builder, arguments[2]));
+    arguments.push_back(program());
+    CallInst *made = builder.CreateCall(spawn, arguments);
+    call->replaceAllUsesWith(made);
+    if (auto *invoke = dyn_cast<InvokeInst>(call)) {
+      // rt_spawn throws nothing.
+      BranchInst::Create(invoke->getNormalDest(), invoke->getIterator());
+      invoke->getUnwindDest()->removePredecessor(invoke->getParent());
+    }
+    call->eraseFromParent();
+  }
+}
+
+// Functions that must know tasks. In coroutines, calls of primitives are lowered already, so what
+// is left of those that differ for originals is in originals.
+void Converter::renameFunctions() {
+  SmallVector<std::pair<Function *, StringRef>, 16> found;
+  for (Function &function : module) {
+    const Primitive *known = primitive(function);
+    if (known && known->role != Role::Spawn && !known->original.empty()) found.push_back({&function, known->original});
+  }
+  for (auto &[function, name] : found) {
+    FunctionCallee other = module.getOrInsertFunction(name, function->getFunctionType(), function->getAttributes());
+    function->replaceAllUsesWith(other.getCallee());
+  }
+}
+
+} // namespace duality

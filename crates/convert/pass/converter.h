@@ -1,0 +1,65 @@
+// The conversion of a module: which functions become coroutines, and what happens to the rest.
+#pragma once
+
+#include "analysis.h"
+#include "runtime.h"
+
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SmallVector.h"
+
+#include <string>
+#include <vector>
+
+namespace duality {
+
+// Something that runs on a side stack, and why.
+struct SideCall {
+  std::string where; // file and line
+  std::string what;  // the function that is called
+  std::string why;
+};
+
+class Converter {
+public:
+  Converter(llvm::Module &module, Analysis &analysis);
+
+  // Whether a thread of the program can be converted. A program without such threads stays as it
+  // is.
+  bool hasTasks() const { return !starts.empty(); }
+  // Converts what tasks may run.
+  void run();
+
+  // The coroutine of a function that may block and has no obstacle.
+  llvm::Function *coroutineOf(llvm::Function &function);
+  // The coroutines, with what they were made of.
+  const llvm::MapVector<llvm::Function *, llvm::Function *> &coroutines() const { return made; }
+  const std::vector<SideCall> &sideCalls() const { return side_calls; }
+  // Start routines that stay pthreads, and why.
+  const std::vector<SideCall> &pthreads() const { return kept; }
+
+private:
+  friend class Coroutine;
+  void findStarts();
+  void rewriteSpawns();
+  void renameFunctions();
+
+  llvm::Value *startRoutine(llvm::IRBuilder<> &builder, llvm::Value *start);
+  llvm::Constant *program();
+
+  llvm::Module &module;
+  Analysis &analysis;
+  Runtime runtime;
+  llvm::MapVector<llvm::Function *, llvm::Function *> made;
+  llvm::SmallVector<llvm::Function *, 16> pending;
+  llvm::SmallVector<llvm::Function *, 8> starts; // routines that become coroutines
+  llvm::SmallPtrSet<llvm::Function *, 16> is_coroutine;
+  std::vector<SideCall> side_calls;
+  std::vector<SideCall> kept;
+  llvm::GlobalVariable *program_variable = nullptr;
+};
+
+// Moves the program's thread-local variables into one block for each thread or task, and describes
+// it in `program`.
+void moveLocals(llvm::Module &module, Runtime &runtime, llvm::GlobalVariable &program);
+
+} // namespace duality

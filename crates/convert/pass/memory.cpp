@@ -1,0 +1,104 @@
+// What a coroutine must keep in its frame, because its stack is gone once it has suspended.
+
+#include "coroutine.h"
+
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/IntrinsicInst.h"
+
+using namespace llvm;
+
+namespace duality {
+
+// A struct that is passed by value is in the caller's part of the stack. It becomes a variable.
+void Coroutine::copyByValueArguments() {
+  IRBuilder<> builder(&*function.getEntryBlock().getFirstInsertionPt());
+  const DataLayout &layout = function.getParent()->getDataLayout();
+  for (Argument &argument : function.args()) {
+    Type *type = argument.getParamByValType();
+    if (!type) continue;
+    Align align = argument.getParamAlign().value_or(layout.getABITypeAlign(type));
+    AllocaInst *copy = builder.CreateAlloca(type, nullptr, argument.getName() + ".copy");
+    copy->setAlignment(align);
+    argument.replaceAllUsesWith(copy);
+    builder.CreateMemCpy(copy, align, &argument, align, layout.getTypeAllocSize(type));
+  }
+}
+
+// LLVM does not split coroutines with variables of unknown size. They go to the heap, in a list
+// that the frame owns; leaving their scope (stackrestore) frees those of the scope.
+void Coroutine::lowerDynamicAllocas() {
+  SmallVector<AllocaInst *, 4> dynamic;
+  SmallVector<IntrinsicInst *, 4> marks;
+  for (Instruction &instruction : instructions(function)) {
+    if (auto *variable = dyn_cast<AllocaInst>(&instruction)) {
+      if (!variable->isStaticAlloca()) dynamic.push_back(variable);
+    } else if (auto *intrinsic = dyn_cast<IntrinsicInst>(&instruction)) {
+      Intrinsic::ID which = intrinsic->getIntrinsicID();
+      if (which == Intrinsic::stacksave || which == Intrinsic::stackrestore) marks.push_back(intrinsic);
+    }
+  }
+  if (!dynamic.empty()) {
+    arrays = temporary(runtime.pointer(), Align(8), "arrays");
+    IRBuilder<> builder(cast<Instruction>(handle)->getNextNode());
+    builder.CreateStore(ConstantPointerNull::get(runtime.pointer()), arrays);
+  }
+  const DataLayout &layout = function.getParent()->getDataLayout();
+  for (AllocaInst *variable : dynamic) {
+    IRBuilder<> builder(variable);
+    Value *count = builder.CreateZExtOrTrunc(variable->getArraySize(), runtime.size());
+    Value *size = builder.CreateMul(count, builder.getInt64(layout.getTypeAllocSize(variable->getAllocatedType())));
+    FunctionCallee allocate = runtime.function("rt_array_allocate", runtime.pointer(), {runtime.pointer(), runtime.size(), runtime.size()});
+    Value *memory = builder.CreateCall(allocate, {arrays, size, builder.getInt64(variable->getAlign().value())}, variable->getName());
+    // Their lifetime is the list's.
+    for (User *user : make_early_inc_range(variable->users())) {
+      if (auto *intrinsic = dyn_cast<IntrinsicInst>(user)) {
+        if (intrinsic->isLifetimeStartOrEnd()) intrinsic->eraseFromParent();
+      }
+    }
+    variable->replaceAllUsesWith(memory);
+    variable->eraseFromParent();
+  }
+  for (IntrinsicInst *mark : marks) {
+    IRBuilder<> builder(mark);
+    if (mark->getIntrinsicID() == Intrinsic::stackrestore) {
+      // Without arrays the mark is of the loop's stack, which this must not touch.
+      if (arrays) builder.CreateCall(runtime.function("rt_array_release", runtime.nothing(), {runtime.pointer(), runtime.pointer()}), {arrays, mark->getArgOperand(0)});
+    } else {
+      Value *now = arrays ? static_cast<Value *>(builder.CreateLoad(runtime.pointer(), arrays)) : ConstantPointerNull::get(runtime.pointer());
+      mark->replaceAllUsesWith(now);
+    }
+    mark->eraseFromParent();
+  }
+}
+
+// A variable of the coroutine's own, beside the program's.
+AllocaInst *Coroutine::temporary(Type *type, Align alignment, const Twine &name) {
+  IRBuilder<> builder(cast<Instruction>(parent));
+  AllocaInst *variable = builder.CreateAlloca(type, nullptr, name);
+  variable->setAlignment(alignment);
+  return variable;
+}
+
+// Ends each variable's life on each way out. Otherwise all variables would be alive there together,
+// and LLVM could not give two that are never alive at once the same place in the frame.
+void Coroutine::markEndsOfLife() {
+  const DataLayout &layout = function.getParent()->getDataLayout();
+  SmallVector<AllocaInst *, 16> marked;
+  for (Instruction &instruction : function.getEntryBlock()) {
+    auto *variable = dyn_cast<AllocaInst>(&instruction);
+    if (!variable) continue;
+    bool has_marks = any_of(variable->users(), [](User *user) {
+      auto *intrinsic = dyn_cast<IntrinsicInst>(user);
+      return intrinsic && intrinsic->isLifetimeStartOrEnd();
+    });
+    if (has_marks) marked.push_back(variable);
+  }
+  for (BasicBlock *way_out : ways_out) {
+    IRBuilder<> builder(way_out->getTerminator());
+    for (AllocaInst *variable : marked) {
+      builder.CreateLifetimeEnd(variable, builder.getInt64(layout.getTypeAllocSize(variable->getAllocatedType())));
+    }
+  }
+}
+
+} // namespace duality

@@ -1,0 +1,47 @@
+// What the pass knows about functions that the program calls and does not define.
+#pragma once
+
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/IR/Function.h"
+
+namespace duality {
+
+enum class Role {
+  Waits,    // a primitive: converted code calls the runtime's function, which may return a handle
+  Renamed,  // does not wait, but must know tasks: the runtime's function takes its place everywhere
+  Library,  // may block in a way that no runtime can see: called on a side stack
+  Spawn,    // pthread_create
+  Once,     // pthread_once: calls its second argument
+};
+
+struct Primitive {
+  llvm::StringRef name;
+  Role role;
+  llvm::StringRef runtime;  // what converted code calls
+  llvm::StringRef original; // what originals call instead; empty: the function itself
+  // The functions of _FORTIFY_SOURCE have one more argument, the size of the buffer, which the pass
+  // checks itself. `bound` is its index (-1: not one of these), `length` the index of what must not
+  // exceed it, `unit` the bytes of each of that length.
+  int bound = -1;
+  int length = -1;
+  int unit = 1;
+};
+
+// A library function that calls the function it is given, before it returns.
+struct Callback {
+  llvm::StringRef name;
+  unsigned argument;   // the index of the function
+  unsigned parameters; // how many parameters that function has
+};
+
+// What is known of `function`, or null. A function that the program defines is never a primitive.
+const Primitive *primitive(const llvm::Function &function);
+// The functions that `function` calls, of those that it is given.
+llvm::SmallVector<Callback, 2> callbacks(const llvm::Function &function);
+
+// Whether the library function keeps the function that it is given and does not call it (signal,
+// atexit).
+bool keepsCallback(const llvm::Function &function);
+
+} // namespace duality

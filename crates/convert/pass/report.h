@@ -1,0 +1,59 @@
+// What `duality cc --report` and `--graph` say. The report is gathered in three steps, because what
+// it tells is known at different times: why functions block (before conversion), what became of
+// them, and what their frames keep (after LLVM has split the coroutines).
+#pragma once
+
+#include "analysis.h"
+#include "converter.h"
+
+#include "llvm/Support/raw_ostream.h"
+
+#include <string>
+#include <vector>
+
+namespace duality {
+
+// What may go wrong although the conversion is right: found in the program as it was written.
+struct Hazard {
+  std::string where;
+  std::string what;
+};
+
+// Locks that are held while something else is waited for, and values that are read before a wait
+// and written after it.
+std::vector<Hazard> findHazards(llvm::Module &module, const Analysis &analysis);
+
+// Calls that may keep the loop waiting, because the pass cannot see what they do. Always told.
+std::vector<Hazard> findBlindSpots(llvm::Module &module);
+
+// A frame after CoroSplit: its bytes, and the variables in it.
+struct Frame {
+  uint64_t size = 0;
+  std::vector<std::pair<std::string, uint64_t>> kept;
+};
+Frame surveyFrame(llvm::Function &ramp);
+
+class Report {
+public:
+  // Before conversion.
+  void explain(llvm::Module &module, const Analysis &analysis);
+  // After it.
+  void conversion(const Analysis &analysis, const Converter &converter);
+  // After CoroSplit.
+  void frames(llvm::Module &module);
+  void write(llvm::raw_ostream &stream) const;
+
+private:
+  struct Entry {
+    std::string name, place, chain, coroutine, obstacle;
+    Frame frame;
+  };
+  std::vector<Entry> entries;
+  std::vector<SideCall> side_calls, pthreads;
+  std::vector<Hazard> hazards;
+};
+
+// The graph of functions that may block, in the language of graphviz.
+void writeGraph(llvm::raw_ostream &stream, llvm::Module &module, const Analysis &analysis);
+
+} // namespace duality

@@ -1,0 +1,47 @@
+// The runtime as the pass sees it: the functions and variables of include/duality_convert.h,
+// declared when first used.
+#pragma once
+
+#include "llvm/IR/DerivedTypes.h"
+#include "llvm/IR/GlobalVariable.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/Module.h"
+
+namespace duality {
+
+// Where the parent's handle is in a handle: behind `resume` and `destroy`.
+constexpr unsigned PARENT = 16;
+// Bytes of the return register.
+constexpr unsigned RETURN_REGISTER = 64;
+
+class Runtime {
+public:
+  explicit Runtime(llvm::Module &module) : module(module), context(module.getContext()) {}
+
+  llvm::PointerType *pointer() const { return llvm::PointerType::getUnqual(context); }
+  llvm::Type *nothing() const { return llvm::Type::getVoidTy(context); }
+  llvm::IntegerType *size() const { return llvm::Type::getInt64Ty(context); }
+  llvm::IntegerType *integer() const { return llvm::Type::getInt32Ty(context); }
+
+  llvm::FunctionCallee function(llvm::StringRef name, llvm::Type *result, llvm::ArrayRef<llvm::Type *> parameters) {
+    return module.getOrInsertFunction(name, llvm::FunctionType::get(result, parameters, false));
+  }
+  // What a call returns that yields `result`: {handle, result}, or the handle alone.
+  llvm::Type *returned(llvm::Type *result) const {
+    return result->isVoidTy() ? static_cast<llvm::Type *>(pointer()) : llvm::StructType::get(pointer(), result);
+  }
+  llvm::GlobalVariable *variable(llvm::StringRef name, llvm::Type *type) {
+    if (llvm::GlobalVariable *known = module.getNamedGlobal(name)) return known;
+    return new llvm::GlobalVariable(module, type, false, llvm::GlobalValue::ExternalLinkage, nullptr, name);
+  }
+  llvm::Value *returnRegister() {
+    return variable("rt_ret", llvm::ArrayType::get(llvm::Type::getInt8Ty(context), RETURN_REGISTER));
+  }
+  llvm::Value *next() { return variable("rt_next", pointer()); }
+
+private:
+  llvm::Module &module;
+  llvm::LLVMContext &context;
+};
+
+} // namespace duality

@@ -1,0 +1,54 @@
+// Calls on a side stack: arguments are packed in the frame, a thunk unpacks them on a thread that
+// has a stack.
+
+#include "coroutine.h"
+
+using namespace llvm;
+
+namespace duality {
+
+// void thunk(pack): calls with the arguments of the pack, and leaves the value there. The callee is
+// the pack's first field where it is not a constant.
+Function *Coroutine::sideThunk(CallInst &call, StructType *pack, Value *constant_callee) {
+  LLVMContext &context = function.getContext();
+  auto *thunk = Function::Create(FunctionType::get(runtime.nothing(), {runtime.pointer()}, false), GlobalValue::InternalLinkage,
+                                 original.getName() + ".side", function.getParent());
+  for (StringRef name : {"target-cpu", "target-features", "frame-pointer"}) {
+    if (original.hasFnAttribute(name)) thunk->addFnAttr(original.getFnAttribute(name));
+  }
+  IRBuilder<> builder(BasicBlock::Create(context, "", thunk));
+  auto field = [&](unsigned index) { return builder.CreateStructGEP(pack, thunk->getArg(0), index); };
+  SmallVector<Value *, 8> arguments;
+  for (unsigned index = 0; index < call.arg_size(); index++) {
+    arguments.push_back(builder.CreateLoad(call.getArgOperand(index)->getType(), field(index + 2)));
+  }
+  Value *callee = constant_callee ? constant_callee : builder.CreateLoad(runtime.pointer(), field(0));
+  CallInst *made = builder.CreateCall(call.getFunctionType(), callee, arguments);
+  made->setCallingConv(call.getCallingConv());
+  made->setAttributes(call.getAttributes());
+  if (!call.getType()->isVoidTy()) builder.CreateStore(made, field(1));
+  builder.CreateRetVoid();
+  return thunk;
+}
+
+Value *Coroutine::awaitOnSideStack(IRBuilder<> &builder, CallInst &call, Value *callee, const Twine &what, const std::string &why) {
+  converter.side_calls.push_back({place(call), what.str(), why});
+  bool has_value = !call.getType()->isVoidTy();
+  SmallVector<Type *, 8> fields = {runtime.pointer(), has_value ? call.getType() : runtime.pointer()};
+  for (Value *argument : call.args()) fields.push_back(argument->getType());
+  auto *pack_type = StructType::get(function.getContext(), fields);
+  AllocaInst *pack = temporary(pack_type, Align(16), "pack");
+  ConstantInt *size = builder.getInt64(function.getParent()->getDataLayout().getTypeAllocSize(pack_type));
+  builder.CreateLifetimeStart(pack, size);
+  for (unsigned index = 0; index < call.arg_size(); index++) {
+    builder.CreateStore(call.getArgOperand(index), builder.CreateStructGEP(pack_type, pack, index + 2));
+  }
+  Function *thunk = sideThunk(call, pack_type, callee);
+  FunctionCallee enter = runtime.function("rt_call_on_side_stack", runtime.pointer(), {runtime.pointer(), runtime.pointer()});
+  await(builder, builder.CreateCall(enter, {thunk, pack}), runtime.nothing(), what);
+  Value *value = has_value ? builder.CreateLoad(call.getType(), builder.CreateStructGEP(pack_type, pack, 1)) : nullptr;
+  builder.CreateLifetimeEnd(pack, size);
+  return value;
+}
+
+} // namespace duality

@@ -1,0 +1,200 @@
+//! What the arguments of a C compiler ask for, as far as the driver must know it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// What is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// An object, as bitcode.
+    Compile,
+    /// A program, converted.
+    Link,
+    /// A shared library or a relocatable object, compiled natively.
+    Native,
+    /// Nothing that conversion is about: clang does as it is told.
+    Other,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Job {
+    pub(super) kind: Kind,
+    pub(super) shared: bool,
+    /// Debugging information is asked for.
+    pub(super) debug: bool,
+    /// The program checks itself.
+    pub(super) sanitized: bool,
+    pub(super) output: PathBuf,
+}
+
+/// Arguments whose value is the next argument.
+const WITH_VALUE: &[&str] = &[
+    "-o",
+    "-x",
+    "-I",
+    "-D",
+    "-U",
+    "-L",
+    "-l",
+    "-include",
+    "-imacros",
+    "-isystem",
+    "-idirafter",
+    "-iquote",
+    "-iprefix",
+    "-iwithprefix",
+    "-isysroot",
+    "-MF",
+    "-MT",
+    "-MQ",
+    "-Xlinker",
+    "-Xclang",
+    "-Xassembler",
+    "-Xpreprocessor",
+    "-z",
+    "-T",
+    "-u",
+    "-e",
+    "-A",
+    "-G",
+    "-aux-info",
+    "--param",
+    "--sysroot",
+    "-mllvm",
+    "-target",
+];
+
+/// Arguments that ask for something else than an object or a program.
+const OTHER: &[&str] = &[
+    "-E",
+    "-S",
+    "-M",
+    "-MM",
+    "-fsyntax-only",
+    "--version",
+    "-dumpversion",
+    "-dumpmachine",
+    "-###",
+    "--help",
+    "-emit-llvm",
+    "-emit-ast",
+    "--analyze",
+];
+
+impl Job {
+    pub(super) fn read(arguments: &[OsString]) -> Self {
+        let mut job = Self {
+            kind: Kind::Link,
+            shared: false,
+            debug: false,
+            sanitized: false,
+            output: "a.out".into(),
+        };
+        let (mut compiles, mut other, mut relocatable, mut inputs) = (false, false, false, false);
+        let expanded = expand(arguments);
+        let mut rest = expanded.iter();
+        while let Some(argument) = rest.next() {
+            let text = argument.as_bytes();
+            let is = |names: &[&str]| names.iter().any(|name| name.as_bytes() == text);
+            if is(&["-o"]) {
+                job.output = rest.next().map(PathBuf::from).unwrap_or_default();
+            } else if is(WITH_VALUE) {
+                // A library is an input, for a program of libraries alone.
+                inputs |= is(&["-l"]);
+                rest.next();
+            } else if is(&["-c"]) {
+                compiles = true;
+            } else if is(&["-shared"]) {
+                job.shared = true;
+            } else if is(&["-r"]) {
+                relocatable = true;
+            } else if is(OTHER) || text.starts_with(b"-print-") || text.starts_with(b"--print-") {
+                other = true;
+            } else if text.starts_with(b"-fsanitize=") {
+                job.sanitized = true;
+            } else if text.starts_with(b"-g") {
+                job.debug = text != b"-g0" && !text.starts_with(b"-gcc");
+            } else if text.starts_with(b"-o") && text.len() > 2 {
+                job.output = OsStr::from_bytes(&text[2..]).into();
+            } else if text == b"-" || !text.starts_with(b"-") || text.starts_with(b"-l") {
+                inputs = true;
+            }
+        }
+        job.kind = if other || !inputs {
+            Kind::Other
+        } else if compiles {
+            Kind::Compile
+        } else if job.shared || relocatable {
+            Kind::Native
+        } else {
+            Kind::Link
+        };
+        job
+    }
+}
+
+/// The arguments with those of response files (`@FILE`) in their place. What cannot be read is left for clang to report.
+fn expand(arguments: &[OsString]) -> Vec<OsString> {
+    let mut expanded = Vec::new();
+    for argument in arguments {
+        let words = argument.as_bytes().strip_prefix(b"@").and_then(|name| {
+            let text = fs::read_to_string(OsStr::from_bytes(name)).ok()?;
+            shlex::split(&text)
+        });
+        match words {
+            Some(words) => expanded.extend(words.into_iter().map(OsString::from)),
+            None => expanded.push(argument.clone()),
+        }
+    }
+    expanded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(line: &str) -> Kind {
+        let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+        Job::read(&words).kind
+    }
+
+    #[test]
+    fn what_is_asked_for_is_recognised() {
+        assert_eq!(kind("-O2 -c a.c -o a.o"), Kind::Compile);
+        assert_eq!(kind("-c -MD -MF a.d -o a.o -x c -"), Kind::Compile);
+        assert_eq!(kind("a.o b.o -lpthread -o server"), Kind::Link);
+        assert_eq!(kind("-pthread a.c"), Kind::Link);
+        assert_eq!(kind("-shared -fPIC a.c -o a.so"), Kind::Native);
+        assert_eq!(kind("-r a.o b.o -o c.o"), Kind::Native);
+        for line in
+            ["-E a.c", "-S a.c", "--version", "-v", "-print-prog-name=ld", "-dumpmachine", ""]
+        {
+            assert_eq!(kind(line), Kind::Other, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_no_input() {
+        assert_eq!(kind("-v -I include -D X"), Kind::Other);
+        assert_eq!(kind("-I -c a.c"), Kind::Link);
+    }
+
+    #[test]
+    fn output_and_debugging_are_read() {
+        let words = ["-g", "-oserver", "a.o"].map(OsString::from);
+        let job = Job::read(&words);
+        assert_eq!(job.output, PathBuf::from("server"));
+        assert!(job.debug);
+        assert!(!Job::read(&["-g0", "a.o"].map(OsString::from)).debug);
+    }
+
+    #[test]
+    fn response_files_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("arguments");
+        fs::write(&file, "-c 'a file.c'").unwrap();
+        assert_eq!(kind(&format!("@{}", file.display())), Kind::Compile);
+    }
+}

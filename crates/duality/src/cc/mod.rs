@@ -1,0 +1,166 @@
+//! `duality cc`: a C compiler whose programs are event-driven.
+//!
+//! A driver around clang. Objects are bitcode, so that the linker sees the whole program; at link time lld loads the pass
+//! of `crates/convert`, which turns each function that may block into a coroutine where threads run it. Everything else
+//! that a C compiler is asked for goes to clang as it is: preprocessing, assembly, shared libraries, versions.
+//!
+//! [`job`] reads the command line as cc(1) does, [`toolchain`] finds the programs, and [`runtime`] chooses what converted
+//! programs are linked with.
+
+mod doctor;
+mod job;
+mod runtime;
+mod toolchain;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use duality_runtime::log;
+
+pub(crate) use doctor::doctor;
+use job::{Job, Kind};
+use toolchain::Toolchain;
+
+use crate::failure::Failure;
+
+/// What the pass is told by its environment; lld reads its own options before it loads the pass.
+const REPORT: &str = "DUALITY_CONVERT_REPORT";
+const GRAPH: &str = "DUALITY_CONVERT_GRAPH";
+const NO_RUNTIME: &str = "DUALITY_CONVERT_NO_RUNTIME";
+
+/// What is asked for beside the compilation.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Wishes {
+    /// Where the report goes; `-` is standard error.
+    pub(crate) report: Option<PathBuf>,
+    /// Where the graph goes, as DOT; beside it as SVG.
+    pub(crate) graph: Option<PathBuf>,
+}
+
+/// One of the binary utilities that must know bitcode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Utility {
+    Ar,
+    Ranlib,
+    Nm,
+}
+
+/// Compiles or links, as the arguments of a C compiler ask.
+pub(crate) fn compile(arguments: &[OsString], wishes: &Wishes) -> Result<ExitCode, Failure> {
+    let toolchain = Toolchain::find()?;
+    let job = Job::read(arguments);
+    let mut clang = Command::new(&toolchain.clang);
+    match job.kind {
+        Kind::Other => {}
+        Kind::Compile => {
+            clang.args(debugging(&job, wishes.report.is_some()));
+            // Native code beside the bitcode, so that every ar, nm and linker can read the object. What checks a
+            // program is put into the native code only, so that is not for programs that check themselves.
+            if !job.sanitized {
+                clang.arg("-ffat-lto-objects");
+            }
+        }
+        Kind::Native => {
+            if job.shared {
+                log::tell(format_args!(
+                    "duality cc: {}: a shared library is compiled natively; threads that run its code use its originals",
+                    job.output.display()
+                ));
+            }
+            clang.args(debugging(&job, wishes.report.is_some())).arg("-fuse-ld=lld");
+        }
+        Kind::Link => {
+            clang
+                .args(debugging(&job, wishes.report.is_some()))
+                .args(["-fuse-ld=lld", "-Wl,--fat-lto-objects"])
+                .arg(toolchain.load_pass()?);
+        }
+    }
+    clang.args(arguments);
+    // Last, so that they win over the program's own -flto=… and -fuse-ld=….
+    if job.kind != Kind::Other {
+        clang.args(["-flto=full", "-Wno-unused-command-line-argument"]);
+    }
+    if job.kind != Kind::Link {
+        return become_program(&mut clang);
+    }
+    clang.arg("-fuse-ld=lld");
+    match runtime::choose() {
+        Some(objects) => {
+            clang.args(objects);
+        }
+        // A program without threads needs none; the pass says so where it is needed.
+        None => {
+            clang.env(NO_RUNTIME, runtime::MISSING);
+        }
+    }
+    link(&mut clang, wishes)
+}
+
+/// Every diagnostic names its line. The report names variables too, which only full debugging information has.
+fn debugging(job: &Job, names: bool) -> Option<&'static str> {
+    match (job.debug, names) {
+        (true, _) => None,
+        (false, true) => Some("-g"),
+        (false, false) => Some("-gline-tables-only"),
+    }
+}
+
+fn link(clang: &mut Command, wishes: &Wishes) -> Result<ExitCode, Failure> {
+    if let Some(report) = &wishes.report {
+        clang.env(REPORT, report);
+    }
+    let Some(graph) = &wishes.graph else {
+        return become_program(clang);
+    };
+    // The pass writes none for a program that it has nothing to do for, and an old one would be taken for this program's.
+    let _ = fs::remove_file(graph);
+    clang.env(GRAPH, graph);
+    let status = clang.status().map_err(|error| cannot_run(clang, &error))?;
+    if status.success() {
+        draw(graph);
+    }
+    Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+}
+
+/// Draws the graph as SVG, where graphviz is installed.
+fn draw(graph: &Path) {
+    if !graph.exists() {
+        return;
+    }
+    let svg = graph.with_extension("svg");
+    match Command::new("dot").arg("-Tsvg").arg("-o").arg(&svg).arg(graph).status() {
+        Ok(status) if status.success() => {}
+        Ok(status) => {
+            log::tell(format_args!("duality cc: {}: dot ended with {status}", svg.display()));
+        }
+        Err(_) => log::tell(format_args!(
+            "duality cc: {}: not drawn, since `dot` is missing (apt-get install graphviz)",
+            svg.display()
+        )),
+    }
+}
+
+/// Runs a binary utility in place of this process.
+pub(crate) fn utility(which: Utility, arguments: &[OsString]) -> Result<ExitCode, Failure> {
+    let name = match which {
+        Utility::Ar => "llvm-ar",
+        Utility::Ranlib => "llvm-ranlib",
+        Utility::Nm => "llvm-nm",
+    };
+    let mut command = Command::new(toolchain::program(name)?);
+    become_program(command.args(arguments))
+}
+
+fn become_program(command: &mut Command) -> Result<ExitCode, Failure> {
+    let error = command.exec();
+    Err(cannot_run(command, &error))
+}
+
+fn cannot_run(command: &Command, error: &io::Error) -> Failure {
+    Failure::failed(format!("{}: {error}", command.get_program().display()))
+}

@@ -1,0 +1,67 @@
+//! Where the programs are that do the work: clang, lld and the binary utilities of LLVM 19, and the pass.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+
+/// The LLVM that the pass is built for. A plugin works with the LLVM that it was built for, and no other.
+pub(super) const VERSION: &str = "19";
+/// What brings the programs on Debian and Ubuntu.
+pub(super) const PACKAGES: &str = "apt-get install clang-19 lld-19 llvm-19";
+const PASS: &str = "libduality_convert.so";
+/// Names the folder of the pass, where it is not beside the command.
+const FOLDER: &str = "DUALITY_CONVERT_DIR";
+
+pub(super) struct Toolchain {
+    pub(super) clang: PathBuf,
+}
+
+impl Toolchain {
+    pub(super) fn find() -> Result<Self, Failure> {
+        Ok(Self { clang: program("clang")? })
+    }
+
+    /// The argument by which clang has lld load the pass.
+    pub(super) fn load_pass(&self) -> Result<OsString, Failure> {
+        program("ld.lld")?;
+        let pass = pass().ok_or_else(|| Failure::failed(missing_pass()))?;
+        let mut argument = OsString::from("-Wl,--load-pass-plugin=");
+        argument.push(pass);
+        Ok(argument)
+    }
+}
+
+/// A program of LLVM 19: under its Debian name, or in LLVM's own folder.
+pub(super) fn program(name: &str) -> Result<PathBuf, Failure> {
+    find(name)
+        .ok_or_else(|| Failure::failed(format!("{name} of LLVM {VERSION} is missing: {PACKAGES}")))
+}
+
+pub(super) fn find(name: &str) -> Option<PathBuf> {
+    let own = Path::new("/usr/lib").join(format!("llvm-{VERSION}")).join("bin").join(name);
+    let suffixed = format!("{name}-{VERSION}");
+    let path = env::var_os("PATH").unwrap_or_default();
+    let on_path = env::split_paths(&path).map(|folder| folder.join(&suffixed));
+    on_path.chain([own]).find(|program| program.is_file())
+}
+
+/// The pass: in the folder that the environment names, beside the command as installed, or where xtask builds it.
+pub(super) fn pass() -> Option<PathBuf> {
+    if let Some(folder) = env::var_os(FOLDER) {
+        return Some(Path::new(&folder).join(PASS)).filter(|pass| pass.is_file());
+    }
+    let command = env::current_exe().ok()?;
+    let folder = command.parent()?;
+    ["../convert", "../lib/duality"]
+        .into_iter()
+        .map(|place| folder.join(place).join(PASS))
+        .find(|pass| pass.is_file())
+}
+
+pub(super) fn missing_pass() -> String {
+    format!(
+        "the pass {PASS} is missing: build it with `cargo xtask convert`, or name its folder in {FOLDER}"
+    )
+}

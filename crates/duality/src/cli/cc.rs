@@ -1,0 +1,145 @@
+//! `duality cc`: the arguments that are its own. All others are those of a C compiler.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use super::{Failure, print};
+use crate::cc::{self, Utility, Wishes};
+
+/// For the list of commands only: the arguments of a compiler are not described to clap.
+#[derive(clap::Args)]
+#[command(disable_help_flag = true)]
+pub(super) struct Arguments {
+    /// Arguments of a C compiler
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
+const HELP: &str = "\
+Compile threaded C into an event-driven program
+
+Usage: duality cc [OPTIONS] ARGUMENTS OF A C COMPILER…
+
+Examples:
+  duality cc -O2 -pthread server.c -o server
+  ./configure CC=\"duality cc\" && make
+  duality cc --report -O2 -pthread server.c -o server
+      what was converted and why, what frames keep, what runs on side stacks, and what may go wrong
+
+Options, before all others:
+  --report[=FILE]  Write what was converted, and why, to FILE (else standard error) [env: DUALITY_CC_REPORT]
+  --graph FILE     Write the graph of calls that may block, as DOT, and as SVG beside it [env: DUALITY_CC_GRAPH]
+  --doctor         Say what is there and what is missing
+  --ar, --ranlib, --nm
+                   Be that program of LLVM, for objects that are bitcode alone (-fsanitize=…)
+  --help           Print this
+
+The command can also be called `duality-cc`, by a link to it, where a build system takes no compiler of two words.";
+
+/// What the first arguments ask for.
+#[derive(Debug, PartialEq, Eq)]
+enum Request<'a> {
+    Help,
+    Doctor,
+    Utility(Utility, &'a [OsString]),
+    Compile(Wishes, &'a [OsString]),
+}
+
+impl Arguments {
+    pub(super) fn of_process() -> Self {
+        // The name of the process is the command, or the command is its first argument.
+        let skip = if named() { 1 } else { 2 };
+        Self { arguments: env::args_os().skip(skip).collect() }
+    }
+}
+
+/// Whether this process was started under the compiler's own name.
+pub(super) fn named() -> bool {
+    let name = env::args_os().next().map(PathBuf::from);
+    name.is_some_and(|name| name.file_name().is_some_and(|name| name == "duality-cc"))
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let wishes = Wishes {
+        report: env::var_os("DUALITY_CC_REPORT").map(PathBuf::from),
+        graph: env::var_os("DUALITY_CC_GRAPH").map(PathBuf::from),
+    };
+    match read(&arguments.arguments, wishes)? {
+        Request::Help => print(HELP).map(|()| ExitCode::SUCCESS),
+        Request::Doctor => {
+            let (text, complete) = cc::doctor();
+            print(&text).map(|()| ExitCode::from(u8::from(!complete)))
+        }
+        Request::Utility(which, rest) => cc::utility(which, rest),
+        Request::Compile(wishes, rest) => cc::compile(rest, &wishes),
+    }
+}
+
+fn read(arguments: &[OsString], mut wishes: Wishes) -> Result<Request<'_>, Failure> {
+    let mut rest = arguments;
+    while let Some((first, after)) = rest.split_first() {
+        match first.to_str() {
+            Some("--help") => return Ok(Request::Help),
+            Some("--doctor") => return Ok(Request::Doctor),
+            Some("--ar") => return Ok(Request::Utility(Utility::Ar, after)),
+            Some("--ranlib") => return Ok(Request::Utility(Utility::Ranlib, after)),
+            Some("--nm") => return Ok(Request::Utility(Utility::Nm, after)),
+            Some("--report") => wishes.report = Some("-".into()),
+            Some("--graph") => {
+                let (file, after) = after.split_first().ok_or_else(|| {
+                    Failure::misuse("--graph: a file is missing, for example --graph calls.dot")
+                })?;
+                wishes.graph = Some(file.into());
+                rest = after;
+                continue;
+            }
+            Some(text) if text.starts_with("--report=") => {
+                wishes.report = Some(text["--report=".len()..].into());
+            }
+            Some(text) if text.starts_with("--graph=") => {
+                wishes.graph = Some(text["--graph=".len()..].into());
+            }
+            _ => break,
+        }
+        rest = after;
+    }
+    if rest.is_empty() {
+        return Err(Failure::misuse("no input files; `duality cc --help` shows examples"));
+    }
+    Ok(Request::Compile(wishes, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split_whitespace().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn own_options_come_first() {
+        let line = words("--report --graph a.dot -O2 --report a.c");
+        let Ok(Request::Compile(wishes, rest)) = read(&line, Wishes::default()) else {
+            panic!("a compilation")
+        };
+        assert_eq!(wishes.report, Some("-".into()));
+        assert_eq!(wishes.graph, Some("a.dot".into()));
+        assert_eq!(rest, words("-O2 --report a.c"));
+    }
+
+    #[test]
+    fn utilities_take_all_that_follows() {
+        let line = words("--ar --help x");
+        let request = read(&line, Wishes::default()).unwrap();
+        assert_eq!(request, Request::Utility(Utility::Ar, &words("--help x")));
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        assert!(read(&words("--graph"), Wishes::default()).is_err());
+        assert!(read(&[], Wishes::default()).is_err());
+    }
+}

@@ -1,0 +1,205 @@
+//! Tests of the driver, `duality cc`, as build systems call it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use super::{folder, source};
+use crate::outcome::{Outcome, cargo_command, execute};
+use crate::{Workspace, tools};
+
+/// One test of the driver: what is wrong, if anything is.
+type Test = fn(&Driver) -> Result<(), String>;
+
+struct Driver {
+    /// What has gdb show the calls of a thread that waits.
+    script: PathBuf,
+    command: PathBuf,
+    runtime: PathBuf,
+    work: PathBuf,
+}
+
+pub(super) fn run(workspace: &Workspace) -> Result<(), String> {
+    if execute(cargo_command(workspace).args(["build", "--quiet", "--package", "duality"]))
+        != Outcome::Passed
+    {
+        return Err("`cargo build --package duality` failed".into());
+    }
+    let folder = folder(workspace);
+    let work = folder.join("driver");
+    fs::create_dir_all(&work).map_err(|error| format!("{}: {error}", work.display()))?;
+    let driver = Driver {
+        command: workspace.target.join("debug/duality"),
+        runtime: folder.join("check.o"),
+        work,
+        script: source(workspace).join("gdb.py"),
+    };
+    driver.write_sources(&source(workspace).join("tests"))?;
+    let steps: [(&str, Test); 6] = [
+        ("an archive", Driver::archive),
+        ("probes", Driver::probes),
+        ("a shared library", Driver::shared_library),
+        ("no runtime", Driver::no_runtime),
+        ("a graph", Driver::graph),
+        ("gdb", Driver::stack),
+    ];
+    for (name, step) in steps {
+        step(&driver).map_err(|problem| format!("duality cc: {name}: {problem}"))?;
+    }
+    println!("{} tests of the driver", steps.len());
+    Ok(())
+}
+
+impl Driver {
+    fn write_sources(&self, tests: &Path) -> Result<(), String> {
+        let write = |name: &str, text: &str| {
+            fs::write(self.work.join(name), text).map_err(|error| format!("{name}: {error}"))
+        };
+        write(
+            "waits.c",
+            "#include <unistd.h>\nint waits(int value) { usleep(1); return value + 1; }\n",
+        )?;
+        write(
+            "main.c",
+            "#include \"test.h\"\nint waits(int);\n\
+             static void *start(void *argument) { return (void *)(long)waits((int)(long)argument); }\n\
+             int main(void) { printf(\"%ld\\n\", (long)run(start, (void *)41)); }\n",
+        )?;
+        write("plain.c", "int main(void) { return 0; }\n")?;
+        fs::copy(tests.join("test.h"), self.work.join("test.h"))
+            .map(|_| ())
+            .map_err(|error| format!("test.h: {error}"))
+    }
+
+    fn output(&self, line: &str) -> Result<Output, String> {
+        let mut command = Command::new(&self.command);
+        command.arg("cc").args(line.split(' ')).current_dir(&self.work);
+        command.env("DUALITY_CC_RUNTIME", &self.runtime);
+        command.output().map_err(|error| format!("{}: {error}", self.command.display()))
+    }
+
+    fn succeeds(&self, line: &str) -> Result<String, String> {
+        let output = self.output(line)?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if !output.status.success() {
+            return Err(format!("`{line}` ended with {}: {said}", output.status));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned() + &said)
+    }
+
+    /// Runs a program that was made, which must print 42, and be converted.
+    fn is_converted(&self, program: &str) -> Result<(), String> {
+        let output =
+            Command::new(self.work.join(program)).output().map_err(|error| error.to_string())?;
+        if output.stdout != b"42\n" {
+            return Err(format!("{program} printed {}", String::from_utf8_lossy(&output.stdout)));
+        }
+        if self.succeeds(&format!("--nm {program}"))?.contains("rt_spawn") {
+            return Ok(());
+        }
+        Err(format!("{program} was not converted"))
+    }
+
+    fn archive(&self) -> Result<(), String> {
+        let _ = fs::remove_file(self.work.join("libwaits.a"));
+        self.succeeds("-O2 -g -c waits.c -o waits.o")?;
+        // The system's own, which reads the native code of the object.
+        let status = Command::new("ar")
+            .args(["rcs", "libwaits.a", "waits.o"])
+            .current_dir(&self.work)
+            .status();
+        if !status.is_ok_and(|status| status.success()) {
+            return Err("ar does not read the object".into());
+        }
+        self.succeeds("--ranlib libwaits.a")?;
+        self.succeeds("-O2 -D_FORTIFY_SOURCE=2 -fstack-protector-strong -c main.c -o main.o")?;
+        self.succeeds("-pthread main.o -L. -lwaits -o archive")?;
+        self.is_converted("archive")?;
+        self.succeeds("-Os -pthread main.c waits.c -o at_once")?;
+        self.is_converted("at_once")
+    }
+
+    /// What configure and CMake ask a compiler.
+    fn probes(&self) -> Result<(), String> {
+        self.succeeds("plain.c -o plain")?;
+        let line = |text: String| text.lines().next().unwrap_or_default().to_owned();
+        if !line(self.succeeds("--version")?).contains("clang")
+            || !line(self.succeeds("-dumpmachine")?).contains("linux")
+        {
+            return Err("it does not say which compiler it is".into());
+        }
+        if !self.succeeds("-E waits.c")?.contains("usleep")
+            || !self.succeeds("-MM waits.c")?.contains("waits.o")
+        {
+            return Err("it does not preprocess".into());
+        }
+        self.succeeds("-S waits.c -o waits.s")?;
+        let doctor = self.succeeds("--doctor")?;
+        if doctor.contains("missing: apt-get install clang") { Err(doctor) } else { Ok(()) }
+    }
+
+    fn shared_library(&self) -> Result<(), String> {
+        let said = self.succeeds("-shared -fPIC waits.c -o libshared.so")?;
+        if said.contains("libshared.so: a shared library is compiled natively") {
+            Ok(())
+        } else {
+            Err(said)
+        }
+    }
+
+    /// A program without threads needs no runtime; one with threads is refused in one line.
+    fn no_runtime(&self) -> Result<(), String> {
+        let without = |file: &str| {
+            let mut command = Command::new(&self.command);
+            command.args(["cc", file, "waits.c", "-o", "without"]).current_dir(&self.work);
+            command.env_remove("DUALITY_CC_RUNTIME").output().map_err(|error| error.to_string())
+        };
+        if !without("plain.c")?.status.success() {
+            return Err("a program without threads is refused".into());
+        }
+        let refused = without("main.c")?;
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        if !refused.status.success()
+            && said.contains("threads of this program were to be converted, but")
+        {
+            return Ok(());
+        }
+        Err(format!("a program with threads is not refused: {said}"))
+    }
+
+    fn graph(&self) -> Result<(), String> {
+        let said =
+            self.succeeds("--report --graph calls.dot -O1 -fno-inline main.c waits.c -o graph")?;
+        let graph =
+            fs::read_to_string(self.work.join("calls.dot")).map_err(|error| error.to_string())?;
+        if !graph.contains("\"waits\" -> \"usleep\"") || !self.work.join("calls.svg").exists() {
+            return Err(graph);
+        }
+        if said.contains("start (main.c:3): converted") { Ok(()) } else { Err(said) }
+    }
+
+    /// gdb shows the calls of a converted thread while main waits for its end.
+    fn stack(&self) -> Result<(), String> {
+        let Some(gdb) = tools::find("gdb") else {
+            println!("gdb is missing: its script is not tested");
+            return Ok(());
+        };
+        self.succeeds("-O1 -g -gdwarf-4 -fno-inline -pthread main.c waits.c -o stack")?;
+        let mut command = Command::new(gdb);
+        command.args(["-batch", "-x"]).arg(&self.script).current_dir(&self.work);
+        for line in [
+            "break wait_for_events",
+            "run",
+            "duality-stack &((struct task *)main_task.operation.argument[0])->waiter",
+        ] {
+            command.args(["-ex", line]);
+        }
+        let output = command.arg("./stack").output().map_err(|error| error.to_string())?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        if said.contains("waits (waits.c:2)") && said.contains("start (main.c:3)") {
+            Ok(())
+        } else {
+            Err(said + &String::from_utf8_lossy(&output.stderr))
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! `cargo xtask convert`: builds the pass of `duality cc`; `cargo xtask convert --test` tests it too.
+//!
+//! ```text
+//!   target/convert/libduality_convert.so   the pass, a plugin of LLVM 19 (crates/convert/pass)
+//!   target/convert/check.o                 the reference runtime, for tests (crates/convert/check)
+//!   target/convert/check-asan.o            the same with AddressSanitizer
+//!   target/convert/tests                   what the suite compiles and runs
+//! ```
+//!
+//! Nothing else needs LLVM's headers: who does not convert C programs never builds this.
+
+mod driver;
+mod suite;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::SystemTime;
+use std::{fs, io};
+
+use crate::outcome::Outcome::{self, Failed, Passed, Skipped};
+use crate::{Workspace, tools};
+
+/// What is looked for, and the Debian package that has it.
+const NEEDS: &[(&str, &str)] = &[
+    ("/usr/lib/llvm-19/bin/clang++", "clang-19"),
+    ("/usr/lib/llvm-19/bin/ld.lld", "lld-19"),
+    ("/usr/include/llvm-19/llvm/IR/Module.h", "llvm-19-dev"),
+    ("/usr/bin/dot", "graphviz"),
+];
+
+const FLAGS: &[&str] = &[
+    "-std=c++17",
+    "-O1",
+    "-fPIC",
+    "-fno-rtti",
+    "-fno-exceptions",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-Wno-unused-parameter",
+    "-isystem",
+    "/usr/include/llvm-19",
+    "-isystem",
+    "/usr/include/llvm-c-19",
+];
+
+/// Where LLVM's programs are.
+fn llvm(program: &str) -> PathBuf {
+    Path::new("/usr/lib/llvm-19/bin").join(program)
+}
+
+/// Builds the pass and the reference runtime.
+pub(crate) fn build(workspace: &Workspace) -> Outcome {
+    let packages: Vec<&str> = NEEDS
+        .iter()
+        .filter(|(file, _)| !Path::new(file).exists())
+        .map(|(_, package)| *package)
+        .collect();
+    if !packages.is_empty() {
+        // LLVM 19 is not in every release of Debian: what needs it is left out there.
+        if let Err(problem) = tools::install_packages(&packages) {
+            return Skipped(problem);
+        }
+    }
+    match build_all(workspace) {
+        Ok(()) => Passed,
+        Err(problem) => Failed(problem),
+    }
+}
+
+/// Builds, and runs the suite.
+pub(crate) fn test(workspace: &Workspace) -> Outcome {
+    match build(workspace) {
+        Passed => {}
+        other => return other,
+    }
+    match suite::run(workspace).and_then(|()| driver::run(workspace)) {
+        Ok(()) => Passed,
+        Err(problem) => Failed(problem),
+    }
+}
+
+fn folder(workspace: &Workspace) -> PathBuf {
+    workspace.target.join("convert")
+}
+
+fn source(workspace: &Workspace) -> PathBuf {
+    workspace.root.join("crates/convert")
+}
+
+fn build_all(workspace: &Workspace) -> Result<(), String> {
+    let (source, folder) = (source(workspace), folder(workspace));
+    let pass = compile_all(&source.join("pass"), "cpp", &folder.join("pass"), |command| {
+        command.args(FLAGS);
+    })?;
+    let mut link = Command::new(llvm("clang++"));
+    run(link.args(["-shared", "-o"]).arg(folder.join("libduality_convert.so")).args(pass))?;
+    for (name, flags) in
+        [("check", &[][..]), ("check-asan", &["-fsanitize=address", "-mllvm", "-asan-stack=0"][..])]
+    {
+        let objects = compile_all(&source.join("check"), "c", &folder.join(name), |command| {
+            command
+                .args(["-g", "-O1", "-fPIC", "-fno-builtin", "-Wall", "-Wextra", "-Werror"])
+                .args(flags);
+        })?;
+        let mut link = Command::new(llvm("ld.lld"));
+        run(link.args(["-r", "-o"]).arg(folder.join(name).with_extension("o")).args(objects))?;
+    }
+    println!("built {}", folder.display());
+    Ok(())
+}
+
+/// Compiles the sources of one folder that are newer than their objects, two at a time; returns all objects.
+fn compile_all(
+    sources: &Path,
+    extension: &str,
+    objects: &Path,
+    flags: impl Fn(&mut Command),
+) -> Result<Vec<PathBuf>, String> {
+    fs::create_dir_all(objects).map_err(|error| format!("{}: {error}", objects.display()))?;
+    let files = files_of(sources, extension)?;
+    let headers = [sources.to_owned(), sources.join("../include")];
+    let newest_header = headers
+        .iter()
+        .flat_map(|folder| files_of(folder, "h").unwrap_or_default())
+        .filter_map(|header| modified(&header))
+        .max();
+    let mut running = Vec::new();
+    let mut made = Vec::new();
+    for file in files {
+        let object = objects.join(file.file_stem().unwrap_or_default()).with_extension("o");
+        made.push(object.clone());
+        let newest = modified(&file).max(newest_header);
+        if modified(&object).is_some_and(|object| Some(object) > newest) {
+            continue;
+        }
+        if running.len() == 2 {
+            finish(running.remove(0))?;
+        }
+        let mut command = Command::new(llvm(if extension == "c" { "clang" } else { "clang++" }));
+        flags(&mut command);
+        command.arg("-c").arg(&file).arg("-o").arg(&object);
+        let child = command.spawn().map_err(|error| format!("clang: {error}"))?;
+        running.push((file, child));
+    }
+    for compilation in running {
+        finish(compilation)?;
+    }
+    Ok(made)
+}
+
+fn finish((file, mut child): (PathBuf, std::process::Child)) -> Result<(), String> {
+    match child.wait() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{}: {status}, see above", file.display())),
+        Err(error) => Err(format!("{}: {error}", file.display())),
+    }
+}
+
+/// The files of a folder that end so, in the order of their names.
+fn files_of(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, String> {
+    let problem = |error: io::Error| format!("{}: {error}", folder.display());
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).map_err(problem)? {
+        let path = entry.map_err(problem)?.path();
+        if path.extension().is_some_and(|own| own == extension) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn modified(file: &Path) -> Option<SystemTime> {
+    fs::metadata(file).ok()?.modified().ok()
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{name}: {status}, see above")),
+        Err(error) => Err(format!("cannot run {name}: {error}")),
+    }
+}

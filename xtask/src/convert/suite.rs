@@ -1,0 +1,272 @@
+//! The suite of the pass: each program of `crates/convert/tests` is compiled natively and converted, and must print the
+//! same. Then generated programs (`fuzz.py`), for as long as there is time.
+//!
+//! Frames come from malloc in the reference runtime, so AddressSanitizer sees a use of a frame that was freed. Its stack
+//! checks are off: they would watch variables where they are no longer, on the stack.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{files_of, folder, llvm, source};
+use crate::Workspace;
+
+/// After so long a test program hangs.
+const LIMIT: Duration = Duration::from_secs(60);
+/// What generated programs get.
+const FUZZING: Duration = Duration::from_secs(40);
+/// Where the generated programs begin, unless `DUALITY_FUZZ_SEED` says otherwise.
+const FIRST_SEED: usize = 1;
+
+/// One way to compile a test program.
+#[derive(Clone, Copy)]
+struct Build {
+    level: &'static str,
+    sanitizer: bool,
+}
+
+const BUILDS: &[Build] = &[
+    Build { level: "-O0", sanitizer: false },
+    Build { level: "-O2", sanitizer: false },
+    Build { level: "-Os", sanitizer: false },
+    Build { level: "-O0", sanitizer: true },
+    Build { level: "-O2", sanitizer: true },
+];
+
+struct Suite {
+    source: PathBuf,
+    folder: PathBuf,
+    work: PathBuf,
+}
+
+pub(super) fn run(workspace: &Workspace) -> Result<(), String> {
+    let folder = folder(workspace);
+    let suite = Suite { source: source(workspace), work: folder.join("tests"), folder };
+    fs::create_dir_all(&suite.work)
+        .map_err(|error| format!("{}: {error}", suite.work.display()))?;
+    let programs = files_of(&suite.source.join("tests"), "c")?;
+    let start = Instant::now();
+    let failures = in_parallel(programs.len(), None, |index| suite.program(&programs[index]));
+    report(&failures)?;
+    println!(
+        "{} programs in {} builds: {:.0} s",
+        programs.len(),
+        BUILDS.len(),
+        start.elapsed().as_secs_f64()
+    );
+    let first = std::env::var("DUALITY_FUZZ_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or(FIRST_SEED);
+    let made = AtomicUsize::new(0);
+    let failures = in_parallel(usize::MAX, Some(Instant::now() + FUZZING), |index| {
+        made.fetch_add(1, Ordering::Relaxed);
+        suite.generated(first + index)
+    });
+    report(&failures)?;
+    println!("{} generated programs, from seed {first} on", made.load(Ordering::Relaxed));
+    Ok(())
+}
+
+fn report(failures: &[String]) -> Result<(), String> {
+    for failure in failures {
+        println!("{failure}");
+    }
+    match failures.first() {
+        None => Ok(()),
+        Some(first) => Err(first.lines().next().unwrap_or_default().to_owned()),
+    }
+}
+
+/// Does a job for each index, on two kernel threads, until a time or a failure; returns the failures.
+fn in_parallel(
+    count: usize,
+    until: Option<Instant>,
+    job: impl Fn(usize) -> Result<(), String> + Sync,
+) -> Vec<String> {
+    let next = AtomicUsize::new(0);
+    let failures = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let late = until.is_some_and(|until| Instant::now() >= until);
+                    let failed = || !failures.lock().expect("no job panics").is_empty();
+                    if index >= count || late || (until.is_some() && failed()) {
+                        break;
+                    }
+                    if let Err(failure) = job(index) {
+                        failures.lock().expect("no job panics").push(failure);
+                    }
+                }
+            });
+        }
+    });
+    failures.into_inner().expect("no job panics")
+}
+
+impl Suite {
+    /// Compiles a program in every way, and compares.
+    fn program(&self, file: &Path) -> Result<(), String> {
+        let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let text =
+            fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let flags: Vec<&str> = text
+            .lines()
+            .find_map(|line| line.strip_prefix(" * Flags: "))
+            .map(|flags| flags.trim_end_matches(" */").split(' ').collect())
+            .unwrap_or_default();
+        let mut expected: Option<(&str, Output)> = None;
+        for build in BUILDS {
+            let same = expected.as_ref().is_some_and(|(level, _)| *level == build.level);
+            if !same {
+                let native = self.work.join(format!("{name}{}", build.level));
+                compile(self.native(file, &native, build.level).args(&flags), &name)?;
+                expected = Some((build.level, finish(&native, &name)?));
+            }
+            let (_, expected) = expected.as_ref().expect("run just now");
+            self.compare(file, &name, *build, &flags, expected)?;
+        }
+        self.compare_report(file, &name)
+    }
+
+    /// Generates a program and compares it in one way, which depends on the seed.
+    fn generated(&self, seed: usize) -> Result<(), String> {
+        let name = format!("fuzz{seed}");
+        let file = self.work.join(&name).with_extension("c");
+        let made = Command::new("python3")
+            .arg(self.source.join("tests/fuzz.py"))
+            .arg(seed.to_string())
+            .output();
+        let made = made.map_err(|error| format!("python3: {error}"))?;
+        fs::write(&file, made.stdout).map_err(|error| format!("{}: {error}", file.display()))?;
+        let build = Build { level: ["-O0", "-O1", "-O2", "-Os", "-O3"][seed % 5], sanitizer: true };
+        let native = self.work.join(&name);
+        compile(self.native(&file, &native, build.level).arg("-lm"), &name)?;
+        let expected = finish(&native, &name)?;
+        if !expected.status.success() {
+            // The machine could not give it all its threads.
+            println!("{name} left out: natively {}", expected.status);
+            return Ok(());
+        }
+        self.compare(&file, &name, build, &["-lm"], &expected)?;
+        // What passed is of no use any more.
+        let _ = fs::remove_file(file);
+        let _ = fs::remove_file(native);
+        let _ = fs::remove_file(self.work.join(format!("{name}{}-asan", build.level)));
+        Ok(())
+    }
+
+    fn compare(
+        &self,
+        file: &Path,
+        name: &str,
+        build: Build,
+        flags: &[&str],
+        expected: &Output,
+    ) -> Result<(), String> {
+        let kind = if build.sanitizer { "asan" } else { "converted" };
+        let title = format!("{name} {} {kind}", build.level);
+        let program = self.work.join(format!("{name}{}-{kind}", build.level));
+        compile(self.converted(file, &program, build).args(flags), &title)?;
+        let output = finish(&program, &title)?;
+        if output.status == expected.status && output.stdout == expected.stdout {
+            return Ok(());
+        }
+        Err(format!(
+            "{title}: differs from the native program\n{}: {}\nnatively {}: {}\n{}",
+            output.status,
+            String::from_utf8_lossy(&output.stdout),
+            expected.status,
+            String::from_utf8_lossy(&expected.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        ))
+    }
+
+    /// Each line of NAME.report must be in the report of NAME.c.
+    fn compare_report(&self, file: &Path, name: &str) -> Result<(), String> {
+        let Ok(wanted) = fs::read_to_string(file.with_extension("report")) else {
+            return Ok(());
+        };
+        let report = self.work.join(format!("{name}.report"));
+        let program = self.work.join(format!("{name}-report"));
+        let mut command = self.converted(file, &program, Build { level: "-O1", sanitizer: false });
+        // A path relative to the folder, as users see it.
+        command
+            .current_dir(self.source.join("tests"))
+            .arg("-g")
+            .env("DUALITY_CONVERT_REPORT", &report);
+        compile(&mut command, &format!("{name}: report"))?;
+        let text = fs::read_to_string(&report)
+            .map_err(|error| format!("{}: {error}", report.display()))?;
+        match wanted.lines().find(|line| !text.contains(line.trim())) {
+            None => Ok(()),
+            Some(line) => Err(format!("{name}: the report lacks `{}`\n{text}", line.trim())),
+        }
+    }
+
+    fn clang(&self, file: &Path, program: &Path, level: &str) -> Command {
+        let mut command = Command::new(llvm("clang"));
+        command.args([level, "-w", "-pthread", "-I"]).arg(self.source.join("tests"));
+        // The report names files as the compiler was given them.
+        command.arg(if program.to_string_lossy().ends_with("-report") {
+            Path::new(file.file_name().unwrap_or_default())
+        } else {
+            file
+        });
+        command.arg("-o").arg(program);
+        command
+    }
+
+    fn native(&self, file: &Path, program: &Path, level: &str) -> Command {
+        self.clang(file, program, level)
+    }
+
+    fn converted(&self, file: &Path, program: &Path, build: Build) -> Command {
+        let mut command = self.clang(file, program, build.level);
+        let mut plugin = std::ffi::OsString::from("-Wl,--load-pass-plugin=");
+        plugin.push(self.folder.join("libduality_convert.so"));
+        command.args(["-flto=full", "-fuse-ld=lld", "-gline-tables-only"]).arg(plugin);
+        if build.sanitizer {
+            command
+                .args(["-fsanitize=address", "-mllvm", "-asan-stack=0"])
+                .arg(self.folder.join("check-asan.o"));
+        } else {
+            command.arg(self.folder.join("check.o"));
+        }
+        command
+    }
+}
+
+fn compile(command: &mut Command, title: &str) -> Result<(), String> {
+    let output = command.output().map_err(|error| format!("clang: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{title}: does not compile\n{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+/// Runs a program to its end, or ends it after the limit.
+fn finish(program: &Path, title: &str) -> Result<Output, String> {
+    let mut command = Command::new(program);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // The leak check stops all threads by functions that the reference runtime has taken over.
+    command.env("ASAN_OPTIONS", "detect_leaks=0:detect_stack_use_after_return=0");
+    let mut child = command.spawn().map_err(|error| format!("{title}: {error}"))?;
+    let start = Instant::now();
+    // Test programs print little: it fits into the pipe.
+    while child.try_wait().map_err(|error| format!("{title}: {error}"))?.is_none() {
+        if start.elapsed() > LIMIT {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(format!("{title}: does not end within {} s", LIMIT.as_secs()));
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().map_err(|error| format!("{title}: {error}"))
+}
