@@ -15,7 +15,7 @@ use crate::run::{self, Poller, Program, Settings, Verdict};
     after_help = "\
 Examples:
   duality run -- memcached -p 11211
-      memcached, with its threads on one kernel thread
+      memcached, with its threads as user-level threads
   duality run --check /usr/sbin/mariadbd
       whether it will work, from its files
   duality run --stack-size 256k --stats -- ./server 8080
