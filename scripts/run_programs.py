@@ -22,6 +22,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "run"))
 
+from processes import family
 from programs import PROGRAMS
 
 LIMIT = 120
@@ -36,21 +37,6 @@ def free_port():
         trial.bind(("127.0.0.1", 0))
         # Below the ports of clients.
         return trial.getsockname()[1] % 20000 + 11000
-
-
-def family(root):
-    parents = {}
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/stat") as file:
-                parents.setdefault(int(file.read().rsplit(")", 1)[1].split()[1]), []).append(int(name))
-        except OSError:
-            pass
-    found, todo = [], [root]
-    while todo:
-        found.append(todo.pop())
-        todo += parents.get(found[-1], [])
-    return found
 
 
 def destroy(process):

@@ -26,26 +26,10 @@ sys.path.insert(0, os.path.join(HERE, "run"))
 
 import clients
 import servers
+from processes import family
 
 KERNEL_STACK = 16
 TICK = os.sysconf("SC_CLK_TCK")
-
-
-def family(root):
-    """A process and all that descend from it."""
-    parents = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/stat") as file:
-                    parents.setdefault(int(file.read().rsplit(")", 1)[1].split()[1]), []).append(int(name))
-            except OSError:
-                pass
-    found, todo = [], [root]
-    while todo:
-        found.append(todo.pop())
-        todo += parents.get(found[-1], [])
-    return found
 
 
 def usage(root):

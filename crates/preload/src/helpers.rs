@@ -180,13 +180,13 @@ fn submit(job: &Job) -> bool {
 }
 
 /// Gives helpers the time to begin what waits for them, before the worker sleeps.
-pub(crate) fn let_begin() {
+pub(crate) fn let_begin(locked: &mut Locked) {
     const PATIENCE: u32 = 64;
     for _ in 0..PATIENCE {
         if QUEUED.load(Ordering::Relaxed) == 0 {
             return;
         }
-        sys!(SYS_sched_yield);
+        locked.released(|| sys!(SYS_sched_yield));
     }
 }
 

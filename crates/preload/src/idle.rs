@@ -173,7 +173,8 @@ pub(crate) fn stand_by(locked: &mut Locked, ready: impl Fn(&mut Locked) -> usize
         }
         let timed_out = sleep(locked, calls, serving);
         let found = ready(locked);
-        if IDLE.of(locked).summoned && !timed_out {
+        if IDLE.of(locked).summoned {
+            // Also after a time-out: the summons may have come at the same moment, and nobody else would answer it.
             came(locked, found);
         }
         let idle = IDLE.of(locked);

@@ -103,7 +103,7 @@ fn wait(locked: &mut Locked) {
     // From here on, a signal ends the sleep.
     worker.set_idle(true);
     // Whoever sees the process asleep may take it that its calls have begun.
-    locked.released(helpers::let_begin);
+    helpers::let_begin(locked);
     if idle::is_watched(locked) {
         idle::stand_by(locked, scheduler::ready);
     } else {

@@ -24,7 +24,7 @@ use crate::lock::{self, Guarded, Locked};
 use crate::stats;
 use crate::thread::{Reason, State, ThreadRef};
 use crate::timers::Timers;
-use crate::worker::{MOST_WORKERS, Worker, current, worker};
+use crate::worker::{self, MOST_WORKERS, Worker, current, worker};
 
 /// Threads in the order in which they run.
 #[derive(Clone, Copy)]
@@ -117,6 +117,7 @@ pub(crate) fn enqueue_behind(locked: &mut Locked, thread: ThreadRef) {
 
 /// The thread that this worker runs next.
 pub(crate) fn dequeue(locked: &mut Locked) -> Option<ThreadRef> {
+    let workers = worker::count(locked);
     let scheduler = SCHEDULER.of(locked);
     if scheduler.ready == 0 {
         return None;
@@ -127,9 +128,8 @@ pub(crate) fn dequeue(locked: &mut Locked) -> Option<ThreadRef> {
     let common = if common_first { scheduler.common.pop() } else { None };
     let next = common.or_else(|| scheduler.own[own].pop()).or_else(|| scheduler.common.pop());
     // The other queues, beginning with the next worker's: so thieves spread.
-    let next = next.or_else(|| {
-        (1..MOST_WORKERS).find_map(|step| scheduler.own[(own + step) % MOST_WORKERS].pop())
-    });
+    let next =
+        next.or_else(|| (1..workers).find_map(|step| scheduler.own[(own + step) % workers].pop()));
     scheduler.ready -= usize::from(next.is_some());
     next
 }

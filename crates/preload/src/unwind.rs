@@ -150,29 +150,27 @@ impl Reader {
         Some(value)
     }
 
-    fn unsigned(&mut self) -> Option<u64> {
+    /// A number in LEB128: its bits, how many there are, and the last byte.
+    fn bits(&mut self) -> Option<(u64, u32, u8)> {
         let (mut value, mut shift) = (0u64, 0);
         loop {
             let byte: u8 = self.take()?;
             value |= u64::from(byte & 0x7f).checked_shl(shift)?;
             shift += 7;
             if byte & 0x80 == 0 {
-                return Some(value);
+                return Some((value, shift, byte));
             }
         }
     }
 
+    fn unsigned(&mut self) -> Option<u64> {
+        self.bits().map(|(value, ..)| value)
+    }
+
     fn signed(&mut self) -> Option<i64> {
-        let (mut value, mut shift) = (0u64, 0);
-        loop {
-            let byte: u8 = self.take()?;
-            value |= u64::from(byte & 0x7f).checked_shl(shift)?;
-            shift += 7;
-            if byte & 0x80 == 0 {
-                let sign = shift < 64 && byte & 0x40 != 0;
-                return Some((if sign { value | u64::MAX << shift } else { value }) as i64);
-            }
-        }
+        let (value, shift, last) = self.bits()?;
+        let sign = shift < 64 && last & 0x40 != 0;
+        Some((if sign { value | u64::MAX << shift } else { value }) as i64)
     }
 }
 
