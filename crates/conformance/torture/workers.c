@@ -389,3 +389,29 @@ TEST(preempt_sleeps_end_beside_threads_that_compute) {
     CHECK(join(computing) == 0);
     return 0;
 }
+
+/* A signal that another kernel thread takes is not lost between the look for it and the wait. */
+static void *send_and_wait(void *argument) {
+    int *answers = argument;
+    for (int round = 0; round < 3000; round++) {
+        int before = __atomic_load_n(answers, __ATOMIC_ACQUIRE);
+        kill(getpid(), SIGUSR1);
+        while (__atomic_load_n(answers, __ATOMIC_ACQUIRE) == before) sched_yield();
+    }
+    return NULL;
+}
+
+TEST(workers_sigwait_loses_nothing) {
+    int answers = 0, number;
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    CHECK(!pthread_sigmask(SIG_BLOCK, &set, NULL));
+    pthread_t sender = start(send_and_wait, &answers);
+    for (int round = 0; round < 3000; round++) {
+        CHECK(!sigwait(&set, &number) && number == SIGUSR1);
+        __atomic_add_fetch(&answers, 1, __ATOMIC_RELEASE);
+    }
+    CHECK(join(sender) == 0);
+    return 0;
+}

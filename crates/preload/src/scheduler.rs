@@ -164,7 +164,7 @@ pub(crate) fn wake(locked: &mut Locked, thread: ThreadRef, reason: Reason) {
 
 /// Parks the current thread until it is woken, its deadline passes or a signal comes for it.
 pub(crate) fn park(locked: &mut Locked, deadline: Nanoseconds) -> Reason {
-    if current().deliverable() != 0 {
+    if current().is_called() {
         return Reason::Interrupted;
     }
     current().interruptible.set(true);

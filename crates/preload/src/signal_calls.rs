@@ -126,6 +126,14 @@ pub(crate) fn rt_sigtimedwait(frame: &mut Frame) -> isize {
 /// Takes a signal of `set`: from what waits in the engine, or from the kernel.
 fn wait_for_signal(set: u64, deadline: u64) -> Result<Pending, isize> {
     let thread = current();
+    // Before the first look: what another worker assigns from then on ends the wait.
+    thread.awaited.set(set);
+    let found = wait_for_one_of(thread, set, deadline);
+    thread.awaited.set(0);
+    found
+}
+
+fn wait_for_one_of(thread: ThreadRef, set: u64, deadline: u64) -> Result<Pending, isize> {
     let mut watched: Option<usize> = None;
     let found = loop {
         let seen =
@@ -148,11 +156,9 @@ fn wait_for_signal(set: u64, deadline: u64) -> Result<Pending, isize> {
                 *watched.insert(made as usize)
             }
         };
-        thread.awaited.set(set);
         let descriptor = descriptors::get(number).ok_or(EAGAIN)?;
         let seen = seen.unwrap_or_else(|| descriptor.seen(Direction::Read));
         let reason = descriptor.wait(&mut lock(), number, Direction::Read, deadline, seen);
-        thread.awaited.set(0);
         if reason == Some(Reason::Interrupted)
             && thread.pending_bits.load(Ordering::Relaxed) & set == 0
         {

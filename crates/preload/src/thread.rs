@@ -166,6 +166,12 @@ impl Thread {
         self.pending_bits.load(Ordering::Relaxed) & !self.mask.get()
     }
 
+    /// Whether a signal is pending that ends a wait: one that it does not block, or waits for.
+    #[inline(always)]
+    pub(crate) fn is_called(&self) -> bool {
+        self.pending_bits.load(Ordering::Relaxed) & (!self.mask.get() | self.awaited.get()) != 0
+    }
+
     /// The signals that are pending for it alone.
     pub(crate) fn pending<'a>(&'a self, _: &'a mut Locked) -> &'a mut Vec<Pending> {
         // SAFETY: reached under the lock alone, see the parameter.
