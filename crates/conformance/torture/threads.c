@@ -358,12 +358,21 @@ static void *end_soon(void *argument) {
     __sync_fetch_and_add(&ended, 1);
     return NULL;
 }
-TEST(detached) {
-    for (int index = 0; index < 300; index++) {
+static int end_detached(int count) {
+    ended = 0;
+    for (int index = 0; index < count; index++) {
         pthread_t thread = start(end_soon, NULL);
         CHECK(!pthread_detach(thread));
     }
-    while (ended < 300) sleep_ms(5);
+    while (ended < count) sleep_ms(5);
+    return 0;
+}
+TEST(detached) { return end_detached(300); }
+
+// A deadline that comes while a worker waits for a later one: it must hear of it, though another looks meanwhile.
+TEST(workers_earlier_deadlines_are_heard_of) {
+    for (int round = 0; round < 25; round++)
+        if (end_detached(300)) return 1;
     return 0;
 }
 

@@ -36,6 +36,8 @@ struct Idle {
     /// A worker sleeps in epoll, until `armed`.
     watched: bool,
     armed: Nanoseconds,
+    /// The bell has been rung since the deadline is earlier.
+    hurried: bool,
     /// Looks at the descriptors so far.
     looks: u32,
     reserves: usize,
@@ -51,6 +53,7 @@ struct Idle {
 const AWAKE: Idle = Idle {
     watched: false,
     armed: NEVER,
+    hurried: false,
     looks: 0,
     reserves: 0,
     deputy: Deputy::None,
@@ -104,6 +107,16 @@ pub(crate) fn expect(locked: &mut Locked, deadline: Nanoseconds) {
     let idle = IDLE.of(locked);
     if idle.watched && (idle.armed == NEVER || deadline < idle.armed) {
         idle.armed = deadline;
+        idle.hurried = true;
+        ring();
+    }
+}
+
+/// A worker that was not asleep has looked. It may have taken the event of the bell that the watcher was to hear:
+/// an edge is told once.
+pub(crate) fn remind_watcher(locked: &mut Locked) {
+    let idle = IDLE.of(locked);
+    if idle.watched && idle.hurried {
         ring();
     }
 }
@@ -124,6 +137,7 @@ pub(crate) fn begin_watch(locked: &mut Locked, deadline: Option<Nanoseconds>) {
     let idle = IDLE.of(locked);
     idle.watched = true;
     idle.armed = deadline.unwrap_or(NEVER);
+    idle.hurried = false;
 }
 
 /// It is so no longer.

@@ -87,6 +87,7 @@ pub(crate) extern "C" fn worker_loop() -> ! {
 pub(crate) fn look(locked: &mut Locked) {
     expire(locked);
     take_events(locked, Some(clock::timespec(0)));
+    idle::remind_watcher(locked);
     if uring::is_active() && idle::is_watched(locked) {
         // The watcher sleeps, and would not submit what this look has asked for.
         uring::flush(locked);
