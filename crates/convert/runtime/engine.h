@@ -1,0 +1,70 @@
+/* What the runtime of converted programs asks of the engine: tasks that wait, and nothing else.
+ *
+ * The engine is that of `duality run` (crates/preload). It knows threads, which have stacks, and tasks, which have
+ * none. Both wait in the same queues, for descriptors, futexes and times, and wake each other. These calls enter the
+ * engine as a patched system call does, with numbers that no kernel has.
+ *
+ *   a loop:   for (;;) run(engine(ENGINE_NEXT));       a thread of the engine, with a stack
+ *   a task:   ENGINE_TRY(task) ── done: the result
+ *                              ├─ ENGINE_WAITS: later, the task comes out of ENGINE_NEXT, and is tried again
+ *                              └─ ENGINE_BLOCKS: only a thread can make this call
+ *
+ * A task belongs to one loop, and is touched by the engine only while it waits or is ready.
+ */
+#ifndef DUALITY_ENGINE_H
+#define DUALITY_ENGINE_H
+
+/* The numbers of the calls, their arguments and their results. */
+enum engine_call {
+    ENGINE_FIRST = 0x44550000,
+    /* () -> ENGINE_VERSION; any other answer means that there is no engine, or a different one. */
+    ENGINE_HELLO = ENGINE_FIRST,
+    /* (index, turn_over): the calling thread is the loop with this number, from 0 to 63, from now on. The engine sets
+     * *turn_over, an int, when the loop has run for a tick without a call of ENGINE_NEXT. -> 0 */
+    ENGINE_LOOP,
+    /* () -> the next ready task of the calling loop; waits until there is one. It is in no queue any more. */
+    ENGINE_NEXT,
+    /* (task, index): a task that does not wait is put at the end of the ready ones of a loop, which becomes its own.
+     * Any thread may call this, once for each time that the task comes out of ENGINE_NEXT. -> 0 */
+    ENGINE_READY,
+    /* (task): makes the system call `task->number` with `task->arguments`, as its loop. -> the kernel's result (an
+     * error is -errno), ENGINE_WAITS or ENGINE_BLOCKS. A task that waited and has come out of ENGINE_NEXT is tried again
+     * with the same call; the engine remembers what was transferred and when time is up. A wait that was interrupted
+     * (ENGINE_INTERRUPT) ends with -EINTR, or with what was transferred.
+     * For read, readv, recvfrom, recvmsg, write, writev, sendto, sendmsg, sendfile, accept, accept4, connect, poll,
+     * ppoll, select, pselect6, epoll_wait, nanosleep and clock_nanosleep. Masks of signals are ignored. */
+    ENGINE_TRY,
+    /* (task, key, expected, deadline): has the task wait for ENGINE_WAKE or FUTEX_WAKE at `key`. An even key is the
+     * address of a 32-bit word, and the task only waits if that holds `expected`; else the result is -EAGAIN. An odd
+     * key is any number. `deadline` is in nanoseconds on CLOCK_MONOTONIC, or 0. -> ENGINE_WAITS; afterwards
+     * `task->reason` says how the wait ended. */
+    ENGINE_WAIT,
+    /* (key, count) -> how many were woken, tasks and threads (those that wait in FUTEX_WAIT, private). */
+    ENGINE_WAKE,
+    /* (task): a task that waits is made ready, with the reason ENGINE_INTERRUPTED. -> whether it waited */
+    ENGINE_INTERRUPT,
+};
+enum { ENGINE_VERSION = 1 };
+
+/* Results that no system call has. */
+#define ENGINE_WAITS (-0x44550001L)
+#define ENGINE_BLOCKS (-0x44550002L)
+
+enum engine_reason { ENGINE_WOKEN, ENGINE_TIMED_OUT, ENGINE_INTERRUPTED };
+
+/* A task, all zeros at first. */
+struct engine_task {
+    /* The engine's. */
+    unsigned long engine[16];
+    /* The system call of ENGINE_TRY; its pointers stay valid until it is done. */
+    long number;
+    long arguments[6];
+    /* How the last wait ended: an engine_reason. */
+    int reason;
+    int reserved;
+};
+
+/* engine.S */
+long engine(enum engine_call, ...);
+
+#endif
