@@ -77,6 +77,12 @@ _Noreturn void rt_block_pthread_exit(void *result) {
     fiber_exit();
 }
 
+/* All threads share one kernel thread, so there is no other to go to. */
+struct rt_handle *rt_duality_detach(void) { return NULL; }
+struct rt_handle *rt_duality_attach(void) { return NULL; }
+void duality_detach_task(void) {}
+void duality_attach_task(void) {}
+
 int rt_pthread_cancel(pthread_t thread) {
     struct task *task = task_of(thread);
     task->cancelled = true;

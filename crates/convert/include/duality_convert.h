@@ -59,11 +59,12 @@ struct rt_handle {
     struct rt_handle *parent;
 };
 
-/* The return register: the value of the call that the resumed coroutine waited for, as its C type,
- * at the start. */
-extern _Alignas(16) char rt_ret[64];
+/* Three variables of each thread: a runtime may have several loops, and may resume a task on a thread beside them.
+ *
+ * The return register: the value of the call that the resumed coroutine waited for, as its C type, at the start. */
+extern _Thread_local _Alignas(16) char rt_ret[64];
 /* What the trampoline resumes next: set by a coroutine that returned. */
-extern struct rt_handle *rt_next;
+extern _Thread_local struct rt_handle *rt_next;
 
 /* What a primitive returns. The C ABI returns these in two registers, as the pass does. */
 struct rt_int { struct rt_handle *handle; int value; };
@@ -128,7 +129,7 @@ void rt_once_end(pthread_once_t *once);
 /* Set by the runtime when the running task has had its turn. The pass has loops that spin on a
  * volatile or atomic variable look at it, and call rt_give_way, which suspends the task and queues
  * it again. */
-extern volatile int rt_turn_over;
+extern _Thread_local volatile int rt_turn_over;
 struct rt_int rt_give_way(void);
 
 /* ---- Primitives: as the function of the same name, but may return a handle ----------------------------------------- */
@@ -183,6 +184,10 @@ struct rt_int rt_pthread_clockjoin_np(pthread_t, void **, clockid_t, const struc
  * of POSIX. */
 struct rt_handle *rt_pthread_exit(void *);
 struct rt_handle *rt_pthread_testcancel(void);
+/* duality_detach and duality_attach (duality.h): in between, the task's frames are resumed on a thread that may block,
+ * where no primitive returns a handle; and rt_ret and rt_next are of that thread. */
+struct rt_handle *rt_duality_detach(void);
+struct rt_handle *rt_duality_attach(void);
 
 /* ---- Renamed everywhere, in originals too: they do not wait, but must know tasks ------------------------------------ */
 
@@ -222,11 +227,16 @@ int rt_pthread_setaffinity_np(pthread_t, size_t, const cpu_set_t *);
 int rt_pthread_getaffinity_np(pthread_t, size_t, cpu_set_t *);
 int rt_pthread_getcpuclockid(pthread_t, clockid_t *);
 
-/* ---- In originals only: what blocks and names a thread, which may be a task. The calling pthread blocks. ------------- */
+/* ---- In originals only: what blocks and names a thread, which may be a task, or depends on who calls. The calling
+ * pthread blocks. ------------------------------------------------------------------------------------------------ */
 
 int rt_block_pthread_join(pthread_t, void **);
 int rt_block_pthread_timedjoin_np(pthread_t, void **, const struct timespec *);
 int rt_block_pthread_clockjoin_np(pthread_t, void **, clockid_t, const struct timespec *);
+/* On a side stack, the owner of a recursive mutex is the task. */
+int rt_block_pthread_mutex_lock(pthread_mutex_t *);
+int rt_block_pthread_mutex_timedlock(pthread_mutex_t *, const struct timespec *);
+int rt_block_pthread_mutex_clocklock(pthread_mutex_t *, clockid_t, const struct timespec *);
 /* Where an original, which runs on a pthread, calls pthread_exit: on a side stack it ends the task.
  */
 void rt_block_pthread_exit(void *) __attribute__((noreturn));

@@ -65,9 +65,9 @@ const Primitive PRIMITIVES[] = {
     waits("pthread_yield", "rt_sched_yield"),
 
     // Locks and conditions.
-    waits("pthread_mutex_lock", "rt_pthread_mutex_lock"),
-    waits("pthread_mutex_timedlock", "rt_pthread_mutex_timedlock"),
-    waits("pthread_mutex_clocklock", "rt_pthread_mutex_clocklock"),
+    {"pthread_mutex_lock", Role::Waits, "rt_pthread_mutex_lock", "rt_block_pthread_mutex_lock"},
+    {"pthread_mutex_timedlock", Role::Waits, "rt_pthread_mutex_timedlock", "rt_block_pthread_mutex_timedlock"},
+    {"pthread_mutex_clocklock", Role::Waits, "rt_pthread_mutex_clocklock", "rt_block_pthread_mutex_clocklock"},
     waits("pthread_cond_wait", "rt_pthread_cond_wait"),
     waits("pthread_cond_timedwait", "rt_pthread_cond_timedwait"),
     waits("pthread_cond_clockwait", "rt_pthread_cond_clockwait"),
@@ -85,6 +85,9 @@ const Primitive PRIMITIVES[] = {
     {"pthread_clockjoin_np", Role::Waits, "rt_pthread_clockjoin_np", "rt_block_pthread_clockjoin_np"},
     {"pthread_exit", Role::Waits, "rt_pthread_exit", "rt_block_pthread_exit"},
     waits("pthread_testcancel", "rt_pthread_testcancel"),
+    // What duality.h calls.
+    waits("duality_detach_task", "rt_duality_detach"),
+    waits("duality_attach_task", "rt_duality_attach"),
 
     renamed("fork", "rt_fork"),
     renamed("pthread_sigmask", "rt_pthread_sigmask"),
