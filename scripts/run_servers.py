@@ -4,6 +4,7 @@
     python3 scripts/run_servers.py target/release/duality --clients 10000
     python3 scripts/run_servers.py target/release/duality --minutes 10 --tick 1ms soak: so many minutes in all, the engine alone
     python3 scripts/run_servers.py target/release/duality --only redis,mariadb
+    python3 scripts/run_servers.py target/release/duality --compiled /tmp/converted   beside those that `duality cc` made there
 
 All clients are connected at the same time. Each asks several times, and every answer is compared with those that the native server
 gave. Then the server is ended by SIGTERM, and must end as the native one does. Times are not checked: the table shows them.
@@ -90,7 +91,13 @@ def free_port():
                 continue
 
 
-def serve(server, prefix, folder, count, seconds, log):
+def compiled(words, folder):
+    """The command with the program of the same name in the folder of compiled programs; None if there is none."""
+    program = os.path.join(folder, os.path.basename(words[0]))
+    return [program, *words[1:]] if os.path.exists(program) else None
+
+
+def serve(server, way, folder, count, seconds, log):
     """Starts the server, lets the crowd ask until the seconds are over (at least once), and ends the server."""
     port = free_port()
     backend = None
@@ -98,9 +105,11 @@ def serve(server, prefix, folder, count, seconds, log):
         backend = subprocess.Popen(servers.knot_like(folder, port + 1, count))
         wait_for_port(port + 1, backend)
         servers.BACKEND_PORT = port + 1 if server.name == "microsocks" else f"{port + 1}/index.html"
-    words = server.command(folder, port, count)
+    words = way(server.command(folder, port, count))
+    if words is None:
+        return None
     environment = dict(os.environ, PATH=os.environ["PATH"] + ":/usr/sbin:/sbin")
-    process = subprocess.Popen([*prefix, *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
     try:
         wait_for_port(port, process)
         before = usage(process.pid)
@@ -131,25 +140,33 @@ def compare(server, options, folder):
     """One row of the table; returns whether all is well."""
     count = min(options.clients, server.most)
     run = [options.duality, "run", *(["--tick", options.tick] if options.tick else []), *options.option, "--"]
+    ways = {"native": lambda words: words, "run": lambda words: run + words}
+    if options.compiled:
+        ways["cc"] = lambda words: compiled(words, options.compiled)
     results = {}
-    for name, prefix in (("native", []), ("run", run)):
+    for name, way in ways.items():
         with open(os.path.join(options.logs or folder, f"{server.name}.{name}.log"), "w") as log:
             try:
-                results[name] = serve(server, prefix, folder, count, options.seconds if name == "run" else min(options.seconds, 3), log)
+                results[name] = serve(server, way, folder, count, min(options.seconds, 3) if name == "native" else options.seconds, log)
             except clients.Failure as failure:
                 with open(log.name) as said:
                     tail = said.read()[-600:]
                 print(f"{server.name:18} {count:6}  {name}: {failure}\n{tail}", flush=True)
                 return False
-    native, ours = results["native"], results["run"]
-    same = native[0] == ours[0]
-    ended = native[2] == ours[2]
-    verdict = "same" if same and ended else f"answers differ: {next(iter(native[0] ^ ours[0]))[:300]!r}" if not same else f"ends with {ours[2]}, natively with {native[2]}"
-    micro = [results[name][1]["microseconds"] for name in ("native", "run")]
-    ratio = f"{micro[1] / micro[0]:.2f}" if micro[0] else "-"
-    print(f"{server.name:18} {count:6} {ours[1]['requests']:9} {micro[0]:8.1f} {micro[1]:8.1f} {ratio:>6} "
-          f"{native[1]['memory'] // 1024:6} {ours[1]['memory'] // 1024:6} {native[1]['threads']:7} {ours[1]['threads']:4}  {verdict}", flush=True)
-    return same and ended
+    native = results.pop("native")
+    alike = True
+    for name, ours in results.items():
+        if ours is None:
+            continue
+        same, ended = native[0] == ours[0], native[2] == ours[2]
+        verdict = ("same" if same and ended else f"answers differ: {next(iter(native[0] ^ ours[0]))[:300]!r}" if not same
+                   else f"ends with {ours[2]}, natively with {native[2]}")
+        micro = [of[1]["microseconds"] for of in (native, ours)]
+        ratio = f"{micro[1] / micro[0]:.2f}" if micro[0] else "-"
+        print(f"{server.name:18} {name:3} {count:7} {ours[1]['requests']:9} {micro[0]:8.1f} {micro[1]:8.1f} {ratio:>6} "
+              f"{native[1]['memory'] // 1024:6} {ours[1]['memory'] // 1024:6} {native[1]['threads']:7} {ours[1]['threads']:4}  {verdict}", flush=True)
+        alike &= same and ended
+    return alike
 
 
 def main():
@@ -161,6 +178,7 @@ def main():
     parser.add_argument("--tick", help="as for duality run")
     parser.add_argument("--option", action="append", default=[], help="another option of duality run")
     parser.add_argument("--only", help="names of servers, with commas")
+    parser.add_argument("--compiled", metavar="FOLDER", help="where programs are that `duality cc` made, with the names of the native ones")
     parser.add_argument("--logs", help="a folder for what the servers say")
     options = parser.parse_args()
     clients.raise_limits()
@@ -174,7 +192,7 @@ def main():
             present.append(server)
     if options.minutes:
         options.seconds = options.minutes * 60 / max(len(present), 1)
-    print(f"{'server':18} {'clients':>6} {'answers':>9} {'us/native':>8} {'us/run':>6} {'ratio':>6} {'MiB':>6} {'MiB':>6} {'threads':>7} {'':4}  answers and end")
+    print(f"{'server':18} {'way':3} {'clients':>7} {'answers':>9} {'native us':>8} {'us':>7} {'ratio':>6} {'MiB':>6} {'MiB':>6} {'threads':>7} {'':4}  answers and end")
     failed = False
     for server in present:
         # Servers that give up privileges read there.

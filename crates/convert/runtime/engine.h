@@ -10,6 +10,14 @@
  *                              └─ ENGINE_BLOCKS: only a thread can make this call
  *
  * A task belongs to one loop, and is touched by the engine only while it waits or is ready.
+ *
+ * HOW IT STARTS
+ *   The engine is a shared object with two symbols:
+ *       unsigned long duality_engine_entry;     where the calls enter; 0 until the engine has been started
+ *       void duality_engine_start(const char *settings, unsigned long vdso, unsigned long capabilities);
+ *   A program that was started by `duality run` has it already, in the global scope, and started. Any other loads it with
+ *   dlopen and starts it before it makes a thread, with the settings of crates/preload/src/settings.rs (for instance
+ *   "cores=1:tick=10000:uring=0", the tick in microseconds), getauxval(AT_SYSINFO_EHDR) and getauxval(AT_HWCAP2).
  */
 #ifndef DUALITY_ENGINE_H
 #define DUALITY_ENGINE_H
@@ -22,7 +30,8 @@ enum engine_call {
     /* (index, turn_over): the calling thread is the loop with this number, from 0 to 63, from now on. The engine sets
      * *turn_over, an int, when the loop has run for a tick without a call of ENGINE_NEXT. -> 0 */
     ENGINE_LOOP,
-    /* () -> the next ready task of the calling loop; waits until there is one. It is in no queue any more. */
+    /* () -> the next ready task of the calling loop; waits until there is one. It is in no queue any more. 0 if a signal
+     * came first, whose handler has run. */
     ENGINE_NEXT,
     /* (task, index): a task that does not wait is put at the end of the ready ones of a loop, which becomes its own.
      * Any thread may call this, once for each time that the task comes out of ENGINE_NEXT. -> 0 */
@@ -55,7 +64,7 @@ enum engine_reason { ENGINE_WOKEN, ENGINE_TIMED_OUT, ENGINE_INTERRUPTED };
 /* A task, all zeros at first. */
 struct engine_task {
     /* The engine's. */
-    unsigned long engine[16];
+    unsigned long engine[15];
     /* The system call of ENGINE_TRY; its pointers stay valid until it is done. */
     long number;
     long arguments[6];

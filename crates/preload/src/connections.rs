@@ -7,10 +7,11 @@ use crate::frame::Frame;
 use crate::helpers::{Interrupted, offload, offload_on_kept};
 use crate::lock::lock;
 use crate::pump::count_call;
-use crate::sys::{self, EAGAIN, EINTR, RESTART, error, failed, sys};
-use crate::thread::Reason;
-use crate::transfer::attempt;
+use crate::sys::{self, EAGAIN, EINTR, RESTART, SUSPENDED, error, failed, sys};
+use crate::transfer::{attempt, done_before};
 use crate::user;
+use crate::waiter::Reason;
+use crate::worker::current;
 
 /// accept(2) and accept4(2)
 pub(crate) fn accept(frame: &mut Frame) -> isize {
@@ -34,7 +35,7 @@ pub(crate) fn accept(frame: &mut Frame) -> isize {
             wait_for(frame, descriptor, Direction::Read, try_accept, false)
         };
     descriptor.pass_on(Direction::Read);
-    if !failed(result) {
+    if result >= 0 {
         let nonblocking =
             frame.number() == libc::SYS_accept4 && frame.r10 as i32 & libc::SOCK_NONBLOCK != 0;
         descriptors::opened(result, kind, nonblocking);
@@ -76,6 +77,7 @@ fn wait_for(
         let reason = descriptor.wait(&mut lock(), number, direction, deadline, seen);
         match reason {
             None => return offload(frame.number(), frame.arguments(), Interrupted::Restarts),
+            Some(Reason::Suspended) => return SUSPENDED,
             Some(_) if descriptor.generation() != generation => {
                 let (number, arguments) = (frame.number(), frame.arguments());
                 return offload_on_kept(number, arguments, Interrupted::Restarts);
@@ -150,12 +152,18 @@ pub(crate) fn sendfile(frame: &mut Frame) -> isize {
     if descriptor.has(fact::SHARED) || descriptor.kind(number) != Kind::Stream {
         return offload(frame.number(), frame.arguments(), Interrupted::Restarts);
     }
-    let mut done = 0;
+    let mut done = done_before();
     loop {
         let rest =
             frame.with(frame.number(), [frame.rdi, frame.rsi, frame.rdx, frame.r10 - done, 0, 0]);
         let call = || with_nonblocking(descriptor, number, || rest.pass());
         let result = wait_for(&rest, descriptor, Direction::Write, call, false);
+        if result == SUSPENDED {
+            if let Some(task) = current().task.get() {
+                task.done.set(done);
+            }
+            return SUSPENDED;
+        }
         if result <= 0 {
             return if done > 0 { done as isize } else { result };
         }

@@ -19,8 +19,8 @@ use crate::own;
 use crate::poll_node::PollNode;
 use crate::scheduler::{park, wake};
 use crate::sys::{self, error, failed, sys};
-use crate::thread::Reason;
-use crate::worker::current;
+use crate::waiter::Reason;
+use crate::worker::{current, waiter};
 
 /// What a descriptor refers to, as far as waiting is concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -201,7 +201,7 @@ impl Descriptor {
         while !node.is_null() {
             // SAFETY: a node is taken out of the list before its stack frame ends.
             let poll = unsafe { &*node };
-            wake(locked, poll.thread, Reason::Woken);
+            wake(locked, poll.waiter, Reason::Woken);
             node = poll.next();
         }
     }
@@ -209,9 +209,9 @@ impl Descriptor {
     /// Wakes one that waits, or all. The one passes on what it leaves, see `pass_on`.
     fn wake_next(&self, locked: &mut Locked, direction: Direction, all: bool) {
         let first = &self.side(direction).first;
-        while let Some(thread) = first.get() {
-            first.set(thread.next_waiter.get());
-            wake(locked, thread, Reason::Woken);
+        while let Some(waiter) = first.get() {
+            first.set(waiter.next_waiter.get());
+            wake(locked, waiter, Reason::Woken);
             if !all {
                 break;
             }
@@ -378,7 +378,7 @@ impl Descriptor {
 
     /// Parks the current thread until an attempt is worth while. `None`: epoll does not tell.
     pub(crate) fn wait(
-        &self,
+        &'static self,
         locked: &mut Locked,
         number: usize,
         direction: Direction,
@@ -391,14 +391,23 @@ impl Descriptor {
         if self.seen(direction) != seen {
             return Some(Reason::Woken);
         }
-        let thread = current();
-        thread.waits_for.set(number);
-        self.side(direction).add(locked, thread);
+        let (waiter, side) = (waiter(), self.side(direction));
+        waiter.waits_for.set(number);
+        side.add(locked, waiter);
         let reason = park(locked, deadline);
-        if reason != Reason::Woken {
-            self.side(direction).remove(locked, thread);
+        match reason {
+            Reason::Woken => {}
+            Reason::Suspended => self.keep_task(side),
+            Reason::TimedOut | Reason::Interrupted => side.remove(locked, waiter),
         }
         Some(reason)
+    }
+
+    /// The current call's task waits for this file, and for no other of its number.
+    fn keep_task(&'static self, side: &'static Side) {
+        if let Some(task) = current().task.get() {
+            task.waits_in(side, self.generation());
+        }
     }
 
     /// Forgets what was known: the number refers to nothing, or to another file.
@@ -423,7 +432,13 @@ impl Descriptor {
         }
     }
 
-    pub(crate) fn is_waited_for(&self) -> bool {
+    /// Whether threads wait, whose calls go on with the file when the descriptor is closed. A task's call ends.
+    pub(crate) fn is_waited_for_by_threads(&self) -> bool {
+        let waits = |side: &Side| side.iter().any(|waiter| waiter.home().is_none());
+        waits(&self.read) || waits(&self.write)
+    }
+
+    fn is_waited_for(&self) -> bool {
         self.read.first.get().is_some() || self.write.first.get().is_some()
     }
 }

@@ -17,6 +17,7 @@ use crate::stats;
 use crate::storm;
 use crate::sys::{RESTART, sys};
 use crate::table::{self, CLASSES, Class};
+use crate::task_calls;
 use crate::ticks;
 use crate::worker::{current, worker};
 
@@ -41,6 +42,7 @@ pub(crate) extern "C" fn dispatch(frame: &mut Frame) -> isize {
         Some(Class::Offloaded(interrupted)) => {
             offload(frame.number(), frame.arguments(), *interrupted)
         }
+        None if task_calls::is_ours(frame.rax) => task_calls::call(frame),
         None => offload(frame.number(), frame.arguments(), Interrupted::Restarts),
     };
     if frame.rip != frame.after {
@@ -113,6 +115,7 @@ pub(crate) extern "C" fn resume(context: &mut Context) {
     worker().attention.store(0, Ordering::Relaxed);
     if worker().turn_is_over.swap(false, Ordering::Relaxed) {
         stats::PREEMPTIONS.add_unlocked(1);
+        task_calls::tell_turn_is_over();
         ticks::hurry(pump::give_turn());
     }
     signals::deliver_on_context(context);
@@ -126,5 +129,6 @@ pub(crate) extern "C" fn resume(context: &mut Context) {
 fn turn_over() {
     worker().turn_is_over.store(false, Ordering::Relaxed);
     stats::PREEMPTIONS.add_unlocked(1);
+    task_calls::tell_turn_is_over();
     pump::give_turn();
 }

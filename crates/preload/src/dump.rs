@@ -3,8 +3,9 @@
 use crate::lock::Locked;
 use crate::report::{say, text};
 use crate::table;
-use crate::thread::{State, THREADS, ThreadRef};
+use crate::thread::{THREADS, ThreadRef};
 use crate::unwind::Cursor;
+use crate::waiter::State;
 use crate::worker::current;
 
 /// Callers that are shown.

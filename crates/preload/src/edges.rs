@@ -7,13 +7,13 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::lock::Locked;
-use crate::thread::ThreadRef;
+use crate::waiter::WaiterRef;
 
 /// Waits of one direction.
 pub(crate) struct Side {
     /// Twice the number of edges so far; one more if an attempt has shown since that the next would block.
     edges: AtomicU32,
-    pub(crate) first: Cell<Option<ThreadRef>>,
+    pub(crate) first: Cell<Option<WaiterRef>>,
 }
 
 /// The edges that had come before an attempt.
@@ -42,25 +42,30 @@ impl Side {
         let _unless_newer = self.edges.compare_exchange(expected, expected | 1, success, failure);
     }
 
-    /// Adds a thread to those that wait.
-    pub(crate) fn add(&self, _: &mut Locked, thread: ThreadRef) {
-        thread.next_waiter.set(None);
-        let mut place = &self.first;
-        while let Some(waiter) = place.get() {
-            place = &waiter.next_waiter;
-        }
-        place.set(Some(thread));
+    /// Those that wait.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = WaiterRef> {
+        core::iter::successors(self.first.get(), |waiter| waiter.next_waiter.get())
     }
 
-    /// Takes a thread out of those that wait, if it is one of them.
-    pub(crate) fn remove(&self, _: &mut Locked, thread: ThreadRef) {
+    /// Adds a waiter.
+    pub(crate) fn add(&self, _: &mut Locked, waiter: WaiterRef) {
+        waiter.next_waiter.set(None);
         let mut place = &self.first;
-        while let Some(waiter) = place.get() {
-            if waiter.is(thread) {
+        while let Some(other) = place.get() {
+            place = &other.next_waiter;
+        }
+        place.set(Some(waiter));
+    }
+
+    /// Takes a waiter out, if it is one of them.
+    pub(crate) fn remove(&self, _: &mut Locked, waiter: WaiterRef) {
+        let mut place = &self.first;
+        while let Some(other) = place.get() {
+            if other.is(waiter) {
                 place.set(waiter.next_waiter.get());
                 return;
             }
-            place = &waiter.next_waiter;
+            place = &other.next_waiter;
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::lock::lock;
 use crate::own;
 use crate::poll_node::PollNode;
 use crate::sys::{self, EAGAIN, EBADF, EINVAL, failed, sys};
-use crate::tasks;
+use crate::task_folder;
 use crate::thread::{THREADS, is_ours};
 use crate::user;
 use crate::worker::current;
@@ -82,7 +82,7 @@ pub(crate) fn open(frame: &mut Frame) -> isize {
     let result = open_any(frame, flags, argument);
     if !failed(result) {
         descriptors::renewed(result);
-        tasks::opened(path, result);
+        task_folder::opened(path, result);
     }
     result
 }
@@ -122,7 +122,7 @@ fn open_task(id: i32, file: &[u8], flags: i32) -> isize {
         return made;
     }
     if file == b"/stat" {
-        return tasks::open_stat(thread);
+        return task_folder::open_stat(thread);
     }
     let mut path = [0u8; 96];
     let prefix = b"/proc/thread-self";
@@ -207,7 +207,7 @@ fn wait_for_writer(opened: usize) -> isize {
     let prefix = b"/proc/self/fd/";
     path[..prefix.len()].copy_from_slice(prefix);
     let mut digits = [0; 12];
-    let digits = tasks::decimal(opened as i32, &mut digits);
+    let digits = task_folder::decimal(opened as i32, &mut digits);
     path[prefix.len()..prefix.len() + digits.len()].copy_from_slice(digits);
     let gone = || sys::is_ready(opened, libc::POLLIN).then_some(opened as isize);
     descriptors::opened(opened as isize, Kind::Pipe, true);

@@ -18,23 +18,24 @@ use crate::lock::{Guarded, Locked, lock};
 use crate::scheduler::{park, wake};
 use crate::shared;
 use crate::sys::{self, EAGAIN, EFAULT, EINTR, EINVAL, ENOSYS, ETIMEDOUT, RESTART, error, sys};
-use crate::thread::{MAIN, Reason, THREADS, ThreadRef, is_ours};
+use crate::thread::{self, MAIN, THREADS, ThreadRef, is_ours};
 use crate::user;
+use crate::waiter::{Reason, WaiterRef};
 use crate::worker::current;
 
 const BUCKETS: usize = 1 << 14;
 
 #[derive(Clone, Copy)]
 struct Bucket {
-    first: Option<ThreadRef>,
-    last: Option<ThreadRef>,
+    first: Option<WaiterRef>,
+    last: Option<WaiterRef>,
 }
 
 static TABLE: Guarded<[Bucket; BUCKETS]> =
     Guarded::new([const { Bucket { first: None, last: None } }; BUCKETS]);
 
 /// A wait without a set of bits takes every wake.
-const ANY: u32 = u32::MAX;
+pub(crate) const ANY: u32 = u32::MAX;
 /// Waiters for a lock with priority inheritance, which no ordinary wake reaches.
 const OWNERSHIP: u32 = 0;
 
@@ -43,27 +44,28 @@ fn bucket_of(locked: &mut Locked, key: usize) -> &mut Bucket {
     &mut TABLE.of(locked)[hash % BUCKETS]
 }
 
-fn insert(locked: &mut Locked, thread: ThreadRef, key: usize, bits: u32) {
+/// Puts a waiter at the end of the bucket of `key`.
+pub(crate) fn insert(locked: &mut Locked, waiter: WaiterRef, key: usize, bits: u32) {
     let bucket = bucket_of(locked, key);
-    thread.futex_key.set(key);
-    thread.futex_bits.set(bits);
-    thread.futex_queued.set(true);
-    thread.futex_next.set(None);
-    thread.futex_previous.set(bucket.last);
+    waiter.futex_key.set(key);
+    waiter.futex_bits.set(bits);
+    waiter.futex_queued.set(true);
+    waiter.futex_next.set(None);
+    waiter.futex_previous.set(bucket.last);
     match bucket.last {
-        Some(last) => last.futex_next.set(Some(thread)),
-        None => bucket.first = Some(thread),
+        Some(last) => last.futex_next.set(Some(waiter)),
+        None => bucket.first = Some(waiter),
     }
-    bucket.last = Some(thread);
+    bucket.last = Some(waiter);
 }
 
-/// Takes a thread out of its bucket, if it is in one.
-pub(crate) fn remove(locked: &mut Locked, thread: ThreadRef) {
-    if !thread.futex_queued.replace(false) {
+/// Takes a waiter out of its bucket, if it is in one.
+pub(crate) fn remove(locked: &mut Locked, waiter: WaiterRef) {
+    if !waiter.futex_queued.replace(false) {
         return;
     }
-    let bucket = bucket_of(locked, thread.futex_key.get());
-    let (previous, next) = (thread.futex_previous.get(), thread.futex_next.get());
+    let bucket = bucket_of(locked, waiter.futex_key.get());
+    let (previous, next) = (waiter.futex_previous.get(), waiter.futex_next.get());
     match previous {
         Some(previous) => previous.futex_next.set(next),
         None => bucket.first = next,
@@ -74,13 +76,13 @@ pub(crate) fn remove(locked: &mut Locked, thread: ThreadRef) {
     }
 }
 
-/// The first waiter at `key`, from `thread` on.
-fn waiter(mut thread: Option<ThreadRef>, key: usize) -> Option<ThreadRef> {
-    while let Some(candidate) = thread {
+/// The first that waits at `key`, from `waiter` on.
+fn waiting_at(mut waiter: Option<WaiterRef>, key: usize) -> Option<WaiterRef> {
+    while let Some(candidate) = waiter {
         if candidate.futex_key.get() == key {
-            return thread;
+            return waiter;
         }
-        thread = candidate.futex_next.get();
+        waiter = candidate.futex_next.get();
     }
     None
 }
@@ -88,12 +90,12 @@ fn waiter(mut thread: Option<ThreadRef>, key: usize) -> Option<ThreadRef> {
 /// Wakes up to `most` of those that wait at `key` with one of `bits`; returns how many.
 pub(crate) fn wake_at(locked: &mut Locked, key: usize, most: i32, bits: u32) -> isize {
     let mut woken = 0;
-    let mut next = waiter(bucket_of(locked, key).first, key);
+    let mut next = waiting_at(bucket_of(locked, key).first, key);
     while let Some(thread) = next {
         if woken >= most as isize {
             break;
         }
-        next = waiter(thread.futex_next.get(), key);
+        next = waiting_at(thread.futex_next.get(), key);
         if thread.futex_bits.get() & bits != 0 {
             remove(locked, thread);
             wake(locked, thread, Reason::Woken);
@@ -209,7 +211,7 @@ fn wait(frame: &Frame, operation: i32, command: i32) -> Result<isize, isize> {
         Reason::Woken => Ok(0),
         Reason::TimedOut => Err(ETIMEDOUT),
         Reason::Interrupted if deadline != NEVER => Err(EINTR),
-        Reason::Interrupted => Err(RESTART),
+        Reason::Interrupted | Reason::Suspended => Err(RESTART),
     }
 }
 
@@ -222,12 +224,12 @@ fn requeue(frame: &Frame, command: i32) -> Result<isize, isize> {
     let woken = wake_at(&mut locked, from, frame.rdx as i32, ANY);
     let mut moved = 0;
     let most = frame.r10 as i32 as isize;
-    let mut next = waiter(bucket_of(&mut locked, from).first, from);
+    let mut next = waiting_at(bucket_of(&mut locked, from).first, from);
     while let Some(thread) = next {
         if moved >= most {
             break;
         }
-        next = waiter(thread.futex_next.get(), from);
+        next = waiting_at(thread.futex_next.get(), from);
         let bits = thread.futex_bits.get();
         remove(&mut locked, thread);
         insert(&mut locked, thread, to, bits);
@@ -326,7 +328,7 @@ fn own(frame: &Frame, operation: i32, command: i32, is_shared: bool) -> Result<i
             Reason::Woken => {}
             Reason::TimedOut if until != deadline => {}
             Reason::TimedOut => return Err(ETIMEDOUT),
-            Reason::Interrupted => return Err(RESTART),
+            Reason::Interrupted | Reason::Suspended => return Err(RESTART),
         }
     }
 }
@@ -343,7 +345,7 @@ fn disown(frame: &Frame, is_shared: bool) -> Result<isize, isize> {
     if user::load_word(key)? & FUTEX_TID_MASK != current().id.get() as u32 {
         return Err(error(libc::EPERM));
     }
-    let heir = waiter(bucket_of(&mut locked, key).first, key);
+    let heir = waiting_at(bucket_of(&mut locked, key).first, key);
     if is_shared && heir.is_none() && current().is(&MAIN) {
         // The kernel knows the main thread, for which programs without an engine may wait.
         return Ok(frame.pass());
@@ -354,14 +356,14 @@ fn disown(frame: &Frame, is_shared: bool) -> Result<isize, isize> {
 
 /// Makes the first waiter at `key` the owner, with `flags` in the word.
 fn hand_on(locked: &mut Locked, key: usize, flags: u32) -> Result<(), isize> {
-    let Some(heir) = waiter(bucket_of(locked, key).first, key) else {
+    let Some(heir) = waiting_at(bucket_of(locked, key).first, key) else {
         user::write(key, &flags)?;
         return Ok(());
     };
     remove(locked, heir);
-    let more = waiter(bucket_of(locked, key).first, key).is_some();
+    let more = waiting_at(bucket_of(locked, key).first, key).is_some();
     let waiters = if more { FUTEX_WAITERS } else { 0 };
-    user::write(key, &(heir.id.get() as u32 | waiters | flags))?;
+    user::write(key, &(thread::of(heir).id.get() as u32 | waiters | flags))?;
     wake(locked, heir, Reason::Woken);
     Ok(())
 }
@@ -427,5 +429,18 @@ pub(crate) fn clear_and_wake(locked: &mut Locked, word: usize) {
     wake_at(locked, word, i32::MAX, ANY);
     if shared::contains(locked, word) {
         sys!(SYS_futex, word, FUTEX_WAKE, 1);
+    }
+}
+
+/// In the child of a fork: no task waits.
+pub(crate) fn forget_tasks(locked: &mut Locked) {
+    for index in 0..BUCKETS {
+        let mut next = TABLE.of(locked)[index].first;
+        while let Some(waiter) = next {
+            next = waiter.futex_next.get();
+            if waiter.home().is_some() {
+                remove(locked, waiter);
+            }
+        }
     }
 }

@@ -20,8 +20,9 @@ use crate::kernel_thread::start_kernel_thread;
 use crate::lock::{Locked, lock};
 use crate::scheduler::{park, park_through_signals, wake};
 use crate::stats;
-use crate::sys::{self, Arguments, EBADF, EINTR, RESTART, failed, sys};
-use crate::thread::{Reason, ThreadRef};
+use crate::sys::{self, Arguments, EBADF, EINTR, NEEDS_THREAD, RESTART, failed, sys};
+use crate::thread::ThreadRef;
+use crate::waiter::Reason;
 use crate::worker::current;
 
 /// What becomes of a call that a signal interrupts.
@@ -110,6 +111,9 @@ pub(crate) fn offload_until(
     interrupted: Interrupted,
     until: impl Fn() -> Option<isize>,
 ) -> isize {
+    if current().task.get().is_some() {
+        return NEEDS_THREAD;
+    }
     stats::OFFLOADS.add_unlocked(1);
     let job = Job {
         number,

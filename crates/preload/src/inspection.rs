@@ -6,6 +6,7 @@ use core::cell::Cell;
 use core::mem::offset_of;
 
 use crate::thread::{MAIN, Thread};
+use crate::waiter::Waiter;
 
 const MAGIC: u64 = 0x6475_616c_6974_7931;
 
@@ -36,11 +37,12 @@ pub(crate) static DESCRIPTION: Description = Description {
     used: Cell::new(0),
     size: Cell::new(size_of::<Thread>()),
     id: Cell::new(offset_of!(Thread, id)),
-    state: Cell::new(offset_of!(Thread, state)),
+    // The waiter is a thread's first field.
+    state: Cell::new(offset_of!(Waiter, state)),
     place: Cell::new(offset_of!(Thread, place)),
     name: Cell::new(offset_of!(Thread, name)),
     call: Cell::new(offset_of!(Thread, call)),
-    awaited: Cell::new(offset_of!(Thread, waits_for)),
+    awaited: Cell::new(offset_of!(Waiter, waits_for)),
 };
 
 /// Fills in what is known when the engine starts.

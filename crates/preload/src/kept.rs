@@ -17,7 +17,7 @@ pub(crate) fn for_waiters(number: usize) {
     if uring::is_active() {
         uring::take_before_close(&mut lock(), number);
     }
-    if !descriptor.is_waited_for() {
+    if !descriptor.is_waited_for_by_threads() {
         return;
     }
     let copy = sys!(SYS_fcntl, number as i32, libc::F_DUPFD_CLOEXEC, 3);
@@ -29,11 +29,9 @@ pub(crate) fn for_waiters(number: usize) {
     other.renew(kept as usize);
     let _locked = lock();
     for side in [&descriptor.read, &descriptor.write] {
-        let mut waiter = side.first.get();
-        while let Some(thread) = waiter {
+        for thread in side.iter().filter(|waiter| waiter.home().is_none()) {
             thread.waits_for.set(kept as usize);
             other.kept_for.set(other.kept_for.get() + 1);
-            waiter = thread.next_waiter.get();
         }
     }
 }

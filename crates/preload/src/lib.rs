@@ -16,7 +16,8 @@
 //!       ├─ signal_calls.rs      masks, handlers, kill            signals.rs, masks.rs,
 //!       │                                                          context.rs: delivery
 //!       ├─ files.rs, regions.rs what the engine must know: descriptors, stacks, code
-//!       ├─ tasks.rs             `/proc/self/task`
+//!       ├─ task_folder.rs       `/proc/self/task`
+//!       ├─ task_calls.rs        tasks of programs that `duality cc` has converted: task.rs, loops.rs
 //!       └─ helpers.rs           calls that would block, on kernel threads
 //!                               ▼
 //!    scheduler.rs, pump.rs      run queue, timers, epoll         ticks.rs: preemption
@@ -63,6 +64,7 @@ mod kept;
 mod kernel_thread;
 mod known;
 mod lock;
+mod loops;
 mod masked;
 mod masks;
 mod memory;
@@ -88,7 +90,9 @@ mod stats;
 mod storm;
 mod sys;
 mod table;
-mod tasks;
+mod task;
+mod task_calls;
+mod task_folder;
 mod thread;
 mod thread_calls;
 mod ticks;
@@ -99,6 +103,7 @@ mod unwind;
 mod uring;
 mod user;
 mod vectors;
+mod waiter;
 mod waits;
 mod worker;
 
@@ -106,7 +111,7 @@ mod worker;
 static HEAP: memory::Heap = memory::Heap::new();
 
 #[cfg(not(preload_object))]
-pub use start::start;
+pub use start::{ENTRY, duality_engine_start, start};
 
 #[cfg(preload_object)]
 mod object {

@@ -4,6 +4,11 @@ use crate::lock::lock;
 use crate::signals::{assign_held, set_mask};
 use crate::worker::current;
 
+/// Runs a call with another mask, if there is one. The masks of tasks are their runtime's.
+pub(crate) fn with(mask: Option<u64>) -> Option<impl Drop> {
+    mask.filter(|_| current().task.get().is_none()).map(with_mask)
+}
+
 /// Runs a call with another mask, and goes back to the old one: after the handler, if one will run.
 pub(crate) fn with_mask(mask: u64) -> impl Drop {
     struct Back(u64);

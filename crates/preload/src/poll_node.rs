@@ -1,22 +1,22 @@
-//! A thread that waits for several descriptors.
+//! Waiting for several descriptors.
 
 use core::cell::Cell;
 
 use crate::lock::Locked;
-use crate::thread::ThreadRef;
+use crate::waiter::WaiterRef;
 
-/// A thread that waits for several descriptors stands in the list of each.
+/// What waits for several descriptors stands in the list of each.
 pub(crate) struct PollNode {
-    pub(crate) thread: ThreadRef,
+    pub(crate) waiter: WaiterRef,
     list: &'static Cell<*const PollNode>,
     next: Cell<*const PollNode>,
     previous: Cell<*const PollNode>,
 }
 
 impl PollNode {
-    pub(crate) fn new(thread: ThreadRef, list: &'static Cell<*const PollNode>) -> Self {
+    pub(crate) fn new(waiter: WaiterRef, list: &'static Cell<*const PollNode>) -> Self {
         let (next, previous) = (Cell::new(core::ptr::null()), Cell::new(core::ptr::null()));
-        Self { thread, list, next, previous }
+        Self { waiter, list, next, previous }
     }
 
     /// Puts the node into the list of its descriptor. It stays where it is until `unlink`.

@@ -12,6 +12,7 @@ use crate::futex;
 use crate::helpers;
 use crate::idle;
 use crate::lock::{Locked, Setting, lock};
+use crate::loops;
 use crate::masks;
 use crate::own;
 use crate::report;
@@ -21,9 +22,10 @@ use crate::signals;
 use crate::stacks::STACKS;
 use crate::stats;
 use crate::sys::{self, EAGAIN, EFAULT, EINVAL, sys};
-use crate::thread::{MAIN, State, THREADS, Thread, ThreadRef};
+use crate::thread::{MAIN, THREADS, Thread, ThreadRef};
 use crate::ticks;
 use crate::user;
+use crate::waiter::State;
 use crate::worker::{current, worker};
 
 const THREAD_FLAGS: u64 = (libc::CLONE_VM | libc::CLONE_THREAD) as u64;
@@ -263,6 +265,10 @@ pub(crate) fn exit_group(frame: &mut Frame) -> isize {
 fn become_child(locked: &mut Locked, shares_files: bool) {
     let thread = current();
     scheduler::reset_after_fork(locked);
+    if loops::exist(locked) {
+        loops::reset_after_fork(locked);
+        futex::forget_tasks(locked);
+    }
     idle::reset_after_fork(locked);
     crew::reset_after_fork(locked);
     let others: Vec<ThreadRef> =
@@ -309,6 +315,7 @@ fn inherit(thread: &Thread) {
     MAIN.mask_after.set(thread.mask_after.get());
     MAIN.alternate_stack.set(thread.alternate_stack.get());
     MAIN.name.set(thread.name.get());
+    MAIN.loop_number.set(thread.loop_number.get());
     let affinity = thread.affinity.get();
     if affinity != [0, 0] {
         sys!(SYS_sched_setaffinity, 0, size_of_val(&affinity), affinity.as_ptr());

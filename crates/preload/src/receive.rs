@@ -17,8 +17,8 @@ use crate::pump;
 use crate::request::Request;
 use crate::scheduler::{park, park_through_signals};
 use crate::sys::{EAGAIN, EINTR, error};
-use crate::thread::Reason;
 use crate::uring;
+use crate::waiter::Reason;
 use crate::worker::current;
 
 /// The most that one request receives.

@@ -5,7 +5,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::lock::Locked;
 use crate::scheduler::wake;
-use crate::thread::{Reason, ThreadRef};
+use crate::thread::ThreadRef;
+use crate::waiter::Reason;
 
 /// What a thread on whose stack it is waits for.
 pub(crate) struct Request {

@@ -14,9 +14,9 @@ use crate::frame::Frame;
 use crate::helpers::{Interrupted, offload};
 use crate::lock::lock;
 use crate::sys::{self, EFAULT, EINTR, EINVAL, failed, sys};
-use crate::thread::Reason;
 use crate::uring;
 use crate::user;
+use crate::waiter::Reason;
 
 const IOPOLL: u32 = 1 << 0;
 const COOP_TASKRUN: u32 = 1 << 8;
@@ -107,7 +107,7 @@ pub(crate) fn io_uring_enter(frame: &mut Frame) -> isize {
             match reason {
                 None => break by_helper(),
                 Some(Reason::Woken | Reason::TimedOut) => {}
-                Some(Reason::Interrupted) => break EINTR,
+                Some(Reason::Interrupted | Reason::Suspended) => break EINTR,
             }
         },
         _ => by_helper(),

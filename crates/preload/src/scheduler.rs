@@ -21,39 +21,13 @@ use crate::clock::{self, NEVER, Nanoseconds};
 use crate::frame::duality_switch;
 use crate::idle;
 use crate::lock::{self, Guarded, Locked};
+use crate::loops;
 use crate::stats;
-use crate::thread::{Reason, State, ThreadRef};
+use crate::task::TaskRef;
+use crate::thread::{self, ThreadRef};
 use crate::timers::Timers;
+use crate::waiter::{Queue, Reason, State, WaiterRef};
 use crate::worker::{self, MOST_WORKERS, Worker, current, worker};
-
-/// Threads in the order in which they run.
-#[derive(Clone, Copy)]
-struct Queue {
-    head: Option<ThreadRef>,
-    tail: Option<ThreadRef>,
-}
-
-impl Queue {
-    const EMPTY: Self = Self { head: None, tail: None };
-
-    fn push(&mut self, thread: ThreadRef) {
-        thread.next_ready.set(None);
-        match self.tail {
-            Some(tail) => tail.next_ready.set(Some(thread)),
-            None => self.head = Some(thread),
-        }
-        self.tail = Some(thread);
-    }
-
-    fn pop(&mut self) -> Option<ThreadRef> {
-        let thread = self.head?;
-        self.head = thread.next_ready.get();
-        if self.head.is_none() {
-            self.tail = None;
-        }
-        Some(thread)
-    }
-}
 
 struct Scheduler {
     /// One for each worker.
@@ -63,7 +37,7 @@ struct Scheduler {
     ready: usize,
     /// Threads taken from queues so far.
     taken: u32,
-    timers: Timers<ThreadRef>,
+    timers: Timers<WaiterRef>,
 }
 
 static SCHEDULER: Guarded<Scheduler> = Guarded::new(Scheduler {
@@ -77,15 +51,15 @@ static SCHEDULER: Guarded<Scheduler> = Guarded::new(Scheduler {
 /// So often, a worker takes from the common queue although its own is not empty.
 const COMMON_EVERY: u32 = 32;
 
-/// Makes the threads ready whose deadlines have passed.
+/// Makes ready what waited until now.
 pub(crate) fn expire(locked: &mut Locked) {
     if next_deadline(locked).is_none() {
         return;
     }
     let now = clock::now();
-    while let Some(thread) = SCHEDULER.of(locked).timers.expired(now) {
-        thread.reason.set(Reason::TimedOut);
-        enqueue(locked, thread);
+    while let Some(waiter) = SCHEDULER.of(locked).timers.expired(now) {
+        waiter.reason.set(Reason::TimedOut);
+        make_ready(locked, waiter);
     }
 }
 
@@ -131,7 +105,7 @@ pub(crate) fn dequeue(locked: &mut Locked) -> Option<ThreadRef> {
     let next =
         next.or_else(|| (1..workers).find_map(|step| scheduler.own[(own + step) % workers].pop()));
     scheduler.ready -= usize::from(next.is_some());
-    next
+    next.map(thread::of)
 }
 
 /// The threads that wait for their turn.
@@ -153,17 +127,33 @@ pub(crate) fn share(locked: &mut Locked) {
     }
 }
 
-/// Makes a parked thread ready; does nothing to another one.
-pub(crate) fn wake(locked: &mut Locked, thread: ThreadRef, reason: Reason) {
-    if thread.state.get() == State::Parked {
-        SCHEDULER.of(locked).timers.remove(thread);
-        thread.reason.set(reason);
-        enqueue(locked, thread);
+/// Ends the wait of a thread or a task; does nothing to one that does not wait.
+pub(crate) fn wake(locked: &mut Locked, waiter: WaiterRef, reason: Reason) {
+    if waiter.state.get() == State::Parked {
+        SCHEDULER.of(locked).timers.remove(waiter);
+        waiter.reason.set(reason);
+        make_ready(locked, waiter);
     }
 }
 
-/// Parks the current thread until it is woken, its deadline passes or a signal comes for it.
+/// A thread goes to the run queue; a task to its loop, whose thread does if it waits for one.
+pub(crate) fn make_ready(locked: &mut Locked, waiter: WaiterRef) {
+    match waiter.home() {
+        None => enqueue(locked, thread::of(waiter)),
+        Some(home) => {
+            if let Some(thread) = loops::add(locked, home, waiter) {
+                wake(locked, thread, Reason::Woken);
+            }
+        }
+    }
+}
+
+/// Parks the current thread until it is woken, its deadline passes or a signal comes for it. On behalf of a task,
+/// suspends that instead.
 pub(crate) fn park(locked: &mut Locked, deadline: Nanoseconds) -> Reason {
+    if let Some(task) = current().task.get() {
+        return suspend(locked, task, deadline);
+    }
     if current().is_called() {
         return Reason::Interrupted;
     }
@@ -176,15 +166,31 @@ pub(crate) fn park(locked: &mut Locked, deadline: Nanoseconds) -> Reason {
 /// Parks the current thread; signals wait until it goes on.
 pub(crate) fn park_through_signals(locked: &mut Locked, deadline: Nanoseconds) -> Reason {
     let thread = current();
-    thread.state.set(State::Parked);
-    if deadline != NEVER {
-        thread.deadline.set(deadline);
-        SCHEDULER.of(locked).timers.add(thread);
-        idle::expect(locked, deadline);
-    }
+    set_parked(locked, thread, deadline);
     stats::parked_in(thread.call.get());
     switch_away(locked);
     thread.reason.get()
+}
+
+/// Has a task wait, unless its wait is over, and not because it was woken. The call must be left with `SUSPENDED`.
+pub(crate) fn suspend(locked: &mut Locked, task: TaskRef, deadline: Nanoseconds) -> Reason {
+    if let Some(reason) = task.take_end() {
+        return reason;
+    }
+    let deadline = task.first_deadline(deadline);
+    task.keep_deadline(deadline);
+    set_parked(locked, &task.waiter, deadline);
+    stats::parked_in(task.number.get() as u32);
+    Reason::Suspended
+}
+
+fn set_parked(locked: &mut Locked, waiter: WaiterRef, deadline: Nanoseconds) {
+    waiter.state.set(State::Parked);
+    if deadline != NEVER {
+        waiter.deadline.set(deadline);
+        SCHEDULER.of(locked).timers.add(waiter);
+        idle::expect(locked, deadline);
+    }
 }
 
 /// Runs something else until the current thread, which is ready or parked, has its turn.

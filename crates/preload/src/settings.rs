@@ -54,8 +54,17 @@ pub(crate) unsafe fn take(environment: *mut *mut u8) -> Option<()> {
         own[0] = settings.to_vec();
         own[1] = preload.to_vec();
     }
+    let before = read(&settings[VARIABLE.len()..]);
+    list.replace_preload(before);
+    keep_library();
+    restore_stack_limit();
+    Some(())
+}
+
+/// Reads the settings: the value of the variable. Returns the value that `LD_PRELOAD` had before.
+pub(crate) fn read(settings: &[u8]) -> &[u8] {
     let mut before: &[u8] = b"";
-    for item in settings[VARIABLE.len()..].split(|&byte| byte == b':') {
+    for item in settings.split(|&byte| byte == b':') {
         let Some(equals) = item.iter().position(|&byte| byte == b'=') else { continue };
         let (key, value) = (&item[..equals], &item[equals + 1..]);
         let number = number(value);
@@ -78,11 +87,8 @@ pub(crate) unsafe fn take(environment: *mut *mut u8) -> Option<()> {
             break;
         }
     }
-    list.replace_preload(before);
     FIRST_PROCESS.set(sys!(SYS_getpid) as i32);
-    keep_library();
-    restore_stack_limit();
-    Some(())
+    before
 }
 
 fn number(digits: &[u8]) -> u64 {
@@ -106,9 +112,9 @@ fn restore_stack_limit() {
     }
 }
 
-/// Whether a program that is executed now runs with the engine.
+/// Whether a program that is executed now runs with the engine. A converted program brings its own.
 pub(crate) fn follows_exec() -> bool {
-    CHILDREN.get() || MAIN.id.get() == FIRST_PROCESS.get()
+    LIBRARY.get() >= 0 && (CHILDREN.get() || MAIN.id.get() == FIRST_PROCESS.get())
 }
 
 /// The library's descriptor, which the program must not close.

@@ -16,9 +16,10 @@ use crate::signals::{
     take_process_signal,
 };
 use crate::sys::{EAGAIN, EFAULT, EINTR, EINVAL, ESRCH, error, failed, sys};
-use crate::thread::{MAIN, NO_STACK, Pending, Reason, THREADS, ThreadRef, is_ours};
+use crate::thread::{MAIN, NO_STACK, Pending, THREADS, ThreadRef, is_ours};
 use crate::thread_calls;
 use crate::user;
+use crate::waiter::Reason;
 use crate::worker::{current, worker};
 
 /// libc's own: by it, a change of credentials reaches every thread.

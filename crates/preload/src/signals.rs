@@ -27,8 +27,9 @@ use crate::scheduler::wake;
 use crate::settings;
 use crate::storm;
 use crate::sys::{self, EINTR, RESTART, sys};
-use crate::thread::{MAIN, NO_STACK, Pending, Reason, State, THREADS, Thread, ThreadRef};
+use crate::thread::{MAIN, NO_STACK, Pending, THREADS, Thread, ThreadRef};
 use crate::user;
+use crate::waiter::{Reason, State};
 use crate::worker::{self, current, worker};
 
 /// What the program has asked for, by signal number.

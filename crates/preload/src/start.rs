@@ -1,9 +1,12 @@
 //! The first code of the engine: called by the dynamic linker before any other constructor.
 
+use core::sync::atomic::{AtomicUsize, Ordering};
+
 use crate::clock;
 use crate::crew;
 use crate::descriptors;
 use crate::dump;
+use crate::frame::duality_entry;
 use crate::inspection;
 use crate::lock::lock;
 use crate::objects;
@@ -14,7 +17,8 @@ use crate::settings;
 use crate::signals;
 use crate::sys::{self, sys};
 use crate::table;
-use crate::thread::{MAIN, State, THREADS};
+use crate::thread::{MAIN, THREADS};
+use crate::waiter::State;
 use crate::worker::FIRST;
 
 /// Entries of the auxiliary vector (getauxval(3)).
@@ -22,6 +26,10 @@ const AT_SYSINFO_EHDR: usize = 33;
 const AT_HWCAP2: usize = 26;
 /// A program may use `wrgsbase` and `wrfsbase`.
 const FSGSBASE: usize = 2;
+
+/// Where a converted program enters the engine with its own calls (`task_calls.rs`); zero until it has been started.
+#[cfg_attr(preload_object, unsafe(export_name = "duality_engine_entry"))]
+pub static ENTRY: AtomicUsize = AtomicUsize::new(0);
 
 /// Prepares the engine and patches what is loaded.
 ///
@@ -36,7 +44,29 @@ pub unsafe extern "C" fn start(_count: usize, _arguments: *mut *mut u8, environm
     if unsafe { settings::take(environment) }.is_none() {
         return;
     }
-    if auxiliary(AT_HWCAP2) & FSGSBASE == 0 {
+    begin(auxiliary(AT_SYSINFO_EHDR), auxiliary(AT_HWCAP2));
+}
+
+/// Starts the engine for a converted program, which has loaded it by itself: `crates/convert/runtime/start.c`.
+///
+/// # Safety
+///
+/// `settings` is a text like the value of `DUALITY_RUN`, and the two numbers are what getauxval(3) gives for
+/// `AT_SYSINFO_EHDR` and `AT_HWCAP2`. The process has one thread.
+#[cfg_attr(preload_object, unsafe(no_mangle))]
+pub unsafe extern "C" fn duality_engine_start(
+    settings: *const core::ffi::c_char,
+    vdso: usize,
+    capabilities: usize,
+) {
+    // SAFETY: promised by the caller.
+    let given = unsafe { core::ffi::CStr::from_ptr(settings) };
+    settings::read(given.to_bytes());
+    begin(vdso, capabilities);
+}
+
+fn begin(vdso: usize, capabilities: usize) {
+    if capabilities & FSGSBASE == 0 {
         say(format_args!("the kernel does not allow FSGSBASE; it needs Linux 5.9 or later"));
         sys::exit_group(2);
     }
@@ -47,7 +77,7 @@ pub unsafe extern "C" fn start(_count: usize, _arguments: *mut *mut u8, environm
         ));
         sys::exit_group(2);
     }
-    clock::find(auxiliary(AT_SYSINFO_EHDR));
+    clock::find(vdso);
     FIRST.adopt();
     FIRST.set_in_engine(true);
     let ready = prepare();
@@ -59,6 +89,7 @@ pub unsafe extern "C" fn start(_count: usize, _arguments: *mut *mut u8, environm
         objects::refuse(&site);
     }
     FIRST.set_in_engine(false);
+    ENTRY.store(duality_entry as *const () as usize, Ordering::Relaxed);
 }
 
 /// # Safety

@@ -9,8 +9,8 @@ use crate::frame::Frame;
 use crate::helpers::Interrupted::{self, Fails, Restarts};
 use crate::stats::NUMBERS;
 use crate::{
-    children, connections, credentials, files, futex, process, regions, rings, signal_calls, tasks,
-    thread_calls, transfer, waits,
+    children, connections, credentials, files, futex, process, regions, rings, signal_calls,
+    task_folder, thread_calls, transfer, waits,
 };
 
 use Class::{Direct, Emulated, Offloaded};
@@ -264,7 +264,7 @@ const ROWS: &[Row] = &[
     (214, "epoll_ctl_old", Direct),
     (215, "epoll_wait_old", Direct),
     (216, "remap_file_pages", Direct),
-    (217, "getdents64", Emulated(tasks::getdents64)),
+    (217, "getdents64", Emulated(task_folder::getdents64)),
     (218, "set_tid_address", Emulated(thread_calls::set_tid_address)),
     (219, "restart_syscall", Direct),
     (220, "semtimedop", Offloaded(Fails)),

@@ -2,13 +2,14 @@
 
 use alloc::vec::Vec;
 use core::cell::{Cell, UnsafeCell};
+use core::ops::Deref;
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::clock::{NEVER, Nanoseconds};
 use crate::lock::{Guarded, Locked};
 use crate::sys;
-use crate::timers::Timed;
+use crate::task::TaskRef;
+use crate::waiter::{Queue, Reason, State, Waiter, WaiterRef};
 
 /// A thread. Its memory is never given back, so references to it stay good; what they refer to may be a
 /// later thread in the same place.
@@ -29,28 +30,6 @@ fn first_id_of(process: i32) -> i32 {
     FIRST_ID + process % RANGES * MAX_THREADS as i32
 }
 
-/// What a thread does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub(crate) enum State {
-    Dead,
-    Ready,
-    Running,
-    Parked,
-}
-
-/// Why a parked thread goes on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub(crate) enum Reason {
-    /// What it waited for may have come.
-    Woken,
-    /// Its deadline passed.
-    TimedOut,
-    /// A signal that it does not block is pending.
-    Interrupted,
-}
-
 /// A signal that waits for a thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Pending {
@@ -59,18 +38,14 @@ pub(crate) struct Pending {
 }
 
 /// One thread of the program.
+#[repr(C)]
 pub(crate) struct Thread {
+    waiter: Waiter,
     /// Where its stack was left.
     pub(crate) stack_pointer: Cell<usize>,
     /// Its thread-local storage.
     pub(crate) fs: Cell<usize>,
-    /// The next in the run queue.
-    pub(crate) next_ready: Cell<Option<ThreadRef>>,
     pub(crate) id: Cell<i32>,
-    pub(crate) state: Cell<State>,
-    pub(crate) reason: Cell<Reason>,
-    /// Parked in a call that a signal ends.
-    pub(crate) interruptible: Cell<bool>,
     /// The word to clear and wake when it ends (`CLONE_CHILD_CLEARTID`).
     pub(crate) clear_id: Cell<usize>,
     /// Its list of robust mutexes.
@@ -87,33 +62,23 @@ pub(crate) struct Thread {
     pub(crate) alternate_stack: Cell<libc::stack_t>,
     /// The lower end of its stack, if its maker said where that is.
     pub(crate) stack_end: Cell<usize>,
-    pub(crate) deadline: Cell<Nanoseconds>,
-    timer_place: Cell<u32>,
-    /// Its place in a bucket of futexes.
-    pub(crate) futex_key: Cell<usize>,
-    pub(crate) futex_bits: Cell<u32>,
-    pub(crate) futex_queued: Cell<bool>,
-    pub(crate) futex_next: Cell<Option<ThreadRef>>,
-    pub(crate) futex_previous: Cell<Option<ThreadRef>>,
-    /// The next that waits for the same descriptor.
-    pub(crate) next_waiter: Cell<Option<ThreadRef>>,
     /// Where its own code was left, for debuggers: its `Frame`, or its `Context` plus one where it was interrupted.
     pub(crate) place: Cell<usize>,
     /// The call that it is in, for those who look.
     pub(crate) call: Cell<u32>,
-    /// The descriptor or the address that it waits for.
-    pub(crate) waits_for: Cell<usize>,
     pub(crate) name: Cell<[u8; 16]>,
     /// The CPUs that it asked for, if any.
     pub(crate) affinity: Cell<[u64; 2]>,
+    /// The task on whose behalf it makes a call.
+    pub(crate) task: Cell<Option<TaskRef>>,
+    /// The number of the loop that it is, plus one.
+    pub(crate) loop_number: Cell<u32>,
     all_next: Cell<Option<ThreadRef>>,
     all_previous: Cell<Option<ThreadRef>>,
 }
 
 // SAFETY: cells are used by the worker that runs the thread, or under the lock.
 unsafe impl Sync for Thread {}
-
-const NO_PLACE: u32 = u32::MAX;
 
 /// No alternate stack (sigaltstack(2)).
 pub(crate) const NO_STACK: libc::stack_t =
@@ -122,13 +87,10 @@ pub(crate) const NO_STACK: libc::stack_t =
 impl Thread {
     pub(crate) const fn new() -> Self {
         Self {
+            waiter: Waiter::new(),
             stack_pointer: Cell::new(0),
             fs: Cell::new(0),
-            next_ready: Cell::new(None),
             id: Cell::new(0),
-            state: Cell::new(State::Dead),
-            reason: Cell::new(Reason::Woken),
-            interruptible: Cell::new(false),
             clear_id: Cell::new(0),
             robust_list: Cell::new(0),
             mask: Cell::new(0),
@@ -138,26 +100,15 @@ impl Thread {
             pending: UnsafeCell::new(Vec::new()),
             alternate_stack: Cell::new(NO_STACK),
             stack_end: Cell::new(0),
-            deadline: Cell::new(NEVER),
-            timer_place: Cell::new(NO_PLACE),
-            futex_key: Cell::new(0),
-            futex_bits: Cell::new(0),
-            futex_queued: Cell::new(false),
-            futex_next: Cell::new(None),
-            futex_previous: Cell::new(None),
-            next_waiter: Cell::new(None),
             place: Cell::new(0),
             call: Cell::new(0),
-            waits_for: Cell::new(0),
             name: Cell::new([0; 16]),
             affinity: Cell::new([0; 2]),
+            task: Cell::new(None),
+            loop_number: Cell::new(0),
             all_next: Cell::new(None),
             all_previous: Cell::new(None),
         }
-    }
-
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        ptr::eq(self, other)
     }
 
     /// Signals that are pending for it and not blocked.
@@ -179,19 +130,19 @@ impl Thread {
     }
 }
 
-impl Timed for ThreadRef {
-    fn deadline(self) -> Nanoseconds {
-        self.deadline.get()
-    }
+impl Deref for Thread {
+    type Target = Waiter;
 
-    fn place(self) -> Option<usize> {
-        let place = self.timer_place.get();
-        (place != NO_PLACE).then_some(place as usize)
+    fn deref(&self) -> &Waiter {
+        &self.waiter
     }
+}
 
-    fn moved(self, place: Option<usize>) {
-        self.timer_place.set(place.map_or(NO_PLACE, |place| place as u32));
-    }
+/// The thread that waits by `waiter`, which is not a task's.
+pub(crate) fn of(waiter: WaiterRef) -> ThreadRef {
+    debug_assert!(waiter.home().is_none());
+    // SAFETY: what is not of a task is the first field of a thread, whose layout is C's.
+    unsafe { &*(&raw const *waiter).cast::<Thread>() }
 }
 
 /// All threads: the main one, and a table for the others.
@@ -201,9 +152,8 @@ pub(crate) struct Threads {
     room: usize,
     used: usize,
     /// Places of threads that ended, the oldest first: numbers are not used again at once.
-    free_head: Option<ThreadRef>,
-    free_tail: Option<ThreadRef>,
-    free: usize,
+    free: Queue,
+    free_count: usize,
     /// The threads alive other than the main one, the newest first.
     all: Option<ThreadRef>,
     /// How many are alive.
@@ -216,9 +166,8 @@ pub(crate) static THREADS: Guarded<Threads> = Guarded::new(Threads {
     first_id: FIRST_ID,
     room: 0,
     used: 0,
-    free_head: None,
-    free_tail: None,
-    free: 0,
+    free: Queue::EMPTY,
+    free_count: 0,
     all: None,
     alive: 1,
     most: 1,
@@ -261,10 +210,9 @@ impl Threads {
 
     /// A new thread, or `None` if there are too many.
     pub(crate) fn create(&mut self) -> Option<ThreadRef> {
-        let thread = if self.free > RESTED || self.used == self.room - 1 {
-            let thread = self.free_head?;
-            self.free_head = thread.next_ready.get();
-            self.free -= 1;
+        let thread = if self.free_count > RESTED || self.used == self.room - 1 {
+            let thread = of(self.free.pop()?);
+            self.free_count -= 1;
             thread
         } else {
             let index = self.used;
@@ -282,7 +230,6 @@ impl Threads {
             thread.id.set(self.first_id + index as i32);
             thread
         };
-        thread.next_ready.set(None);
         thread.reason.set(Reason::Woken);
         thread.interruptible.set(false);
         thread.place.set(0);
@@ -293,6 +240,7 @@ impl Threads {
         thread.pending_bits.store(0, Ordering::Relaxed);
         thread.alternate_stack.set(NO_STACK);
         thread.affinity.set([0; 2]);
+        thread.loop_number.set(0);
         thread.all_previous.set(None);
         thread.all_next.set(self.all);
         if let Some(next) = self.all {
@@ -320,13 +268,8 @@ impl Threads {
         if let Some(next) = thread.all_next.get() {
             next.all_previous.set(thread.all_previous.get());
         }
-        thread.next_ready.set(None);
-        match self.free_tail {
-            Some(tail) if self.free > 0 => tail.next_ready.set(Some(thread)),
-            _ => self.free_head = Some(thread),
-        }
-        self.free_tail = Some(thread);
-        self.free += 1;
+        self.free.push(thread);
+        self.free_count += 1;
         self.alive
     }
 

@@ -13,10 +13,11 @@ use crate::kept;
 use crate::lock::lock;
 use crate::pump::count_call;
 use crate::receive::{Outcome, receive};
-use crate::sys::{self, EAGAIN, EINTR, RESTART, error, failed, sys};
-use crate::thread::Reason;
+use crate::sys::{self, EAGAIN, EINTR, RESTART, SUSPENDED, error, failed, sys};
 use crate::uring;
 use crate::user;
+use crate::waiter::Reason;
+use crate::worker::current;
 
 /// A call that transfers bytes, by the shape of its arguments.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -168,6 +169,11 @@ fn total(list: usize, count: usize) -> Option<usize> {
     Some(total)
 }
 
+/// What the task's call had transferred when it was suspended.
+pub(crate) fn done_before() -> usize {
+    current().task.get().map_or(0, |task| task.done.get())
+}
+
 /// A call that does not wait by itself.
 pub(crate) fn attempt(frame: &Frame) -> isize {
     count_call();
@@ -186,7 +192,8 @@ fn transfer(frame: &mut Frame, shape: Shape, direction: Direction, wanted: usize
     if kind == Kind::Name && shape == Shape::Buffer && direction == Direction::Write {
         return files::write_name(frame, descriptor);
     }
-    let mut transfer = Transfer { frame, shape, direction, number, descriptor, done: 0, wanted };
+    let mut transfer =
+        Transfer { frame, shape, direction, number, descriptor, done: done_before(), wanted };
     let result = transfer.run(kind);
     descriptor.pass_on(direction);
     result
@@ -244,6 +251,7 @@ impl Transfer<'_> {
             Shape::Vector | Shape::Message => false,
         };
         uring::is_active()
+            && current().task.get().is_none()
             && plain
             && self.direction == Direction::Read
             && kind == Kind::Stream
@@ -266,11 +274,24 @@ impl Transfer<'_> {
         match reason {
             // epoll does not tell: a helper waits instead.
             None => Some(self.offload_rest()),
-            Some(_) if self.descriptor.generation() != generation => Some(self.go_on_with_file()),
+            Some(reason)
+                if reason != Reason::Suspended && self.descriptor.generation() != generation =>
+            {
+                Some(self.go_on_with_file())
+            }
             Some(Reason::Woken) => None,
+            Some(Reason::Suspended) => Some(self.suspend()),
             Some(Reason::TimedOut) => Some(self.so_far(EAGAIN)),
             Some(Reason::Interrupted) => Some(self.so_far(interruption(deadline))),
         }
+    }
+
+    /// The task's call is left, and goes on with what it has transferred.
+    fn suspend(&self) -> isize {
+        if let Some(task) = current().task.get() {
+            task.done.set(self.done);
+        }
+        SUSPENDED
     }
 
     fn offload_rest(&self) -> isize {

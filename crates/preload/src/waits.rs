@@ -14,10 +14,10 @@ use crate::masked;
 use crate::poll_node::PollNode;
 use crate::pump::{self, count_call, give_turn};
 use crate::scheduler::park;
-use crate::sys::{self, EINTR, EINVAL, failed, sys};
-use crate::thread::Reason;
+use crate::sys::{self, EINTR, EINVAL, SUSPENDED, failed, sys};
 use crate::user;
-use crate::worker::current;
+use crate::waiter::Reason;
+use crate::worker::{current, first_deadline, waiter};
 
 /// How long a call may wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Limit {
     fn milliseconds(time: i32) -> Self {
         match time {
             0 => Self::Now,
-            1.. => Self::Until(clock::after_milliseconds(time)),
+            1.. => Self::Until(first_deadline(clock::after_milliseconds(time))),
             _ => Self::Forever,
         }
     }
@@ -42,7 +42,7 @@ impl Limit {
             None => Ok(Self::Forever),
             Some(time) if !clock::valid(&time) => Err(EINVAL),
             Some(time) if time.tv_sec == 0 && time.tv_nsec == 0 => Ok(Self::Now),
-            Some(time) => Ok(Self::Until(clock::after(&time))),
+            Some(time) => Ok(Self::Until(first_deadline(clock::after(&time)))),
         }
     }
 
@@ -73,7 +73,9 @@ pub(crate) fn ppoll(frame: &mut Frame) -> isize {
         Err(error) => return error,
     };
     let result = wait_for_list(frame.rdi, frame.rsi as u32 as usize, limit, mask);
-    write_back(frame.rdx, limit);
+    if result != SUSPENDED {
+        write_back(frame.rdx, limit);
+    }
     result
 }
 
@@ -103,7 +105,7 @@ fn wait_for_list(list: usize, count: usize, limit: Limit, mask: Option<u64>) -> 
     if count > MOST {
         return EINVAL;
     }
-    let _masked = mask.map(masked::with_mask);
+    let _masked = masked::with(mask);
     loop {
         let seen = descriptors::all_seen();
         let ready = sys!(SYS_poll, list, count, 0);
@@ -123,6 +125,7 @@ fn wait_for_list(list: usize, count: usize, limit: Limit, mask: Option<u64>) -> 
             Reason::Woken => {}
             Reason::TimedOut => return sys!(SYS_poll, list, count, 0),
             Reason::Interrupted => return EINTR,
+            Reason::Suspended => return SUSPENDED,
         }
     }
 }
@@ -140,14 +143,14 @@ fn descriptors_of(list: usize, count: usize) -> Result<Vec<usize>, isize> {
 
 /// Parks until one of the descriptors has an event.
 fn park_for_all(numbers: &[usize], deadline: Nanoseconds, seen: Seen) -> Reason {
-    let thread = current();
+    let waiter = waiter();
     let mut locked = lock();
     let mut nodes = Vec::with_capacity(numbers.len());
     for &number in numbers {
         if let Some(descriptor) = descriptors::get(number) {
             descriptor.kind(number);
             if descriptor.register(number) {
-                nodes.push(PollNode::new(thread, &descriptor.polls));
+                nodes.push(PollNode::new(waiter, &descriptor.polls));
             }
         }
     }
@@ -155,9 +158,16 @@ fn park_for_all(numbers: &[usize], deadline: Nanoseconds, seen: Seen) -> Reason 
         // Another worker has taken an event since the caller looked: it may be one of these.
         return Reason::Woken;
     }
+    let nodes = nodes.into_boxed_slice();
     nodes.iter().for_each(|node| node.link(&mut locked));
-    thread.waits_for.set(numbers.first().copied().unwrap_or(0));
+    waiter.waits_for.set(numbers.first().copied().unwrap_or(0));
     let reason = park(&mut locked, deadline);
+    if reason == Reason::Suspended
+        && let Some(task) = current().task.get()
+    {
+        task.waits_by(nodes);
+        return reason;
+    }
     nodes.iter().for_each(|node| node.unlink(&mut locked));
     reason
 }
@@ -178,6 +188,7 @@ pub(crate) fn select(frame: &mut Frame) -> isize {
     };
     let result = wait_for_sets(frame, limit, None);
     if frame.r8 != 0
+        && result != SUSPENDED
         && !LIMITS_STAY.get()
         && let Limit::Until(deadline) = limit
     {
@@ -201,7 +212,9 @@ pub(crate) fn pselect(frame: &mut Frame) -> isize {
     match parse() {
         Ok((limit, mask)) => {
             let result = wait_for_sets(frame, limit, mask);
-            write_back(frame.r8, limit);
+            if result != SUSPENDED {
+                write_back(frame.r8, limit);
+            }
             result
         }
         Err(error) => error,
@@ -286,7 +299,7 @@ impl Sets {
 }
 
 fn wait_for_sets(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
-    let _masked = mask.map(masked::with_mask);
+    let _masked = masked::with(mask);
     let mut sets = match Sets::read(frame) {
         Ok(sets) => sets,
         Err(error) => return error,
@@ -317,6 +330,7 @@ fn wait_for_sets(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
             Reason::Woken => {}
             Reason::TimedOut => return sets.write(&[]).unwrap_or_else(|fault| fault),
             Reason::Interrupted => return EINTR,
+            Reason::Suspended => return SUSPENDED,
         }
     }
 }
@@ -346,7 +360,7 @@ pub(crate) fn epoll_pwait2(frame: &mut Frame) -> isize {
 
 fn wait_for_epoll(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
     let number = frame.rdi;
-    let _masked = mask.map(masked::with_mask);
+    let _masked = masked::with(mask);
     loop {
         let seen = descriptors::get(number).map(|descriptor| descriptor.seen(Direction::Read));
         let ready = sys!(SYS_epoll_wait, number, frame.rsi, frame.rdx, 0);
@@ -367,6 +381,7 @@ fn wait_for_epoll(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
         let reason = descriptor.wait(&mut lock(), number, Direction::Read, deadline, seen);
         match reason {
             None => return offload(frame.number(), frame.arguments(), Interrupted::Fails),
+            Some(Reason::Suspended) => return SUSPENDED,
             Some(_) if descriptor.generation() != generation => {
                 return offload_on_kept(frame.number(), frame.arguments(), Interrupted::Fails);
             }
@@ -400,12 +415,14 @@ fn sleep(clock: i32, absolute: bool, time_at: usize, left_at: usize) -> isize {
         return EINVAL;
     }
     let deadline = if absolute { clock::at(&time, clock) } else { clock::after(&time) };
+    let deadline = first_deadline(deadline);
     let reason = park(&mut lock(), deadline);
     match reason {
         Reason::Interrupted if absolute => EINTR,
         Reason::Interrupted => user::write_optional(left_at, &clock::left(deadline))
             .map_or_else(|fault| fault, |()| EINTR),
         Reason::Woken | Reason::TimedOut => 0,
+        Reason::Suspended => SUSPENDED,
     }
 }
 

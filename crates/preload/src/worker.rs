@@ -9,10 +9,12 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::action::{self, NUDGE_VALUE, TICK_SIGNAL};
+use crate::clock::Nanoseconds;
 use crate::inspection::DESCRIPTION;
 use crate::lock::{Guarded, Locked};
 use crate::sys;
-use crate::thread::{NOBODY, State, ThreadRef};
+use crate::thread::{NOBODY, ThreadRef};
+use crate::waiter::{State, WaiterRef};
 
 /// Events taken from epoll at a time.
 pub(crate) const EVENTS: usize = 256;
@@ -96,6 +98,21 @@ pub(crate) fn worker() -> &'static Worker {
 #[inline(always)]
 pub(crate) fn current() -> ThreadRef {
     worker().current.get()
+}
+
+/// What waits when a call waits: the current thread, or the task on whose behalf it makes the call.
+#[inline(always)]
+pub(crate) fn waiter() -> WaiterRef {
+    let thread = current();
+    match thread.task.get() {
+        Some(task) => &task.waiter,
+        None => thread,
+    }
+}
+
+/// The deadline of a call that may have waited before: that of its first wait.
+pub(crate) fn first_deadline(deadline: Nanoseconds) -> Nanoseconds {
+    current().task.get().map_or(deadline, |task| task.first_deadline(deadline))
 }
 
 /// Adds a worker whose kernel thread has not begun, or `None` if there are too many, or no memory.

@@ -5,8 +5,9 @@ use crate::fact;
 use crate::frame::Frame;
 use crate::lock::lock;
 use crate::sys::{failed, sys};
-use crate::thread::{State, THREADS, Thread, ThreadRef};
+use crate::thread::{THREADS, Thread, ThreadRef};
 use crate::user;
+use crate::waiter::State;
 
 /// The threads below the folder's own two entries.
 const FIRST_PLACE: usize = 2;

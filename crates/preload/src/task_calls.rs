@@ -1,0 +1,146 @@
+//! The calls of a converted program's runtime, which come with numbers that no kernel has: see `engine.h`.
+
+use crate::clock::NEVER;
+use crate::descriptors;
+use crate::frame::Frame;
+use crate::futex;
+use crate::lock::lock;
+use crate::loops::{self, MOST_LOOPS};
+use crate::pump::count_call;
+use crate::scheduler::{self, park, wake};
+use crate::sys::{EAGAIN, EBADF, EINTR, EINVAL, ENOSYS, NEEDS_THREAD, RESTART, SUSPENDED};
+use crate::table::{CLASSES, Class};
+use crate::task::{Task, TaskRef};
+use crate::user;
+use crate::waiter::{Reason, State};
+use crate::worker::current;
+
+/// The number of the first call.
+pub(crate) const FIRST: usize = 0x4455_0000;
+const VERSION: isize = 1;
+
+/// Whether it is the number of a call below.
+pub(crate) fn is_ours(number: usize) -> bool {
+    number & !0xff == FIRST
+}
+
+/// Executes a call of the runtime.
+#[inline(never)]
+pub(crate) fn call(frame: &Frame) -> isize {
+    match frame.rax - FIRST {
+        0 => VERSION,
+        1 => become_loop(frame),
+        2 => next(),
+        3 => ready(frame),
+        4 => attempt(frame),
+        5 => wait(frame),
+        6 => futex::wake_at(&mut lock(), frame.rdi, frame.rsi as i32, futex::ANY),
+        7 => interrupt(frame),
+        _ => ENOSYS,
+    }
+}
+
+/// The task that the runtime names.
+fn task(frame: &Frame) -> TaskRef {
+    // SAFETY: the runtime is part of the program, and gives its tasks, which it keeps while they wait.
+    unsafe { &*(frame.rdi as *const Task) }
+}
+
+fn become_loop(frame: &Frame) -> isize {
+    if frame.rdi >= MOST_LOOPS {
+        return EINVAL;
+    }
+    loops::become_loop(&mut lock(), frame.rdi, frame.rsi);
+    0
+}
+
+/// The next task of the loop; zero if a signal came first.
+fn next() -> isize {
+    let Some(number) = loops::number() else { return EINVAL };
+    count_call();
+    let mut locked = lock();
+    loop {
+        if let Some(waiter) = loops::take(&mut locked, number) {
+            let task = Task::of(waiter);
+            task.leave(&mut locked);
+            futex::remove(&mut locked, waiter);
+            waiter.state.set(State::Running);
+            return &raw const *task as isize;
+        }
+        loops::set_waits(&mut locked, number, true);
+        let reason = park(&mut locked, NEVER);
+        loops::set_waits(&mut locked, number, false);
+        if reason == Reason::Interrupted {
+            return 0;
+        }
+    }
+}
+
+fn ready(frame: &Frame) -> isize {
+    if frame.rsi >= MOST_LOOPS {
+        return EINVAL;
+    }
+    let task = task(frame);
+    let mut locked = lock();
+    task.adopt(frame.rsi);
+    scheduler::make_ready(&mut locked, &task.waiter);
+    0
+}
+
+/// Makes the task's system call, as far as that goes without waiting.
+fn attempt(frame: &Frame) -> isize {
+    let task = task(frame);
+    if task.is_resumed() && has_lost_its_file(task) {
+        let done = task.done.get() as isize;
+        task.end(false);
+        return if done > 0 { done } else { EBADF };
+    }
+    task.begin();
+    let Some(Class::Emulated(call)) = CLASSES.get(task.number.get() as usize) else {
+        return NEEDS_THREAD;
+    };
+    let mut own = frame.with(task.number.get(), task.arguments.get());
+    let thread = current();
+    thread.task.set(Some(task));
+    let result = call(&mut own);
+    thread.task.set(None);
+    task.end(result == SUSPENDED);
+    if result == RESTART { EINTR } else { result }
+}
+
+/// Whether the descriptor that the task waited for has been closed meanwhile: its number may be another file's by now.
+fn has_lost_its_file(task: TaskRef) -> bool {
+    descriptors::get(task.waiter.waits_for.get())
+        .is_some_and(|descriptor| task.waited_before(descriptor.generation()))
+}
+
+fn wait(frame: &Frame) -> isize {
+    let task = task(frame);
+    let (key, expected, deadline) = (frame.rsi, frame.rdx as u32, frame.r10 as u64);
+    let mut locked = lock();
+    if key & 1 == 0 {
+        match user::load_word(key) {
+            Ok(word) if word == expected => {}
+            Ok(_) => return EAGAIN,
+            Err(fault) => return fault,
+        }
+    }
+    futex::insert(&mut locked, &task.waiter, key, futex::ANY);
+    scheduler::suspend(&mut locked, task, deadline);
+    SUSPENDED
+}
+
+fn interrupt(frame: &Frame) -> isize {
+    let task = task(frame);
+    let mut locked = lock();
+    let waits = task.waiter.state.get() == State::Parked;
+    wake(&mut locked, &task.waiter, Reason::Interrupted);
+    isize::from(waits)
+}
+
+/// A tick has found the current thread at work: if it is a loop, its task may see that, and let others run.
+pub(crate) fn tell_turn_is_over() {
+    if let Some(address) = loops::turn_over(&mut lock()) {
+        let _unchanged = user::write(address, &1i32);
+    }
+}
