@@ -66,7 +66,7 @@ struct task {
     unsigned char flags;
     unsigned char shape;       /* an enum shape */
     unsigned char loop;
-    unsigned char unused[5];
+    unsigned char unused[13];
 };
 _Static_assert(sizeof(struct task) == 256, "a task has grown");
 

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -20,11 +21,6 @@ void give_up(const char *problem) {
     abort();
 }
 
-static void find_entry(void *library) {
-    void **entry = dlsym(library, "duality_engine_entry");
-    if (entry) engine_entry = *entry;
-}
-
 static unsigned long setting(const char *name, unsigned long otherwise) {
     const char *text = getenv(name);
     if (!text || !*text) return otherwise;
@@ -33,13 +29,23 @@ static unsigned long setting(const char *name, unsigned long otherwise) {
     return *end ? otherwise : value;
 }
 
-/* What the engine would be told by `duality run`. It takes the variable out of the environment. */
-static void set_engine(void) {
+/* Starts the engine with what a program under `duality run` would have by the command's options. */
+static void start_engine(void *library) {
+    void (*start)(const char *, unsigned long, unsigned long);
+    void *found = dlsym(library, "duality_engine_start");
+    if (!found) return;
+    memcpy(&start, &found, sizeof start);
     const char *poller = getenv("DUALITY_POLLER");
     char text[200];
-    snprintf(text, sizeof text, "fd=-1:cores=%u:uring=%d:tick=%lu:stats=%d:children=0:signal=0:stall=0:stack=0:preload=", core_count,
-             poller && !strcmp(poller, "uring"), setting("DUALITY_TICK", 10000), getenv("DUALITY_STATS") != NULL);
-    if (setenv("DUALITY_RUN", text, 1)) give_up("out of memory for the engine's settings");
+    snprintf(text, sizeof text, "cores=%u:uring=%d:tick=%lu:stats=%d", core_count, poller && !strcmp(poller, "uring"),
+             setting("DUALITY_TICK", 10000), getenv("DUALITY_STATS") != NULL);
+    start(text, getauxval(AT_SYSINFO_EHDR), getauxval(AT_HWCAP2));
+}
+
+/* The engine in this library, if it has been started. */
+static void find_entry(void *library) {
+    void **entry = dlsym(library, "duality_engine_entry");
+    if (entry) engine_entry = *entry;
 }
 
 static void load_engine(void) {
@@ -54,14 +60,13 @@ static void load_engine(void) {
     if (file < 0 || done < size) give_up("the engine cannot be loaded: no memory for its file (memfd_create)");
     char name[40];
     snprintf(name, sizeof name, "/proc/self/fd/%d", file);
-    set_engine();
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    unsetenv("DUALITY_RUN");
+    close(file);
     if (!library) {
         fprintf(stderr, "duality cc: the engine cannot be loaded: %s\n", dlerror());
         abort();
     }
-    close(file);
+    start_engine(library);
     find_entry(library);
 }
 

@@ -182,7 +182,11 @@ static void *loop_main(void *argument) {
     if (engine(ENGINE_LOOP, loop - loops, &rt_turn_over)) give_up("the engine refuses a loop");
     store(&loop->begun, 1);
     wake_all(&loop->begun);
-    for (;;) task_run((struct task *)engine(ENGINE_NEXT));
+    for (;;) {
+        struct task *task = (struct task *)engine(ENGINE_NEXT);
+        /* NULL: a signal came, and its handler has run. */
+        if (task) task_run(task);
+    }
     return NULL;
 }
 
