@@ -14,6 +14,9 @@ __attribute__((visibility("hidden"))) void *engine_entry;
 /* The engine, a shared library, as the driver put it into the executable. */
 extern const char duality_engine_image[] __attribute__((weak)), duality_engine_image_end[] __attribute__((weak));
 
+/* MFD_EXEC, which older headers do not have. */
+enum { EXECUTABLE = 0x10 };
+
 unsigned core_count = 1;
 
 void give_up(const char *problem) {
@@ -51,7 +54,9 @@ static void find_entry(void *library) {
 static void load_engine(void) {
     size_t size = duality_engine_image_end - duality_engine_image, done = 0;
     if (size == 0) give_up("the program has no engine: link it again with `duality cc`");
-    int file = memfd_create("duality-engine", MFD_CLOEXEC);
+    /* Some systems make such files non-executable unless they are asked not to; older kernels do not know the flag. */
+    int file = memfd_create("duality-engine", MFD_CLOEXEC | EXECUTABLE);
+    if (file < 0) file = memfd_create("duality-engine", MFD_CLOEXEC);
     while (file >= 0 && done < size) {
         ssize_t count = write(file, duality_engine_image + done, size - done);
         if (count > 0) done += count;
