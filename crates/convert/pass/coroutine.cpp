@@ -56,6 +56,7 @@ void Coroutine::build() {
   begin();
   lowerDynamicAllocas();
   lowerVaStart();
+  askForErrnoAgain();
   giveWayInSpinningLoops();
   lowerCalls();
   end();

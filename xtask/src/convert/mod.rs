@@ -74,7 +74,10 @@ pub(crate) fn test(workspace: &Workspace) -> Outcome {
         Passed => {}
         other => return other,
     }
-    match suite::run(workspace).and_then(|()| driver::run(workspace)) {
+    match driver::build(workspace)
+        .and_then(|()| suite::run(workspace))
+        .and_then(|()| driver::run(workspace))
+    {
         Ok(()) => Passed,
         Err(problem) => Failed(problem),
     }
