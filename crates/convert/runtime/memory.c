@@ -141,8 +141,8 @@ static bool reserve(void) {
 
 static struct task *new_task(void) {
     if (!region && !reserve()) return NULL;
-    if (region_used == region_size) return NULL;
-    if (region_used == region_open) {
+    if (region_used + sizeof(struct task) > region_size) return NULL;
+    if (region_used + sizeof(struct task) > region_open) {
         if (mprotect((char *)region + region_open, SLAB, PROT_READ | PROT_WRITE)) return NULL;
         region_open += SLAB;
     }
@@ -190,13 +190,14 @@ struct rare *rare_of(struct task *task) {
 void *rt_locals(void *own, const struct rt_program *program) {
     struct task *task = identity();
     if (!task) return own;
-    if (!task->locals) {
+    struct rare *rare = rare_of(task);
+    if (!rare->locals) {
         size_t alignment = program->locals_alignment;
-        task->locals = aligned_alloc(alignment, (program->locals_size + alignment - 1) & -alignment);
-        if (!task->locals) give_up("out of memory for thread-local variables");
-        memcpy(task->locals, program->locals_image, program->locals_size);
+        rare->locals = aligned_alloc(alignment, (program->locals_size + alignment - 1) & -alignment);
+        if (!rare->locals) give_up("out of memory for thread-local variables");
+        memcpy(rare->locals, program->locals_image, program->locals_size);
     }
-    return task->locals;
+    return rare->locals;
 }
 
 void memory_before_fork(void) {

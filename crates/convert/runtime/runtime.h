@@ -33,6 +33,7 @@ struct rare {
     struct task *next;          /* in the queue of tasks that wait for a side thread */
     void (*call)(void *);       /* what a side thread shall call; NULL: nothing */
     void *argument;
+    void *locals;               /* the program's thread-local variables; NULL until they are used */
     struct specific *specific;  /* thread-specific data, by key */
     unsigned specific_count;
     struct running_once *once;  /* routines of pthread_once that this task runs, innermost first */
@@ -54,21 +55,26 @@ enum {
 /* How the result of a system call becomes the value of the function. */
 enum shape { SHAPE_ERRNO, SHAPE_NUMBER, SHAPE_SLEEP };
 
-/* A task: 256 bytes, since there may be a million. */
+/* A task: small, since there may be a million. */
 struct task {
-    struct engine_task engine; /* first: the engine knows tasks by this address */
-    struct rt_handle waiter;   /* what the innermost frame waits for; `resume` is what to do at the next turn */
-    void *locals;              /* the program's thread-local variables; NULL until they are used */
-    void *result;
+    struct engine_task engine; /* first: the engine knows tasks by this address. `saved_errno` is in it too */
+    union {
+        /* What the innermost frame waits for; `resume` is what to do at the next turn. */
+        struct rt_handle waiter;
+        struct {
+            void (*resume)(struct rt_handle *);
+            void *result; /* a task's own handle is never destroyed */
+            struct rt_handle *parent;
+        };
+    };
     struct rare *rare;
-    unsigned state;            /* also the futex of those that join the task */
-    int saved_errno;
+    unsigned state; /* also the futex of those that join the task */
     unsigned char flags;
-    unsigned char shape;       /* an enum shape */
+    unsigned char shape; /* an enum shape */
     unsigned char loop;
-    unsigned char unused[13];
+    unsigned char unused;
 };
-_Static_assert(sizeof(struct task) == 256, "a task has grown");
+_Static_assert(sizeof(struct task) == 224, "a task has grown");
 
 struct loop {
     pthread_t thread;

@@ -90,13 +90,13 @@ static void make_call(struct side *side, struct task *task) {
 static void serve(struct side *side, struct task *task) {
     behalf = task;
     mask_of_side(task);
-    errno = task->saved_errno;
+    errno = task->engine.saved_errno;
     do {
         if (task->flags & HANDED) make_call(side, task);
         if (task->flags & AWAY) trampoline(&task->waiter);
     } while ((task->flags & AWAY) && !(task->flags & (EXITING | RETURNED)));
     task->flags &= ~AWAY;
-    task->saved_errno = errno;
+    task->engine.saved_errno = errno;
     behalf = NULL;
 }
 
@@ -264,6 +264,7 @@ void rare_free(struct task *task) {
     store(&task->rare, NULL);
     pthread_mutex_unlock(&lock);
     free(rare->specific);
+    free(rare->locals);
     free(rare);
 }
 
