@@ -79,17 +79,13 @@ static int thread_number(void) {
     return mutex.__data.__owner;
 }
 
-typedef int (*unlocker)(pthread_rwlock_t *);
+static int (*libc_unlock)(pthread_rwlock_t *);
 
-static unlocker own_of_libc(void) {
-    static unlocker known;
-    unlocker function = load(&known);
-    if (function) return function;
+/* Early, since the child of a fork may find the dynamic linker locked. */
+__attribute__((constructor(101))) static void find_unlock(void) {
     void *found = dlsym(RTLD_NEXT, "pthread_rwlock_unlock");
     if (!found) give_up("libc has no locks for readers and writers");
-    memcpy(&function, &found, sizeof function);
-    store(&known, function);
-    return function;
+    memcpy(&libc_unlock, &found, sizeof libc_unlock);
 }
 
 int rt_pthread_rwlock_unlock(pthread_rwlock_t *lock) {
@@ -97,7 +93,9 @@ int rt_pthread_rwlock_unlock(pthread_rwlock_t *lock) {
      * and unlock it on a side thread, or the other way round. */
     int *writer = &lock->__data.__cur_writer;
     if (identity() && __atomic_load_n(writer, __ATOMIC_RELAXED)) __atomic_store_n(writer, thread_number(), __ATOMIC_RELAXED);
-    int result = own_of_libc()(lock);
+    /* The constructor of a library may come before ours. */
+    if (!libc_unlock) find_unlock();
+    int result = libc_unlock(lock);
     if (__atomic_load_n(&waiting, __ATOMIC_SEQ_CST)) engine(ENGINE_WAKE, key_of(lock), INT_MAX);
     return result;
 }
