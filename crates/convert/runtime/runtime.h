@@ -157,9 +157,9 @@ void wake_all(unsigned *word);
 /* A side thread calls `call(argument)` when the task has suspended; then `resume` is its next turn. */
 void side_call(struct task *, void (*call)(void *), void *argument, void (*resume)(struct rt_handle *));
 void side_begin(struct task *);
-/* If a side thread makes a call for the task: cancels it, or sends it a signal. */
+/* If a side thread makes a call for the task: cancels it, or sends it a signal; else the latter is ESRCH. */
 bool side_cancel(struct task *);
-bool side_kill(struct task *, int signal);
+int side_kill(struct task *, int signal, const union sigval *value);
 bool in_side_call(void);
 void rare_free(struct task *);
 void side_before_fork(void);

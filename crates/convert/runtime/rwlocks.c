@@ -43,12 +43,12 @@ static void woken(struct rt_handle *handle) {
     else wait(task);
 }
 
-static struct rt_int begin(pthread_rwlock_t *lock, bool writes, const struct timespec *until) {
+static struct rt_int begin(pthread_rwlock_t *lock, bool writes, clockid_t clock, const struct timespec *until) {
     struct task *task = self;
     unsigned long deadline = 0;
     int result = attempt(lock, writes);
     if (result != EBUSY) return (struct rt_int){NULL, result};
-    if (until && !deadline_of(CLOCK_REALTIME, until, &deadline)) return (struct rt_int){NULL, EINVAL};
+    if (until && !deadline_of(clock, until, &deadline)) return (struct rt_int){NULL, EINVAL};
     long *kept = task->engine.arguments;
     kept[LOCK] = (long)lock;
     kept[DEADLINE] = deadline;
@@ -58,16 +58,22 @@ static struct rt_int begin(pthread_rwlock_t *lock, bool writes, const struct tim
 }
 
 struct rt_int rt_pthread_rwlock_rdlock(pthread_rwlock_t *lock) {
-    return self ? begin(lock, false, NULL) : (struct rt_int){NULL, pthread_rwlock_rdlock(lock)};
+    return self ? begin(lock, false, CLOCK_REALTIME, NULL) : (struct rt_int){NULL, pthread_rwlock_rdlock(lock)};
+}
+struct rt_int rt_pthread_rwlock_clockrdlock(pthread_rwlock_t *lock, clockid_t clock, const struct timespec *until) {
+    return self ? begin(lock, false, clock, until) : (struct rt_int){NULL, pthread_rwlock_clockrdlock(lock, clock, until)};
 }
 struct rt_int rt_pthread_rwlock_timedrdlock(pthread_rwlock_t *lock, const struct timespec *until) {
-    return self ? begin(lock, false, until) : (struct rt_int){NULL, pthread_rwlock_timedrdlock(lock, until)};
+    return rt_pthread_rwlock_clockrdlock(lock, CLOCK_REALTIME, until);
 }
 struct rt_int rt_pthread_rwlock_wrlock(pthread_rwlock_t *lock) {
-    return self ? begin(lock, true, NULL) : (struct rt_int){NULL, pthread_rwlock_wrlock(lock)};
+    return self ? begin(lock, true, CLOCK_REALTIME, NULL) : (struct rt_int){NULL, pthread_rwlock_wrlock(lock)};
+}
+struct rt_int rt_pthread_rwlock_clockwrlock(pthread_rwlock_t *lock, clockid_t clock, const struct timespec *until) {
+    return self ? begin(lock, true, clock, until) : (struct rt_int){NULL, pthread_rwlock_clockwrlock(lock, clock, until)};
 }
 struct rt_int rt_pthread_rwlock_timedwrlock(pthread_rwlock_t *lock, const struct timespec *until) {
-    return self ? begin(lock, true, until) : (struct rt_int){NULL, pthread_rwlock_timedwrlock(lock, until)};
+    return rt_pthread_rwlock_clockwrlock(lock, CLOCK_REALTIME, until);
 }
 int rt_pthread_rwlock_tryrdlock(pthread_rwlock_t *lock) { return pthread_rwlock_tryrdlock(lock); }
 int rt_pthread_rwlock_trywrlock(pthread_rwlock_t *lock) { return pthread_rwlock_trywrlock(lock); }

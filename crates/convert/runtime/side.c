@@ -248,13 +248,14 @@ bool side_cancel(struct task *task) {
     return side != NULL;
 }
 
-bool side_kill(struct task *task, int signal) {
+int side_kill(struct task *task, int signal, const union sigval *value) {
+    int error = ESRCH;
     pthread_mutex_lock(&lock);
     struct rare *rare = load(&task->rare);
     struct side *side = rare ? rare->side : NULL;
-    if (side) pthread_kill(side->thread, signal);
+    if (side) error = value ? pthread_sigqueue(side->thread, signal, *value) : pthread_kill(side->thread, signal);
     pthread_mutex_unlock(&lock);
-    return side != NULL;
+    return error;
 }
 
 void rare_free(struct task *task) {

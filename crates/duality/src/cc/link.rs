@@ -177,7 +177,8 @@ mod tests {
 
     #[test]
     fn the_summary_has_what_is_known() {
-        let report = "14 functions may block; 12 of them were converted\n\nFunctions that may block\n";
+        let report =
+            "14 functions may block; 12 of them were converted\n\nFunctions that may block\n";
         assert_eq!(counts(report), Some((14, 12)));
         assert_eq!(counts(""), None);
         let output = Path::new("server");
@@ -186,6 +187,9 @@ mod tests {
             summary(output, Some((14, 12)), Some(122_000), Some(100_000), time),
             "server: 12 of 14 functions that may block converted, text 120 KiB (native 98), link 1.9 s"
         );
-        assert_eq!(summary(output, None, None, None, time), "server: nothing to convert, link 1.9 s");
+        assert_eq!(
+            summary(output, None, None, None, time),
+            "server: nothing to convert, link 1.9 s"
+        );
     }
 }
