@@ -75,7 +75,7 @@ static bool interrupts(int signal) {
 }
 
 /* The handler runs on the loop's thread, or on the side thread that works for the task. */
-static int send(struct task *task, int signal, const union sigval *value) {
+static int send_signal(struct task *task, int signal, const union sigval *value) {
     int error = side_kill(task, signal, value);
     if (error != ESRCH) return error;
     pthread_t loop = loops[task->loop].thread;
@@ -88,11 +88,11 @@ int rt_pthread_kill(pthread_t thread, int signal) {
     if (!is_task(thread)) return pthread_kill(thread, signal);
     struct task *task = (struct task *)thread;
     if (load(&task->state) & ENDED) return ESRCH;
-    return signal ? send(task, signal, NULL) : 0;
+    return signal ? send_signal(task, signal, NULL) : 0;
 }
 
 int rt_pthread_sigqueue(pthread_t thread, int signal, const union sigval value) {
     if (!is_task(thread)) return pthread_sigqueue(thread, signal, value);
     struct task *task = (struct task *)thread;
-    return load(&task->state) & ENDED ? ESRCH : send(task, signal, &value);
+    return load(&task->state) & ENDED ? ESRCH : send_signal(task, signal, &value);
 }
