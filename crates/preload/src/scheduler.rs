@@ -23,6 +23,7 @@ use crate::idle;
 use crate::lock::{self, Guarded, Locked};
 use crate::stats;
 use crate::thread::{Reason, State, ThreadRef};
+use crate::ticks;
 use crate::timers::Timers;
 use crate::worker::{self, MOST_WORKERS, Worker, current, worker};
 
@@ -216,6 +217,7 @@ pub(crate) fn become_current(worker: &Worker, thread: ThreadRef) {
     thread.state.set(State::Running);
     worker.current.set(thread);
     worker.calls_in_a_row.set(0);
+    ticks::begin_turn(worker);
     stats::SWITCHES.add(1);
 }
 
