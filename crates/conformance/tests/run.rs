@@ -244,7 +244,7 @@ fn a_signal_lists_all_threads_with_their_stacks() {
     let (file, program) = (place.path().join("nap.c"), place.path().join("nap"));
     std::fs::write(&file, source).expect("written");
     compile(&[file], &["-pthread"], &program);
-    let output = run(&["--dump-signal", "10", "--", program.to_str().expect("a name")]);
+    let output = run(&["--dump-signal", "SIGUSR1", "--", program.to_str().expect("a name")]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("4 threads"), "{said}");
     assert_eq!(said.matches("parked in read(").count(), 2, "{said}");
