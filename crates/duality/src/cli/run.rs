@@ -41,7 +41,7 @@ pub(super) struct Arguments {
     /// Report system calls that kept all threads waiting for longer than this
     #[arg(long, value_name = "TIME", value_parser = parse_time, env = "DUALITY_RUN_STALL")]
     stall: Option<Duration>,
-    /// Processor time after which another thread has its turn
+    /// Processor time between two ticks; another thread has its turn after the second
     #[arg(
         long,
         value_name = "TIME",
