@@ -1,4 +1,5 @@
-/* What a thread has beside its code: a name, a stack, a priority, processors. A task has a name; the rest is its loop's. */
+/* What a thread has beside its code: a name, a stack, a priority, processors. A task has a name;
+ * the rest is its loop's. */
 #include "runtime.h"
 
 #include <sched.h>

@@ -1,7 +1,8 @@
-/* Condition variables. Tasks wait at a key of their own beside glibc's object, pthreads in it; a signal goes to a task
- * if one waits, else to glibc.
+/* Condition variables. Tasks wait at a key of their own beside glibc's object, pthreads in it; a
+ * signal goes to a task if one waits, else to glibc.
  *
- * Libraries that were not converted signal too, so these functions stand in front of libc's for all of them. */
+ * Libraries that were not converted signal too, so these functions stand in front of libc's for all
+ * of them. */
 #include "runtime.h"
 
 #include <dlfcn.h>

@@ -1,7 +1,7 @@
 /* Memory of frames and tasks.
  *
- * Frames come from free lists by size, of each loop; other threads share one pool. Tasks come from one region of
- * addresses, so that a pthread_t tells whether it is a task.
+ * Frames come from free lists by size, of each loop; other threads share one pool. Tasks come from
+ * one region of addresses, so that a pthread_t tells whether it is a task.
  */
 #include "runtime.h"
 
@@ -16,8 +16,9 @@
 #endif
 
 enum { STEP = 16, LARGEST = 4096, CLASSES = LARGEST / STEP, BLOCK = 65536 };
-/* Of one size, a loop keeps so many for itself. What a task allocates between duality_detach and duality_attach may be
- * freed on its loop, and the other way round: so each takes what the other has too much of. */
+/* Of one size, a loop keeps so many for itself. What a task allocates between duality_detach and
+ * duality_attach may be freed on its loop, and the other way round: so each takes what the other
+ * has too much of. */
 enum { KEPT = 4096 };
 
 struct pool {

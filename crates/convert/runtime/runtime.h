@@ -7,9 +7,9 @@
  *                          │                     │ needs a stack: handed to a side thread
  *   side thread (a pthread): the call ──ENGINE_READY
  *
- * A task stays on its loop for ever. `start.c` finds the engine; `tasks.c` makes tasks and runs their turns; `waiting.c`
- * is how a task waits; `side.c` has side threads; the other files are the functions of the contract
- * (include/duality_convert.h), by what they are about.
+ * A task stays on its loop for ever. `start.c` finds the engine; `tasks.c` makes tasks and runs
+ * their turns; `waiting.c` is how a task waits; `side.c` has side threads; the other files are the
+ * functions of the contract (include/duality_convert.h), by what they are about.
  */
 #ifndef DUALITY_RUNTIME_H
 #define DUALITY_RUNTIME_H
@@ -157,7 +157,8 @@ void wake_all(unsigned *word);
 /* A side thread calls `call(argument)` when the task has suspended; then `resume` is its next turn. */
 void side_call(struct task *, void (*call)(void *), void *argument, void (*resume)(struct rt_handle *));
 void side_begin(struct task *);
-/* If a side thread makes a call for the task: cancels it, or sends it a signal; else the latter is ESRCH. */
+/* If a side thread makes a call for the task: cancels it, or sends it a signal; else the latter is
+ * ESRCH. */
 bool side_cancel(struct task *);
 int side_kill(struct task *, int signal, const union sigval *value);
 bool in_side_call(void);
@@ -189,8 +190,8 @@ void mask_of_side(struct task *);
 void conditions_after_fork(void);
 void rwlocks_after_fork(void);
 
-/* What runs on a pthread, where blocking is right: at once. Converted code does that between duality_detach and
- * duality_attach only. */
+/* What runs on a pthread, where blocking is right: at once. Converted code does that between
+ * duality_detach and duality_attach only. */
 #define PLAIN(type, call) \
     (behalf && is_cancelled(behalf) ? (type){leave(behalf, PTHREAD_CANCELED), 0} : (type){NULL, call})
 

@@ -1,9 +1,9 @@
-/* Locks for readers and writers: glibc's, tried. Tasks that find one busy wait at a key of their own, and an unlock wakes
- * them all.
+/* Locks for readers and writers: glibc's, tried. Tasks that find one busy wait at a key of their
+ * own, and an unlock wakes them all.
  *
- * glibc checks for deadlock in its blocking functions only, which tasks do not call; so tasks of one loop, which have the
- * same thread number there, do not disturb each other. Libraries that were not converted unlock too, so that function
- * stands in front of libc's for all of them. */
+ * glibc checks for deadlock in its blocking functions only, which tasks do not call; so tasks of
+ * one loop, which have the same thread number there, do not disturb each other. Libraries that were
+ * not converted unlock too, so that function stands in front of libc's for all of them. */
 #include "runtime.h"
 
 #include <dlfcn.h>
@@ -95,8 +95,8 @@ __attribute__((constructor(101))) static void find_unlock(void) {
 }
 
 int rt_pthread_rwlock_unlock(pthread_rwlock_t *lock) {
-    /* glibc tells by the writer's number whether it is a writer that unlocks. A task may have locked it on its loop
-     * and unlock it on a side thread, or the other way round. */
+    /* glibc tells by the writer's number whether it is a writer that unlocks. A task may have
+     * locked it on its loop and unlock it on a side thread, or the other way round. */
     int *writer = &lock->__data.__cur_writer;
     if (identity() && __atomic_load_n(writer, __ATOMIC_RELAXED)) __atomic_store_n(writer, thread_number(), __ATOMIC_RELAXED);
     /* The constructor of a library may come before ours. */

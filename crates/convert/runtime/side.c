@@ -4,8 +4,8 @@
  *
  * Between duality_detach and duality_attach the frames of the task run there too.
  *
- * A thread that ends in the call (pthread_exit, cancellation) takes its task along: the task's frames are destroyed by
- * its loop. Only in a call does a side thread let itself be cancelled.
+ * A thread that ends in the call (pthread_exit, cancellation) takes its task along: the task's
+ * frames are destroyed by its loop. Only in a call does a side thread let itself be cancelled.
  */
 #include "runtime.h"
 

@@ -1,6 +1,7 @@
 /* Signals: the mask of each task, and pthread_kill.
  *
- * The thread that runs a task has the task's mask meanwhile. As long as all masks are alike, nothing is changed. */
+ * The thread that runs a task has the task's mask meanwhile. As long as all masks are alike,
+ * nothing is changed. */
 #include "runtime.h"
 
 #include <signal.h>
