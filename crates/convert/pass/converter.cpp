@@ -20,6 +20,7 @@ void Converter::run() {
     Function *original = pending.pop_back_val();
     Coroutine(*this, *original, *made[original]).build();
   }
+  makeTable();
   rewriteSpawns();
   renameFunctions();
   moveLocals(module, runtime, *cast<GlobalVariable>(program()));
