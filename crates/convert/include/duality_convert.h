@@ -174,8 +174,10 @@ struct rt_int rt_pthread_cond_timedwait(pthread_cond_t *, pthread_mutex_t *, con
 struct rt_int rt_pthread_cond_clockwait(pthread_cond_t *, pthread_mutex_t *, clockid_t, const struct timespec *);
 struct rt_int rt_pthread_rwlock_rdlock(pthread_rwlock_t *);
 struct rt_int rt_pthread_rwlock_timedrdlock(pthread_rwlock_t *, const struct timespec *);
+struct rt_int rt_pthread_rwlock_clockrdlock(pthread_rwlock_t *, clockid_t, const struct timespec *);
 struct rt_int rt_pthread_rwlock_wrlock(pthread_rwlock_t *);
 struct rt_int rt_pthread_rwlock_timedwrlock(pthread_rwlock_t *, const struct timespec *);
+struct rt_int rt_pthread_rwlock_clockwrlock(pthread_rwlock_t *, clockid_t, const struct timespec *);
 struct rt_int rt_pthread_barrier_wait(pthread_barrier_t *);
 struct rt_int rt_pthread_spin_lock(pthread_spinlock_t *);
 struct rt_int rt_sem_wait(sem_t *);
@@ -202,10 +204,12 @@ pid_t rt_fork(void);
 /* The mask is the task's, as far as the runtime can: signals that come for the process go to any
  * thread. */
 int rt_pthread_sigmask(int, const sigset_t *, sigset_t *);
+int rt_sigprocmask(int, const sigset_t *, sigset_t *);
 pthread_t rt_pthread_self(void);
 int rt_pthread_detach(pthread_t);
 int rt_pthread_cancel(pthread_t);
 int rt_pthread_kill(pthread_t, int);
+int rt_pthread_sigqueue(pthread_t, int, const union sigval);
 int rt_pthread_tryjoin_np(pthread_t, void **);
 int rt_pthread_setcancelstate(int, int *);
 int rt_pthread_setcanceltype(int, int *);
@@ -227,6 +231,7 @@ int rt_pthread_setname_np(pthread_t, const char *);
 int rt_pthread_getname_np(pthread_t, char *, size_t);
 int rt_pthread_getattr_np(pthread_t, pthread_attr_t *);
 int rt_pthread_setschedparam(pthread_t, int, const struct sched_param *);
+int rt_pthread_setschedprio(pthread_t, int);
 int rt_pthread_getschedparam(pthread_t, int *, struct sched_param *);
 int rt_pthread_setaffinity_np(pthread_t, size_t, const cpu_set_t *);
 int rt_pthread_getaffinity_np(pthread_t, size_t, cpu_set_t *);

@@ -1,4 +1,5 @@
-/* What a thread has beside its code: a name, a stack, a priority, processors. A task has a name; the rest is its loop's. */
+/* What a thread has beside its code: a name, a stack, a priority, processors. A task has a name;
+ * the rest is its loop's. */
 #include "runtime.h"
 
 #include <sched.h>
@@ -38,6 +39,7 @@ int rt_pthread_getattr_np(pthread_t thread, pthread_attr_t *attributes) {
 int rt_pthread_setschedparam(pthread_t thread, int policy, const struct sched_param *parameters) {
     return task_of(thread) ? 0 : pthread_setschedparam(thread, policy, parameters);
 }
+int rt_pthread_setschedprio(pthread_t thread, int priority) { return task_of(thread) ? 0 : pthread_setschedprio(thread, priority); }
 int rt_pthread_getschedparam(pthread_t thread, int *policy, struct sched_param *parameters) {
     struct task *task = task_of(thread);
     return pthread_getschedparam(task ? loops[task->loop].thread : thread, policy, parameters);

@@ -1,4 +1,5 @@
-/* Barriers, which glibc waits at on a side thread, and spin locks, where a task gives way instead of spinning. */
+/* Barriers, which glibc waits at on a side thread, and spin locks, where a task gives way instead
+ * of spinning. */
 #include "runtime.h"
 
 static void wait(void *argument) {

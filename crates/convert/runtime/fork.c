@@ -1,5 +1,5 @@
-/* fork: in the child, the calling task or thread alone goes on. The runtime's locks are taken around it, so that the child
- * finds what they guard whole. */
+/* fork: in the child, the calling task or thread alone goes on. The runtime's locks are taken
+ * around it, so that the child finds what they guard whole. */
 #include "runtime.h"
 
 #include <unistd.h>

@@ -1,12 +1,13 @@
 /* Memory of frames and tasks.
  *
- * Frames come from free lists by size, of each loop; other threads share one pool. Tasks come from one region of
- * addresses, so that a pthread_t tells whether it is a task.
+ * Frames come from free lists by size, of each loop; other threads share one pool. Tasks come from
+ * one region of addresses, so that a pthread_t tells whether it is a task.
  */
 #include "runtime.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) && !defined(MALLOC_FRAMES)
@@ -15,9 +16,16 @@
 #endif
 
 enum { STEP = 16, LARGEST = 4096, CLASSES = LARGEST / STEP, BLOCK = 65536 };
+/* Of one size, a loop keeps so many for itself. What a task allocates between duality_detach and
+ * duality_attach may be freed on its loop, and the other way round: so each takes what the other
+ * has too much of. */
+enum { KEPT = 4096 };
 
 struct pool {
-    void *free[CLASSES + 1];
+    struct class {
+        void *free;
+        unsigned count;
+    } classes[CLASSES + 1];
     char *next, *end; /* the rest of the block that new frames come from */
 };
 
@@ -56,26 +64,46 @@ static void *new_frame(struct pool *pool, size_t size) {
     return frame;
 }
 
-static inline void *pool_take(struct pool *pool, size_t class) {
-    void *frame = pool->free[class];
-    if (!frame) return new_frame(pool, class * STEP);
-    pool->free[class] = *(void **)frame;
+static inline void *pool_take(struct class *class) {
+    void *frame = class->free;
+    if (!frame) return NULL;
+    class->free = *(void **)frame;
+    class->count--;
     return frame;
 }
 
-static inline void pool_give(struct pool *pool, void *frame, size_t class) {
-    *(void **)frame = pool->free[class];
-    pool->free[class] = frame;
+static inline void pool_give(struct class *class, void *frame) {
+    *(void **)frame = class->free;
+    class->free = frame;
+    class->count++;
+}
+
+static size_t class_of(size_t size) { return (size + STEP - 1) / STEP; }
+
+/* A loop has none left, or the thread is no loop. */
+static void *allocate_elsewhere(size_t class) {
+    struct class *shared = &shared_pool.classes[class];
+    void *frame = NULL;
+    if (!own_loop || __atomic_load_n(&shared->count, __ATOMIC_RELAXED)) {
+        pthread_mutex_lock(&pool_lock);
+        frame = pool_take(shared);
+        if (!frame && !own_loop) frame = new_frame(&shared_pool, class * STEP);
+        pthread_mutex_unlock(&pool_lock);
+    }
+    return frame ? frame : new_frame(own_loop->pool, class * STEP);
+}
+
+static void free_elsewhere(void *frame, size_t class) {
+    pthread_mutex_lock(&pool_lock);
+    pool_give(&shared_pool.classes[class], frame);
+    pthread_mutex_unlock(&pool_lock);
 }
 
 void *rt_frame_allocate(size_t size, size_t alignment) {
     if (is_large(size, alignment)) return allocate_large(size, alignment);
-    size_t class = (size + STEP - 1) / STEP;
-    if (own_loop) return pool_take(own_loop->pool, class);
-    pthread_mutex_lock(&pool_lock);
-    void *frame = pool_take(&shared_pool, class);
-    pthread_mutex_unlock(&pool_lock);
-    return frame;
+    size_t class = class_of(size);
+    void *frame = own_loop ? pool_take(&own_loop->pool->classes[class]) : NULL;
+    return frame ? frame : allocate_elsewhere(class);
 }
 
 void rt_frame_free(void *frame, size_t size, size_t alignment) {
@@ -83,14 +111,9 @@ void rt_frame_free(void *frame, size_t size, size_t alignment) {
         free(frame);
         return;
     }
-    size_t class = (size + STEP - 1) / STEP;
-    if (own_loop) {
-        pool_give(own_loop->pool, frame, class);
-        return;
-    }
-    pthread_mutex_lock(&pool_lock);
-    pool_give(&shared_pool, frame, class);
-    pthread_mutex_unlock(&pool_lock);
+    size_t class = class_of(size);
+    if (own_loop && own_loop->pool->classes[class].count < KEPT) pool_give(&own_loop->pool->classes[class], frame);
+    else free_elsewhere(frame, class);
 }
 
 /* ---- Arrays: variable-length arrays and alloca ---- */
@@ -119,8 +142,8 @@ void rt_array_release(void **list, void *mark) {
 
 /* ---- Tasks ---- */
 
-/* Addresses are reserved for as many tasks as their numbers allow, and opened as they are used. */
-static const size_t REGION = (size_t)16 << 30, SLAB = 1 << 20, SMALLEST_REGION = (size_t)16 << 20;
+/* Addresses are reserved for 76 million tasks, and opened as they are used. */
+static const size_t REGION = (size_t)16 << 30, SLAB = 1 << 20, SMALLEST_REGION = (size_t)4 << 20;
 
 static struct task *region;
 static size_t region_size, region_used, region_open;
@@ -128,8 +151,11 @@ static struct task *free_tasks; /* linked by `result` */
 static pthread_mutex_t task_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static bool reserve(void) {
-    /* A limit of address space (ulimit -v) may be in the way of the whole. */
+    /* A limit of address space (ulimit -v) is for stacks and the heap too. */
+    struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
+    getrlimit(RLIMIT_AS, &limit);
     for (size_t size = REGION; size >= SMALLEST_REGION; size /= 2) {
+        if (limit.rlim_cur != RLIM_INFINITY && size > limit.rlim_cur / 16) continue;
         void *place = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (place == MAP_FAILED) continue;
         store(&region_size, size);
@@ -141,8 +167,8 @@ static bool reserve(void) {
 
 static struct task *new_task(void) {
     if (!region && !reserve()) return NULL;
-    if (region_used == region_size) return NULL;
-    if (region_used == region_open) {
+    if (region_used + sizeof(struct task) > region_size) return NULL;
+    if (region_used + sizeof(struct task) > region_open) {
         if (mprotect((char *)region + region_open, SLAB, PROT_READ | PROT_WRITE)) return NULL;
         region_open += SLAB;
     }
@@ -190,13 +216,14 @@ struct rare *rare_of(struct task *task) {
 void *rt_locals(void *own, const struct rt_program *program) {
     struct task *task = identity();
     if (!task) return own;
-    if (!task->locals) {
+    struct rare *rare = rare_of(task);
+    if (!rare->locals) {
         size_t alignment = program->locals_alignment;
-        task->locals = aligned_alloc(alignment, (program->locals_size + alignment - 1) & -alignment);
-        if (!task->locals) give_up("out of memory for thread-local variables");
-        memcpy(task->locals, program->locals_image, program->locals_size);
+        rare->locals = aligned_alloc(alignment, (program->locals_size + alignment - 1) & -alignment);
+        if (!rare->locals) give_up("out of memory for thread-local variables");
+        memcpy(rare->locals, program->locals_image, program->locals_size);
     }
-    return task->locals;
+    return rare->locals;
 }
 
 void memory_before_fork(void) {

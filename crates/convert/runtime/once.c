@@ -1,5 +1,6 @@
-/* pthread_once, on glibc's own word, so that tasks and pthreads share it: 0, then the generation of the process with
- * IN_PROGRESS, then DONE. In the child of a fork, what another generation began is begun again. */
+/* pthread_once, on glibc's own word, so that tasks and pthreads share it: 0, then the generation of
+ * the process with IN_PROGRESS, then DONE. In the child of a fork, what another generation began is
+ * begun again. */
 #include "runtime.h"
 
 #include <stdlib.h>

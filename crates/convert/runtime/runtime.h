@@ -7,9 +7,9 @@
  *                          │                     │ needs a stack: handed to a side thread
  *   side thread (a pthread): the call ──ENGINE_READY
  *
- * A task stays on its loop for ever. `start.c` finds the engine; `tasks.c` makes tasks and runs their turns; `waiting.c`
- * is how a task waits; `side.c` has side threads; the other files are the functions of the contract
- * (include/duality_convert.h), by what they are about.
+ * A task stays on its loop for ever. `start.c` finds the engine; `tasks.c` makes tasks and runs
+ * their turns; `waiting.c` is how a task waits; `side.c` has side threads; the other files are the
+ * functions of the contract (include/duality_convert.h), by what they are about.
  */
 #ifndef DUALITY_RUNTIME_H
 #define DUALITY_RUNTIME_H
@@ -33,6 +33,7 @@ struct rare {
     struct task *next;          /* in the queue of tasks that wait for a side thread */
     void (*call)(void *);       /* what a side thread shall call; NULL: nothing */
     void *argument;
+    void *locals;               /* the program's thread-local variables; NULL until they are used */
     struct specific *specific;  /* thread-specific data, by key */
     unsigned specific_count;
     struct running_once *once;  /* routines of pthread_once that this task runs, innermost first */
@@ -54,21 +55,26 @@ enum {
 /* How the result of a system call becomes the value of the function. */
 enum shape { SHAPE_ERRNO, SHAPE_NUMBER, SHAPE_SLEEP };
 
-/* A task: 256 bytes, since there may be a million. */
+/* A task: small, since there may be a million. */
 struct task {
-    struct engine_task engine; /* first: the engine knows tasks by this address */
-    struct rt_handle waiter;   /* what the innermost frame waits for; `resume` is what to do at the next turn */
-    void *locals;              /* the program's thread-local variables; NULL until they are used */
-    void *result;
+    struct engine_task engine; /* first: the engine knows tasks by this address. `saved_errno` is in it too */
+    union {
+        /* What the innermost frame waits for; `resume` is what to do at the next turn. */
+        struct rt_handle waiter;
+        struct {
+            void (*resume)(struct rt_handle *);
+            void *result; /* a task's own handle is never destroyed */
+            struct rt_handle *parent;
+        };
+    };
     struct rare *rare;
-    unsigned state;            /* also the futex of those that join the task */
-    int saved_errno;
+    unsigned state; /* also the futex of those that join the task */
     unsigned char flags;
-    unsigned char shape;       /* an enum shape */
+    unsigned char shape; /* an enum shape */
     unsigned char loop;
-    unsigned char unused[13];
+    unsigned char unused;
 };
-_Static_assert(sizeof(struct task) == 256, "a task has grown");
+_Static_assert(sizeof(struct task) == 224, "a task has grown");
 
 struct loop {
     pthread_t thread;
@@ -151,9 +157,10 @@ void wake_all(unsigned *word);
 /* A side thread calls `call(argument)` when the task has suspended; then `resume` is its next turn. */
 void side_call(struct task *, void (*call)(void *), void *argument, void (*resume)(struct rt_handle *));
 void side_begin(struct task *);
-/* If a side thread makes a call for the task: cancels it, or sends it a signal. */
+/* If a side thread makes a call for the task: cancels it, or sends it a signal; else the latter is
+ * ESRCH. */
 bool side_cancel(struct task *);
-bool side_kill(struct task *, int signal);
+int side_kill(struct task *, int signal, const union sigval *value);
 bool in_side_call(void);
 void rare_free(struct task *);
 void side_before_fork(void);
@@ -183,8 +190,8 @@ void mask_of_side(struct task *);
 void conditions_after_fork(void);
 void rwlocks_after_fork(void);
 
-/* What runs on a pthread, where blocking is right: at once. Converted code does that between duality_detach and
- * duality_attach only. */
+/* What runs on a pthread, where blocking is right: at once. Converted code does that between
+ * duality_detach and duality_attach only. */
 #define PLAIN(type, call) \
     (behalf && is_cancelled(behalf) ? (type){leave(behalf, PTHREAD_CANCELED), 0} : (type){NULL, call})
 

@@ -1,9 +1,9 @@
-/* Locks for readers and writers: glibc's, tried. Tasks that find one busy wait at a key of their own, and an unlock wakes
- * them all.
+/* Locks for readers and writers: glibc's, tried. Tasks that find one busy wait at a key of their
+ * own, and an unlock wakes them all.
  *
- * glibc checks for deadlock in its blocking functions only, which tasks do not call; so tasks of one loop, which have the
- * same thread number there, do not disturb each other. Libraries that were not converted unlock too, so that function
- * stands in front of libc's for all of them. */
+ * glibc checks for deadlock in its blocking functions only, which tasks do not call; so tasks of
+ * one loop, which have the same thread number there, do not disturb each other. Libraries that were
+ * not converted unlock too, so that function stands in front of libc's for all of them. */
 #include "runtime.h"
 
 #include <dlfcn.h>
@@ -43,12 +43,12 @@ static void woken(struct rt_handle *handle) {
     else wait(task);
 }
 
-static struct rt_int begin(pthread_rwlock_t *lock, bool writes, const struct timespec *until) {
+static struct rt_int begin(pthread_rwlock_t *lock, bool writes, clockid_t clock, const struct timespec *until) {
     struct task *task = self;
     unsigned long deadline = 0;
     int result = attempt(lock, writes);
     if (result != EBUSY) return (struct rt_int){NULL, result};
-    if (until && !deadline_of(CLOCK_REALTIME, until, &deadline)) return (struct rt_int){NULL, EINVAL};
+    if (until && !deadline_of(clock, until, &deadline)) return (struct rt_int){NULL, EINVAL};
     long *kept = task->engine.arguments;
     kept[LOCK] = (long)lock;
     kept[DEADLINE] = deadline;
@@ -58,16 +58,22 @@ static struct rt_int begin(pthread_rwlock_t *lock, bool writes, const struct tim
 }
 
 struct rt_int rt_pthread_rwlock_rdlock(pthread_rwlock_t *lock) {
-    return self ? begin(lock, false, NULL) : (struct rt_int){NULL, pthread_rwlock_rdlock(lock)};
+    return self ? begin(lock, false, CLOCK_REALTIME, NULL) : (struct rt_int){NULL, pthread_rwlock_rdlock(lock)};
+}
+struct rt_int rt_pthread_rwlock_clockrdlock(pthread_rwlock_t *lock, clockid_t clock, const struct timespec *until) {
+    return self ? begin(lock, false, clock, until) : (struct rt_int){NULL, pthread_rwlock_clockrdlock(lock, clock, until)};
 }
 struct rt_int rt_pthread_rwlock_timedrdlock(pthread_rwlock_t *lock, const struct timespec *until) {
-    return self ? begin(lock, false, until) : (struct rt_int){NULL, pthread_rwlock_timedrdlock(lock, until)};
+    return rt_pthread_rwlock_clockrdlock(lock, CLOCK_REALTIME, until);
 }
 struct rt_int rt_pthread_rwlock_wrlock(pthread_rwlock_t *lock) {
-    return self ? begin(lock, true, NULL) : (struct rt_int){NULL, pthread_rwlock_wrlock(lock)};
+    return self ? begin(lock, true, CLOCK_REALTIME, NULL) : (struct rt_int){NULL, pthread_rwlock_wrlock(lock)};
+}
+struct rt_int rt_pthread_rwlock_clockwrlock(pthread_rwlock_t *lock, clockid_t clock, const struct timespec *until) {
+    return self ? begin(lock, true, clock, until) : (struct rt_int){NULL, pthread_rwlock_clockwrlock(lock, clock, until)};
 }
 struct rt_int rt_pthread_rwlock_timedwrlock(pthread_rwlock_t *lock, const struct timespec *until) {
-    return self ? begin(lock, true, until) : (struct rt_int){NULL, pthread_rwlock_timedwrlock(lock, until)};
+    return rt_pthread_rwlock_clockwrlock(lock, CLOCK_REALTIME, until);
 }
 int rt_pthread_rwlock_tryrdlock(pthread_rwlock_t *lock) { return pthread_rwlock_tryrdlock(lock); }
 int rt_pthread_rwlock_trywrlock(pthread_rwlock_t *lock) { return pthread_rwlock_trywrlock(lock); }
@@ -79,25 +85,23 @@ static int thread_number(void) {
     return mutex.__data.__owner;
 }
 
-typedef int (*unlocker)(pthread_rwlock_t *);
+static int (*libc_unlock)(pthread_rwlock_t *);
 
-static unlocker own_of_libc(void) {
-    static unlocker known;
-    unlocker function = load(&known);
-    if (function) return function;
+/* Early, since the child of a fork may find the dynamic linker locked. */
+__attribute__((constructor(101))) static void find_unlock(void) {
     void *found = dlsym(RTLD_NEXT, "pthread_rwlock_unlock");
     if (!found) give_up("libc has no locks for readers and writers");
-    memcpy(&function, &found, sizeof function);
-    store(&known, function);
-    return function;
+    memcpy(&libc_unlock, &found, sizeof libc_unlock);
 }
 
 int rt_pthread_rwlock_unlock(pthread_rwlock_t *lock) {
-    /* glibc tells by the writer's number whether it is a writer that unlocks. A task may have locked it on its loop
-     * and unlock it on a side thread, or the other way round. */
+    /* glibc tells by the writer's number whether it is a writer that unlocks. A task may have
+     * locked it on its loop and unlock it on a side thread, or the other way round. */
     int *writer = &lock->__data.__cur_writer;
     if (identity() && __atomic_load_n(writer, __ATOMIC_RELAXED)) __atomic_store_n(writer, thread_number(), __ATOMIC_RELAXED);
-    int result = own_of_libc()(lock);
+    /* The constructor of a library may come before ours. */
+    if (!libc_unlock) find_unlock();
+    int result = libc_unlock(lock);
     if (__atomic_load_n(&waiting, __ATOMIC_SEQ_CST)) engine(ENGINE_WAKE, key_of(lock), INT_MAX);
     return result;
 }

@@ -4,8 +4,8 @@
  *
  * Between duality_detach and duality_attach the frames of the task run there too.
  *
- * A thread that ends in the call (pthread_exit, cancellation) takes its task along: the task's frames are destroyed by
- * its loop. Only in a call does a side thread let itself be cancelled.
+ * A thread that ends in the call (pthread_exit, cancellation) takes its task along: the task's
+ * frames are destroyed by its loop. Only in a call does a side thread let itself be cancelled.
  */
 #include "runtime.h"
 
@@ -90,13 +90,13 @@ static void make_call(struct side *side, struct task *task) {
 static void serve(struct side *side, struct task *task) {
     behalf = task;
     mask_of_side(task);
-    errno = task->saved_errno;
+    errno = task->engine.saved_errno;
     do {
         if (task->flags & HANDED) make_call(side, task);
         if (task->flags & AWAY) trampoline(&task->waiter);
     } while ((task->flags & AWAY) && !(task->flags & (EXITING | RETURNED)));
     task->flags &= ~AWAY;
-    task->saved_errno = errno;
+    task->engine.saved_errno = errno;
     behalf = NULL;
 }
 
@@ -248,13 +248,14 @@ bool side_cancel(struct task *task) {
     return side != NULL;
 }
 
-bool side_kill(struct task *task, int signal) {
+int side_kill(struct task *task, int signal, const union sigval *value) {
+    int error = ESRCH;
     pthread_mutex_lock(&lock);
     struct rare *rare = load(&task->rare);
     struct side *side = rare ? rare->side : NULL;
-    if (side) pthread_kill(side->thread, signal);
+    if (side) error = value ? pthread_sigqueue(side->thread, signal, *value) : pthread_kill(side->thread, signal);
     pthread_mutex_unlock(&lock);
-    return side != NULL;
+    return error;
 }
 
 void rare_free(struct task *task) {
@@ -264,6 +265,7 @@ void rare_free(struct task *task) {
     store(&task->rare, NULL);
     pthread_mutex_unlock(&lock);
     free(rare->specific);
+    free(rare->locals);
     free(rare);
 }
 

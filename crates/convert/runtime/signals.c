@@ -1,6 +1,7 @@
 /* Signals: the mask of each task, and pthread_kill.
  *
- * The thread that runs a task has the task's mask meanwhile. As long as all masks are alike, nothing is changed. */
+ * The thread that runs a task has the task's mask meanwhile. As long as all masks are alike,
+ * nothing is changed. */
 #include "runtime.h"
 
 #include <signal.h>
@@ -61,6 +62,12 @@ int rt_pthread_sigmask(int how, const sigset_t *set, sigset_t *before) {
     return 0;
 }
 
+int rt_sigprocmask(int how, const sigset_t *set, sigset_t *before) {
+    int error = rt_pthread_sigmask(how, set, before);
+    if (error) errno = error;
+    return error ? -1 : 0;
+}
+
 /* Whether a wait ends with EINTR for the signal. */
 static bool interrupts(int signal) {
     struct sigaction action;
@@ -68,13 +75,25 @@ static bool interrupts(int signal) {
     return (action.sa_flags & SA_SIGINFO) || (action.sa_handler != SIG_IGN && action.sa_handler != SIG_DFL);
 }
 
+/* The handler runs on the loop's thread, or on the side thread that works for the task. */
+static int send_signal(struct task *task, int signal, const union sigval *value) {
+    int error = side_kill(task, signal, value);
+    if (error != ESRCH) return error;
+    pthread_t loop = loops[task->loop].thread;
+    error = value ? pthread_sigqueue(loop, signal, *value) : pthread_kill(loop, signal);
+    if (!error && task != self && interrupts(signal)) engine(ENGINE_INTERRUPT, task);
+    return error;
+}
+
 int rt_pthread_kill(pthread_t thread, int signal) {
     if (!is_task(thread)) return pthread_kill(thread, signal);
     struct task *task = (struct task *)thread;
     if (load(&task->state) & ENDED) return ESRCH;
-    if (signal == 0 || side_kill(task, signal)) return 0;
-    /* The handler runs on the loop's thread. */
-    int error = pthread_kill(loops[task->loop].thread, signal);
-    if (!error && task != self && interrupts(signal)) engine(ENGINE_INTERRUPT, task);
-    return error;
+    return signal ? send_signal(task, signal, NULL) : 0;
+}
+
+int rt_pthread_sigqueue(pthread_t thread, int signal, const union sigval value) {
+    if (!is_task(thread)) return pthread_sigqueue(thread, signal, value);
+    struct task *task = (struct task *)thread;
+    return load(&task->state) & ENDED ? ESRCH : send_signal(task, signal, &value);
 }

@@ -1,5 +1,6 @@
-/* Thread-specific data. Keys are glibc's, so that pthreads and libraries may use them; the values of a task are its own.
- * A key has a number of its life, so that a new key finds no value of an old one. */
+/* Thread-specific data. Keys are glibc's, so that pthreads and libraries may use them; the values
+ * of a task are its own. A key has a number of its life, so that a new key finds no value of an old
+ * one. */
 #include "runtime.h"
 
 #include <limits.h>

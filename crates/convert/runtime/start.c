@@ -1,4 +1,5 @@
-/* Finds the engine: that of `duality run`, if the program was started so, else the one in the executable. */
+/* Finds the engine: that of `duality run`, if the program was started so, else the one in the
+ * executable. */
 #include "runtime.h"
 
 #include <dlfcn.h>
@@ -54,7 +55,8 @@ static void find_entry(void *library) {
 static void load_engine(void) {
     size_t size = duality_engine_image_end - duality_engine_image, done = 0;
     if (size == 0) give_up("the program has no engine: link it again with `duality cc`");
-    /* Some systems make such files non-executable unless they are asked not to; older kernels do not know the flag. */
+    /* Some systems make such files non-executable unless they are asked not to; older kernels do
+     * not know the flag. */
     int file = memfd_create("duality-engine", MFD_CLOEXEC | EXECUTABLE);
     if (file < 0) file = memfd_create("duality-engine", MFD_CLOEXEC);
     while (file >= 0 && done < size) {

@@ -16,13 +16,16 @@ static unsigned next_loop;
 
 /* ---- The end of the process ----
  *
- * A process ends when its last thread has ended. Loops and side threads never do, so the program's threads are counted:
- * `main`, tasks, and the pthreads that rt_spawn made. (What a library made natively is not counted; it matters only
- * when `main` has called pthread_exit.) */
+ * A process ends when its last thread has ended. Loops and side threads never do, so the program's
+ * threads are counted: `main`, tasks, and the pthreads that rt_spawn made. (What a library made
+ * natively is not counted; it matters only when `main` has called pthread_exit.) */
 
 static unsigned live = 1;
 static pthread_key_t end_key;
 static pthread_once_t end_key_once = PTHREAD_ONCE_INIT;
+static _Thread_local bool is_main;
+
+__attribute__((constructor)) static void note_main(void) { is_main = true; }
 
 void thread_ended(void) {
     if (__atomic_sub_fetch(&live, 1, __ATOMIC_SEQ_CST)) return;
@@ -75,7 +78,7 @@ static int spawn_pthread(pthread_t *thread, const pthread_attr_t *attributes, vo
 
 _Noreturn void rt_block_pthread_exit(void *result) {
     if (behalf) behalf->result = result;
-    else if (!own_loop && !pthread_equal(pthread_self(), 0)) count_this_pthread();
+    else if (is_main) count_this_pthread();
     pthread_exit(result);
 }
 
@@ -136,7 +139,6 @@ static void end(struct rt_handle *handle) {
     struct task *task = self;
     once_abandon(task);
     rare_free(task);
-    free(task->locals);
     unsigned before = set_bits(&task->state, ENDED);
     /* From here on the task may be freed by the thread that joins it; its address is but a key. */
     if (before & DETACHED) task_free(task);
@@ -149,7 +151,7 @@ static void run_destructors(void *task) { specific_destroy(task); }
 
 /* What follows when the task has suspended. */
 static void settle(struct task *task) {
-    task->saved_errno = errno;
+    task->engine.saved_errno = errno;
     if (task->flags & EXITING) destroy_frames(task);
     if (task->flags & (EXITING | RETURNED)) {
         task->flags &= ~(EXITING | RETURNED);
@@ -166,7 +168,7 @@ void task_run(struct task *task) {
     self = task;
     rt_turn_over = 0;
     mask_apply(task);
-    errno = task->saved_errno;
+    errno = task->engine.saved_errno;
     /* A task that has ended on a side thread has no more to run. */
     if (!(task->flags & (EXITING | RETURNED))) trampoline(&task->waiter);
     settle(task);

@@ -8,7 +8,8 @@ pthread_t rt_pthread_self(void) {
 
 /* ---- Joining ---- */
 
-/* The word `state` of a task is what joiners wait at, so JOINED is set first: who ends wakes those only. */
+/* The word `state` of a task is what joiners wait at, so JOINED is set first: who ends wakes those
+ * only. */
 static int join_begin(struct task *task) {
     if (task == identity()) return EDEADLK;
     return set_bits(&task->state, JOINED) & (JOINED | DETACHED) ? EINVAL : 0;

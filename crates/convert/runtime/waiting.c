@@ -112,7 +112,8 @@ static bool attempt(struct task *task, long *result) {
             leave(task, PTHREAD_CANCELED);
             return false;
         }
-        /* The cancellation came when the task did not accept it any more: the program must not see that. */
+        /* The cancellation came when the task did not accept it any more: the program must not see
+         * that. */
     }
 }
 

@@ -40,6 +40,9 @@ static void *masked(void *argument) {
         waits();
         CHECK(pthread_sigmask(SIG_BLOCK, NULL, &now) == 0 && sigismember(&now, SIGUSR2));
     }
+    CHECK(sigprocmask(SIG_UNBLOCK, &set, NULL) == 0 && sigprocmask(-1, &set, NULL) == -1 && errno == EINVAL);
+    waits();
+    CHECK(sigprocmask(SIG_BLOCK, NULL, &now) == 0 && !sigismember(&now, SIGUSR2));
     return argument;
 }
 static void *unmasked(void *argument) {

@@ -192,8 +192,7 @@ impl Suite {
             .output();
         let made = made.map_err(|error| format!("python3: {error}"))?;
         fs::write(&file, made.stdout).map_err(|error| format!("{}: {error}", file.display()))?;
-        let runtime =
-            [Runtime::Reference, Runtime::Product(1), Runtime::Product(3)][seed / 5 % 3];
+        let runtime = [Runtime::Reference, Runtime::Product(1), Runtime::Product(3)][seed / 5 % 3];
         let level = ["-O0", "-O1", "-O2", "-Os", "-O3"][seed % 5];
         let build = Build { level, sanitizer: seed.is_multiple_of(2), runtime };
         let native = self.work.join(&name);
@@ -263,7 +262,13 @@ impl Suite {
     }
 
     /// A compiler, with the arguments that are common to all ways.
-    fn with_arguments(&self, mut command: Command, file: &Path, program: &Path, level: &str) -> Command {
+    fn with_arguments(
+        &self,
+        mut command: Command,
+        file: &Path,
+        program: &Path,
+        level: &str,
+    ) -> Command {
         command.args([level, "-w", "-pthread", "-I"]).arg(self.source.join("tests"));
         // The report names files as the compiler was given them.
         command.arg(if program.to_string_lossy().ends_with("-report") {

@@ -15,7 +15,7 @@ pub(crate) fn doctor() -> (String, bool) {
             complete &= !needed;
         }
     };
-    for name in ["clang", "ld.lld", "llvm-ar", "llvm-ranlib", "llvm-nm"] {
+    for name in ["clang", "ld.lld", "llvm-ar", "llvm-ranlib", "llvm-nm", "llvm-objcopy"] {
         line(name, toolchain::find(name), toolchain::PACKAGES, true);
     }
     line("pass", toolchain::pass(), &toolchain::missing_pass(), true);

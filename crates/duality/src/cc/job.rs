@@ -114,7 +114,9 @@ impl Job {
             } else if is(&["-r"]) {
                 relocatable = true;
             } else if is(&["-static", "-static-pie"]) {
-                job.alone = Some("it is linked with -static, and the engine is a shared library; leave -static out");
+                job.alone = Some(
+                    "it is linked with -static, and the engine is a shared library; leave -static out",
+                );
             } else if is(&["-nostdlib", "-nodefaultlibs", "-nolibc"]) {
                 job.alone = Some("it is linked without libc, which the runtime needs");
             } else if is(OTHER) || text.starts_with(b"-print-") || text.starts_with(b"--print-") {

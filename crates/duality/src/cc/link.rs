@@ -24,12 +24,12 @@ const NO_RUNTIME: &str = "DUALITY_CONVERT_NO_RUNTIME";
 
 /// Links, with a command that has everything but the pass and the runtime.
 pub(super) fn link(
-    native: Command,
+    native: &Command,
     toolchain: &Toolchain,
     job: &Job,
     wishes: &Wishes,
 ) -> Result<ExitCode, Failure> {
-    let mut clang = again(&native);
+    let mut clang = again(native);
     clang.arg(toolchain.load_pass()?);
     let runtime = runtime::choose(job, &toolchain.clang);
     match &runtime {
@@ -46,7 +46,7 @@ pub(super) fn link(
     if let Some(graph) = &wishes.graph {
         clang.env(GRAPH, graph);
     }
-    let report = wishes.report.as_ref().map(|path| Report::new(path)).transpose()?;
+    let report = wishes.report.as_deref().map(Report::new).transpose()?;
     if let Some(report) = &report {
         clang.env(REPORT, report.file());
     }
@@ -54,7 +54,7 @@ pub(super) fn link(
     let status = clang.status().map_err(|error| cannot_run(&clang, &error))?;
     if status.success() {
         if let Some(report) = report {
-            report.finish(&native, job, start.elapsed())?;
+            report.finish(native, job, start.elapsed())?;
         }
         wishes.graph.as_deref().inspect(|graph| draw(graph));
     }
@@ -76,7 +76,7 @@ struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    fn new(to: &'a PathBuf) -> Result<Self, Failure> {
+    fn new(to: &'a Path) -> Result<Self, Failure> {
         let folder = tempfile::tempdir()
             .map_err(|error| Failure::failed(format!("no folder for the report: {error}")))?;
         Ok(Self { to, folder })
@@ -177,7 +177,8 @@ mod tests {
 
     #[test]
     fn the_summary_has_what_is_known() {
-        let report = "14 functions may block; 12 of them were converted\n\nFunctions that may block\n";
+        let report =
+            "14 functions may block; 12 of them were converted\n\nFunctions that may block\n";
         assert_eq!(counts(report), Some((14, 12)));
         assert_eq!(counts(""), None);
         let output = Path::new("server");
@@ -186,6 +187,9 @@ mod tests {
             summary(output, Some((14, 12)), Some(122_000), Some(100_000), time),
             "server: 12 of 14 functions that may block converted, text 120 KiB (native 98), link 1.9 s"
         );
-        assert_eq!(summary(output, None, None, None, time), "server: nothing to convert, link 1.9 s");
+        assert_eq!(
+            summary(output, None, None, None, time),
+            "server: nothing to convert, link 1.9 s"
+        );
     }
 }

@@ -83,7 +83,7 @@ pub(crate) fn compile(arguments: &[OsString], wishes: &Wishes) -> Result<ExitCod
         return become_program(&mut clang);
     }
     clang.arg("-fuse-ld=lld");
-    link::link(clang, &toolchain, &job, wishes)
+    link::link(&clang, &toolchain, &job, wishes)
 }
 
 /// Every diagnostic names its line. The report names variables too, which only full debugging information has.

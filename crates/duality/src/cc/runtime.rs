@@ -15,6 +15,7 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 use super::job::Job;
+use super::toolchain;
 use crate::run::ENGINE;
 
 /// Names the objects of another runtime, separated by colons. For tests.
@@ -198,6 +199,14 @@ fn compile(clang: &Path, work: &Path, sanitized: bool) -> Result<PathBuf, String
     let mut linker = Command::new(clang);
     linker.args(["-fuse-ld=lld", "-nostdlib", "-r", "-o", "runtime.object"]).args(objects);
     run(linker.current_dir(work))?;
+    // The program may have functions of the same names as the runtime's own.
+    let objcopy = toolchain::program("llvm-objcopy").map_err(|failure| failure.to_string())?;
+    let mut hide = Command::new(objcopy);
+    hide.arg("--wildcard");
+    for name in ["rt_*", "duality_*_task"].iter().chain(IN_FRONT) {
+        hide.arg(format!("--keep-global-symbol={name}"));
+    }
+    run(hide.arg("runtime.object").current_dir(work))?;
     Ok(work.join("runtime.object"))
 }
 
