@@ -40,6 +40,7 @@ public:
 private:
   friend class Coroutine;
   void findStarts();
+  size_t reach(llvm::Function &start) const;
   void rewriteSpawns();
   void renameFunctions();
   llvm::Value *table();
