@@ -64,7 +64,7 @@ enum engine_reason { ENGINE_WOKEN, ENGINE_TIMED_OUT, ENGINE_INTERRUPTED };
 /* A task, all zeros at first. */
 struct engine_task {
     /* The engine's. */
-    unsigned long engine[15];
+    unsigned long engine[14];
     /* The system call of ENGINE_TRY; its pointers stay valid until it is done. */
     long number;
     long arguments[6];

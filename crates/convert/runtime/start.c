@@ -3,6 +3,7 @@
 #include "runtime.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
@@ -65,8 +66,15 @@ static void load_engine(void) {
         else if (count < 0 && errno != EINTR) break;
     }
     if (file < 0 || done < size) give_up("the engine cannot be loaded: no memory for its file (memfd_create)");
+    /* Debuggers open the file by this name. So it is that of this process, not of their own; and of a number that the
+     * program is not likely to use for a pipe. */
+    int high = fcntl(file, F_DUPFD_CLOEXEC, 900);
+    if (high >= 0) {
+        close(file);
+        file = high;
+    }
     char name[40];
-    snprintf(name, sizeof name, "/proc/self/fd/%d", file);
+    snprintf(name, sizeof name, "/proc/%d/fd/%d", getpid(), file);
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     close(file);
     if (!library) {

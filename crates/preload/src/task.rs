@@ -36,7 +36,7 @@ pub(crate) struct Task {
     /// What the call has transferred so far.
     pub(crate) done: Cell<usize>,
     /// Its places in the lists of descriptors, while it waits for several.
-    nodes: Cell<Option<Box<[PollNode]>>>,
+    nodes: Cell<Option<Box<Nodes>>>,
     /// The list in which it waits for one.
     side: Cell<Option<&'static Side>>,
     /// The call waited, and is to go on.
@@ -51,8 +51,11 @@ pub(crate) struct Task {
     reserved: Cell<i32>,
 }
 
+/// Boxed once more, since most tasks have none: a pointer is smaller than a slice.
+struct Nodes(Box<[PollNode]>);
+
 /// Words of `struct engine_task` that are the engine's.
-const WORDS: usize = 15;
+const WORDS: usize = 14;
 
 const _: () = assert!(offset_of!(Task, number) == WORDS * 8);
 const _: () = assert!(size_of::<Task>() == (WORDS + 8) * 8);
@@ -122,7 +125,7 @@ impl Task {
 
     /// It waits in several lists.
     pub(crate) fn waits_by(&self, nodes: Box<[PollNode]>) {
-        self.nodes.set(Some(nodes));
+        self.nodes.set(Some(Box::new(Nodes(nodes))));
     }
 
     /// Its wait is over: it leaves the lists of descriptors, and the call is told how it ended.
@@ -131,7 +134,7 @@ impl Task {
             side.remove(locked, &self.waiter);
         }
         if let Some(nodes) = self.nodes.take() {
-            nodes.iter().for_each(|node| node.unlink(locked));
+            nodes.0.iter().for_each(|node| node.unlink(locked));
         }
         let reason = self.waiter.reason.get();
         self.reason.set(reason as i32);
