@@ -1,9 +1,10 @@
-"""Shows the calls of a converted thread that waits, in gdb:
+"""Shows the calls of converted threads that wait, in gdb:
 
     gdb -x crates/convert/gdb.py PROGRAM
+    (gdb) duality-threads
     (gdb) duality-stack HANDLE
 
-HANDLE is an expression for a `struct rt_handle *`: a frame, or what the innermost frame waits for. Each line is one
+The first shows all converted threads that wait, with their calls. HANDLE is an expression for a `struct rt_handle *`: a frame, or what the innermost frame waits for. Each line is one
 coroutine, the innermost first, with the address of its frame and the place of its function.
 """
 
@@ -33,20 +34,57 @@ class Stack(gdb.Command):
         super().__init__("duality-stack", gdb.COMMAND_STACK, gdb.COMPLETE_EXPRESSION)
 
     def invoke(self, argument, from_tty):
-        word = gdb.lookup_type("unsigned long").pointer()
-        handle = int(gdb.parse_and_eval(argument))
-        depth = 0
-        while handle:
-            # resume, destroy, parent: include/duality_convert.h.
-            words = gdb.Value(handle).cast(word)
-            resume, parent = int(words[0]), int(words[2])
-            found = function_of(resume) if resume else None
-            if found:
-                print(f"#{depth}  {handle:#x}  {found[0]} ({found[1]})")
-                depth += 1
-            handle = parent
-        if depth == 0:
+        if show(int(gdb.parse_and_eval(argument))) == 0:
             print("no coroutine waits there")
 
 
+class Threads(gdb.Command):
+    """duality-threads: the converted threads that wait, and their calls."""
+
+    def __init__(self):
+        super().__init__("duality-threads", gdb.COMMAND_STACK)
+
+    def invoke(self, argument, from_tty):
+        try:
+            place = int(gdb.parse_and_eval("(unsigned long)&duality_tasks"))
+        except gdb.error:
+            print("the program has no converted threads")
+            return
+        # runtime/memory.c
+        first, used, size, state, parked, parent = words(place, 6)
+        first, used = words(first, 1)[0], words(used, 1)[0]
+        waiting = 0
+        for task in range(first, first + used, size):
+            if byte(task + state) == parked:
+                waiting += 1
+                print(f"thread {task:#x}")
+                show(words(task + parent, 1)[0])
+        print(f"{waiting} converted threads wait")
+
+
+def words(address, count):
+    """Words of the program's memory."""
+    memory = gdb.Value(address).cast(gdb.lookup_type("unsigned long").pointer())
+    return [int(memory[index]) for index in range(count)]
+
+
+def byte(address):
+    return int(gdb.Value(address).cast(gdb.lookup_type("unsigned char").pointer())[0])
+
+
+def show(handle):
+    """Shows a coroutine and those that wait for it. Returns how many."""
+    depth = 0
+    while handle:
+        # include/duality_convert.h
+        resume, _, parent = words(handle, 3)
+        found = function_of(resume) if resume else None
+        if found:
+            print(f"#{depth}  {handle:#x}  {found[0]} ({found[1]})")
+            depth += 1
+        handle = parent
+    return depth
+
+
 Stack()
+Threads()

@@ -165,6 +165,16 @@ static bool reserve(void) {
     return false;
 }
 
+/* For debuggers (gdb.py): where the tasks are, and the offsets of what they ask for. A task waits if the engine has PARKED as
+ * its state. */
+enum { ENGINE_STATE = 69, PARKED = 3 };
+static const struct {
+    struct task **first;
+    size_t *used, size, state, parked, parent;
+} duality_tasks __attribute__((used)) = {
+    &region, &region_used, sizeof(struct task), ENGINE_STATE, PARKED, offsetof(struct task, parent),
+};
+
 static struct task *new_task(void) {
     if (!region && !reserve()) return NULL;
     if (region_used + sizeof(struct task) > region_size) return NULL;

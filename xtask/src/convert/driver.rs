@@ -15,7 +15,6 @@ struct Driver {
     /// What has gdb show the calls of a thread that waits.
     script: PathBuf,
     command: PathBuf,
-    runtime: PathBuf,
     work: PathBuf,
 }
 
@@ -33,7 +32,6 @@ pub(super) fn run(workspace: &Workspace) -> Result<(), String> {
     fs::create_dir_all(&work).map_err(|error| format!("{}: {error}", work.display()))?;
     let driver = Driver {
         command: workspace.target.join("debug/duality"),
-        runtime: folder.join("check.o"),
         work,
         script: source(workspace).join("gdb.py"),
     };
@@ -67,6 +65,17 @@ impl Driver {
             "#include \"test.h\"\nint waits(int);\n\
              static void *start(void *argument) { return (void *)(long)waits((int)(long)argument); }\n\
              int main(void) { printf(\"%ld\\n\", (long)run(start, (void *)41)); }\n",
+        )?;
+        // On one loop, a thread that has told of itself waits before main hears of it.
+        write(
+            "parked.c",
+            "#include \"test.h\"\nstatic int told[2], asked[2];\n\
+             NOINLINE static long waits(void) { char byte; return read(asked[0], &byte, 1); }\n\
+             static void *start(void *argument) { write(told[1], \"t\", 1); return (void *)waits(); }\n\
+             NOINLINE static void marker(void) { write(asked[1], \"a\", 1); }\n\
+             int main(void) { pthread_t thread; char byte; pipe(told); pipe(asked);\n\
+             pthread_create(&thread, NULL, start, NULL); read(told[0], &byte, 1); marker();\n\
+             return pthread_join(thread, NULL); }\n",
         )?;
         write("plain.c", "int main(void) { return 0; }\n")?;
         fs::copy(tests.join("test.h"), self.work.join("test.h"))
@@ -195,20 +204,19 @@ impl Driver {
             println!("gdb is missing: its script is not tested");
             return Ok(());
         };
-        let line = "-O1 -g -gdwarf-4 -fno-inline -pthread main.c waits.c -o stack";
-        self.succeeds_with(self.driver(line).env("DUALITY_CC_RUNTIME", &self.runtime), line)?;
+        let line = "-O1 -g -gdwarf-4 -w -pthread parked.c -o parked";
+        self.succeeds_with(&mut self.driver(line), line)?;
         let mut command = Command::new(gdb);
-        command.args(["-batch", "-x"]).arg(&self.script).current_dir(&self.work);
-        for line in [
-            "break wait_for_events",
-            "run",
-            "duality-stack &((struct task *)main_task.operation.argument[0])->waiter",
-        ] {
+        command.args(["-nx", "-batch", "-x"]).arg(&self.script).current_dir(&self.work);
+        for line in ["break marker", "run", "duality-threads"] {
             command.args(["-ex", line]);
         }
-        let output = command.arg("./stack").output().map_err(|error| error.to_string())?;
+        let output = command.arg("./parked").output().map_err(|error| error.to_string())?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        if said.contains("waits (waits.c:2)") && said.contains("start (main.c:3)") {
+        if said.contains("waits (parked.c:3)")
+            && said.contains("start (parked.c:4)")
+            && said.contains("1 converted threads wait")
+        {
             Ok(())
         } else {
             Err(said + &String::from_utf8_lossy(&output.stderr))
