@@ -52,7 +52,7 @@ macro_rules! every_server {
     };
 }
 
-every_server! { http_st, http_pth, http_pthreads }
+every_server! { http_st, http_pth, http_pthreads, http_epoll }
 
 /// The server, if it is built.
 fn start(name: &str) -> Option<ServerProcess> {
