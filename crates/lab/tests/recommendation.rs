@@ -3,9 +3,9 @@
 mod fixtures;
 mod trials;
 
-use duality_lab::peers::ReadyMade;
+use duality_lab::peers::{Peer, ReadyMade};
 use duality_lab::recommendation::{Recommendation, recommend};
-use duality_lab::record::{Constraints, Design, Outcome, Variant, kept_slo};
+use duality_lab::record::{Constraints, Design, Outcome, Variant, Ways, kept_slo};
 use duality_lab::summary::Summary;
 
 use trials::{Shape, Trial, busy, trial};
@@ -328,4 +328,55 @@ fn who_breaks_a_limit_is_excluded_and_the_nearest_named() {
     let said = constrained(&["p50=1us"], Some(1));
     assert_eq!(said.architecture, None);
     assert!(text(&said)[0].contains("no architecture keeps p50 ≤ 1.0 µs and memory"), "{said:?}");
+}
+
+#[test]
+fn each_way_to_run_a_program_has_its_answer() {
+    let names = ["native", "run", "cc"];
+    let mut trial = trial(&names, &[1, 100, 1000], |name, count| match (name, count) {
+        ("cc", 1000) => busy(10.0),
+        ("run", 1000) => busy(15.0),
+        ("run", 1) => busy(25.0),
+        _ => busy(20.0),
+    });
+    let peer =
+        |name: &str| Peer { name: name.to_owned(), ..ReadyMade::named("nginx").unwrap().peer() };
+    let design = &mut trial.experiment.design;
+    design.architectures.clear();
+    design.peers = names.map(peer).to_vec();
+    let asked = [("run", "Should you run it so?"), ("cc", "Should you convert it?")];
+    design.ways = Some(Ways {
+        native: "native".into(),
+        questions: asked.map(|(name, question)| (name.to_owned(), question.to_owned())).into(),
+    });
+    let told = said(&trial);
+    let answers: Vec<&str> =
+        text(&told).into_iter().filter(|sentence| sentence.starts_with("Should")).collect();
+    let [run, convert] = answers.as_slice() else { panic!("{told:#?}") };
+    for (answer, parts) in [
+        (
+            run,
+            &[
+                "run it so? Yes at 1,000 connections: beside native it takes 2",
+                " No at 1 connection: beside native it takes 2",
+                "% more processor time for a request [",
+                "At 100 connections no difference from native above",
+            ][..],
+        ),
+        (
+            convert,
+            &[
+                "convert it? Yes at 1,000 connections: beside native it takes ",
+                "% less processor time for a request [",
+                "At 1 and 100 connections no difference",
+                "At 1,000 connections its memory is 3.0 MiB, and that of native 3.0 MiB.",
+            ][..],
+        ),
+    ] {
+        for part in parts {
+            assert!(answer.contains(part), "{part} is not in {answer}");
+        }
+    }
+    let shown = trial.summary().render_text(&told, None);
+    assert!(shown.contains("as a multiple of native's, 99 % interval"), "{shown}");
 }

@@ -1,0 +1,94 @@
+//! Ways to run one program: the question that each answers, beside the program as it is.
+
+use crate::format::{bytes, connections, connections_of, how_many, listed, percent};
+use crate::summary::Summary;
+use crate::verdict::{Metric, Verdict};
+use crate::ways::{Change, Way};
+
+/// An answer for each way of which something can be said, in the order of the design.
+pub(super) fn sentences(summary: &Summary) -> Vec<String> {
+    let Some(ways) = &summary.ways else { return Vec::new() };
+    let answered = |name: &String| {
+        let question = ways.questions.get(name)?;
+        let found: Vec<(&Verdict, &Way)> = summary
+            .verdicts
+            .iter()
+            .filter(|verdict| !super::is_withheld(verdict))
+            .filter_map(|verdict| {
+                Some((verdict, verdict.ways.iter().find(|way| way.subject == *name)?))
+            })
+            .collect();
+        let last = found.last()?.0.concurrency;
+        let parts = [
+            answer("Yes", Change::Better, &found, &ways.native),
+            answer("No", Change::Worse, &found, &ways.native),
+            level(&found, &ways.native),
+            memory(summary, name, &ways.native, last),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        Some(format!("{question} {}", parts.join(" ")))
+    };
+    summary.subjects.iter().filter_map(answered).collect()
+}
+
+/// Where the way is better, or where it is worse, and by how much at each number of connections.
+fn answer(word: &str, change: Change, found: &[(&Verdict, &Way)], native: &str) -> Option<String> {
+    let there: Vec<&(&Verdict, &Way)> =
+        found.iter().filter(|(_, way)| way.change == change).collect();
+    let counts: Vec<usize> = there.iter().map(|(verdict, _)| verdict.concurrency).collect();
+    let each: Vec<String> = there
+        .iter()
+        .map(|(verdict, way)| match counts.len() {
+            1 => by(way, verdict.metric),
+            _ => format!("{} at {}", by(way, verdict.metric), how_many(verdict.concurrency)),
+        })
+        .collect();
+    (!there.is_empty()).then(|| {
+        format!("{word} at {}: beside {native} it {}.", connections_of(&counts), listed(&each))
+    })
+}
+
+/// `takes 24.1 % less processor time for a request [20.0 to 28.1]`.
+fn by(way: &Way, metric: Metric) -> String {
+    // Of a rate, what is counted is requests in a time, and not time for a request.
+    let told = |value: f64| match metric {
+        Metric::Rate => 1.0 / (1.0 + value) - 1.0,
+        _ => value,
+    };
+    let [difference, one, other] = [way.difference, way.low, way.high].map(told);
+    let share = |value: f64| format!("{:.1}", 100.0 * value.abs());
+    let (verb, less, what) = match metric {
+        Metric::ServerCpu => ("takes", "less", "processor time for a request"),
+        Metric::Rate => ("serves", "fewer", "requests/s"),
+        Metric::Latency(_) => ("has", "less", "latency"),
+    };
+    let word = if difference < 0.0 { less } else { "more" };
+    let (low, high) = if one.abs() < other.abs() { (one, other) } else { (other, one) };
+    format!("{verb} {} % {word} {what} [{} to {}]", share(difference), share(low), share(high))
+}
+
+/// Where nothing was found between the two.
+fn level(found: &[(&Verdict, &Way)], native: &str) -> Option<String> {
+    let there = || found.iter().filter(|(_, way)| way.change == Change::Level);
+    let counts: Vec<usize> = there().map(|(verdict, _)| verdict.concurrency).collect();
+    let largest = there().filter_map(|(verdict, _)| verdict.critical).fold(0.0, f64::max);
+    (!counts.is_empty()).then(|| {
+        format!(
+            "At {} no difference from {native} above {} was found.",
+            connections_of(&counts),
+            percent(largest)
+        )
+    })
+}
+
+/// The memory of both at a number of connections.
+fn memory(summary: &Summary, name: &str, native: &str, concurrency: usize) -> Option<String> {
+    let [own, other] =
+        [name, native].map(|name| Some(summary.medians(name, concurrency)?.memory_bytes));
+    Some(format!(
+        "At {} its memory is {}, and that of {native} {}.",
+        connections(concurrency),
+        bytes(own?),
+        bytes(other?)
+    ))
+}
