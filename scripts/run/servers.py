@@ -58,6 +58,11 @@ def write(folder, name, text):
     return path
 
 
+def allowed(count):
+    """How many clients a server is told to expect. A server may see a crowd connect before it has seen the last one leave."""
+    return 2 * count + 100
+
+
 def knot_like(folder, port, count):
     source = os.path.join(HERE, "../../examples/c/server.c")
     return [build(folder, "cc", source, "-O2", "-pthread"), str(port), site(folder)]
@@ -73,7 +78,7 @@ def python(folder, port, count):
 
 
 def tinyproxy(folder, port, count):
-    text = f"Port {port}\nListen 127.0.0.1\nMaxClients {count + 100}\nTimeout 300\nLogLevel Critical\nDisableViaHeader Yes\n"
+    text = f"Port {port}\nListen 127.0.0.1\nMaxClients {allowed(count)}\nTimeout 300\nLogLevel Critical\nDisableViaHeader Yes\n"
     return ["tinyproxy", "-d", "-c", write(folder, "tinyproxy.conf", text)]
 
 
@@ -110,12 +115,12 @@ ErrorLog {folder}/apache.log
 
 
 def memcached(folder, port, count):
-    return ["memcached", "-u", "root", "-l", "127.0.0.1", "-p", str(port), "-U", "0", "-t", "4", "-c", str(count + 100), "-b", "4000"]
+    return ["memcached", "-u", "root", "-l", "127.0.0.1", "-p", str(port), "-U", "0", "-t", "4", "-c", str(allowed(count)), "-b", "4000"]
 
 
 def redis(*options):
     def command(folder, port, count):
-        return ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--maxclients", str(count + 100), "--save", "",
+        return ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--maxclients", str(allowed(count)), "--save", "",
                 "--dir", folder, "--tcp-backlog", "4000", "--loglevel", "warning", "--protected-mode", "no", *options]
 
     return command
@@ -131,7 +136,7 @@ def mariadb(folder, port, count):
                  "CREATE USER IF NOT EXISTS nobody@'%';\nGRANT ALL ON *.* TO nobody@'%';\nFLUSH PRIVILEGES;\n")
     os.makedirs(os.path.join(data, "test"), exist_ok=True)
     return ["mariadbd", "--no-defaults", f"--datadir={data}", "--user=root", "--bind-address=127.0.0.1", f"--port={port}",
-            f"--socket={folder}/s", f"--pid-file={folder}/mariadb.pid", f"--max-connections={count + 100}", "--back-log=4000", f"--init-file={init}",
+            f"--socket={folder}/s", f"--pid-file={folder}/mariadb.pid", f"--max-connections={allowed(count)}", "--back-log=4000", f"--init-file={init}",
             "--skip-name-resolve", "--innodb-flush-log-at-trx-commit=2", "--open-files-limit=20000", "--table-open-cache=2000",
             "--lc-messages-dir=/usr/share/mysql", "--performance-schema=OFF",
             "--long-query-time=1000"]

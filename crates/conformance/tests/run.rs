@@ -81,6 +81,28 @@ fn statistics_are_printed_at_the_end() {
 }
 
 #[test]
+fn a_thread_that_has_just_begun_its_turn_keeps_it() {
+    // Twenty threads compute for some microseconds at a time, for longer than fifty ticks in all.
+    let source = "#include <pthread.h>\n#include <sched.h>\n#include <time.h>\n\
+        static double used(void) { struct timespec t; clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t); return t.tv_sec + t.tv_nsec / 1e9; }\n\
+        static void *turns(void *a) { while (used() < 0.2) { for (volatile int i = 0; i < 20000; i++); sched_yield(); } return a; }\n\
+        int main(void) { pthread_t t[20];\n\
+        for (int i = 0; i < 20; i++) pthread_create(&t[i], 0, turns, 0);\n\
+        for (int i = 0; i < 20; i++) pthread_join(t[i], 0);\n\
+        return 0; }\n";
+    let place = tempfile::tempdir().expect("a folder");
+    let (file, program) = (place.path().join("turns.c"), place.path().join("turns"));
+    std::fs::write(&file, source).expect("written");
+    compile(&[file], &["-pthread", "-O1"], &program);
+    let program = program.to_str().expect("a name");
+    let output = run(&["--stats", "--cores", "1", "--tick", "2ms", "--", program]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    let (_, rest) = said.split_once("preemptions ").expect("a counter");
+    let preemptions: u32 = rest.split(';').next().expect("a number").parse().expect("a number");
+    assert!(output.status.success() && preemptions < 10, "{said}");
+}
+
+#[test]
 fn what_cannot_work_is_refused() {
     let place = tempfile::tempdir().expect("a folder");
     let source = place.path().join("main.c");
@@ -244,7 +266,7 @@ fn a_signal_lists_all_threads_with_their_stacks() {
     let (file, program) = (place.path().join("nap.c"), place.path().join("nap"));
     std::fs::write(&file, source).expect("written");
     compile(&[file], &["-pthread"], &program);
-    let output = run(&["--dump-signal", "10", "--", program.to_str().expect("a name")]);
+    let output = run(&["--dump-signal", "SIGUSR1", "--", program.to_str().expect("a name")]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("4 threads"), "{said}");
     assert_eq!(said.matches("parked in read(").count(), 2, "{said}");

@@ -84,7 +84,7 @@ fn in_vfork_child(frame: &mut Frame) -> isize {
 /// Returns to the program, unless a signal or the end of the turn comes first.
 #[inline(always)]
 fn finish(frame: &mut Frame, mut result: isize) -> isize {
-    if worker().turn_is_over.load(Ordering::Relaxed) {
+    if ticks::turn_is_over(worker()) {
         turn_over();
     }
     if worker().storm.get() != 0 {
@@ -113,7 +113,8 @@ pub(crate) extern "C" fn resume(context: &mut Context) {
     worker().set_in_engine(true);
     current().place.set(&raw const *context as usize + 1);
     worker().attention.store(0, Ordering::Relaxed);
-    if worker().turn_is_over.swap(false, Ordering::Relaxed) {
+    if ticks::turn_is_over(worker()) {
+        ticks::pass_turn(worker());
         stats::PREEMPTIONS.add_unlocked(1);
         task_calls::tell_turn_is_over();
         ticks::hurry(pump::give_turn());
@@ -127,7 +128,7 @@ pub(crate) extern "C" fn resume(context: &mut Context) {
 /// A call that returns to the program after the end of its thread's turn.
 #[cold]
 fn turn_over() {
-    worker().turn_is_over.store(false, Ordering::Relaxed);
+    ticks::pass_turn(worker());
     stats::PREEMPTIONS.add_unlocked(1);
     task_calls::tell_turn_is_over();
     pump::give_turn();

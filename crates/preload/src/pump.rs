@@ -15,6 +15,7 @@ use crate::stats;
 use crate::storm;
 use crate::sys::sys;
 use crate::thread::NOBODY;
+use crate::ticks;
 use crate::uring;
 use crate::worker::{EVENTS, worker};
 
@@ -103,6 +104,7 @@ fn wait(locked: &mut Locked) {
     }
     // From here on, a signal ends the sleep.
     worker.set_idle(true);
+    ticks::hurry(false);
     // Whoever sees the process asleep may take it that its calls have begun.
     helpers::let_begin(locked);
     if idle::is_watched(locked) {

@@ -25,6 +25,7 @@ use crate::loops;
 use crate::stats;
 use crate::task::TaskRef;
 use crate::thread::{self, ThreadRef};
+use crate::ticks;
 use crate::timers::Timers;
 use crate::waiter::{Queue, Reason, State, WaiterRef};
 use crate::worker::{self, MOST_WORKERS, Worker, current, worker};
@@ -222,6 +223,7 @@ pub(crate) fn become_current(worker: &Worker, thread: ThreadRef) {
     thread.state.set(State::Running);
     worker.current.set(thread);
     worker.calls_in_a_row.set(0);
+    ticks::begin_turn(worker);
     stats::SWITCHES.add(1);
 }
 

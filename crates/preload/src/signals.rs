@@ -28,6 +28,7 @@ use crate::settings;
 use crate::storm;
 use crate::sys::{self, EINTR, RESTART, sys};
 use crate::thread::{MAIN, NO_STACK, Pending, THREADS, Thread, ThreadRef};
+use crate::ticks;
 use crate::user;
 use crate::waiter::{Reason, State};
 use crate::worker::{self, current, worker};
@@ -236,7 +237,9 @@ pub(crate) extern "C" fn handler(number: i32, info: &mut libc::siginfo_t, contex
     let nudge =
         number == TICK_SIGNAL && info.si_code == libc::SI_QUEUE && value(info) == NUDGE_VALUE;
     if tick {
-        worker.turn_is_over.store(true, Ordering::Relaxed);
+        if !ticks::count(worker) {
+            return;
+        }
     } else if nudge {
         errands::run(worker);
     } else {

@@ -4,11 +4,16 @@
 //! The handler sets the interrupted context aside on the thread's own stack; `dispatch::preempted` is then
 //! executed there like a call of the program, and may switch to another thread. A tick inside `malloc` or `printf`
 //! is harmless: their locks are futexes, for which others park.
+//!
+//! A turn ends with its second tick. The first may come a moment after the turn began, and the thread may hold a
+//! lock for which others spin: each of them would spin for a whole turn before the thread has its next one.
+
+use core::sync::atomic::Ordering;
 
 use crate::action::{TICK_SIGNAL, TICK_VALUE};
 use crate::settings;
 use crate::sys::{failed, sys};
-use crate::worker::worker;
+use crate::worker::{Worker, worker};
 
 /// Microseconds: a tick costs some five.
 const SHORTEST: u64 = 1000;
@@ -32,7 +37,29 @@ pub(crate) fn start() {
     set_period(settings::TICK.get());
 }
 
-/// After a tick. Where others were waiting for their turn, the next ticks come sooner: threads that compute, or spin
+/// The turn of a thread begins.
+#[inline(always)]
+pub(crate) fn begin_turn(worker: &Worker) {
+    worker.ticks.store(0, Ordering::Relaxed);
+}
+
+/// A tick: returns whether the turn is over.
+pub(crate) fn count(worker: &Worker) -> bool {
+    worker.ticks.fetch_add(1, Ordering::Relaxed) > 0
+}
+
+/// Whether the thread has had its turn.
+#[inline(always)]
+pub(crate) fn turn_is_over(worker: &Worker) -> bool {
+    worker.ticks.load(Ordering::Relaxed) > 1
+}
+
+/// The others have their turn. Where there are none, the next tick asks again.
+pub(crate) fn pass_turn(worker: &Worker) {
+    worker.ticks.store(1, Ordering::Relaxed);
+}
+
+/// After a turn. Where others were waiting for their turn, the next ticks come sooner: threads that compute, or spin
 /// until another one acts, pass the worker on faster.
 pub(crate) fn hurry(others_waited: bool) {
     const FASTER: u64 = 8;

@@ -6,7 +6,7 @@
 use core::arch::asm;
 use core::cell::{Cell, UnsafeCell};
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::action::{self, NUDGE_VALUE, TICK_SIGNAL};
 use crate::clock::Nanoseconds;
@@ -47,8 +47,8 @@ pub(crate) struct Worker {
     pub(crate) stack_pointer: Cell<usize>,
     /// A thread that has ended on this worker, and whose stack has been left.
     pub(crate) ended: Cell<Option<ThreadRef>>,
-    /// Another thread should have its turn.
-    pub(crate) turn_is_over: AtomicBool,
+    /// Ticks in the turn of the thread that runs, see `ticks.rs`.
+    pub(crate) ticks: AtomicU32,
     /// Signals that interrupted the engine since a thread went on: see `signals::endure`.
     pub(crate) storm: Cell<u32>,
     /// A child of vfork(2) uses our memory: the id of its parent.
@@ -183,7 +183,7 @@ impl Worker {
             index: Cell::new(0),
             stack_pointer: Cell::new(0),
             ended: Cell::new(None),
-            turn_is_over: AtomicBool::new(false),
+            ticks: AtomicU32::new(0),
             storm: Cell::new(0),
             vfork_parent: Cell::new(0),
             switches_left: Cell::new(64),

@@ -20,6 +20,7 @@ mod run;
 mod runs;
 mod serve;
 mod setup;
+mod signals;
 mod tuning;
 mod visibility;
 

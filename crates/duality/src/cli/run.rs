@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use duality_runtime::log;
 
+use super::signals::parse_signal;
 use super::tuning::parse_size;
 use super::{Failure, print};
 use crate::run::{self, Poller, Program, Settings, Verdict};
@@ -40,7 +41,7 @@ pub(super) struct Arguments {
     /// Report system calls that kept all threads waiting for longer than this
     #[arg(long, value_name = "TIME", value_parser = parse_time, env = "DUALITY_RUN_STALL")]
     stall: Option<Duration>,
-    /// Processor time after which another thread has its turn
+    /// Processor time between two ticks; another thread has its turn after the second
     #[arg(
         long,
         value_name = "TIME",
@@ -67,8 +68,8 @@ pub(super) struct Arguments {
     /// Programs that the program starts run on user-level threads too (else natively)
     #[arg(long, env = "DUALITY_RUN_CHILDREN")]
     children: bool,
-    /// List all threads with their stacks on standard error when this signal comes, unless the program handles it
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(i32).range(1..=64), env = "DUALITY_RUN_DUMP_SIGNAL")]
+    /// List all threads with their stacks on standard error when this signal (12, USR2) comes, unless the program handles it
+    #[arg(long, value_name = "SIGNAL", value_parser = parse_signal, env = "DUALITY_RUN_DUMP_SIGNAL")]
     dump_signal: Option<i32>,
     /// The program and its arguments
     #[arg(
