@@ -2,10 +2,10 @@
 
 use crate::format::{bytes, connections, connections_of, how_many, listed, percent};
 use crate::summary::Summary;
-use crate::verdict::{Metric, Verdict};
+use crate::verdict::{Cause, Finding, Metric, Verdict};
 use crate::ways::{Change, Way};
 
-/// An answer for each way of which something can be said, in the order of the design.
+/// An answer for each way, in the order of the design.
 pub(super) fn sentences(summary: &Summary) -> Vec<String> {
     let Some(ways) = &summary.ways else { return Vec::new() };
     let answered = |name: &String| {
@@ -13,22 +13,33 @@ pub(super) fn sentences(summary: &Summary) -> Vec<String> {
         let found: Vec<(&Verdict, &Way)> = summary
             .verdicts
             .iter()
-            .filter(|verdict| !super::is_withheld(verdict))
             .filter_map(|verdict| {
                 Some((verdict, verdict.ways.iter().find(|way| way.subject == *name)?))
             })
+            .filter(|(verdict, way)| can_be_told(verdict, way))
             .collect();
-        let last = found.last()?.0.concurrency;
+        let Some((last, _)) = found.last() else {
+            return Some(format!("{question} This run cannot tell."));
+        };
         let parts = [
             answer("Yes", Change::Better, &found, &ways.native),
             answer("No", Change::Worse, &found, &ways.native),
             level(&found, &ways.native),
-            memory(summary, name, &ways.native, last),
+            memory(summary, name, &ways.native, last.concurrency),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         Some(format!("{question} {}", parts.join(" ")))
     };
     summary.subjects.iter().filter_map(answered).collect()
+}
+
+/// Whether something can be said of a way. Where a verdict is withheld since small differences would not be seen, a large one
+/// that was seen is one all the same.
+fn can_be_told(verdict: &Verdict, way: &Way) -> bool {
+    match &verdict.finding {
+        Finding::Withheld { cause: Cause::Coarse } => way.change != Change::Level,
+        finding => !matches!(finding, Finding::Withheld { .. }),
+    }
 }
 
 /// Where the way is better, or where it is worse, and by how much at each number of connections.
