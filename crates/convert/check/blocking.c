@@ -37,6 +37,9 @@ int clock_nanosleep(clockid_t clock, int flags, const struct timespec *time, str
 int sched_yield(void) { AWAIT(rt_int, rt_sched_yield()); }
 int pthread_mutex_lock(pthread_mutex_t *mutex) { AWAIT(rt_int, rt_pthread_mutex_lock(mutex)); }
 int pthread_mutex_timedlock(pthread_mutex_t *mutex, const struct timespec *until) { AWAIT(rt_int, rt_pthread_mutex_timedlock(mutex, until)); }
+int rt_block_pthread_mutex_lock(pthread_mutex_t *mutex) { return pthread_mutex_lock(mutex); }
+int rt_block_pthread_mutex_timedlock(pthread_mutex_t *mutex, const struct timespec *until) { return pthread_mutex_timedlock(mutex, until); }
+int rt_block_pthread_mutex_clocklock(pthread_mutex_t *mutex, clockid_t clock, const struct timespec *until) { AWAIT(rt_int, rt_pthread_mutex_clocklock(mutex, clock, until)); }
 int pthread_mutex_trylock(pthread_mutex_t *mutex) { return rt_pthread_mutex_trylock(mutex); }
 int pthread_mutex_unlock(pthread_mutex_t *mutex) { return rt_pthread_mutex_unlock(mutex); }
 int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex) { AWAIT(rt_int, rt_pthread_cond_wait(condition, mutex)); }

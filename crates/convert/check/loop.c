@@ -13,10 +13,10 @@ void __sanitizer_finish_switch_fiber(void *fake, const void **bottom, size_t *si
 #define __sanitizer_finish_switch_fiber(...)
 #endif
 
-_Alignas(16) char rt_ret[64];
-struct rt_handle *rt_next;
+_Thread_local _Alignas(16) char rt_ret[64];
+_Thread_local struct rt_handle *rt_next;
 /* Always, so that each look at it is a turn. */
-volatile int rt_turn_over = 1;
+_Thread_local volatile int rt_turn_over = 1;
 
 struct task main_task = {.fiber = true, .state = RUNNING, .identity = 1};
 struct task *self = &main_task;

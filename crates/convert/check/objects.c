@@ -161,6 +161,12 @@ struct rt_int rt_pthread_rwlock_timedrdlock(pthread_rwlock_t *lock, const struct
 struct rt_int rt_pthread_rwlock_timedwrlock(pthread_rwlock_t *lock, const struct timespec *until) {
     return PERFORM(struct rt_int, try_wrlock, WORD(lock), CLOCK_REALTIME, WORD(until));
 }
+struct rt_int rt_pthread_rwlock_clockrdlock(pthread_rwlock_t *lock, clockid_t clock, const struct timespec *until) {
+    return PERFORM(struct rt_int, try_rdlock, WORD(lock), clock, WORD(until));
+}
+struct rt_int rt_pthread_rwlock_clockwrlock(pthread_rwlock_t *lock, clockid_t clock, const struct timespec *until) {
+    return PERFORM(struct rt_int, try_wrlock, WORD(lock), clock, WORD(until));
+}
 int rt_pthread_rwlock_tryrdlock(pthread_rwlock_t *lock) { return lock_shared((struct rwlock *)lock); }
 int rt_pthread_rwlock_trywrlock(pthread_rwlock_t *lock) { return lock_alone((struct rwlock *)lock); }
 int rt_pthread_rwlock_unlock(pthread_rwlock_t *lock) {

@@ -77,6 +77,12 @@ _Noreturn void rt_block_pthread_exit(void *result) {
     fiber_exit();
 }
 
+/* All threads share one kernel thread, so there is no other to go to. */
+struct rt_handle *rt_duality_detach(void) { return NULL; }
+struct rt_handle *rt_duality_attach(void) { return NULL; }
+void duality_detach_task(void) {}
+void duality_attach_task(void) {}
+
 int rt_pthread_cancel(pthread_t thread) {
     struct task *task = task_of(thread);
     task->cancelled = true;
@@ -107,6 +113,8 @@ int rt_pthread_kill(pthread_t thread, int signal) {
     (void)thread;
     return signal ? raise(signal) : 0;
 }
+
+int rt_pthread_sigqueue(pthread_t thread, int signal, const union sigval value) { return (void)value, rt_pthread_kill(thread, signal); }
 
 /* ---- Thread-specific data: keys of this runtime's own ---- */
 
@@ -149,6 +157,7 @@ void run_destructors(struct task *task) {
 
 /* One kernel thread has one mask. */
 int rt_pthread_sigmask(int how, const sigset_t *set, sigset_t *before) { return sigprocmask(how, set, before) ? errno : 0; }
+int rt_sigprocmask(int how, const sigset_t *set, sigset_t *before) { return sigprocmask(how, set, before); }
 int rt_pthread_setname_np(pthread_t thread, const char *name) { return (void)thread, strlen(name) > 15 ? ERANGE : 0; }
 int rt_pthread_getname_np(pthread_t thread, char *name, size_t size) { return (void)thread, snprintf(name, size, "task"), 0; }
 int rt_pthread_getattr_np(pthread_t thread, pthread_attr_t *attributes) {
@@ -156,6 +165,7 @@ int rt_pthread_getattr_np(pthread_t thread, pthread_attr_t *attributes) {
     return pthread_attr_init(attributes);
 }
 int rt_pthread_setschedparam(pthread_t thread, int policy, const struct sched_param *parameters) { return (void)thread, (void)policy, (void)parameters, 0; }
+int rt_pthread_setschedprio(pthread_t thread, int priority) { return (void)thread, (void)priority, 0; }
 int rt_pthread_getschedparam(pthread_t thread, int *policy, struct sched_param *parameters) {
     (void)thread;
     *policy = SCHED_OTHER;

@@ -59,11 +59,12 @@ struct rt_handle {
     struct rt_handle *parent;
 };
 
-/* The return register: the value of the call that the resumed coroutine waited for, as its C type,
- * at the start. */
-extern _Alignas(16) char rt_ret[64];
+/* Three variables of each thread: a runtime may have several loops, and may resume a task on a thread beside them.
+ *
+ * The return register: the value of the call that the resumed coroutine waited for, as its C type, at the start. */
+extern _Thread_local _Alignas(16) char rt_ret[64];
 /* What the trampoline resumes next: set by a coroutine that returned. */
-extern struct rt_handle *rt_next;
+extern _Thread_local struct rt_handle *rt_next;
 
 /* What a primitive returns. The C ABI returns these in two registers, as the pass does. */
 struct rt_int { struct rt_handle *handle; int value; };
@@ -128,7 +129,7 @@ void rt_once_end(pthread_once_t *once);
 /* Set by the runtime when the running task has had its turn. The pass has loops that spin on a
  * volatile or atomic variable look at it, and call rt_give_way, which suspends the task and queues
  * it again. */
-extern volatile int rt_turn_over;
+extern _Thread_local volatile int rt_turn_over;
 struct rt_int rt_give_way(void);
 
 /* ---- Primitives: as the function of the same name, but may return a handle ----------------------------------------- */
@@ -168,8 +169,10 @@ struct rt_int rt_pthread_cond_timedwait(pthread_cond_t *, pthread_mutex_t *, con
 struct rt_int rt_pthread_cond_clockwait(pthread_cond_t *, pthread_mutex_t *, clockid_t, const struct timespec *);
 struct rt_int rt_pthread_rwlock_rdlock(pthread_rwlock_t *);
 struct rt_int rt_pthread_rwlock_timedrdlock(pthread_rwlock_t *, const struct timespec *);
+struct rt_int rt_pthread_rwlock_clockrdlock(pthread_rwlock_t *, clockid_t, const struct timespec *);
 struct rt_int rt_pthread_rwlock_wrlock(pthread_rwlock_t *);
 struct rt_int rt_pthread_rwlock_timedwrlock(pthread_rwlock_t *, const struct timespec *);
+struct rt_int rt_pthread_rwlock_clockwrlock(pthread_rwlock_t *, clockid_t, const struct timespec *);
 struct rt_int rt_pthread_barrier_wait(pthread_barrier_t *);
 struct rt_int rt_pthread_spin_lock(pthread_spinlock_t *);
 struct rt_int rt_sem_wait(sem_t *);
@@ -183,6 +186,10 @@ struct rt_int rt_pthread_clockjoin_np(pthread_t, void **, clockid_t, const struc
  * of POSIX. */
 struct rt_handle *rt_pthread_exit(void *);
 struct rt_handle *rt_pthread_testcancel(void);
+/* duality_detach and duality_attach (duality.h): in between, the task's frames are resumed on a thread that may block,
+ * where no primitive returns a handle; and rt_ret and rt_next are of that thread. */
+struct rt_handle *rt_duality_detach(void);
+struct rt_handle *rt_duality_attach(void);
 
 /* ---- Renamed everywhere, in originals too: they do not wait, but must know tasks ------------------------------------ */
 
@@ -192,10 +199,12 @@ pid_t rt_fork(void);
 /* The mask is the task's, as far as the runtime can: signals that come for the process go to any
  * thread. */
 int rt_pthread_sigmask(int, const sigset_t *, sigset_t *);
+int rt_sigprocmask(int, const sigset_t *, sigset_t *);
 pthread_t rt_pthread_self(void);
 int rt_pthread_detach(pthread_t);
 int rt_pthread_cancel(pthread_t);
 int rt_pthread_kill(pthread_t, int);
+int rt_pthread_sigqueue(pthread_t, int, const union sigval);
 int rt_pthread_tryjoin_np(pthread_t, void **);
 int rt_pthread_setcancelstate(int, int *);
 int rt_pthread_setcanceltype(int, int *);
@@ -217,16 +226,22 @@ int rt_pthread_setname_np(pthread_t, const char *);
 int rt_pthread_getname_np(pthread_t, char *, size_t);
 int rt_pthread_getattr_np(pthread_t, pthread_attr_t *);
 int rt_pthread_setschedparam(pthread_t, int, const struct sched_param *);
+int rt_pthread_setschedprio(pthread_t, int);
 int rt_pthread_getschedparam(pthread_t, int *, struct sched_param *);
 int rt_pthread_setaffinity_np(pthread_t, size_t, const cpu_set_t *);
 int rt_pthread_getaffinity_np(pthread_t, size_t, cpu_set_t *);
 int rt_pthread_getcpuclockid(pthread_t, clockid_t *);
 
-/* ---- In originals only: what blocks and names a thread, which may be a task. The calling pthread blocks. ------------- */
+/* ---- In originals only: what blocks and names a thread, which may be a task, or depends on who calls. The calling
+ * pthread blocks. ------------------------------------------------------------------------------------------------ */
 
 int rt_block_pthread_join(pthread_t, void **);
 int rt_block_pthread_timedjoin_np(pthread_t, void **, const struct timespec *);
 int rt_block_pthread_clockjoin_np(pthread_t, void **, clockid_t, const struct timespec *);
+/* On a side stack, the owner of a recursive mutex is the task. */
+int rt_block_pthread_mutex_lock(pthread_mutex_t *);
+int rt_block_pthread_mutex_timedlock(pthread_mutex_t *, const struct timespec *);
+int rt_block_pthread_mutex_clocklock(pthread_mutex_t *, clockid_t, const struct timespec *);
 /* Where an original, which runs on a pthread, calls pthread_exit: on a side stack it ends the task.
  */
 void rt_block_pthread_exit(void *) __attribute__((noreturn));

@@ -32,7 +32,7 @@ void Coroutine::lowerCalls() {
 void Coroutine::giveWayInSpinningLoops() {
   for (Instruction *end : spinningLoops(function)) {
     IRBuilder<> builder(end);
-    Value *over = builder.CreateLoad(runtime.integer(), runtime.variable("rt_turn_over", runtime.integer()), true);
+    Value *over = builder.CreateLoad(runtime.integer(), runtime.local(builder, "rt_turn_over", runtime.integer()), true);
     Instruction *then = SplitBlockAndInsertIfThen(builder.CreateIsNotNull(over), end->getIterator(), false);
     IRBuilder<>(then).CreateCall(runtime.function("rt_give_way", runtime.integer(), {}))->setDebugLoc(end->getDebugLoc());
   }
@@ -95,7 +95,7 @@ Value *Coroutine::await(IRBuilder<> &builder, Value *returned, Type *result, con
   ways_out.push_back(way_out);
 
   builder.SetInsertPoint(resumed);
-  Value *later = has_value ? builder.CreateAlignedLoad(result, runtime.returnRegister(), Align(16)) : nullptr;
+  Value *later = has_value ? builder.CreateAlignedLoad(result, runtime.returnRegister(builder), Align(16)) : nullptr;
   builder.CreateBr(go_on);
 
   builder.SetInsertPoint(go_on);

@@ -56,6 +56,7 @@ void Coroutine::build() {
   begin();
   lowerDynamicAllocas();
   lowerVaStart();
+  askForErrnoAgain();
   giveWayInSpinningLoops();
   lowerCalls();
   end();
@@ -140,8 +141,8 @@ void Coroutine::end() {
   builder.CreateCondBr(builder.CreateIsNull(waiting), release, give);
 
   builder.SetInsertPoint(give);
-  if (value) builder.CreateAlignedStore(value, runtime.returnRegister(), Align(16));
-  builder.CreateStore(waiting, runtime.next());
+  if (value) builder.CreateAlignedStore(value, runtime.returnRegister(builder), Align(16));
+  builder.CreateStore(waiting, runtime.next(builder));
   builder.CreateBr(release);
 
   builder.SetInsertPoint(release);

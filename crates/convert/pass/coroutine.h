@@ -36,6 +36,7 @@ private:
   // memory.cpp: what a frame must own.
   void copyByValueArguments();
   void lowerDynamicAllocas();
+  void askForErrnoAgain();
   llvm::AllocaInst *temporary(llvm::Type *type, llvm::Align alignment, const llvm::Twine &name);
   void markEndsOfLife();
 

@@ -2,6 +2,7 @@
 
 #include "coroutine.h"
 
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/IntrinsicInst.h"
 
@@ -68,6 +69,38 @@ void Coroutine::lowerDynamicAllocas() {
       mark->replaceAllUsesWith(now);
     }
     mark->eraseFromParent();
+  }
+}
+
+// libc declares the address of errno as constant, so that one call serves a whole function. But a
+// thread that calls duality_detach goes on on another kernel thread: so each use asks again.
+void Coroutine::askForErrnoAgain() {
+  SmallVector<CallInst *, 8> calls;
+  for (Instruction &instruction : instructions(function)) {
+    auto *call = dyn_cast<CallInst>(&instruction);
+    Function *callee = call ? call->getCalledFunction() : nullptr;
+    if (callee && (callee->getName() == "__errno_location" || callee->getName() == "__h_errno_location")) calls.push_back(call);
+  }
+  for (CallInst *call : calls) {
+    // What comes to a phi from one block more than once must be one value.
+    DenseMap<BasicBlock *, Value *> of_blocks;
+    auto ask = [&](Instruction *before) {
+      IRBuilder<> builder(before);
+      builder.SetCurrentDebugLocation(call->getDebugLoc());
+      return builder.CreateCall(call->getCalledFunction());
+    };
+    for (Use &use : make_early_inc_range(call->uses())) {
+      auto *user = cast<Instruction>(use.getUser());
+      auto *phi = dyn_cast<PHINode>(user);
+      if (!phi) {
+        use.set(ask(user));
+        continue;
+      }
+      Value *&value = of_blocks[phi->getIncomingBlock(use)];
+      if (!value) value = ask(phi->getIncomingBlock(use)->getTerminator());
+      use.set(value);
+    }
+    call->eraseFromParent();
   }
 }
 

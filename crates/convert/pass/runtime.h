@@ -30,14 +30,20 @@ public:
   llvm::Type *returned(llvm::Type *result) const {
     return result->isVoidTy() ? static_cast<llvm::Type *>(pointer()) : llvm::StructType::get(pointer(), result);
   }
-  llvm::GlobalVariable *variable(llvm::StringRef name, llvm::Type *type) {
-    if (llvm::GlobalVariable *known = module.getNamedGlobal(name)) return known;
-    return new llvm::GlobalVariable(module, type, false, llvm::GlobalValue::ExternalLinkage, nullptr, name);
+  // The address of a variable of the runtime that each thread has its own of, for the code at the builder. A coroutine
+  // may go on on another thread, so the address is never kept across a suspension.
+  llvm::Value *local(llvm::IRBuilder<> &builder, llvm::StringRef name, llvm::Type *type) {
+    llvm::GlobalVariable *variable = module.getNamedGlobal(name);
+    if (!variable) {
+      variable = new llvm::GlobalVariable(module, type, false, llvm::GlobalValue::ExternalLinkage, nullptr, name, nullptr,
+                                          llvm::GlobalValue::InitialExecTLSModel);
+    }
+    return builder.CreateThreadLocalAddress(variable);
   }
-  llvm::Value *returnRegister() {
-    return variable("rt_ret", llvm::ArrayType::get(llvm::Type::getInt8Ty(context), RETURN_REGISTER));
+  llvm::Value *returnRegister(llvm::IRBuilder<> &builder) {
+    return local(builder, "rt_ret", llvm::ArrayType::get(llvm::Type::getInt8Ty(context), RETURN_REGISTER));
   }
-  llvm::Value *next() { return variable("rt_next", pointer()); }
+  llvm::Value *next(llvm::IRBuilder<> &builder) { return local(builder, "rt_next", pointer()); }
 
 private:
   llvm::Module &module;

@@ -70,7 +70,8 @@ struct engine_task {
     long arguments[6];
     /* How the last wait ended: an engine_reason. */
     int reason;
-    int reserved;
+    /* The runtime's. */
+    int saved_errno;
 };
 
 /* engine.S */

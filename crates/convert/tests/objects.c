@@ -79,6 +79,13 @@ static void *times_out(void *argument) {
     until = in_milliseconds(CLOCK_REALTIME, 3);
     CHECK(pthread_mutex_timedlock(&held, &until) == ETIMEDOUT);
     pthread_rwlock_wrlock(&lock);
+    until = in_milliseconds(CLOCK_REALTIME, 3);
+    CHECK(pthread_rwlock_tryrdlock(&lock) == EBUSY);
+    pthread_rwlock_unlock(&lock);
+    pthread_rwlock_rdlock(&lock);
+    CHECK(pthread_rwlock_timedwrlock(&lock, &until) == ETIMEDOUT);
+    until = in_milliseconds(CLOCK_MONOTONIC, 3);
+    CHECK(pthread_rwlock_clockwrlock(&lock, CLOCK_MONOTONIC, &until) == ETIMEDOUT);
     pthread_rwlock_unlock(&lock);
     pthread_rwlock_rdlock(&lock);
     CHECK(pthread_rwlock_trywrlock(&lock) == EBUSY && pthread_rwlock_tryrdlock(&lock) == 0);

@@ -4,6 +4,7 @@
 //!   target/convert/libduality_convert.so   the pass, a plugin of LLVM 19 (crates/convert/pass)
 //!   target/convert/check.o                 the reference runtime, for tests (crates/convert/check)
 //!   target/convert/check-asan.o            the same with AddressSanitizer
+//!   target/convert/runtime                 the product's runtime, to see its warnings: the driver compiles its own
 //!   target/convert/tests                   what the suite compiles and runs
 //! ```
 //!
@@ -74,7 +75,10 @@ pub(crate) fn test(workspace: &Workspace) -> Outcome {
         Passed => {}
         other => return other,
     }
-    match suite::run(workspace).and_then(|()| driver::run(workspace)) {
+    match driver::build(workspace)
+        .and_then(|()| suite::run(workspace))
+        .and_then(|()| driver::run(workspace))
+    {
         Ok(()) => Passed,
         Err(problem) => Failed(problem),
     }
@@ -106,6 +110,11 @@ fn build_all(workspace: &Workspace) -> Result<(), String> {
         let mut link = Command::new(llvm("ld.lld"));
         run(link.args(["-r", "-o"]).arg(folder.join(name).with_extension("o")).args(objects))?;
     }
+    // The driver compiles this one itself; here its warnings are looked at.
+    compile_all(&source.join("runtime"), "c", &folder.join("runtime"), |command| {
+        command.args(["-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-I"]);
+        command.arg(source.join("include"));
+    })?;
     println!("built {}", folder.display());
     Ok(())
 }

@@ -1,8 +1,11 @@
-//! The suite of the pass: each program of `crates/convert/tests` is compiled natively and converted, and must print the
-//! same. Then generated programs (`fuzz.py`), for as long as there is time.
+//! The suite of the pass and of both runtimes: each program of `crates/convert/tests` is compiled natively and converted,
+//! and must print the same. Then generated programs (`fuzz.py`), for as long as there is time.
 //!
-//! Frames come from malloc in the reference runtime, so AddressSanitizer sees a use of a frame that was freed. Its stack
-//! checks are off: they would watch variables where they are no longer, on the stack.
+//! The reference runtime is linked by its object, the product's by `duality cc`. Some programs are for the product's
+//! only; they say so in a line ` * Runtime: product`.
+//!
+//! With AddressSanitizer, frames come from malloc, so that it sees a use of a frame that was freed. Its stack checks are
+//! off: they would watch variables where they are no longer, on the stack.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,30 +25,71 @@ const FUZZING: Duration = Duration::from_secs(40);
 /// Where the generated programs begin, unless `DUALITY_FUZZ_SEED` says otherwise.
 const FIRST_SEED: usize = 1;
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Runtime {
+    /// `crates/convert/check`.
+    Reference,
+    /// `crates/convert/runtime`, with so many loops.
+    Product(u8),
+}
+
 /// One way to compile a test program.
 #[derive(Clone, Copy)]
 struct Build {
     level: &'static str,
     sanitizer: bool,
+    runtime: Runtime,
 }
 
+impl Build {
+    const fn plain(level: &'static str, runtime: Runtime) -> Self {
+        Self { level, sanitizer: false, runtime }
+    }
+
+    const fn sanitized(level: &'static str, runtime: Runtime) -> Self {
+        Self { level, sanitizer: true, runtime }
+    }
+
+    /// The end of the program's name.
+    fn kind(self) -> String {
+        let runtime = match self.runtime {
+            Runtime::Reference => "converted".to_owned(),
+            Runtime::Product(loops) => format!("product{loops}"),
+        };
+        if self.sanitizer { runtime + "-asan" } else { runtime }
+    }
+}
+
+/// Those of one level follow each other: what the native program prints is found out once for them.
 const BUILDS: &[Build] = &[
-    Build { level: "-O0", sanitizer: false },
-    Build { level: "-O2", sanitizer: false },
-    Build { level: "-Os", sanitizer: false },
-    Build { level: "-O0", sanitizer: true },
-    Build { level: "-O2", sanitizer: true },
+    Build::plain("-O0", Runtime::Reference),
+    Build::sanitized("-O0", Runtime::Reference),
+    Build::plain("-O0", Runtime::Product(1)),
+    Build::plain("-O2", Runtime::Reference),
+    Build::sanitized("-O2", Runtime::Reference),
+    Build::plain("-O2", Runtime::Product(1)),
+    Build::plain("-O2", Runtime::Product(3)),
+    Build::sanitized("-O2", Runtime::Product(1)),
+    Build::plain("-Os", Runtime::Reference),
+    Build::plain("-Os", Runtime::Product(1)),
 ];
 
 struct Suite {
     source: PathBuf,
     folder: PathBuf,
     work: PathBuf,
+    /// `duality`, which has the product's runtime.
+    command: PathBuf,
 }
 
 pub(super) fn run(workspace: &Workspace) -> Result<(), String> {
     let folder = folder(workspace);
-    let suite = Suite { source: source(workspace), work: folder.join("tests"), folder };
+    let suite = Suite {
+        source: source(workspace),
+        work: folder.join("tests"),
+        folder,
+        command: workspace.target.join("debug/duality"),
+    };
     fs::create_dir_all(&suite.work)
         .map_err(|error| format!("{}: {error}", suite.work.display()))?;
     let programs = files_of(&suite.source.join("tests"), "c")?;
@@ -121,13 +165,16 @@ impl Suite {
             .find_map(|line| line.strip_prefix(" * Flags: "))
             .map(|flags| flags.trim_end_matches(" */").split(' ').collect())
             .unwrap_or_default();
+        let product_only = text.lines().any(|line| line.starts_with(" * Runtime: product"));
+        let builds =
+            BUILDS.iter().filter(|build| !product_only || build.runtime != Runtime::Reference);
         let mut expected: Option<(&str, Output)> = None;
-        for build in BUILDS {
+        for build in builds {
             let same = expected.as_ref().is_some_and(|(level, _)| *level == build.level);
             if !same {
                 let native = self.work.join(format!("{name}{}", build.level));
                 compile(self.native(file, &native, build.level).args(&flags), &name)?;
-                expected = Some((build.level, finish(&native, &name)?));
+                expected = Some((build.level, finish(&native, &name, 1)?));
             }
             let (_, expected) = expected.as_ref().expect("run just now");
             self.compare(file, &name, *build, &flags, expected)?;
@@ -145,10 +192,12 @@ impl Suite {
             .output();
         let made = made.map_err(|error| format!("python3: {error}"))?;
         fs::write(&file, made.stdout).map_err(|error| format!("{}: {error}", file.display()))?;
-        let build = Build { level: ["-O0", "-O1", "-O2", "-Os", "-O3"][seed % 5], sanitizer: true };
+        let runtime = [Runtime::Reference, Runtime::Product(1), Runtime::Product(3)][seed / 5 % 3];
+        let level = ["-O0", "-O1", "-O2", "-Os", "-O3"][seed % 5];
+        let build = Build { level, sanitizer: seed.is_multiple_of(2), runtime };
         let native = self.work.join(&name);
         compile(self.native(&file, &native, build.level).arg("-lm"), &name)?;
-        let expected = finish(&native, &name)?;
+        let expected = finish(&native, &name, 1)?;
         if !expected.status.success() {
             // The machine could not give it all its threads.
             println!("{name} left out: natively {}", expected.status);
@@ -158,7 +207,7 @@ impl Suite {
         // What passed is of no use any more.
         let _ = fs::remove_file(file);
         let _ = fs::remove_file(native);
-        let _ = fs::remove_file(self.work.join(format!("{name}{}-asan", build.level)));
+        let _ = fs::remove_file(self.work.join(format!("{name}{level}-{}", build.kind())));
         Ok(())
     }
 
@@ -170,11 +219,12 @@ impl Suite {
         flags: &[&str],
         expected: &Output,
     ) -> Result<(), String> {
-        let kind = if build.sanitizer { "asan" } else { "converted" };
+        let kind = build.kind();
         let title = format!("{name} {} {kind}", build.level);
         let program = self.work.join(format!("{name}{}-{kind}", build.level));
         compile(self.converted(file, &program, build).args(flags), &title)?;
-        let output = finish(&program, &title)?;
+        let loops = if let Runtime::Product(loops) = build.runtime { loops } else { 1 };
+        let output = finish(&program, &title, loops)?;
         if output.status == expected.status && output.stdout == expected.stdout {
             return Ok(());
         }
@@ -195,7 +245,8 @@ impl Suite {
         };
         let report = self.work.join(format!("{name}.report"));
         let program = self.work.join(format!("{name}-report"));
-        let mut command = self.converted(file, &program, Build { level: "-O1", sanitizer: false });
+        let build = Build::plain("-O1", Runtime::Reference);
+        let mut command = self.converted(file, &program, build);
         // A path relative to the folder, as users see it.
         command
             .current_dir(self.source.join("tests"))
@@ -210,8 +261,14 @@ impl Suite {
         }
     }
 
-    fn clang(&self, file: &Path, program: &Path, level: &str) -> Command {
-        let mut command = Command::new(llvm("clang"));
+    /// A compiler, with the arguments that are common to all ways.
+    fn with_arguments(
+        &self,
+        mut command: Command,
+        file: &Path,
+        program: &Path,
+        level: &str,
+    ) -> Command {
         command.args([level, "-w", "-pthread", "-I"]).arg(self.source.join("tests"));
         // The report names files as the compiler was given them.
         command.arg(if program.to_string_lossy().ends_with("-report") {
@@ -224,20 +281,28 @@ impl Suite {
     }
 
     fn native(&self, file: &Path, program: &Path, level: &str) -> Command {
-        self.clang(file, program, level)
+        self.with_arguments(Command::new(llvm("clang")), file, program, level)
     }
 
     fn converted(&self, file: &Path, program: &Path, build: Build) -> Command {
-        let mut command = self.clang(file, program, build.level);
-        let mut plugin = std::ffi::OsString::from("-Wl,--load-pass-plugin=");
-        plugin.push(self.folder.join("libduality_convert.so"));
-        command.args(["-flto=full", "-fuse-ld=lld", "-gline-tables-only"]).arg(plugin);
+        let compiler = match build.runtime {
+            Runtime::Reference => Command::new(llvm("clang")),
+            Runtime::Product(_) => {
+                let mut command = Command::new(&self.command);
+                command.arg("cc");
+                command
+            }
+        };
+        let mut command = self.with_arguments(compiler, file, program, build.level);
         if build.sanitizer {
-            command
-                .args(["-fsanitize=address", "-mllvm", "-asan-stack=0"])
-                .arg(self.folder.join("check-asan.o"));
-        } else {
-            command.arg(self.folder.join("check.o"));
+            command.args(["-fsanitize=address", "-mllvm", "-asan-stack=0"]);
+        }
+        if build.runtime == Runtime::Reference {
+            let mut plugin = std::ffi::OsString::from("-Wl,--load-pass-plugin=");
+            plugin.push(self.folder.join("libduality_convert.so"));
+            command.args(["-flto=full", "-fuse-ld=lld", "-gline-tables-only"]).arg(plugin);
+            let object = if build.sanitizer { "check-asan.o" } else { "check.o" };
+            command.arg(self.folder.join(object));
         }
         command
     }
@@ -252,9 +317,10 @@ fn compile(command: &mut Command, title: &str) -> Result<(), String> {
 }
 
 /// Runs a program to its end, or ends it after the limit.
-fn finish(program: &Path, title: &str) -> Result<Output, String> {
+fn finish(program: &Path, title: &str, loops: u8) -> Result<Output, String> {
     let mut command = Command::new(program);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.env("DUALITY_CORES", loops.to_string());
     // The leak check stops all threads by functions that the reference runtime has taken over.
     command.env("ASAN_OPTIONS", "detect_leaks=0:detect_stack_use_after_return=0");
     let mut child = command.spawn().map_err(|error| format!("{title}: {error}"))?;

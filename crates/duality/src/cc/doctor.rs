@@ -15,13 +15,11 @@ pub(crate) fn doctor() -> (String, bool) {
             complete &= !needed;
         }
     };
-    for name in ["clang", "ld.lld", "llvm-ar", "llvm-ranlib", "llvm-nm"] {
+    for name in ["clang", "ld.lld", "llvm-ar", "llvm-ranlib", "llvm-nm", "llvm-objcopy"] {
         line(name, toolchain::find(name), toolchain::PACKAGES, true);
     }
     line("pass", toolchain::pass(), &toolchain::missing_pass(), true);
-    let objects =
-        runtime::choose().and_then(|objects| objects.into_iter().next()).map(PathBuf::from);
-    line("runtime", objects, runtime::MISSING, true);
+    line("runtime", runtime::place(), runtime::MISSING, true);
     let path = std::env::var_os("PATH").unwrap_or_default();
     let dot =
         std::env::split_paths(&path).map(|folder| folder.join("dot")).find(|dot| dot.is_file());

@@ -26,6 +26,8 @@ pub(super) struct Job {
     pub(super) debug: bool,
     /// The program checks itself.
     pub(super) sanitized: bool,
+    /// Why a runtime cannot be part of the program, if so.
+    pub(super) alone: Option<&'static str>,
     pub(super) output: PathBuf,
 }
 
@@ -90,6 +92,7 @@ impl Job {
             shared: false,
             debug: false,
             sanitized: false,
+            alone: None,
             output: "a.out".into(),
         };
         let (mut compiles, mut other, mut relocatable, mut inputs) = (false, false, false, false);
@@ -110,6 +113,12 @@ impl Job {
                 job.shared = true;
             } else if is(&["-r"]) {
                 relocatable = true;
+            } else if is(&["-static", "-static-pie"]) {
+                job.alone = Some(
+                    "it is linked with -static, and the engine is a shared library; leave -static out",
+                );
+            } else if is(&["-nostdlib", "-nodefaultlibs", "-nolibc"]) {
+                job.alone = Some("it is linked without libc, which the runtime needs");
             } else if is(OTHER) || text.starts_with(b"-print-") || text.starts_with(b"--print-") {
                 other = true;
             } else if text.starts_with(b"-fsanitize=") {
@@ -188,6 +197,13 @@ mod tests {
         assert_eq!(job.output, PathBuf::from("server"));
         assert!(job.debug);
         assert!(!Job::read(&["-g0", "a.o"].map(OsString::from)).debug);
+    }
+
+    #[test]
+    fn a_static_program_has_no_runtime() {
+        let alone = |line: [&str; 2]| Job::read(&line.map(OsString::from)).alone.is_some();
+        assert!(alone(["-static", "a.o"]));
+        assert!(!alone(["-static-libgcc", "a.o"]));
     }
 
     #[test]

@@ -4,19 +4,19 @@
 //! of `crates/convert`, which turns each function that may block into a coroutine where threads run it. Everything else
 //! that a C compiler is asked for goes to clang as it is: preprocessing, assembly, shared libraries, versions.
 //!
-//! [`job`] reads the command line as cc(1) does, [`toolchain`] finds the programs, and [`runtime`] chooses what converted
-//! programs are linked with.
+//! [`job`] reads the command line as cc(1) does, [`toolchain`] finds the programs, [`runtime`] has what converted programs
+//! are linked with, and [`link`] links, and reports.
 
 mod doctor;
 mod job;
+mod link;
 mod runtime;
 mod toolchain;
 
 use std::ffi::OsString;
-use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use duality_runtime::log;
@@ -26,11 +26,6 @@ use job::{Job, Kind};
 use toolchain::Toolchain;
 
 use crate::failure::Failure;
-
-/// What the pass is told by its environment; lld reads its own options before it loads the pass.
-const REPORT: &str = "DUALITY_CONVERT_REPORT";
-const GRAPH: &str = "DUALITY_CONVERT_GRAPH";
-const NO_RUNTIME: &str = "DUALITY_CONVERT_NO_RUNTIME";
 
 /// What is asked for beside the compilation.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -76,8 +71,7 @@ pub(crate) fn compile(arguments: &[OsString], wishes: &Wishes) -> Result<ExitCod
         Kind::Link => {
             clang
                 .args(debugging(&job, wishes.report.is_some()))
-                .args(["-fuse-ld=lld", "-Wl,--fat-lto-objects"])
-                .arg(toolchain.load_pass()?);
+                .args(["-fuse-ld=lld", "-Wl,--fat-lto-objects"]);
         }
     }
     clang.args(arguments);
@@ -89,16 +83,7 @@ pub(crate) fn compile(arguments: &[OsString], wishes: &Wishes) -> Result<ExitCod
         return become_program(&mut clang);
     }
     clang.arg("-fuse-ld=lld");
-    match runtime::choose() {
-        Some(objects) => {
-            clang.args(objects);
-        }
-        // A program without threads needs none; the pass says so where it is needed.
-        None => {
-            clang.env(NO_RUNTIME, runtime::MISSING);
-        }
-    }
-    link(&mut clang, wishes)
+    link::link(&clang, &toolchain, &job, wishes)
 }
 
 /// Every diagnostic names its line. The report names variables too, which only full debugging information has.
@@ -107,41 +92,6 @@ fn debugging(job: &Job, names: bool) -> Option<&'static str> {
         (true, _) => None,
         (false, true) => Some("-g"),
         (false, false) => Some("-gline-tables-only"),
-    }
-}
-
-fn link(clang: &mut Command, wishes: &Wishes) -> Result<ExitCode, Failure> {
-    if let Some(report) = &wishes.report {
-        clang.env(REPORT, report);
-    }
-    let Some(graph) = &wishes.graph else {
-        return become_program(clang);
-    };
-    // The pass writes none for a program that it has nothing to do for, and an old one would be taken for this program's.
-    let _ = fs::remove_file(graph);
-    clang.env(GRAPH, graph);
-    let status = clang.status().map_err(|error| cannot_run(clang, &error))?;
-    if status.success() {
-        draw(graph);
-    }
-    Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
-}
-
-/// Draws the graph as SVG, where graphviz is installed.
-fn draw(graph: &Path) {
-    if !graph.exists() {
-        return;
-    }
-    let svg = graph.with_extension("svg");
-    match Command::new("dot").arg("-Tsvg").arg("-o").arg(&svg).arg(graph).status() {
-        Ok(status) if status.success() => {}
-        Ok(status) => {
-            log::tell(format_args!("duality cc: {}: dot ended with {status}", svg.display()));
-        }
-        Err(_) => log::tell(format_args!(
-            "duality cc: {}: not drawn, since `dot` is missing (apt-get install graphviz)",
-            svg.display()
-        )),
     }
 }
 

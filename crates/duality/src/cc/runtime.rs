@@ -1,20 +1,230 @@
 //! What converted programs are linked with: the one place where that is decided.
 //!
-//! The runtime of the product will stand on the engine of `duality run`. Until it is there, only the reference runtime
-//! of the tests exists (`crates/convert/check`). It is for one kernel thread and for tests, so no program gets it unless
-//! the environment names its objects.
+//! The command carries the sources of the runtime (`crates/convert/runtime`) and the engine. The clang that compiles the
+//! program compiles them into one object, native code that the pass does not see. The object is kept in the user's
+//! cache folder, since a build links often. The linker takes it only where the pass has left calls of it.
 
+use std::collections::hash_map::DefaultHasher;
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-/// Names the objects of a runtime, separated by colons. For tests.
+use tempfile::TempDir;
+
+use super::job::Job;
+use super::toolchain;
+use crate::run::ENGINE;
+
+/// Names the objects of another runtime, separated by colons. For tests.
 const HIDDEN: &str = "DUALITY_CC_RUNTIME";
 
-/// What the pass says where a program needs a runtime.
-pub(super) const MISSING: &str = "the runtime of converted programs is not part of this version of Duality; use `duality run` on the native program";
+/// Why there is no runtime on machines that the engine does not support.
+pub(super) const MISSING: &str = "the engine does not support this machine; only x86-64 Linux";
 
-/// The objects and flags to link with, if there is a runtime.
-pub(super) fn choose() -> Option<Vec<OsString>> {
+macro_rules! sources {
+    ($($name:literal),* $(,)?) => {
+        &[$((
+            $name,
+            include_str!(concat!("../../../convert/runtime/", $name)),
+        )),*]
+    };
+}
+
+/// The files of the runtime.
+const SOURCES: &[(&str, &str)] = sources![
+    "attributes.c",
+    "barriers.c",
+    "conditions.c",
+    "descriptors.c",
+    "engine.S",
+    "engine.h",
+    "fork.c",
+    "memory.c",
+    "mutexes.c",
+    "once.c",
+    "runtime.h",
+    "rwlocks.c",
+    "semaphores.c",
+    "side.c",
+    "signals.c",
+    "specific.c",
+    "start.c",
+    "tasks.c",
+    "threads.c",
+    "times.c",
+    "waiting.c",
+];
+const CONTRACT: (&str, &str) =
+    ("duality_convert.h", include_str!("../../../convert/include/duality_convert.h"));
+
+/// The engine as an object: what `start.c` looks for.
+const IMAGE: &str = "\
+    .section .rodata
+    .globl duality_engine_image, duality_engine_image_end
+    .balign 16
+duality_engine_image:
+    .incbin \"engine.so\"
+duality_engine_image_end:
+    .section .note.GNU-stack, \"\", @progbits
+";
+
+const FLAGS: &[&str] =
+    &["-std=gnu11", "-O2", "-fPIE", "-ftls-model=initial-exec", "-fno-lto", "-I."];
+
+/// Functions of libc that the runtime stands in front of, for libraries too.
+const IN_FRONT: &[&str] =
+    &["pthread_cond_signal", "pthread_cond_broadcast", "pthread_rwlock_unlock"];
+
+/// So many objects stay in the cache.
+const KEPT: usize = 4;
+
+/// What the linker is given.
+pub(super) struct Runtime {
+    pub(super) arguments: Vec<OsString>,
+    /// Where the object is, if there is no cache. It goes with the link.
+    _folder: Option<TempDir>,
+}
+
+/// The runtime for a program, or why there is none.
+pub(super) fn choose(job: &Job, clang: &Path) -> Result<Runtime, String> {
+    if let Some(objects) = hidden() {
+        return Ok(Runtime { arguments: objects, _folder: None });
+    }
+    if ENGINE.is_empty() {
+        return Err(MISSING.into());
+    }
+    if let Some(why) = job.alone {
+        return Err(why.into());
+    }
+    let (object, folder) = object(clang, job.sanitized)?;
+    // libc first: of what the runtime stands in front of, libc's functions satisfy the program, so that a program
+    // without tasks is linked without the runtime.
+    let mut arguments: Vec<OsString> = ["-lc", "-ldl", "-Wl,--start-lib"].map(Into::into).into();
+    arguments.push(object.into());
+    arguments.push("-Wl,--end-lib".into());
+    let export = |name: &&str| format!("-Wl,--export-dynamic-symbol={name}").into();
+    arguments.extend(IN_FRONT.iter().map(export));
+    Ok(Runtime { arguments, _folder: folder })
+}
+
+fn hidden() -> Option<Vec<OsString>> {
     let named = env::var_os(HIDDEN).filter(|named| !named.is_empty())?;
     Some(env::split_paths(&named).map(OsString::from).collect())
+}
+
+/// Where the runtime comes from, if there is one.
+pub(super) fn place() -> Option<PathBuf> {
+    match hidden() {
+        Some(objects) => objects.into_iter().next().map(PathBuf::from),
+        None if ENGINE.is_empty() => None,
+        None => env::current_exe().ok(),
+    }
+}
+
+/// The runtime's object: from the cache, or compiled now.
+fn object(clang: &Path, sanitized: bool) -> Result<(PathBuf, Option<TempDir>), String> {
+    let mut hasher = DefaultHasher::new();
+    (SOURCES, CONTRACT, IMAGE, ENGINE, FLAGS, sanitized, clang).hash(&mut hasher);
+    let name = format!("runtime-{:016x}.o", hasher.finish());
+    match cache() {
+        Some(cache) => {
+            let object = cache.join(name);
+            if !object.is_file() {
+                let work = tempfile::tempdir_in(&cache).map_err(|error| told(&cache, &error))?;
+                let made = compile(clang, work.path(), sanitized)?;
+                fs::rename(&made, &object).map_err(|error| told(&object, &error))?;
+                prune(&cache);
+            }
+            Ok((object, None))
+        }
+        None => {
+            let work = tempfile::tempdir().map_err(|error| told(&env::temp_dir(), &error))?;
+            let made = compile(clang, work.path(), sanitized)?;
+            Ok((made, Some(work)))
+        }
+    }
+}
+
+/// The folder of the cache, if there is a place for one.
+fn cache() -> Option<PathBuf> {
+    let home = || env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
+    let base = env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty());
+    let cache = base.map(PathBuf::from).or_else(home)?.join("duality");
+    fs::create_dir_all(&cache).ok()?;
+    // That it exists does not mean that it can be written to.
+    tempfile::tempfile_in(&cache).ok().map(|_| cache)
+}
+
+/// Removes the oldest objects: those of former versions.
+fn prune(cache: &Path) {
+    let Ok(entries) = fs::read_dir(cache) else { return };
+    let mut objects: Vec<_> = entries
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let is_object = path.extension() == Some(OsStr::new("o"));
+            let modified = fs::metadata(&path).and_then(|metadata| metadata.modified()).ok()?;
+            is_object.then_some((modified, path))
+        })
+        .collect();
+    objects.sort();
+    for (_, path) in objects.iter().rev().skip(KEPT) {
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// Compiles the runtime in this folder; returns the object.
+fn compile(clang: &Path, work: &Path, sanitized: bool) -> Result<PathBuf, String> {
+    let write = |name: &str, bytes: &[u8]| {
+        let path = work.join(name);
+        fs::write(&path, bytes).map_err(|error| told(&path, &error))
+    };
+    for (name, text) in SOURCES.iter().chain([&CONTRACT]) {
+        write(name, text.as_bytes())?;
+    }
+    write("engine.so", ENGINE)?;
+    write("image.S", IMAGE.as_bytes())?;
+    let units = SOURCES.iter().map(|(name, _)| *name).filter(|name| !name.ends_with(".h"));
+    let units: Vec<&str> = units.chain(["image.S"]).collect();
+    let mut compiler = Command::new(clang);
+    compiler.args(FLAGS).arg("-c").args(&units);
+    if sanitized {
+        // Frames by malloc, so that the sanitizer sees a use of one that was freed.
+        compiler.arg("-DMALLOC_FRAMES");
+    }
+    run(compiler.current_dir(work))?;
+    let objects = units.iter().map(|name| Path::new(name).with_extension("o"));
+    let mut linker = Command::new(clang);
+    linker.args(["-fuse-ld=lld", "-nostdlib", "-r", "-o", "runtime.object"]).args(objects);
+    run(linker.current_dir(work))?;
+    // The program may have functions of the same names as the runtime's own.
+    let objcopy = toolchain::program("llvm-objcopy").map_err(|failure| failure.to_string())?;
+    let mut hide = Command::new(objcopy);
+    hide.arg("--wildcard");
+    for name in ["rt_*", "duality_*_task"].iter().chain(IN_FRONT) {
+        hide.arg(format!("--keep-global-symbol={name}"));
+    }
+    run(hide.arg("runtime.object").current_dir(work))?;
+    Ok(work.join("runtime.object"))
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| told(Path::new(command.get_program()), &error))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!(
+        "the runtime does not compile ({}):\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    ))
+}
+
+fn told(path: &Path, error: &std::io::Error) -> String {
+    format!("{}: {error}", path.display())
 }

@@ -22,7 +22,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 pub(crate) use program::{Program, Verdict, search};
 
 /// The engine, a shared object; empty on machines that it does not support.
-static ENGINE: &[u8] = include_bytes!(env!("DUALITY_ENGINE"));
+pub(crate) static ENGINE: &[u8] = include_bytes!(env!("DUALITY_ENGINE"));
 
 /// What has gdb list threads.
 pub(crate) static GDB_SCRIPT: &str = include_str!("threads.py");

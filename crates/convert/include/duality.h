@@ -1,0 +1,29 @@
+/* What a program for `duality cc` may call. In a program that is compiled natively these functions
+ * do nothing. */
+#ifndef DUALITY_H
+#define DUALITY_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The runtime has these where a program is converted. */
+extern void duality_detach_task(void) __attribute__((weak));
+extern void duality_attach_task(void) __attribute__((weak));
+
+/* Between duality_detach and duality_attach, the calling thread is one that the kernel schedules,
+ * with a stack: code that blocks or computes for long without the compiler's knowledge stops no
+ * other thread there. Each costs a switch of threads. A thread that is cancelled in between ends at
+ * its next cancellation point, but what blocks is not interrupted. */
+static inline void duality_detach(void) {
+    if (duality_detach_task) duality_detach_task();
+}
+static inline void duality_attach(void) {
+    if (duality_attach_task) duality_attach_task();
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,57 @@
+/* What a thread has beside its code: a name, a stack, a priority, processors. A task has a name;
+ * the rest is its loop's. */
+#include "runtime.h"
+
+#include <sched.h>
+#include <stdio.h>
+
+static struct task *task_of(pthread_t thread) { return is_task(thread) ? (struct task *)thread : NULL; }
+
+int rt_pthread_setname_np(pthread_t thread, const char *name) {
+    struct task *task = task_of(thread);
+    if (!task) return pthread_setname_np(thread, name);
+    size_t size = strlen(name) + 1;
+    struct rare *rare = rare_try(task);
+    if (!rare) return ENOMEM;
+    if (size > sizeof rare->name) return ERANGE;
+    memcpy(rare->name, name, size);
+    return 0;
+}
+
+int rt_pthread_getname_np(pthread_t thread, char *name, size_t size) {
+    struct task *task = task_of(thread);
+    if (!task) return pthread_getname_np(thread, name, size);
+    if (size < 16) return ERANGE;
+    if (!task->rare || !task->rare->name[0]) return pthread_getname_np(loops[task->loop].thread, name, size);
+    memcpy(name, task->rare->name, sizeof task->rare->name);
+    return 0;
+}
+
+int rt_pthread_getattr_np(pthread_t thread, pthread_attr_t *attributes) {
+    struct task *task = task_of(thread);
+    if (!task) return pthread_getattr_np(thread, attributes);
+    int error = pthread_getattr_np(loops[task->loop].thread, attributes);
+    if (error) return error;
+    return pthread_attr_setdetachstate(attributes, load(&task->state) & DETACHED ? PTHREAD_CREATE_DETACHED : PTHREAD_CREATE_JOINABLE);
+}
+
+/* Tasks take turns: of all that is asked for, nothing changes that. */
+int rt_pthread_setschedparam(pthread_t thread, int policy, const struct sched_param *parameters) {
+    return task_of(thread) ? 0 : pthread_setschedparam(thread, policy, parameters);
+}
+int rt_pthread_setschedprio(pthread_t thread, int priority) { return task_of(thread) ? 0 : pthread_setschedprio(thread, priority); }
+int rt_pthread_getschedparam(pthread_t thread, int *policy, struct sched_param *parameters) {
+    struct task *task = task_of(thread);
+    return pthread_getschedparam(task ? loops[task->loop].thread : thread, policy, parameters);
+}
+int rt_pthread_setaffinity_np(pthread_t thread, size_t size, const cpu_set_t *set) {
+    return task_of(thread) ? 0 : pthread_setaffinity_np(thread, size, set);
+}
+int rt_pthread_getaffinity_np(pthread_t thread, size_t size, cpu_set_t *set) {
+    struct task *task = task_of(thread);
+    return pthread_getaffinity_np(task ? loops[task->loop].thread : thread, size, set);
+}
+int rt_pthread_getcpuclockid(pthread_t thread, clockid_t *clock) {
+    struct task *task = task_of(thread);
+    return pthread_getcpuclockid(task ? loops[task->loop].thread : thread, clock);
+}

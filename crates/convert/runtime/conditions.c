@@ -1,0 +1,123 @@
+/* Condition variables. Tasks wait at a key of their own beside glibc's object, pthreads in it; a
+ * signal goes to a task if one waits, else to glibc.
+ *
+ * Libraries that were not converted signal too, so these functions stand in front of libc's for all
+ * of them. */
+#include "runtime.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+
+/* Bits of the word that glibc keeps attributes in. */
+enum { IS_SHARED = 1, IS_MONOTONIC = 2 };
+
+/* Tasks in waits, of all conditions. */
+static unsigned waiting;
+
+static unsigned long key_of(pthread_cond_t *condition) { return (unsigned long)condition | 1; }
+static bool is_shared(pthread_cond_t *condition) { return condition->__data.__wrefs & IS_SHARED; }
+
+/* What the task keeps while it waits. */
+enum { CONDITION, MUTEX, DEADLINE, VALUE, MAY_LEAVE };
+
+static void lock_again(struct rt_handle *);
+
+/* The mutex is the task's again, or not yet. */
+static void locked(struct task *task, int result) {
+    if (result < 0) suspend(task, lock_again);
+    else if (task->engine.arguments[MAY_LEAVE] && is_cancelled(task)) leave(task, PTHREAD_CANCELED);
+    else complete(task, result ? result : task->engine.arguments[VALUE]);
+}
+
+static void lock_again(struct rt_handle *handle) {
+    (void)handle;
+    locked(self, mutex_lock_again(self, (pthread_mutex_t *)self->engine.arguments[MUTEX], 0));
+}
+
+static void woken(struct rt_handle *handle) {
+    (void)handle;
+    struct task *task = self;
+    long *kept = task->engine.arguments;
+    __atomic_sub_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
+    if (kept[VALUE]) { /* the mutex could not be unlocked */
+        complete(task, kept[VALUE]);
+        return;
+    }
+    /* Who was signalled does not leave: the signal would be lost. */
+    kept[MAY_LEAVE] = task->engine.reason == ENGINE_INTERRUPTED;
+    /* Of a condition that is shared with other processes, each look is a spurious wake-up. */
+    if (task->engine.reason == ENGINE_TIMED_OUT && has_passed(kept[DEADLINE])) kept[VALUE] = ETIMEDOUT;
+    locked(task, mutex_lock_first(task, (pthread_mutex_t *)kept[MUTEX]));
+}
+
+static struct rt_int wait(pthread_cond_t *condition, pthread_mutex_t *mutex, unsigned long deadline) {
+    struct task *task = self;
+    if (is_cancelled(task)) return (struct rt_int){leave(task, PTHREAD_CANCELED), 0};
+    long *kept = task->engine.arguments;
+    kept[CONDITION] = (long)condition;
+    kept[MUTEX] = (long)mutex;
+    kept[DEADLINE] = deadline;
+    kept[VALUE] = 0;
+    suspend(task, woken);
+    /* First in the queue, then out of the lock: a signal in between finds the task. */
+    __atomic_add_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
+    wait_at(task, key_of(condition), 0, is_shared(condition) ? soon(deadline) : deadline);
+    kept[VALUE] = rt_pthread_mutex_unlock(mutex);
+    if (kept[VALUE]) engine(ENGINE_INTERRUPT, task);
+    else reconsider(task);
+    return (struct rt_int){&task->waiter, 0};
+}
+
+struct rt_int rt_pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex) {
+    if (!self) return PLAIN(struct rt_int, pthread_cond_wait(condition, mutex));
+    return wait(condition, mutex, 0);
+}
+struct rt_int rt_pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *mutex, clockid_t clock, const struct timespec *until) {
+    if (!self) return PLAIN(struct rt_int, pthread_cond_clockwait(condition, mutex, clock, until));
+    unsigned long deadline;
+    return deadline_of(clock, until, &deadline) ? wait(condition, mutex, deadline) : (struct rt_int){NULL, EINVAL};
+}
+struct rt_int rt_pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until) {
+    clockid_t clock = condition->__data.__wrefs & IS_MONOTONIC ? CLOCK_MONOTONIC : CLOCK_REALTIME;
+    return rt_pthread_cond_clockwait(condition, mutex, clock, until);
+}
+
+/* ---- Signals ---- */
+
+typedef int (*signaller)(pthread_cond_t *);
+
+static signaller libc_signal, libc_broadcast;
+
+/* libc's own, of the version that programs are linked with today. */
+static signaller own_of_libc(const char *name) {
+    signaller function;
+    void *found = dlvsym(RTLD_NEXT, name, "GLIBC_2.3.2");
+    if (!found) found = dlsym(RTLD_NEXT, name);
+    if (!found) give_up("libc has no condition variables");
+    memcpy(&function, &found, sizeof function);
+    return function;
+}
+
+/* Early, since the child of a fork may find the dynamic linker locked. */
+__attribute__((constructor(101))) static void find_signals(void) {
+    libc_signal = own_of_libc("pthread_cond_signal");
+    libc_broadcast = own_of_libc("pthread_cond_broadcast");
+}
+
+int rt_pthread_cond_signal(pthread_cond_t *condition) {
+    bool woke = __atomic_load_n(&waiting, __ATOMIC_SEQ_CST) && engine(ENGINE_WAKE, key_of(condition), 1) > 0;
+    if (woke && !is_shared(condition)) return 0;
+    /* The constructor of a library may come before ours. */
+    if (!libc_signal) find_signals();
+    return libc_signal(condition);
+}
+int rt_pthread_cond_broadcast(pthread_cond_t *condition) {
+    if (__atomic_load_n(&waiting, __ATOMIC_SEQ_CST)) engine(ENGINE_WAKE, key_of(condition), INT_MAX);
+    if (!libc_broadcast) find_signals();
+    return libc_broadcast(condition);
+}
+
+__attribute__((visibility("default"))) int pthread_cond_signal(pthread_cond_t *condition) { return rt_pthread_cond_signal(condition); }
+__attribute__((visibility("default"))) int pthread_cond_broadcast(pthread_cond_t *condition) { return rt_pthread_cond_broadcast(condition); }
+
+void conditions_after_fork(void) { waiting = 0; }

@@ -1,0 +1,33 @@
+/* fork: in the child, the calling task or thread alone goes on. The runtime's locks are taken
+ * around it, so that the child finds what they guard whole. */
+#include "runtime.h"
+
+#include <unistd.h>
+
+static void before(void) {
+    tasks_before_fork();
+    side_before_fork();
+    memory_before_fork();
+}
+
+static void after(bool child) {
+    memory_after_fork(child);
+    side_after_fork(child);
+    tasks_after_fork(child);
+}
+
+static void in_parent(void) { after(false); }
+
+static void in_child(void) {
+    after(true);
+    conditions_after_fork();
+    rwlocks_after_fork();
+    once_after_fork();
+}
+
+__attribute__((constructor(102))) static void watch_fork(void) {
+    if (pthread_atfork(before, in_parent, in_child)) give_up("out of memory for fork");
+}
+
+/* libraries fork too, so all is in the handlers. */
+pid_t rt_fork(void) { return fork(); }

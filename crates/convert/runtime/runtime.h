@@ -1,0 +1,198 @@
+/* The runtime of converted programs: what its files share.
+ *
+ *   program's pthreads ──rt_spawn──▶ task ─┐
+ *                                          ▼
+ *   loop (a pthread):  engine(ENGINE_NEXT) ──▶ task_run: a turn, by the trampoline
+ *                          ▲                     │ waits: engine(ENGINE_TRY or ENGINE_WAIT)
+ *                          │                     │ needs a stack: handed to a side thread
+ *   side thread (a pthread): the call ──ENGINE_READY
+ *
+ * A task stays on its loop for ever. `start.c` finds the engine; `tasks.c` makes tasks and runs
+ * their turns; `waiting.c` is how a task waits; `side.c` has side threads; the other files are the
+ * functions of the contract (include/duality_convert.h), by what they are about.
+ */
+#ifndef DUALITY_RUNTIME_H
+#define DUALITY_RUNTIME_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "duality_convert.h"
+#include "engine.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { LOOPS = 64, NANOSECONDS = 1000000000, MILLISECOND = 1000000 };
+
+/* What is rare: a task that needs it has one of its own. */
+struct rare {
+    struct side *side;          /* the side thread that makes `call` now; guarded by the lock of side.c */
+    struct task *next;          /* in the queue of tasks that wait for a side thread */
+    void (*call)(void *);       /* what a side thread shall call; NULL: nothing */
+    void *argument;
+    void *locals;               /* the program's thread-local variables; NULL until they are used */
+    struct specific *specific;  /* thread-specific data, by key */
+    unsigned specific_count;
+    struct running_once *once;  /* routines of pthread_once that this task runs, innermost first */
+    struct timespec time;       /* of a wait whose system call has no room for it */
+    unsigned long mask;         /* of signals, as the kernel has it */
+    char name[16];
+};
+
+/* Bits of `state`, which any thread may change. */
+enum { ENDED = 1, DETACHED = 2, JOINED = 4, CANCELLED = 8, UNCANCELLABLE = 16 };
+/* Bits of `flags`, of the thread that runs the task. */
+enum {
+    EXITING = 1,  /* ends in the middle: its frames are destroyed */
+    RETURNED = 2, /* its start routine has returned */
+    HANDED = 4,   /* goes to a side thread when it has suspended */
+    AWAY = 8,     /* between duality_detach and duality_attach */
+    MASKED = 16,  /* has a mask of signals of its own */
+};
+/* How the result of a system call becomes the value of the function. */
+enum shape { SHAPE_ERRNO, SHAPE_NUMBER, SHAPE_SLEEP };
+
+/* A task: small, since there may be a million. */
+struct task {
+    struct engine_task engine; /* first: the engine knows tasks by this address. `saved_errno` is in it too */
+    union {
+        /* What the innermost frame waits for; `resume` is what to do at the next turn. */
+        struct rt_handle waiter;
+        struct {
+            void (*resume)(struct rt_handle *);
+            void *result; /* a task's own handle is never destroyed */
+            struct rt_handle *parent;
+        };
+    };
+    struct rare *rare;
+    unsigned state; /* also the futex of those that join the task */
+    unsigned char flags;
+    unsigned char shape; /* an enum shape */
+    unsigned char loop;
+    unsigned char unused;
+};
+_Static_assert(sizeof(struct task) == 224, "a task has grown");
+
+struct loop {
+    pthread_t thread;
+    unsigned begun;  /* a futex: the loop is known to the engine */
+    bool exists;
+    struct pool *pool;
+    unsigned long base; /* the mask of signals of tasks that have none of their own */
+    unsigned long mask; /* what the loop's thread has now */
+};
+
+/* The task that runs on this loop; NULL on all other threads. */
+extern _Thread_local struct task *self;
+/* The task that this side thread works for. */
+extern _Thread_local struct task *behalf;
+/* The loop that this thread is. */
+extern _Thread_local struct loop *own_loop;
+extern struct loop loops[LOOPS];
+
+/* The parent of each start routine's frame. */
+extern struct rt_handle root;
+
+static inline struct task *identity(void) { return self ? self : behalf; }
+
+#define load(place) __atomic_load_n(place, __ATOMIC_ACQUIRE)
+#define store(place, value) __atomic_store_n(place, value, __ATOMIC_RELEASE)
+#define set_bits(place, bits) __atomic_fetch_or(place, bits, __ATOMIC_SEQ_CST)
+#define clear_bits(place, bits) __atomic_fetch_and(place, ~(bits), __ATOMIC_SEQ_CST)
+
+static inline bool is_cancelled(struct task *task) {
+    return (__atomic_load_n(&task->state, __ATOMIC_SEQ_CST) & (CANCELLED | UNCANCELLABLE)) == CANCELLED;
+}
+
+/* start.c */
+_Noreturn void give_up(const char *problem);
+extern unsigned core_count;
+
+/* memory.c */
+struct pool *pool_new(void);
+struct task *task_allocate(void);
+void task_free(struct task *);
+bool is_task(pthread_t);
+/* The number of a task as the owner of a mutex: above all numbers of threads. */
+enum { FIRST_TASK_NUMBER = 0x40000000 };
+int task_number(const struct task *);
+/* Its rare part, made when it is first needed. NULL: no memory. */
+struct rare *rare_try(struct task *);
+struct rare *rare_of(struct task *);
+void memory_before_fork(void);
+void memory_after_fork(bool child);
+
+/* tasks.c */
+void task_run(struct task *);
+void trampoline(struct rt_handle *);
+/* The task ends in the middle, with this result, once it has suspended. */
+struct rt_handle *leave(struct task *, void *result);
+void loop_ensure(unsigned index);
+void thread_ended(void);
+void tasks_before_fork(void);
+void tasks_after_fork(bool child);
+
+/* waiting.c */
+void suspend(struct task *, void (*resume)(struct rt_handle *));
+void complete(struct task *, long value);
+struct rt_ssize call_begin(struct task *, enum shape, long number, const long arguments[6]);
+/* Has the task wait at `key`; false: the word has another value than expected. `deadline` 0: none. */
+bool wait_at(struct task *, unsigned long key, unsigned expected, unsigned long deadline);
+/* The task was cancelled before it waited: it shall not wait. */
+void reconsider(struct task *);
+unsigned long now(void);
+/* The time on CLOCK_MONOTONIC, never 0. False: the time is not valid. */
+bool deadline_of(clockid_t, const struct timespec *, unsigned long *deadline);
+/* For objects that are shared with other processes, whose wake-ups the engine does not see. */
+unsigned long soon(unsigned long deadline);
+bool has_passed(unsigned long deadline);
+/* The calling pthread blocks, until the word may have another value. */
+void block_at(unsigned *word, unsigned expected, unsigned long deadline);
+void wake_all(unsigned *word);
+
+/* side.c */
+/* A side thread calls `call(argument)` when the task has suspended; then `resume` is its next turn. */
+void side_call(struct task *, void (*call)(void *), void *argument, void (*resume)(struct rt_handle *));
+void side_begin(struct task *);
+/* If a side thread makes a call for the task: cancels it, or sends it a signal; else the latter is
+ * ESRCH. */
+bool side_cancel(struct task *);
+int side_kill(struct task *, int signal, const union sigval *value);
+bool in_side_call(void);
+void rare_free(struct task *);
+void side_before_fork(void);
+void side_after_fork(bool child);
+void resume_parent(struct rt_handle *);
+
+/* mutexes.c */
+/* The value, or -1: the task waits, and must try again at its next turn. */
+int mutex_lock_again(struct task *, pthread_mutex_t *, unsigned long deadline);
+int mutex_lock_first(struct task *, pthread_mutex_t *);
+
+/* specific.c */
+bool specific_has_destructors(struct task *);
+void specific_destroy(struct task *);
+
+/* once.c */
+void once_abandon(struct task *);
+void once_after_fork(void);
+
+/* signals.c */
+void mask_inherit(struct task *);
+void mask_apply(struct task *);
+void mask_of_loop(void);
+void mask_of_side(struct task *);
+
+/* conditions.c, rwlocks.c */
+void conditions_after_fork(void);
+void rwlocks_after_fork(void);
+
+/* What runs on a pthread, where blocking is right: at once. Converted code does that between
+ * duality_detach and duality_attach only. */
+#define PLAIN(type, call) \
+    (behalf && is_cancelled(behalf) ? (type){leave(behalf, PTHREAD_CANCELED), 0} : (type){NULL, call})
+
+#endif

@@ -1,0 +1,111 @@
+/* Locks for readers and writers: glibc's, tried. Tasks that find one busy wait at a key of their
+ * own, and an unlock wakes them all.
+ *
+ * glibc checks for deadlock in its blocking functions only, which tasks do not call; so tasks of
+ * one loop, which have the same thread number there, do not disturb each other. Libraries that were
+ * not converted unlock too, so that function stands in front of libc's for all of them. */
+#include "runtime.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+
+/* Tasks in waits, of all locks. */
+static unsigned waiting;
+
+static unsigned long key_of(pthread_rwlock_t *lock) { return (unsigned long)lock | 1; }
+
+/* What the task keeps while it waits. */
+enum { LOCK, DEADLINE, WRITES, RESULT };
+
+static int attempt(pthread_rwlock_t *lock, bool writes) { return writes ? pthread_rwlock_trywrlock(lock) : pthread_rwlock_tryrdlock(lock); }
+
+static void woken(struct rt_handle *);
+
+static void wait(struct task *task) {
+    long *kept = task->engine.arguments;
+    pthread_rwlock_t *lock = (pthread_rwlock_t *)kept[LOCK];
+    suspend(task, woken);
+    __atomic_add_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
+    wait_at(task, key_of(lock), 0, lock->__data.__shared ? soon(kept[DEADLINE]) : kept[DEADLINE]);
+    /* Who unlocked it before this did not see the task wait. */
+    kept[RESULT] = attempt(lock, kept[WRITES]);
+    if (kept[RESULT] != EBUSY) engine(ENGINE_INTERRUPT, task);
+}
+
+static void woken(struct rt_handle *handle) {
+    (void)handle;
+    struct task *task = self;
+    long *kept = task->engine.arguments;
+    __atomic_sub_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
+    if (kept[RESULT] == EBUSY) kept[RESULT] = attempt((pthread_rwlock_t *)kept[LOCK], kept[WRITES]);
+    if (kept[RESULT] != EBUSY) complete(task, kept[RESULT]);
+    else if (has_passed(kept[DEADLINE])) complete(task, ETIMEDOUT);
+    else wait(task);
+}
+
+static struct rt_int begin(pthread_rwlock_t *lock, bool writes, clockid_t clock, const struct timespec *until) {
+    struct task *task = self;
+    unsigned long deadline = 0;
+    int result = attempt(lock, writes);
+    if (result != EBUSY) return (struct rt_int){NULL, result};
+    if (until && !deadline_of(clock, until, &deadline)) return (struct rt_int){NULL, EINVAL};
+    long *kept = task->engine.arguments;
+    kept[LOCK] = (long)lock;
+    kept[DEADLINE] = deadline;
+    kept[WRITES] = writes;
+    wait(task);
+    return (struct rt_int){&task->waiter, 0};
+}
+
+struct rt_int rt_pthread_rwlock_rdlock(pthread_rwlock_t *lock) {
+    return self ? begin(lock, false, CLOCK_REALTIME, NULL) : (struct rt_int){NULL, pthread_rwlock_rdlock(lock)};
+}
+struct rt_int rt_pthread_rwlock_clockrdlock(pthread_rwlock_t *lock, clockid_t clock, const struct timespec *until) {
+    return self ? begin(lock, false, clock, until) : (struct rt_int){NULL, pthread_rwlock_clockrdlock(lock, clock, until)};
+}
+struct rt_int rt_pthread_rwlock_timedrdlock(pthread_rwlock_t *lock, const struct timespec *until) {
+    return rt_pthread_rwlock_clockrdlock(lock, CLOCK_REALTIME, until);
+}
+struct rt_int rt_pthread_rwlock_wrlock(pthread_rwlock_t *lock) {
+    return self ? begin(lock, true, CLOCK_REALTIME, NULL) : (struct rt_int){NULL, pthread_rwlock_wrlock(lock)};
+}
+struct rt_int rt_pthread_rwlock_clockwrlock(pthread_rwlock_t *lock, clockid_t clock, const struct timespec *until) {
+    return self ? begin(lock, true, clock, until) : (struct rt_int){NULL, pthread_rwlock_clockwrlock(lock, clock, until)};
+}
+struct rt_int rt_pthread_rwlock_timedwrlock(pthread_rwlock_t *lock, const struct timespec *until) {
+    return rt_pthread_rwlock_clockwrlock(lock, CLOCK_REALTIME, until);
+}
+int rt_pthread_rwlock_tryrdlock(pthread_rwlock_t *lock) { return pthread_rwlock_tryrdlock(lock); }
+int rt_pthread_rwlock_trywrlock(pthread_rwlock_t *lock) { return pthread_rwlock_trywrlock(lock); }
+
+/* The number that glibc has for this thread. */
+static int thread_number(void) {
+    pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&mutex);
+    return mutex.__data.__owner;
+}
+
+static int (*libc_unlock)(pthread_rwlock_t *);
+
+/* Early, since the child of a fork may find the dynamic linker locked. */
+__attribute__((constructor(101))) static void find_unlock(void) {
+    void *found = dlsym(RTLD_NEXT, "pthread_rwlock_unlock");
+    if (!found) give_up("libc has no locks for readers and writers");
+    memcpy(&libc_unlock, &found, sizeof libc_unlock);
+}
+
+int rt_pthread_rwlock_unlock(pthread_rwlock_t *lock) {
+    /* glibc tells by the writer's number whether it is a writer that unlocks. A task may have
+     * locked it on its loop and unlock it on a side thread, or the other way round. */
+    int *writer = &lock->__data.__cur_writer;
+    if (identity() && __atomic_load_n(writer, __ATOMIC_RELAXED)) __atomic_store_n(writer, thread_number(), __ATOMIC_RELAXED);
+    /* The constructor of a library may come before ours. */
+    if (!libc_unlock) find_unlock();
+    int result = libc_unlock(lock);
+    if (__atomic_load_n(&waiting, __ATOMIC_SEQ_CST)) engine(ENGINE_WAKE, key_of(lock), INT_MAX);
+    return result;
+}
+
+__attribute__((visibility("default"))) int pthread_rwlock_unlock(pthread_rwlock_t *lock) { return rt_pthread_rwlock_unlock(lock); }
+
+void rwlocks_after_fork(void) { waiting = 0; }

@@ -1,0 +1,261 @@
+/* Tasks: how they are made, how a loop runs their turns, and how they end. */
+#include "runtime.h"
+
+#include <limits.h>
+#include <stdlib.h>
+
+_Thread_local _Alignas(16) char rt_ret[64];
+_Thread_local struct rt_handle *rt_next;
+_Thread_local volatile int rt_turn_over;
+_Thread_local struct task *self, *behalf;
+_Thread_local struct loop *own_loop;
+
+struct loop loops[LOOPS];
+static pthread_mutex_t loops_lock = PTHREAD_MUTEX_INITIALIZER;
+static unsigned next_loop;
+
+/* ---- The end of the process ----
+ *
+ * A process ends when its last thread has ended. Loops and side threads never do, so the program's
+ * threads are counted: `main`, tasks, and the pthreads that rt_spawn made. (What a library made
+ * natively is not counted; it matters only when `main` has called pthread_exit.) */
+
+static unsigned live = 1;
+static pthread_key_t end_key;
+static pthread_once_t end_key_once = PTHREAD_ONCE_INIT;
+static _Thread_local bool is_main;
+
+__attribute__((constructor)) static void note_main(void) { is_main = true; }
+
+void thread_ended(void) {
+    if (__atomic_sub_fetch(&live, 1, __ATOMIC_SEQ_CST)) return;
+    for (unsigned index = 0; index < LOOPS; index++) {
+        if (load(&loops[index].begun)) exit(0);
+    }
+}
+
+/* Runs after the program's destructors: in the last of their rounds. */
+static void pthread_ended(void *round) {
+    if ((intptr_t)round == PTHREAD_DESTRUCTOR_ITERATIONS) thread_ended();
+    else pthread_setspecific(end_key, (char *)round + 1);
+}
+
+static void make_end_key(void) {
+    if (pthread_key_create(&end_key, pthread_ended)) give_up("the program has no key for thread-specific data left");
+}
+
+static void count_this_pthread(void) {
+    pthread_once(&end_key_once, make_end_key);
+    pthread_setspecific(end_key, (void *)1);
+}
+
+/* ---- Pthreads ---- */
+
+struct beginning {
+    void *(*start)(void *);
+    void *argument;
+};
+
+static void *pthread_begins(void *argument) {
+    struct beginning beginning = *(struct beginning *)argument;
+    free(argument);
+    count_this_pthread();
+    return beginning.start(beginning.argument);
+}
+
+static int spawn_pthread(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument) {
+    struct beginning *beginning = malloc(sizeof *beginning);
+    if (!beginning) return EAGAIN;
+    *beginning = (struct beginning){start, argument};
+    __atomic_add_fetch(&live, 1, __ATOMIC_SEQ_CST);
+    int error = pthread_create(thread, attributes, pthread_begins, beginning);
+    if (error) {
+        __atomic_sub_fetch(&live, 1, __ATOMIC_SEQ_CST);
+        free(beginning);
+    }
+    return error;
+}
+
+_Noreturn void rt_block_pthread_exit(void *result) {
+    if (behalf) behalf->result = result;
+    else if (is_main) count_this_pthread();
+    pthread_exit(result);
+}
+
+/* ---- Turns ---- */
+
+void trampoline(struct rt_handle *handle) {
+    while (handle) {
+        rt_next = NULL;
+        handle->resume(handle);
+        handle = rt_next;
+    }
+}
+
+/* The start routine has returned. */
+static void root_resumed(struct rt_handle *handle) {
+    (void)handle;
+    struct task *task = identity();
+    memcpy(&task->result, rt_ret, sizeof task->result);
+    task->flags |= RETURNED;
+}
+
+struct rt_handle root = {.resume = root_resumed};
+
+/* The first turn. */
+static void begin(struct rt_handle *handle) {
+    (void)handle;
+    struct task *task = self;
+    /* From now on, the arguments are those of the task's system calls. */
+    rt_start async = (rt_start)task->engine.arguments[0];
+    struct rt_pointer begun = async((void *)task->engine.arguments[1]);
+    if (begun.handle) {
+        begun.handle->parent = &root;
+        return;
+    }
+    task->result = begun.value;
+    task->flags |= RETURNED;
+}
+
+struct rt_handle *leave(struct task *task, void *result) {
+    task->result = result;
+    task->flags |= EXITING;
+    set_bits(&task->state, UNCANCELLABLE);
+    return &task->waiter;
+}
+
+static void destroy_frames(struct task *task) {
+    struct rt_handle *handle = task->waiter.parent;
+    while (handle && handle != &root) {
+        struct rt_handle *parent = handle->parent;
+        handle->destroy(handle);
+        handle = parent;
+    }
+    task->waiter.parent = NULL;
+}
+
+static void end(struct rt_handle *handle) {
+    (void)handle;
+    struct task *task = self;
+    once_abandon(task);
+    rare_free(task);
+    unsigned before = set_bits(&task->state, ENDED);
+    /* From here on the task may be freed by the thread that joins it; its address is but a key. */
+    if (before & DETACHED) task_free(task);
+    else if (before & JOINED) engine(ENGINE_WAKE, (unsigned long)&task->state, INT_MAX);
+    self = NULL;
+    thread_ended();
+}
+
+static void run_destructors(void *task) { specific_destroy(task); }
+
+/* What follows when the task has suspended. */
+static void settle(struct task *task) {
+    task->engine.saved_errno = errno;
+    if (task->flags & EXITING) destroy_frames(task);
+    if (task->flags & (EXITING | RETURNED)) {
+        task->flags &= ~(EXITING | RETURNED);
+        set_bits(&task->state, UNCANCELLABLE);
+        /* Destructors may block. */
+        if (specific_has_destructors(task)) side_call(task, run_destructors, task, end);
+        else end(&task->waiter);
+    }
+    if (self && task->flags & HANDED) side_begin(task);
+    self = NULL;
+}
+
+void task_run(struct task *task) {
+    self = task;
+    rt_turn_over = 0;
+    mask_apply(task);
+    errno = task->engine.saved_errno;
+    /* A task that has ended on a side thread has no more to run. */
+    if (!(task->flags & (EXITING | RETURNED))) trampoline(&task->waiter);
+    settle(task);
+}
+
+/* ---- Loops ---- */
+
+static void *loop_main(void *argument) {
+    struct loop *loop = argument;
+    own_loop = loop;
+    mask_of_loop();
+    pthread_setname_np(pthread_self(), "duality-loop");
+    if (engine(ENGINE_LOOP, loop - loops, &rt_turn_over)) give_up("the engine refuses a loop");
+    store(&loop->begun, 1);
+    wake_all(&loop->begun);
+    for (;;) {
+        struct task *task = (struct task *)engine(ENGINE_NEXT);
+        /* NULL: a signal came, and its handler has run. */
+        if (task) task_run(task);
+    }
+    return NULL;
+}
+
+static int loop_create(struct loop *loop) {
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 8 << 20);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    if (!loop->pool) loop->pool = pool_new();
+    int error = pthread_create(&loop->thread, &attributes, loop_main, loop);
+    pthread_attr_destroy(&attributes);
+    loop->exists = !error;
+    return error;
+}
+
+static int loop_try(unsigned index) {
+    struct loop *loop = &loops[index];
+    if (load(&loop->begun)) return 0;
+    pthread_mutex_lock(&loops_lock);
+    int error = loop->exists ? 0 : loop_create(loop);
+    pthread_mutex_unlock(&loops_lock);
+    while (!error && !load(&loop->begun)) block_at(&loop->begun, 0, 0);
+    return error;
+}
+
+void loop_ensure(unsigned index) {
+    if (loop_try(index)) give_up("no thread for a loop: the limit of threads is reached (ulimit -u)");
+}
+
+/* ---- Spawning ---- */
+
+int rt_spawn(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument, rt_start async,
+             const struct rt_program *program) {
+    if (program && program->version != RT_VERSION) give_up("the pass and the runtime are of different versions");
+    if (!async) return spawn_pthread(thread, attributes, start, argument);
+    unsigned index = __atomic_fetch_add(&next_loop, 1, __ATOMIC_RELAXED) % core_count;
+    int error = loop_try(index);
+    if (error) return error;
+    struct task *task = task_allocate();
+    if (!task) return EAGAIN;
+    int detached = PTHREAD_CREATE_JOINABLE;
+    if (attributes) pthread_attr_getdetachstate(attributes, &detached);
+    task->loop = index;
+    task->state = detached == PTHREAD_CREATE_DETACHED ? DETACHED : 0;
+    task->waiter.resume = begin;
+    task->engine.arguments[0] = (long)async;
+    task->engine.arguments[1] = (long)argument;
+    mask_inherit(task);
+    __atomic_add_fetch(&live, 1, __ATOMIC_SEQ_CST);
+    *thread = (pthread_t)task;
+    engine(ENGINE_READY, task, index);
+    return 0;
+}
+
+/* ---- fork ---- */
+
+void tasks_before_fork(void) { pthread_mutex_lock(&loops_lock); }
+
+void tasks_after_fork(bool child) {
+    pthread_mutex_unlock(&loops_lock);
+    if (!child) return;
+    live = 1;
+    for (unsigned index = 0; index < LOOPS; index++) {
+        struct loop *loop = &loops[index];
+        if (loop == own_loop) continue;
+        /* Its thread may have been using its pool. */
+        *loop = (struct loop){0};
+    }
+    if (own_loop && engine(ENGINE_LOOP, own_loop - loops, &rt_turn_over)) give_up("the engine refuses a loop");
+}

@@ -1,0 +1,195 @@
+//! Links a program: loads the pass, adds the runtime, and tells what has become of the program.
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use duality_runtime::log;
+use object::Endianness;
+use object::read::elf::ElfFile64;
+use object::{Object as _, ObjectSection as _};
+
+use super::job::Job;
+use super::toolchain::Toolchain;
+use super::{Wishes, cannot_run, runtime};
+use crate::failure::Failure;
+
+/// What the pass is told by its environment; lld reads its own options before it loads the pass.
+const REPORT: &str = "DUALITY_CONVERT_REPORT";
+const GRAPH: &str = "DUALITY_CONVERT_GRAPH";
+const NO_RUNTIME: &str = "DUALITY_CONVERT_NO_RUNTIME";
+
+/// Links, with a command that has everything but the pass and the runtime.
+pub(super) fn link(
+    native: &Command,
+    toolchain: &Toolchain,
+    job: &Job,
+    wishes: &Wishes,
+) -> Result<ExitCode, Failure> {
+    let mut clang = again(native);
+    clang.arg(toolchain.load_pass()?);
+    let runtime = runtime::choose(job, &toolchain.clang);
+    match &runtime {
+        Ok(runtime) => clang.args(&runtime.arguments),
+        // A program without threads needs none; the pass says so where it is needed.
+        Err(why) => clang.env(NO_RUNTIME, why),
+    };
+    // The pass writes none for a program that it has nothing to do for, and an old one would be taken for this program's.
+    for path in [&wishes.report, &wishes.graph].into_iter().flatten() {
+        if path.as_os_str() != "-" {
+            let _ = fs::remove_file(path);
+        }
+    }
+    if let Some(graph) = &wishes.graph {
+        clang.env(GRAPH, graph);
+    }
+    let report = wishes.report.as_deref().map(Report::new).transpose()?;
+    if let Some(report) = &report {
+        clang.env(REPORT, report.file());
+    }
+    let start = Instant::now();
+    let status = clang.status().map_err(|error| cannot_run(&clang, &error))?;
+    if status.success() {
+        if let Some(report) = report {
+            report.finish(native, job, start.elapsed())?;
+        }
+        wishes.graph.as_deref().inspect(|graph| draw(graph));
+    }
+    Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+}
+
+/// The same command once more.
+fn again(command: &Command) -> Command {
+    let mut again = Command::new(command.get_program());
+    again.args(command.get_args());
+    again
+}
+
+/// What the pass writes, to which the driver adds a line about the whole program.
+struct Report<'a> {
+    /// Where it goes; `-` is standard error.
+    to: &'a Path,
+    folder: tempfile::TempDir,
+}
+
+impl<'a> Report<'a> {
+    fn new(to: &'a Path) -> Result<Self, Failure> {
+        let folder = tempfile::tempdir()
+            .map_err(|error| Failure::failed(format!("no folder for the report: {error}")))?;
+        Ok(Self { to, folder })
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("report")
+    }
+
+    fn finish(&self, native: &Command, job: &Job, time: Duration) -> Result<(), Failure> {
+        let mut text = fs::read_to_string(self.file()).unwrap_or_default();
+        let line = summary(
+            &job.output,
+            counts(&text),
+            text_size(&job.output),
+            self.native_size(native),
+            time,
+        );
+        log::tell(format_args!("duality cc: {line}"));
+        if self.to == OsStr::new("-") {
+            log::tell(format_args!("{}", text.trim_end()));
+            return Ok(());
+        }
+        let _ = writeln!(text, "\n{line}");
+        fs::write(self.to, text)
+            .map_err(|error| Failure::failed(format!("{}: {error}", self.to.display())))
+    }
+
+    /// Links the program natively, for comparison.
+    fn native_size(&self, native: &Command) -> Option<u64> {
+        let program = self.folder.path().join("native");
+        let mut clang = again(native);
+        clang.arg("-o").arg(&program).stdin(Stdio::null()).stdout(Stdio::null());
+        let done = clang.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+        if done { text_size(&program) } else { None }
+    }
+}
+
+/// How many functions may block, and how many of them were converted: the first line of the pass's report.
+fn counts(report: &str) -> Option<(u64, u64)> {
+    let (blocking, rest) = report.lines().next()?.split_once(" functions may block; ")?;
+    Some((blocking.parse().ok()?, rest.split(' ').next()?.parse().ok()?))
+}
+
+fn summary(
+    output: &Path,
+    counts: Option<(u64, u64)>,
+    size: Option<u64>,
+    native: Option<u64>,
+    time: Duration,
+) -> String {
+    let mut line = format!("{}: ", output.display());
+    line += &match counts {
+        Some((blocking, converted)) => {
+            format!("{converted} of {blocking} functions that may block converted")
+        }
+        None => "nothing to convert".into(),
+    };
+    let kibibytes = |size: u64| size.div_ceil(1024);
+    if let Some(size) = size {
+        let _ = write!(line, ", text {} KiB", kibibytes(size));
+    }
+    if let Some(native) = native {
+        let _ = write!(line, " (native {})", kibibytes(native));
+    }
+    let _ = write!(line, ", link {:.1} s", time.as_secs_f64());
+    line
+}
+
+/// The bytes of a program's machine code.
+fn text_size(program: &Path) -> Option<u64> {
+    let bytes = fs::read(program).ok()?;
+    let file = ElfFile64::<Endianness>::parse(&*bytes).ok()?;
+    Some(file.section_by_name(".text")?.size())
+}
+
+/// Draws the graph as SVG, where graphviz is installed.
+fn draw(graph: &Path) {
+    if !graph.exists() {
+        return;
+    }
+    let svg = graph.with_extension("svg");
+    match Command::new("dot").arg("-Tsvg").arg("-o").arg(&svg).arg(graph).status() {
+        Ok(status) if status.success() => {}
+        Ok(status) => {
+            log::tell(format_args!("duality cc: {}: dot ended with {status}", svg.display()));
+        }
+        Err(_) => log::tell(format_args!(
+            "duality cc: {}: not drawn, since `dot` is missing (apt-get install graphviz)",
+            svg.display()
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_has_what_is_known() {
+        let report =
+            "14 functions may block; 12 of them were converted\n\nFunctions that may block\n";
+        assert_eq!(counts(report), Some((14, 12)));
+        assert_eq!(counts(""), None);
+        let output = Path::new("server");
+        let time = Duration::from_millis(1940);
+        assert_eq!(
+            summary(output, Some((14, 12)), Some(122_000), Some(100_000), time),
+            "server: 12 of 14 functions that may block converted, text 120 KiB (native 98), link 1.9 s"
+        );
+        assert_eq!(
+            summary(output, None, None, None, time),
+            "server: nothing to convert, link 1.9 s"
+        );
+    }
+}
