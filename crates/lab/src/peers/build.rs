@@ -32,8 +32,9 @@ fn make(peer: &Peer, program: &Path) -> Result<(), String> {
     }
     let said = String::from_utf8_lossy(&output.stderr);
     let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
-    // A compiler's last line counts its errors.
-    let error = lines.clone().find(|line| line.contains("error")).or_else(|| lines.next());
+    // Beside errors a compiler writes warnings, and that its linker has failed, after what the linker said.
+    let is_error = |line: &&str| line.contains("error:") && !line.contains("linker command failed");
+    let error = lines.clone().find(is_error).or_else(|| lines.next());
     let told = error.map_or_else(|| output.status.to_string(), str::to_owned);
     let name = Path::new(&name).file_name().unwrap_or_default();
     Err(format!("cannot be built: {}: {told}", name.display()))
@@ -55,6 +56,10 @@ mod tests {
         let peers = [
             peer("made", &["sh", "-c", "echo x > $0", PROGRAM]),
             peer("refused", &["sh", "-c", "echo a.c: 3 >&2; echo a.c: error: b >&2; exit 1"]),
+            peer(
+                "unlinked",
+                &["sh", "-c", "echo ld: no -lx >&2; echo error: linker command failed >&2; exit 1"],
+            ),
             peer("silent", &["sh", "-c", "exit 3"]),
             peer("alone", &["no-such-compiler", PROGRAM]),
             peer("there", &[]),
@@ -62,8 +67,9 @@ mod tests {
         let told = build(peers.iter().chain(&peers), folder.path());
         assert!(folder.path().join("made").is_file());
         assert_eq!(told["refused"], "cannot be built: sh: a.c: error: b");
+        assert_eq!(told["unlinked"], "cannot be built: sh: ld: no -lx");
         assert_eq!(told["silent"], "cannot be built: sh: exit status: 3");
         assert_eq!(told["alone"], "cannot be built: needs no-such-compiler");
-        assert_eq!(told.len(), 3);
+        assert_eq!(told.len(), 4);
     }
 }
