@@ -117,6 +117,11 @@ int rt_spawn(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)
  * A pthread_exit in it ends the task. Returns NULL if the call has completed. */
 struct rt_handle *rt_call_on_side_stack(void (*call)(void *), void *arguments);
 
+/* What stands for a function in a call by its address: its coroutine, if the function has a note of one of this shape, and of
+ * its place in the table (see pass/indirect.cpp); the function itself, if it may block, but is to be called on a side stack; NULL, if it has no note, and
+ * so does not block. */
+void *rt_coroutine_of(void *function, unsigned shape, void *const coroutines[]);
+
 /* The program's thread-local variables for whatever runs now: `own`, which is the native thread's,
  * or the task's. */
 void *rt_locals(void *own, const struct rt_program *program);

@@ -185,33 +185,4 @@ Value *Coroutine::awaitFunction(IRBuilder<> &builder, CallInst &call, Function &
   return convert(builder, value, call.getType());
 }
 
-// Compares the pointer with each function that it may lead to and that may block. What is none of
-// them does not block.
-Value *Coroutine::awaitIndirect(IRBuilder<> &builder, CallInst &call, ArrayRef<Function *> targets) {
-  LLVMContext &context = function.getContext();
-  BasicBlock *next = builder.GetInsertBlock()->getNextNode();
-  auto *join = BasicBlock::Create(context, "called", &function, next);
-  SmallVector<std::pair<Value *, BasicBlock *>, 4> values;
-  Value *pointer = call.getCalledOperand();
-  for (Function *target : targets) {
-    auto *is = BasicBlock::Create(context, "is." + target->getName(), &function, join);
-    auto *is_not = BasicBlock::Create(context, "is.not", &function, join);
-    builder.CreateCondBr(builder.CreateICmpEQ(pointer, target), is, is_not);
-    builder.SetInsertPoint(is);
-    Value *value = awaitTarget(builder, call, *target);
-    values.push_back({value, builder.GetInsertBlock()});
-    builder.CreateBr(join);
-    builder.SetInsertPoint(is_not);
-  }
-  auto *plain = cast<CallInst>(call.clone());
-  builder.Insert(plain);
-  values.push_back({plain, builder.GetInsertBlock()});
-  builder.CreateBr(join);
-  builder.SetInsertPoint(join);
-  if (call.getType()->isVoidTy()) return nullptr;
-  PHINode *result = builder.CreatePHI(call.getType(), values.size());
-  for (auto &[value, block] : values) result->addIncoming(value, block);
-  return result;
-}
-
 } // namespace duality

@@ -11,6 +11,12 @@
 using namespace llvm;
 
 namespace duality {
+namespace {
+
+// A thread that could reach more functions is no small handler of connections, and a link would take minutes.
+constexpr size_t MOST = 1200;
+
+} // namespace
 
 Converter::Converter(Module &module, Analysis &analysis) : module(module), analysis(analysis), runtime(module) { findStarts(); }
 
@@ -20,6 +26,7 @@ void Converter::run() {
     Function *original = pending.pop_back_val();
     Coroutine(*this, *original, *made[original]).build();
   }
+  makeTable();
   rewriteSpawns();
   renameFunctions();
   moveLocals(module, runtime, *cast<GlobalVariable>(program()));
@@ -37,12 +44,34 @@ Function *Converter::coroutineOf(Function &original) {
   return coroutine;
 }
 
+// How many functions that may block a thread which starts here could reach.
+size_t Converter::reach(Function &start) const {
+  SmallPtrSet<Function *, 32> seen = {&start};
+  SmallVector<Function *, 32> left = {&start};
+  auto visit = [&](Function *function) {
+    if (!function->isDeclaration() && seen.insert(function).second) left.push_back(function);
+  };
+  while (!left.empty()) {
+    for (Instruction &instruction : instructions(*left.pop_back_val())) {
+      auto *call = dyn_cast<CallBase>(&instruction);
+      if (!call) continue;
+      Call kind = analysis.classify(*call);
+      if (kind.kind == Call::Direct) visit(kind.callee);
+      if (kind.kind == Call::Indirect) for_each(kind.targets, visit);
+    }
+  }
+  return seen.size();
+}
+
 // Conversion starts where threads do.
 void Converter::findStarts() {
   auto look = [&](Function &start, const std::string &where) {
     std::string why = start.isDeclaration() ? "it is not part of the program"
                       : !analysis.blocks(start) ? "it never blocks"
                                                 : analysis.obstacle(start);
+    if (size_t count = why.empty() ? reach(start) : 0; count > MOST) {
+      why = ("it could reach " + Twine(count) + " functions that may block: its threads keep their stacks").str();
+    }
     if (!why.empty()) kept.push_back({where, start.getName().str(), why});
     else if (!is_contained(starts, &start)) starts.push_back(&start);
   };

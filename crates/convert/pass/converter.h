@@ -40,8 +40,11 @@ public:
 private:
   friend class Coroutine;
   void findStarts();
+  size_t reach(llvm::Function &start) const;
   void rewriteSpawns();
   void renameFunctions();
+  llvm::Value *table();
+  void makeTable();
 
   llvm::Value *startRoutine(llvm::IRBuilder<> &builder, llvm::Value *start);
   llvm::Constant *program();
@@ -55,6 +58,10 @@ private:
   llvm::SmallPtrSet<llvm::Function *, 16> is_coroutine;
   std::vector<SideCall> side_calls;
   std::vector<SideCall> kept;
+  // See indirect.cpp.
+  llvm::SmallVector<llvm::Function *, 16> noted;
+  llvm::GlobalVariable *table_variable = nullptr;
+  llvm::SmallPtrSet<llvm::Function *, 16> noted_without_coroutine;
   llvm::GlobalVariable *program_variable = nullptr;
 };
 

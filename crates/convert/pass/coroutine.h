@@ -47,9 +47,14 @@ private:
   llvm::Value *await(llvm::IRBuilder<> &builder, llvm::Value *returned, llvm::Type *result, const llvm::Twine &name);
   llvm::Value *awaitPrimitive(llvm::IRBuilder<> &builder, llvm::CallInst &call, const Primitive &primitive);
   llvm::Value *awaitFunction(llvm::IRBuilder<> &builder, llvm::CallInst &call, llvm::Function &callee);
-  llvm::Value *awaitIndirect(llvm::IRBuilder<> &builder, llvm::CallInst &call, llvm::ArrayRef<llvm::Function *> targets);
   llvm::Value *awaitTarget(llvm::IRBuilder<> &builder, llvm::CallInst &call, llvm::Function &target);
   void checkBound(llvm::IRBuilder<> &builder, llvm::CallInst &call, const Primitive &primitive);
+
+  // indirect.cpp
+  llvm::Value *awaitIndirect(llvm::IRBuilder<> &builder, llvm::CallInst &call, llvm::ArrayRef<llvm::Function *> targets);
+  void awaitNoted(llvm::IRBuilder<> &builder, llvm::CallInst &call, llvm::BasicBlock &join,
+                  llvm::function_ref<void(llvm::Value *)> answer);
+  void note(llvm::Function &target, bool alike);
 
   // side_stack.cpp
   llvm::Value *awaitOnSideStack(llvm::IRBuilder<> &builder, llvm::CallInst &call, llvm::Value *callee, const llvm::Twine &what,

@@ -47,7 +47,10 @@ struct ConvertPass : PassInfoMixin<ConvertPass> {
     duality::Analysis analysis(module);
     duality::Converter converter(module, analysis);
     const char *graph = std::getenv(GRAPH);
-    if (!converter.hasTasks()) return PreservedAnalyses::none();
+    if (!converter.hasTasks()) {
+      explainNone(module, analysis, converter);
+      return PreservedAnalyses::none();
+    }
     if (const char *why = std::getenv(NO_RUNTIME)) {
       module.getContext().emitError(Twine("duality cc: threads of this program were to be converted, but ") + why);
       return PreservedAnalyses::none();
@@ -65,6 +68,16 @@ struct ConvertPass : PassInfoMixin<ConvertPass> {
     link->converted = true;
     link->report.conversion(analysis, converter);
     return PreservedAnalyses::none();
+  }
+  // A program with threads, none of which is converted: says why.
+  void explainNone(Module &module, duality::Analysis &analysis, duality::Converter &converter) {
+    for (const duality::SideCall &kept : converter.pthreads()) {
+      errs() << "duality cc: warning: " << kept.where << ": threads of " << kept.what << " are not converted: " << kept.why << "\n";
+    }
+    if (converter.pthreads().empty() || !std::getenv(REPORT)) return;
+    link->report.explain(module, analysis);
+    link->report.conversion(analysis, converter);
+    link->converted = true;
   }
   static bool isRequired() { return true; }
 };

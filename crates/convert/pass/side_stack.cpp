@@ -31,6 +31,7 @@ Function *Coroutine::sideThunk(CallInst &call, StructType *pack, Value *constant
   return thunk;
 }
 
+// Without a `callee`, the function that the call points to.
 Value *Coroutine::awaitOnSideStack(IRBuilder<> &builder, CallInst &call, Value *callee, const Twine &what, const std::string &why) {
   converter.side_calls.push_back({place(call), what.str(), why});
   bool has_value = !call.getType()->isVoidTy();
@@ -43,6 +44,7 @@ Value *Coroutine::awaitOnSideStack(IRBuilder<> &builder, CallInst &call, Value *
   for (unsigned index = 0; index < call.arg_size(); index++) {
     builder.CreateStore(call.getArgOperand(index), builder.CreateStructGEP(pack_type, pack, index + 2));
   }
+  if (!callee) builder.CreateStore(call.getCalledOperand(), builder.CreateStructGEP(pack_type, pack, 0));
   Function *thunk = sideThunk(call, pack_type, callee);
   FunctionCallee enter = runtime.function("rt_call_on_side_stack", runtime.pointer(), {runtime.pointer(), runtime.pointer()});
   await(builder, builder.CreateCall(enter, {thunk, pack}), runtime.nothing(), what);

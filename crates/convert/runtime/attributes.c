@@ -22,8 +22,9 @@ int rt_pthread_getname_np(pthread_t thread, char *name, size_t size) {
     struct task *task = task_of(thread);
     if (!task) return pthread_getname_np(thread, name, size);
     if (size < 16) return ERANGE;
-    if (!task->rare || !task->rare->name[0]) return pthread_getname_np(loops[task->loop].thread, name, size);
-    memcpy(name, task->rare->name, sizeof task->rare->name);
+    /* At first it is the program's. */
+    bool own = task->rare && task->rare->name[0];
+    snprintf(name, size, "%.15s", own ? task->rare->name : program_invocation_short_name);
     return 0;
 }
 

@@ -42,6 +42,7 @@ const SOURCES: &[(&str, &str)] = sources![
     "engine.S",
     "engine.h",
     "fork.c",
+    "functions.c",
     "memory.c",
     "mutexes.c",
     "once.c",

@@ -1,0 +1,139 @@
+// Calls by a pointer: which of the functions that it may lead to, and that may block, is it?
+//
+// A few are compared one by one. Where there are many, each has a note in front of its first instruction, by which the
+// runtime finds its coroutine (`rt_coroutine_of`):
+//
+//   -16  the shape: a hash of the type that the coroutine is called by
+//   -12  MAGIC
+//    -8  zero
+//    -4  the number of the coroutine in the table `duality.coroutines`; zero if there is none
+//
+// What has a note of another shape, or of no coroutine, is called on a side stack.
+
+#include "coroutine.h"
+
+using namespace llvm;
+
+namespace duality {
+namespace {
+
+// So many are compared.
+constexpr size_t FEW = 4;
+constexpr uint32_t MAGIC = 0x44554e54;
+
+// Equal for types that are called alike.
+uint32_t shapeOf(const FunctionType &type) {
+  std::string text;
+  raw_string_ostream(text) << type;
+  uint32_t hash = 2166136261u;
+  for (unsigned char letter : text) hash = (hash ^ letter) * 16777619u;
+  return hash;
+}
+
+bool passesCopies(const Function &function) {
+  return any_of(function.args(), [](const Argument &argument) { return argument.hasByValAttr(); });
+}
+
+// Whether its coroutine may be called by the type of the call alone.
+bool isAlike(const CallInst &call, const Function &target) {
+  return target.getFunctionType() == call.getFunctionType() && !target.isVarArg() && !passesCopies(target);
+}
+
+} // namespace
+
+Value *Coroutine::awaitIndirect(IRBuilder<> &builder, CallInst &call, ArrayRef<Function *> targets) {
+  LLVMContext &context = function.getContext();
+  BasicBlock *next = builder.GetInsertBlock()->getNextNode();
+  auto *join = BasicBlock::Create(context, "called", &function, next);
+  SmallVector<std::pair<Value *, BasicBlock *>, 4> values;
+  auto answer = [&](Value *value) {
+    values.push_back({value, builder.GetInsertBlock()});
+    builder.CreateBr(join);
+  };
+  Value *pointer = call.getCalledOperand();
+  bool few = targets.size() <= FEW;
+  for (Function *target : targets) {
+    if (!few && !target->isDeclaration()) {
+      note(*target, isAlike(call, *target));
+      continue;
+    }
+    auto *is = BasicBlock::Create(context, "is." + target->getName(), &function, join);
+    auto *is_not = BasicBlock::Create(context, "is.not", &function, join);
+    builder.CreateCondBr(builder.CreateICmpEQ(pointer, target), is, is_not);
+    builder.SetInsertPoint(is);
+    answer(awaitTarget(builder, call, *target));
+    builder.SetInsertPoint(is_not);
+  }
+  if (!few) awaitNoted(builder, call, *join, answer);
+  // What is none of them does not block.
+  auto *plain = cast<CallInst>(call.clone());
+  builder.Insert(plain);
+  answer(plain);
+  builder.SetInsertPoint(join);
+  if (call.getType()->isVoidTy()) return nullptr;
+  PHINode *result = builder.CreatePHI(call.getType(), values.size());
+  for (auto &[value, block] : values) result->addIncoming(value, block);
+  return result;
+}
+
+// The coroutine that the runtime finds, a side stack, or go on: the function does not block.
+void Coroutine::awaitNoted(IRBuilder<> &builder, CallInst &call, BasicBlock &join, function_ref<void(Value *)> answer) {
+  LLVMContext &context = function.getContext();
+  auto block = [&](const char *name) { return BasicBlock::Create(context, name, &function, &join); };
+  BasicBlock *blocks = block("is.noted"), *alike = block("is.coroutine"), *other = block("is.other"), *is_not = block("is.not");
+  FunctionCallee find = runtime.function("rt_coroutine_of", runtime.pointer(), {runtime.pointer(), runtime.integer(), runtime.pointer()});
+  ConstantInt *shape = builder.getInt32(shapeOf(*call.getFunctionType()));
+  Value *found = builder.CreateCall(find, {call.getCalledOperand(), shape, converter.table()});
+  builder.CreateCondBr(builder.CreateIsNull(found), is_not, blocks);
+  builder.SetInsertPoint(blocks);
+  builder.CreateCondBr(builder.CreateICmpEQ(found, call.getCalledOperand()), other, alike);
+
+  builder.SetInsertPoint(alike);
+  auto *type = FunctionType::get(runtime.returned(call.getType()), call.getFunctionType()->params(), false);
+  SmallVector<Value *, 8> arguments(call.args());
+  CallInst *begun = builder.CreateCall(type, found, arguments);
+  for (unsigned index = 0; index < arguments.size(); index++) {
+    for (Attribute::AttrKind kind : {Attribute::ZExt, Attribute::SExt, Attribute::InReg}) {
+      if (call.paramHasAttr(index, kind)) begun->addParamAttr(index, kind);
+    }
+  }
+  answer(await(builder, begun, call.getType(), "noted"));
+
+  builder.SetInsertPoint(other);
+  answer(awaitOnSideStack(builder, call, nullptr, "a function by its address", "it cannot be converted, or is called as a function of another type"));
+  builder.SetInsertPoint(is_not);
+}
+
+// Puts the note in front of a function that may block.
+void Coroutine::note(Function &target, bool alike) {
+  bool converted = alike && converter.analysis.obstacle(target).empty();
+  // One that some calls take for a function of another type may be alike to this call.
+  if (target.hasPrefixData() && !(converted && converter.noted_without_coroutine.erase(&target))) return;
+  uint32_t number = 0;
+  if (converted) {
+    converter.noted.push_back(converter.coroutineOf(target));
+    number = static_cast<uint32_t>(converter.noted.size());
+  } else {
+    converter.noted_without_coroutine.insert(&target);
+  }
+  auto word = [&](uint32_t value) { return ConstantInt::get(runtime.integer(), value); };
+  target.setPrefixData(ConstantStruct::getAnon({word(shapeOf(*target.getFunctionType())), word(MAGIC), word(0), word(number)}, true));
+}
+
+// Stands for the table until all coroutines are known.
+Value *Converter::table() {
+  if (!table_variable) table_variable = new GlobalVariable(module, runtime.pointer(), true, GlobalValue::ExternalLinkage, nullptr, "duality.table");
+  return table_variable;
+}
+
+void Converter::makeTable() {
+  if (!table_variable) return;
+  SmallVector<Constant *, 16> entries = {ConstantPointerNull::get(runtime.pointer())};
+  append_range(entries, noted);
+  auto *type = ArrayType::get(runtime.pointer(), entries.size());
+  auto *made = new GlobalVariable(module, type, true, GlobalValue::InternalLinkage, ConstantArray::get(type, entries), "duality.coroutines");
+  table_variable->replaceAllUsesWith(made);
+  table_variable->eraseFromParent();
+}
+
+} // namespace duality
