@@ -10,22 +10,12 @@
 #ifndef HTTP_H
 #define HTTP_H
 
-#include <errno.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "server.h"
+
 #include <strings.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
 #include <time.h>
-#include <unistd.h>
 
 enum {
-    BACKLOG = 4096,
     /* The longest request head, in bytes. */
     LONGEST_HEAD = 8192,
     LONGEST_REPLY = 1024,
@@ -33,8 +23,6 @@ enum {
     PATIENCE_SECONDS = 60,
     /* After so many requests a connection is closed. */
     REQUESTS_A_CONNECTION = 1000,
-    /* How long nothing is accepted after descriptors, memory or threads have run out. */
-    PAUSE_MICROSECONDS = 10000,
 };
 
 /* crates/services/demo/index.html */
@@ -49,10 +37,6 @@ static const char PAGE[] =
     "<p>Written once, run by every architecture. Say <a href=\"hello.txt\">hello</a> or "
     "<a href=\"large.txt\">read more</a>.</p>\n";
 
-/* How a package waits for a stream's bytes: as read(2) and write(2), but `transmit` sends all, or returns less. */
-typedef ssize_t receive_function(void *stream, char *into, size_t room);
-typedef ssize_t transmit_function(void *stream, const char *bytes, size_t length);
-
 enum persistence { IMPLIED, ANNOUNCED, CLOSE };
 
 struct request {
@@ -61,15 +45,6 @@ struct request {
     int is_head;
     enum persistence persistence;
 };
-
-/* Ends the program, saying what failed. */
-static inline void must(int holds, const char *what)
-{
-    if (!holds) {
-        fprintf(stderr, "%s: %s\n", what, strerror(errno));
-        exit(1);
-    }
-}
 
 /* The length of the head that `input` begins with, or 0 when its end has not come; it is not before `from`. */
 static inline size_t head_length(const char *input, size_t from, size_t length)
@@ -249,60 +224,6 @@ serve(void *stream, receive_function receive, transmit_function transmit)
         held -= head;
         memmove(input, input + head, held);
     } while (request.persistence != CLOSE);
-}
-
-/* Whether accept(2) failed for want of what the end of a connection gives back. */
-static inline int out_of_means(void)
-{
-    return errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
-}
-
-static void end(int number)
-{
-    (void)number;
-    _exit(0);
-}
-
-/* Opens as many descriptors as are allowed, but no more than `most`. */
-static inline void raise_limit(rlim_t most)
-{
-    struct rlimit limit;
-    must(getrlimit(RLIMIT_NOFILE, &limit) == 0, "getrlimit");
-    limit.rlim_cur = limit.rlim_max < most ? limit.rlim_max : most;
-    must(setrlimit(RLIMIT_NOFILE, &limit) == 0, "setrlimit");
-}
-
-/* Listens where the command line says, says so, and returns the socket. */
-static inline int listen_as_told(int argc, char **argv)
-{
-    char *colon = argc == 3 && strcmp(argv[1], "--listen") == 0 ? strrchr(argv[2], ':') : NULL;
-    if (colon == NULL) {
-        fprintf(stderr, "usage: %s --listen HOST:PORT\n", argv[0]);
-        exit(2);
-    }
-    *colon = '\0';
-    signal(SIGTERM, end);
-    signal(SIGPIPE, SIG_IGN);
-    struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *found;
-    int refused = getaddrinfo(argv[2], colon + 1, &hints, &found);
-    if (refused) {
-        fprintf(stderr, "%s:%s: %s\n", argv[2], colon + 1, gai_strerror(refused));
-        exit(1);
-    }
-    int listener = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
-    must(listener >= 0, "socket");
-    must(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0, "SO_REUSEADDR");
-    /* Linux hands it on to what is accepted: tcp(7). */
-    must(setsockopt(listener, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0, "TCP_NODELAY");
-    must(bind(listener, found->ai_addr, found->ai_addrlen) == 0, "bind");
-    must(listen(listener, BACKLOG) == 0, "listen");
-    freeaddrinfo(found);
-    struct sockaddr_in address;
-    socklen_t length = sizeof address;
-    must(getsockname(listener, (struct sockaddr *)&address, &length) == 0, "getsockname");
-    printf("listening on %s:%d\n", argv[2], ntohs(address.sin_port));
-    must(fflush(stdout) == 0, "standard output");
-    return listener;
 }
 
 #endif

@@ -5,6 +5,8 @@ A table stands between two comments, of which the first says where it comes from
 
     <!-- duality report runs/2026-11-21-vm/zerohttpd --markdown rate -->
     <!-- end -->
+    <!-- scripts/run/beside.py --markdown http-hand runs/2026-11-25-vm/conversion/http-long/results.jsonl -->
+    <!-- end -->
 
 Each such command is run from the root of the repository, and what it prints replaces what stood between. A run that is not there
 yet is named, and its place left as it is; --check fails instead of writing when a page differs from its runs.
@@ -20,16 +22,18 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-PLACE = re.compile(r"(<!-- duality (report .*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+PLACE = re.compile(r"(<!-- (duality report|scripts/run/beside\.py) ([^>]*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
-def table(program, command):
+def table(program, command, arguments):
     """What the command prints, or None where its run is missing."""
-    arguments = shlex.split(command)
-    if not (ROOT / arguments[1]).exists():
-        print(f"not measured yet: {arguments[1]}", file=sys.stderr)
+    arguments = shlex.split(arguments)
+    missing = [name for name in arguments if name.startswith("runs/") and not (ROOT / name).exists()]
+    if missing:
+        print(f"not measured yet: {missing[0]}", file=sys.stderr)
         return None
-    done = subprocess.run([program, *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
+    words = [program, "report"] if command == "duality report" else [sys.executable, command]
+    done = subprocess.run([*words, *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
 
@@ -42,8 +46,8 @@ def main():
         text = page.read_text()
 
         def filled(found):
-            printed = table(program, found[2])
-            return found[0] if printed is None else f"{found[1]}\n{printed}\n\n{found[4]}"
+            printed = table(program, found[2], found[3])
+            return found[0] if printed is None else f"{found[1]}\n{printed}\n\n{found[5]}"
 
         fresh = PLACE.sub(filled, text)
         if fresh == text:

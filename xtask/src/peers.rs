@@ -35,6 +35,11 @@ const PEERS: &[Peer] = &[
     c("http_st", "-lst", "/usr/include/st.h", "libst-dev"),
     c("http_pth", "-lpth", "/usr/include/pth.h", "libpth-dev"),
     c("http_pthreads", "-pthread", "/usr/include/pthread.h", "libc6-dev"),
+    c("http_epoll", "-pthread", "/usr/include/pthread.h", "libc6-dev"),
+    c("echo_st", "-lst", "/usr/include/st.h", "libst-dev"),
+    c("echo_pth", "-lpth", "/usr/include/pth.h", "libpth-dev"),
+    c("echo_pthreads", "-pthread", "/usr/include/pthread.h", "libc6-dev"),
+    c("echo_epoll", "-pthread", "/usr/include/pthread.h", "libc6-dev"),
     Peer { folder: "examples/c", ..c("server", "-pthread", "/usr/include/pthread.h", "libc6-dev") },
 ];
 

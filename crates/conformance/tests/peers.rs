@@ -1,15 +1,19 @@
 //! The http servers of peers/ answer right, or nothing that is measured beside them would mean anything.
 //!
-//! `cargo xtask peers` builds them; one that is not built is not tried, with a line that says so.
+//! `cargo xtask peers` builds them; one that is not built is not tried, with a line that says so. `http_cc` is `http_pthreads` as
+//! `duality cc` converts it.
 
 #![expect(clippy::print_stderr, reason = "why a test is skipped")]
 
 use std::io::{Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use duality_conformance::ServerProcess;
+use duality_conformance::programs::{finish, folder};
 use rustix::process::Signal;
+use tempfile::TempDir;
 
 /// What Duality's http service serves at `/`.
 const PAGE: &str = include_str!("../../services/demo/index.html");
@@ -52,10 +56,38 @@ macro_rules! every_server {
     };
 }
 
-every_server! { http_st, http_pth, http_pthreads }
+every_server! { http_st, http_pth, http_pthreads, http_epoll, http_cc }
+
+/// The converted server, once for all tests.
+fn converted() -> Option<&'static Path> {
+    static PROGRAM: OnceLock<Result<(TempDir, PathBuf), String>> = OnceLock::new();
+    let made = PROGRAM.get_or_init(|| {
+        let place = tempfile::tempdir().unwrap();
+        let program = place.path().join("http_cc");
+        let source = folder("../../peers/http_pthreads.c");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
+        command.args(["cc", "-O2", "-pthread"]).arg(source).arg("-o").arg(&program);
+        let output = finish(&mut command);
+        match output.status.success() {
+            true => Ok((place, program)),
+            false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+        }
+    });
+    match made {
+        Ok((_, program)) => Some(program),
+        Err(reason) => {
+            eprintln!("not tried: http_cc: {reason}");
+            None
+        }
+    }
+}
 
 /// The server, if it is built.
 fn start(name: &str) -> Option<ServerProcess> {
+    if name == "http_cc" {
+        let program = converted()?;
+        return Some(ServerProcess::start(Command::new(program).args(["--listen", "127.0.0.1:0"])));
+    }
     // target/debug/served, and target/peers.
     let target = Path::new(env!("CARGO_BIN_EXE_served")).ancestors().nth(2).unwrap();
     let program = target.join("peers").join(name);

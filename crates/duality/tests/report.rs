@@ -35,6 +35,7 @@ fn write(directory: &Path, name: &str, rate: f64, repeats: usize) {
             variants: vec![],
             carriers: BTreeMap::new(),
             peers: vec![],
+            ways: None,
             control: None,
             concurrency: vec![load],
             load_command: None,

@@ -43,3 +43,4 @@ pub mod summary;
 mod text;
 pub mod units;
 pub mod verdict;
+pub mod ways;

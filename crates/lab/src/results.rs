@@ -134,12 +134,13 @@ fn is_empty(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|about| about.len() == 0)
 }
 
-/// Whether an experiment of this design goes on with one that was `begun`: seed, timing and control are those
-/// that it was begun with.
+/// Whether an experiment of this design goes on with one that was `begun`: seed, timing, control and what is asked of
+/// subjects are those that it was begun with.
 fn continues(design: &Design, begun: &Design) -> bool {
     let resumed = Design {
         seed: begun.seed,
         control: begun.control.clone(),
+        ways: begun.ways.clone(),
         warm_up_seconds: begun.warm_up_seconds,
         window_seconds: begun.window_seconds,
         ..design.clone()

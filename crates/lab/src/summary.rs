@@ -11,7 +11,7 @@ use duality_load::{Warning, WarningKind};
 
 use crate::constraints::{self, Check};
 use crate::format::how_many;
-use crate::record::{Constraints, Experiment, Outcome, Records};
+use crate::record::{Constraints, Experiment, Outcome, Records, Ways};
 use crate::rows::{self, Fault, Figures, Medians, Row};
 use crate::verdict::{self, Question, Verdict};
 
@@ -24,6 +24,8 @@ pub struct Summary {
     pub subjects: Vec<String>,
     /// Which of them are peers, and stand beside those that can be chosen.
     pub peers: BTreeSet<String>,
+    /// What is asked of the ways to run one program, where those are what is compared.
+    pub ways: Option<Ways>,
     /// The numbers of open connections, in the order of the design.
     pub concurrency: Vec<usize>,
     /// How often each cell was to be measured.
@@ -97,6 +99,7 @@ impl Summary {
                 .map(|peer| peer.name.clone())
                 .filter(|name| !design.can_be_chosen(name))
                 .collect(),
+            ways: design.ways.clone(),
             concurrency: design.concurrency.clone(),
             repeats: design.repeats,
             planned: design.cells(),

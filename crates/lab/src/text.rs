@@ -15,7 +15,7 @@ type Samples = fn(&Medians) -> &[f64];
 impl Summary {
     /// Tables for the terminal, then what could not be measured, the warnings and the recommendation.
     ///
-    /// Figures are also given as multiples of those of the `baseline`, or of the peer if there is one.
+    /// Figures are also given as multiples of those of the `baseline`, of the native program, or of the peer if there is one.
     pub fn render_text(&self, said: &Recommendation, baseline: Option<&str>) -> String {
         let mut text = String::new();
         if let Some(partial) = self.partial() {
@@ -61,7 +61,10 @@ impl Summary {
     /// Whose figures others are multiples of.
     fn baseline<'a>(&'a self, asked: Option<&'a str>) -> Option<&'a str> {
         let mut peers = self.peers.iter();
-        asked.or_else(|| peers.next().filter(|_| self.peers.len() == 1).map(String::as_str))
+        let native = || self.ways.as_ref().map(|ways| ways.native.as_str());
+        asked
+            .or_else(native)
+            .or_else(|| peers.next().filter(|_| self.peers.len() == 1).map(String::as_str))
     }
 
     /// What was measured in `row` over the baseline's at as many connections; none where that was not measured.

@@ -24,6 +24,7 @@ use crate::blocks::Fit;
 use crate::record::{Disturbance, Experiment, Outcome, Records};
 use crate::rounds::{Figure, Rate, Rounds, Sample};
 pub use crate::rounds::{Metric, sound};
+use crate::ways::{Pair, Way};
 
 /// The probability that an experiment puts an equal subject out of a best set, over all numbers of connections.
 pub const FAMILY_ERROR: f64 = 0.025;
@@ -102,6 +103,7 @@ impl<'a> Count<'a> {
             finding: Finding::NoDifference,
             standings: Vec::new(),
             others: Vec::new(),
+            ways: Vec::new(),
             critical: None,
             evidence: self.evidence(fit.as_ref()),
             control: None,
@@ -143,20 +145,25 @@ impl<'a> Count<'a> {
         };
         let count = ranked.len();
         let family = fit.family(count, self.alpha());
-        let standing = |place: usize| {
-            let behind = fit.effect(place).unwrap_or(0.0) - fit.effect(best).unwrap_or(0.0);
-            let critical = if place == best { 0.0 } else { family.critical(place, best) };
+        let pair = |place: usize, base: usize| {
+            let behind = fit.effect(place).unwrap_or(0.0) - fit.effect(base).unwrap_or(0.0);
+            let critical = if place == base { 0.0 } else { family.critical(place, base) };
             let worse = behind > critical;
             let moved = self.metric == Metric::ServerCpu
-                && gap(&client, place, best).is_some_and(|gap| gap.exp_m1().abs() > MOVED);
+                && gap(&client, place, base).is_some_and(|gap| gap.exp_m1().abs() > MOVED);
             let total_is_worse = || {
                 let family = total.as_ref().map(|fit| fit.family(count, self.alpha()));
-                let critical = family.map(|family| family.critical(place, best));
-                gap(&total, place, best).zip(critical).is_none_or(|(gap, critical)| gap > critical)
+                let critical = family.map(|family| family.critical(place, base));
+                gap(&total, place, base).zip(critical).is_none_or(|(gap, critical)| gap > critical)
             };
             let work_moved = worse && moved && !total_is_worse();
-            (critical, self.standing(place, behind, critical, !worse || work_moved, work_moved))
+            Pair { behind, critical, level: !worse || work_moved, work_moved }
         };
+        let standing = |place: usize| {
+            let pair = pair(place, best);
+            (pair.critical, self.standing(place, pair))
+        };
+        verdict.ways = self.ways(&ranked, pair);
         let ranked: Vec<(f64, Standing)> = ranked.into_iter().map(standing).collect();
         verdict.critical = critical_of(&ranked).map(f64::exp_m1);
         verdict.standings = ranked.into_iter().map(|(_, standing)| standing).collect();
@@ -180,14 +187,19 @@ impl<'a> Count<'a> {
         });
     }
 
-    fn standing(
-        &self,
-        place: usize,
-        behind: f64,
-        critical: f64,
-        level: bool,
-        work_moved: bool,
-    ) -> Standing {
+    /// How each way to run a program compares with the program as it is, where those are what is compared.
+    fn ways(&self, ranked: &[usize], pair: impl Fn(usize, usize) -> Pair) -> Vec<Way> {
+        let design = &self.question.experiment.design;
+        let native = design.ways.as_ref().map(|ways| ways.native.as_str());
+        let is_native = |place: &usize| Some(self.subjects[*place]) == native;
+        let Some(native) = ranked.iter().copied().find(is_native) else { return Vec::new() };
+        let others = ranked.iter().filter(|place| **place != native);
+        let way = |&place| Way::of(self.subjects[place], pair(place, native), pair(native, place));
+        others.map(way).collect()
+    }
+
+    fn standing(&self, place: usize, pair: Pair) -> Standing {
+        let Pair { behind, critical, level, work_moved } = pair;
         let subject = self.subjects[place];
         let mean = |figure: Figure| self.rounds.mean(subject, self.metric, figure);
         let rates =
@@ -331,6 +343,9 @@ pub struct Verdict {
     /// Everything else that was measured beside them, as it compares with the best candidate: peers, yardsticks, and those that are
     /// disqualified.
     pub others: Vec<Standing>,
+    /// How each way to run a program compares with the program as it is, where those are what is compared.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ways: Vec<Way>,
     /// The critical difference: how much worse than the best one must be to be told from it, as a share (0.06 is 6 %). The
     /// largest among those that are level, where it differs. None where there were too few blocks for any.
     pub critical: Option<f64>,

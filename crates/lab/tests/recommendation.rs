@@ -3,9 +3,9 @@
 mod fixtures;
 mod trials;
 
-use duality_lab::peers::ReadyMade;
+use duality_lab::peers::{Peer, ReadyMade};
 use duality_lab::recommendation::{Recommendation, recommend};
-use duality_lab::record::{Constraints, Design, Outcome, Variant, kept_slo};
+use duality_lab::record::{Constraints, Design, Outcome, Variant, Ways, kept_slo};
 use duality_lab::summary::Summary;
 
 use trials::{Shape, Trial, busy, trial};
@@ -328,4 +328,65 @@ fn who_breaks_a_limit_is_excluded_and_the_nearest_named() {
     let said = constrained(&["p50=1us"], Some(1));
     assert_eq!(said.architecture, None);
     assert!(text(&said)[0].contains("no architecture keeps p50 ≤ 1.0 µs and memory"), "{said:?}");
+}
+
+/// Asks of `run` and `cc` what they are beside `native`.
+fn asking(mut trial: Trial) -> Trial {
+    let peer =
+        |name: &str| Peer { name: name.to_owned(), ..ReadyMade::named("nginx").unwrap().peer() };
+    let design = &mut trial.experiment.design;
+    design.architectures.clear();
+    design.peers = ["native", "run", "cc"].map(peer).to_vec();
+    let asked = [("run", "Should you run it so?"), ("cc", "Should you convert it?")];
+    design.ways = Some(Ways {
+        native: "native".into(),
+        questions: asked.map(|(name, question)| (name.to_owned(), question.to_owned())).into(),
+    });
+    trial
+}
+
+#[test]
+fn each_way_to_run_a_program_has_its_answer() {
+    let names = ["native", "run", "cc"];
+    let mut trial = asking(trial(&names, &[1, 100, 1000], |name, count| match (name, count) {
+        ("cc", 1000) => busy(10.0),
+        ("cc", 100) => busy(12.0),
+        ("run", 1000) => busy(15.0),
+        ("run", 1) => busy(25.0),
+        _ => busy(20.0),
+    }));
+    let told = said(&trial);
+    let run = "Should you run it so? Yes at 1,000 connections: beside native it takes 2";
+    assert!(says(&told, run, "that of native 3.0 MiB."), "{told:#?}");
+    let convert =
+        "Should you convert it? Yes at 100 and 1,000 connections: beside native it takes ";
+    assert!(says(&told, convert, "that of native 3.0 MiB."), "{told:#?}");
+    for part in [
+        " No at 1 connection: beside native it takes 2",
+        "% more processor time for a request [",
+        "At 100 connections no difference from native above",
+        "% less processor time for a request at 100 [",
+        "% less at 1,000 [",
+        "At 1 connection no difference from native above",
+    ] {
+        assert!(text(&told).iter().any(|sentence| sentence.contains(part)), "{part}: {told:#?}");
+    }
+    let shown = trial.summary().render_text(&told, None);
+    assert!(shown.contains("as a multiple of native's, 99 % interval"), "{shown}");
+    trial.records.cells.clear();
+    let told = said(&trial);
+    assert!(says(&told, "Should you convert it? ", "This run cannot tell."), "{told:#?}");
+}
+
+#[test]
+fn a_large_difference_is_an_answer_where_small_ones_cannot_be_seen() {
+    let names = ["native", "run", "cc"];
+    let told = said(&asking(Trial::new(&names, &[100], 3, 7, 0.5, 1, |name, _| match name {
+        "cc" => busy(5.0),
+        _ => busy(20.0),
+    })));
+    assert_eq!(told.architecture, None);
+    assert!(says(&told, "At 100 connections no verdict: only differences above", "machine."));
+    assert!(says(&told, "Should you convert it? Yes at 100 connections", "."), "{told:#?}");
+    assert!(says(&told, "Should you run it so? ", "This run cannot tell."), "{told:#?}");
 }

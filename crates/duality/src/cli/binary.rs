@@ -1,15 +1,18 @@
-//! `duality compare --binary`: a server given by its command line, natively and on user-level threads.
+//! `duality compare --binary`: a server given by its command line, natively, on user-level threads, and as `duality cc` compiled it.
 //!
 //! The subjects are [`Way`]s to run one server. A further way is one more entry of [`Binary::ways`].
 
 use std::collections::BTreeMap;
 use std::env;
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
 use duality_lab::peers::{Peer, Stop};
 use duality_lab::plan::Plan;
 use duality_lab::plan::settings::Settings;
+use duality_lab::record::Ways;
+use duality_runtime::log;
 
 use super::{Failure, Tuning};
 use crate::run::{self, Program, Verdict};
@@ -22,6 +25,22 @@ const SESSIONS: usize = 8;
 
 /// The flags of `duality compare` that `duality run` has too.
 const OF_RUN: [&str; 2] = ["--cores", "--stack-size"];
+
+/// The subject that is the program as it is.
+const NATIVE: &str = "native";
+
+/// The other subjects, and what is asked about each.
+const RUN: (&str, &str) = ("duality-run", "Should you run it by `duality run`?");
+const COMPILED: (&str, &str) = ("duality-cc", "Should you convert it by `duality cc`?");
+
+/// How many kernel threads a compiled program has for its threads. The runtime of `duality cc` reads it.
+const CORES: &str = "DUALITY_CORES";
+
+/// The length of a turn, in microseconds. The runtime of `duality cc` reads it.
+const TICK: &str = "DUALITY_TICK";
+
+/// What the runtime of `duality cc` leaves in a program, even in one without symbols.
+const MARK: &[u8] = b"duality_engine_entry";
 
 /// A command line, as words.
 #[derive(Clone, Debug)]
@@ -38,12 +57,28 @@ impl Words {
     }
 }
 
+/// What the flags of the command line say of a server.
+pub(super) struct Request<'a> {
+    /// The command that starts it.
+    pub(super) command: &'a str,
+    /// The command that starts it as `duality cc` compiled it.
+    pub(super) compiled: Option<&'a str>,
+    /// What its clients ask for.
+    pub(super) url: Option<&'a str>,
+    pub(super) tuning: Tuning,
+    pub(super) tick: Option<Duration>,
+}
+
 /// A server given by its command line.
 pub(super) struct Binary {
     words: Vec<String>,
+    /// The command of the same server as `duality cc` compiled it.
+    compiled: Option<Vec<String>>,
     path: Option<String>,
     /// Arguments of `duality run` before the program.
     options: Vec<String>,
+    /// What the compiled program is told by its environment.
+    environment: BTreeMap<String, String>,
 }
 
 /// A way to run the server.
@@ -51,29 +86,30 @@ struct Way {
     /// What it is called in results.
     name: &'static str,
     command: Vec<String>,
+    environment: BTreeMap<String, String>,
 }
 
 impl Binary {
-    /// The server of `command`, whose clients ask for `url`. `tuning` and `tick` set up `duality run`.
+    /// The server that the command line asks for.
     ///
     /// # Errors
     ///
-    /// The command or a flag makes no sense, or the program cannot run on user-level threads.
-    pub(super) fn new(
-        command: &str,
-        url: Option<&str>,
-        tuning: Tuning,
-        tick: Option<Duration>,
-    ) -> Result<Self, Failure> {
-        let Words(words) = Words::parse(command)
-            .map_err(|problem| Failure::misuse(format!("--binary: {problem}")))?;
-        if !command.contains("{port}") {
-            return Err(Failure::misuse(
-                "--binary: the server is not told where to listen: put {port} into the command",
-            ));
-        }
+    /// A command or a flag makes no sense, or the program cannot run on user-level threads.
+    pub(super) fn new(request: &Request<'_>) -> Result<Self, Failure> {
+        let words = command("--binary", request.command)?;
         check(&words[0])?;
-        Ok(Self { words, path: url.map(path_of).transpose()?, options: options(tuning, tick)? })
+        let compiled = request.compiled.map(|text| command("--compiled", text)).transpose()?;
+        if let Some(compiled) = &compiled {
+            check_compiled(compiled, &words)?;
+        }
+        let Request { url, tuning, tick, .. } = *request;
+        Ok(Self {
+            words,
+            compiled,
+            path: url.map(path_of).transpose()?,
+            options: options(tuning, tick)?,
+            environment: environment(tuning, tick),
+        })
     }
 
     /// Has `settings` compare the ways to run the server, and returns them as peers.
@@ -90,31 +126,64 @@ impl Binary {
         }
         let here = env::current_dir()
             .map_err(|error| Failure::failed(format!("the working directory: {error}")))?;
-        let peers: Vec<Peer> = self.ways()?.into_iter().map(|way| peer(way, &here)).collect();
+        let cpus = settings.server_cpus.as_ref().map_or(1, Vec::len);
+        let peers: Vec<Peer> = self.ways(cpus)?.into_iter().map(|way| peer(way, &here)).collect();
         settings.peers = Some(peers.iter().map(|peer| peer.name.clone()).collect());
         Ok(peers)
     }
 
-    /// The ways to run the server, in the order in which they are shown.
-    fn ways(&self) -> Result<Vec<Way>, Failure> {
+    /// The ways to run the server on `cpus` processors, in the order in which they are shown.
+    fn ways(&self, cpus: usize) -> Result<Vec<Way>, Failure> {
         let this = env::current_exe()
             .map_err(|error| Failure::failed(format!("this program's own file: {error}")))?;
         let run = [this.to_string_lossy().into_owned(), "run".to_owned()];
         let run = [&run[..], &self.options, &["--".to_owned()], &self.words].concat();
-        Ok(vec![
-            Way { name: "native", command: self.words.clone() },
-            Way { name: "duality-run", command: run },
-        ])
+        let nothing = BTreeMap::new;
+        let native = Way { name: NATIVE, command: self.words.clone(), environment: nothing() };
+        let run = Way { name: RUN.0, command: run, environment: nothing() };
+        let compiled = self.compiled.as_ref().map(|command| Way {
+            name: COMPILED.0,
+            command: command.clone(),
+            environment: self.environment_on(cpus),
+        });
+        Ok([native, run].into_iter().chain(compiled).collect())
     }
 
-    /// A plan whose service is called as the program where a load command speaks the program's own protocol.
-    pub(super) fn named(&self, mut plan: Plan) -> Plan {
+    /// The environment of the compiled program, which has as many kernel threads as `duality run` takes, unless the caller says
+    /// otherwise.
+    fn environment_on(&self, cpus: usize) -> BTreeMap<String, String> {
+        let mut environment = self.environment.clone();
+        if env::var_os(CORES).is_none() {
+            environment.entry(CORES.to_owned()).or_insert_with(|| cpus.to_string());
+        }
+        environment
+    }
+
+    /// A plan that says what is asked of the ways, and whose service is called as the program where a load command speaks the
+    /// program's own protocol.
+    pub(super) fn asking(&self, mut plan: Plan) -> Plan {
         if plan.design.load_command.is_some() {
             let name = Path::new(&self.words[0]).file_name().unwrap_or_default();
             plan.design.service = name.to_string_lossy().into_owned();
         }
+        let asked = [Some(RUN), self.compiled.as_ref().map(|_| COMPILED)].into_iter().flatten();
+        let questions = asked.map(|(name, question)| (name.to_owned(), question.to_owned()));
+        let questions = questions.collect();
+        plan.design.ways = Some(Ways { native: NATIVE.to_owned(), questions });
         plan
     }
+}
+
+/// The words of a command that a flag gives, which must tell the server where to listen.
+fn command(flag: &str, text: &str) -> Result<Vec<String>, Failure> {
+    let Words(words) =
+        Words::parse(text).map_err(|problem| Failure::misuse(format!("{flag}: {problem}")))?;
+    if !text.contains("{port}") {
+        return Err(Failure::misuse(format!(
+            "{flag}: the server is not told where to listen: put {{port}} into the command"
+        )));
+    }
+    Ok(words)
 }
 
 /// What `duality run` is told before the program.
@@ -130,6 +199,15 @@ fn options(tuning: Tuning, tick: Option<Duration>) -> Result<Vec<String>, Failur
     Ok(options)
 }
 
+/// The same for a compiled program, whose runtime is told by its environment. Its threads have no stacks.
+fn environment(tuning: Tuning, tick: Option<Duration>) -> BTreeMap<String, String> {
+    let given = tuning.given();
+    let cores = given.iter().find_map(|option| option.strip_prefix("--cores="));
+    let cores = cores.map(|cores| (CORES.to_owned(), cores.to_owned()));
+    let tick = tick.map(|tick| (TICK.to_owned(), tick.as_micros().to_string()));
+    cores.into_iter().chain(tick).collect()
+}
+
 /// Refuses a program that `duality run` would refuse, before anything is measured.
 fn check(name: &str) -> Result<(), Failure> {
     if let Some(reason) = run::unsupported() {
@@ -143,6 +221,30 @@ fn check(name: &str) -> Result<(), Failure> {
         Verdict::Works => Ok(()),
         Verdict::Refused(reason) => Err(Failure::misuse(format!("--binary: {reason}"))),
     }
+}
+
+/// Refuses a compiled program that is not there or is the native one, and says so where it does not look like one of `duality cc`.
+fn check_compiled(compiled: &[String], native: &[String]) -> Result<(), Failure> {
+    let name = &compiled[0];
+    let refused = |problem: String| Err(Failure::misuse(format!("--compiled: {problem}")));
+    let Some(path) = run::find(name.as_ref()).filter(|path| path.exists()) else {
+        return refused(format!(
+            "{name}: no such program: build it by CC=\"duality cc\" (docs/cc.md)"
+        ));
+    };
+    if compiled == native {
+        return refused(
+            "it is the command of --binary: name the program that `duality cc` made".to_owned(),
+        );
+    }
+    // What cannot be read is told when it is started. A program that starts another one may have no mark.
+    let program = fs::read(&path).unwrap_or_default();
+    if program.starts_with(b"\x7fELF") && !program.windows(MARK.len()).any(|part| part == MARK) {
+        log::tell(format_args!(
+            "--compiled: {name} has no runtime of `duality cc` in it: unless it starts a program that has, it is measured natively"
+        ));
+    }
+    Ok(())
 }
 
 /// The path of `http://127.0.0.1:{port}/path`.
@@ -162,8 +264,9 @@ fn peer(way: Way, here: &Path) -> Peer {
     Peer {
         name: way.name.to_owned(),
         command: way.command,
+        build: Vec::new(),
         configuration: String::new(),
-        environment: BTreeMap::new(),
+        environment: way.environment,
         ready: None,
         ask: String::new(),
         start_seconds: START_SECONDS,
@@ -177,8 +280,16 @@ fn peer(way: Way, here: &Path) -> Peer {
 mod tests {
     use super::*;
 
+    fn request(command: &str) -> Request<'_> {
+        Request { command, compiled: None, url: None, tuning: Tuning::default(), tick: None }
+    }
+
     fn binary(command: &str) -> Result<Binary, Failure> {
-        Binary::new(command, None, Tuning::default(), None)
+        Binary::new(&request(command))
+    }
+
+    fn tuning(given: &[&str]) -> Result<Tuning, String> {
+        Tuning::parse(&given.iter().map(|&one| one.to_owned()).collect::<Vec<_>>())
     }
 
     #[test]
@@ -201,10 +312,37 @@ mod tests {
     }
 
     #[test]
+    fn a_compiled_program_is_the_third_way() {
+        let native = "/bin/sh -c 'serve {port}'";
+        let with = |compiled| Binary::new(&Request { compiled: Some(compiled), ..request(native) });
+        for (compiled, problem) in [
+            ("/bin/sh", "put {port}"),
+            ("/no/such/server-cc {port}", "no such program"),
+            (native, "is the command of --binary"),
+        ] {
+            let refused = with(compiled).err().expect("a misuse").to_string();
+            assert!(refused.starts_with("--compiled: ") && refused.contains(problem), "{refused}");
+        }
+        let mut settings = Settings { server_cpus: Some(vec![0, 1, 2]), ..Settings::default() };
+        let compiled = "/bin/sh -c 'serve-cc {port}'";
+        let peers = with(compiled).expect("right").put_into(&mut settings).expect("three");
+        assert_eq!(settings.peers.expect("three"), ["native", "duality-run", "duality-cc"]);
+        assert_eq!(peers[2].command, ["/bin/sh", "-c", "serve-cc {port}"]);
+        assert_eq!(peers[2].environment[CORES], "3");
+        let tuned = Binary::new(&Request {
+            compiled: Some(compiled),
+            tuning: tuning(&["--cores=2", "--stack-size=64K"]).expect("right"),
+            tick: Some(Duration::from_millis(2)),
+            ..request(native)
+        });
+        let peers = tuned.expect("right").put_into(&mut Settings::default()).expect("three");
+        assert_eq!(peers[2].environment[CORES], "2");
+        assert_eq!(peers[2].environment[TICK], "2000");
+        assert!(peers[0].environment.is_empty() && peers[1].environment.is_empty());
+    }
+
+    #[test]
     fn options_of_run_are_passed_on_and_others_refused() {
-        let tuning = |given: &[&str]| {
-            Tuning::parse(&given.iter().map(|&one| one.to_owned()).collect::<Vec<_>>())
-        };
         let right = tuning(&["--cores=2", "--stack-size=64K"]).expect("right");
         let tick = Some(Duration::from_millis(2));
         let given = options(right, tick).expect("right");

@@ -20,7 +20,7 @@ use duality_lab::summary::Summary;
 use duality_lab::{data, report as page, run as lab};
 use duality_runtime::log;
 
-use super::binary::{Binary, Words};
+use super::binary::{Binary, Request, Words};
 use super::{
     ClientFlags, ConstraintFlags, Failure, SetupFlags, Tuning, experiment, explain, flag, heading,
     load, model, plan, print, regimes,
@@ -36,8 +36,8 @@ pub(super) struct Arguments {
     ///
     /// For example: duality compare --binary "./server {port} site" --url http://127.0.0.1:{port}/
     ///
-    /// The server runs in this working directory. --cores, --stack-size and --tick go to `duality run`. The report says which
-    /// of the two ways to choose, or that they cannot be told apart.
+    /// The server runs in this working directory. --cores, --stack-size and --tick go to `duality run`. The report answers whether
+    /// to run it so: yes, no, or that nothing can be told, at each number of connections.
     #[arg(
         long,
         value_name = "COMMAND",
@@ -45,6 +45,18 @@ pub(super) struct Arguments {
         help_heading = heading::BINARY
     )]
     binary: Option<String>,
+    /// The same server as `duality cc` compiled it, with {port}: measured as a third way to run it (docs/cc.md)
+    ///
+    /// Build the server twice, once by your compiler and once by CC="duality cc", and name both. For example:
+    ///
+    /// cc -O2 -pthread server.c -o server; duality cc -O2 -pthread server.c -o server-cc
+    ///
+    /// duality compare --binary "./server {port} site" --compiled "./server-cc {port} site"
+    ///
+    /// --cores and --tick set its DUALITY_CORES and DUALITY_TICK. Without --cores it has a kernel thread for each processor of
+    /// --server-cpus. The report answers whether to convert the server, beside whether to run it by `duality run`.
+    #[arg(long, value_name = "COMMAND", requires = "binary", help_heading = heading::BINARY)]
+    compiled: Option<String>,
     /// A command that makes the load, with {port} and maybe {connections} in it, for protocols that `duality load` does not speak
     ///
     /// It is run once for each measurement, makes its requests, ends, and prints `requests NUMBER`; `seconds NUMBER`, `errors
@@ -54,7 +66,7 @@ pub(super) struct Arguments {
     /// duality compare --binary "memcached -p {port}" --load-command "examples/load/memcached.py {port} {connections}"
     #[arg(long, value_name = "COMMAND", value_parser = Words::parse, help_heading = heading::BINARY)]
     load_command: Option<Words>,
-    /// Processor time after which `duality run` gives another thread of --binary its turn [default: 10ms]
+    /// Processor time after which `duality run`, or a compiled program, gives another thread its turn [default: 10ms]
     #[arg(
         long,
         value_name = "TIME",
@@ -175,7 +187,13 @@ impl Arguments {
 
     /// The server given by its command line.
     fn binary(&self, command: &str) -> Result<Binary, Failure> {
-        Binary::new(command, self.url.as_deref(), self.tuning, self.tick)
+        Binary::new(&Request {
+            command,
+            compiled: self.compiled.as_deref(),
+            url: self.url.as_deref(),
+            tuning: self.tuning,
+            tick: self.tick,
+        })
     }
 
     /// The plan file that is meant, if one is.
@@ -210,8 +228,8 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
             let binary = arguments.binary(command)?;
             let peers = binary.put_into(&mut settings)?;
             // What was tuned is about `duality run`, and not about servers of ours.
-            experiment::plan(catalogue, &settings, &Tuning::default(), &peers, whole)
-                .map(|plan| binary.named(plan))
+            let plan = experiment::plan(catalogue, &settings, &Tuning::default(), &peers, whole);
+            plan.map(|plan| binary.asking(plan))
         }
     }
     .map_err(flag)?;

@@ -51,7 +51,9 @@ pub(super) fn explain(plan: &Plan) -> String {
         if design.architectures.is_empty() { &[] } else { &design.server_arguments };
     line("server", place(&design.server_cpus, arguments));
     for peer in &design.peers {
-        line("peer", format!("{} is {}", peer.name, peer.command.join(" ")));
+        let variables = peer.environment.iter().map(|(name, value)| format!("{name}={value} "));
+        let variables: String = variables.collect();
+        line("peer", format!("{} is {variables}{}", peer.name, peer.command.join(" ")));
     }
     line("clients", place(&design.client_cpus, &[]));
     for variant in &design.variants {

@@ -6,10 +6,11 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use duality_lab::peers::{self, Peer};
 use duality_lab::plan::file::{self, Experiment, PlanFile};
 use duality_lab::plan::settings::{Misfit, Settings};
 use duality_lab::plan::{Plan, budget};
-use duality_lab::record::Origin;
+use duality_lab::record::{Design, Origin};
 use duality_lab::report::index::{self, Index};
 use duality_lab::run::Finished;
 use duality_runtime::log;
@@ -76,6 +77,10 @@ pub(super) fn run(
     announce(&file, &plans);
     log::tell(format_args!("results in {}", out.display()));
     let interrupted = load::on_interrupt()?;
+    // It goes when all is measured, with the programs that were made in it.
+    let programs = tempfile::tempdir()
+        .map_err(|error| Failure::failed(format!("a folder for programs: {error}")))?;
+    build(&mut plans, programs.path());
     compare::find_prices(&mut plans);
     let index_path = out.join("index.html");
     let mut index = Index::new(&file, plans.iter().map(|plan| &plan.design));
@@ -114,6 +119,21 @@ pub(super) fn run(
     )))
 }
 
+/// Makes the programs of the peers that have to be made. Those of which it fails are unavailable.
+fn build(plans: &mut [Plan], folder: &Path) {
+    let all = plans.iter().flat_map(|plan| &plan.design.peers);
+    let failed = peers::build(all, folder);
+    for plan in plans {
+        folder.clone_into(&mut plan.programs);
+        let Design { peers, concurrency, .. } = &plan.design;
+        for Peer { name, .. } in peers {
+            let Some(why) = failed.get(name) else { continue };
+            let cells = concurrency.iter().map(|&count| ((name.clone(), count), why.clone()));
+            plan.unavailable.extend(cells);
+        }
+    }
+}
+
 /// Explains what a plan would measure, and measures nothing.
 pub(super) fn check(catalogue: &Catalogue, path: &Path, flags: &Flags) -> Result<(), Failure> {
     let (file, plans) = read(catalogue, path, flags)?;
@@ -137,7 +157,11 @@ fn announce(file: &PlanFile, plans: &[Plan]) {
     ));
     // Those that the plan defines may be anything, and whoever runs it is to see what.
     for peer in &file.peers {
-        log::tell(format_args!("the peer {} is the command {:?}", peer.name, peer.command));
+        let Peer { name, command, build, .. } = peer;
+        if !build.is_empty() {
+            log::tell(format_args!("the peer {name} is made by the command {build:?}"));
+        }
+        log::tell(format_args!("the peer {name} is the command {command:?}"));
     }
 }
 
@@ -197,7 +221,8 @@ fn make(
         *path = directory.join(&*path);
     }
     let settings = flags.settings.clone().or(written);
-    let plan = experiment::plan(catalogue, &settings, &flags.tuning, &file.peers, share)?;
+    let peers: Vec<Peer> = file.peers.iter().map(|peer| peer.beside(directory)).collect();
+    let plan = experiment::plan(catalogue, &settings, &flags.tuning, &peers, share)?;
     let before = file.experiments.iter().take_while(|other| other.name != experiment.name);
     let origin = Origin {
         title: file.title.clone(),

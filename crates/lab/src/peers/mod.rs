@@ -11,13 +11,18 @@
 //! | `{configuration}` | the file in it with the peer's configuration |
 //! | `{root}` | the directory whose files it is to serve |
 //! | `{connections}` | for how many connections it is to have room |
+//! | `{program}` | what its own build has made |
+//! | `{plan}` | the folder of the plan that defines it, in its commands alone |
 
+mod build;
 mod ready_made;
 
 use std::collections::BTreeMap;
 use std::env;
 use std::path::{Path, PathBuf};
 
+pub(crate) use build::PROGRAM;
+pub use build::build;
 pub(crate) use ready_made::disclosure;
 pub use ready_made::{READY_MADE, REQUESTS_A_CONNECTION, ReadyMade};
 
@@ -34,6 +39,9 @@ pub struct Peer {
     pub name: String,
     /// The program and its arguments. It stays in the foreground.
     pub command: Vec<String>,
+    /// The command that makes the program `{program}`, before anything is measured; empty where there is nothing to make.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub build: Vec<String>,
     /// What is in the file `{configuration}`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub configuration: String,
@@ -98,11 +106,27 @@ impl Peer {
     /// Why it cannot be started, and the remedy, when its program is not there.
     pub fn missing(&self) -> Option<String> {
         let program = self.command.first().map_or("", String::as_str);
+        // What is not made yet needs what makes it.
+        let maker = self.build.first().filter(|_| program == PROGRAM);
+        let program = maker.map_or(program, String::as_str);
         if find(program).is_some() {
             return None;
         }
         let remedy = if self.remedy.is_empty() { "it is not on the PATH" } else { &self.remedy };
         Some(format!("needs {program}: {remedy}"))
+    }
+
+    /// The same with `{plan}`, in its commands, as the folder of the plan that defines it.
+    #[must_use]
+    pub fn beside(&self, folder: &Path) -> Self {
+        // The folder of a file that is named alone.
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+        let folder = folder.to_string_lossy();
+        let filled = |words: &[String]| -> Vec<String> {
+            words.iter().map(|word| word.replace("{plan}", &folder)).collect()
+        };
+        Self { command: filled(&self.command), build: filled(&self.build), ..self.clone() }
     }
 
     /// Every text in which a placeholder may stand.
@@ -138,6 +162,8 @@ pub(crate) struct Places<'a> {
     pub(crate) directory: &'a Path,
     pub(crate) root: &'a Path,
     pub(crate) connections: usize,
+    /// What was made for the peer.
+    pub(crate) program: &'a Path,
 }
 
 impl Places<'_> {
@@ -150,6 +176,7 @@ impl Places<'_> {
             ("{configuration}", self.configuration().display().to_string()),
             ("{root}", self.root.display().to_string()),
             ("{connections}", self.connections.to_string()),
+            (PROGRAM, self.program.display().to_string()),
             ("{directory}", directory),
         ];
         values.iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
@@ -173,10 +200,10 @@ mod tests {
             directory: Path::new("/d"),
             root: Path::new("/r"),
             connections: 42,
+            program: Path::new("/p"),
         };
-        let text =
-            "listen {host}:{port}; { {root} {connections} } {configuration} {directory}/x {y}";
-        let filled = "listen 127.0.0.1:81; { /r 42 } /d/configuration /d/x {y}";
+        let text = "listen {host}:{port}; { {root} {connections} } {configuration} {directory}/x {y} {program}";
+        let filled = "listen 127.0.0.1:81; { /r 42 } /d/configuration /d/x {y} /p";
         assert_eq!(places.fill(text), filled);
     }
 

@@ -115,6 +115,7 @@ impl ReadyMade {
         Peer {
             name: self.name.to_owned(),
             command: [program].into_iter().chain(arguments).collect(),
+            build: Vec::new(),
             configuration: self
                 .configuration
                 .replace("{requests}", &REQUESTS_A_CONNECTION.to_string()),

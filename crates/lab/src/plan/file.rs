@@ -455,6 +455,17 @@ repeats = 1
         ("name = 'm'\ncommand = ['m', '{port}']\nready = ''", "7:9", "leave it out"),
         ("name = 'm'\ncommand = ['m', '{port}']\nready = 'a'\nask = 'b'", "8:7", "one of the two"),
         ("name = 'm'\ncommand = ['m', '{port}']\nstart-within = '11m'", "7:16", "10 minutes"),
+        ("name = 'm'\ncommand = ['{program}', '{port}']", "6:11", "what `build` makes"),
+        (
+            "name = 'm'\ncommand = ['m', '{port}']\nbuild = ['cc', '-o', '{program}']",
+            "6:11",
+            "write it in both",
+        ),
+        (
+            "name = 'm'\ncommand = ['{program}', '{port}']\nbuild = ['make']",
+            "7:9",
+            "put {program} into it",
+        ),
         (
             "name = 'm'\ncommand = ['m', '{port}']\nenvironment = { '' = 'a' }",
             "7:15",

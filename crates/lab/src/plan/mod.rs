@@ -34,6 +34,8 @@ pub struct Plan {
     pub behaviour: Behaviour,
     /// What peers serve.
     pub site: Site,
+    /// The folder of the programs that were made for peers.
+    pub programs: PathBuf,
     /// What a subject cannot carry at so many connections, and why.
     pub unavailable: BTreeMap<(String, usize), String>,
     /// What runs with less here than it would elsewhere, and why.
@@ -234,6 +236,7 @@ pub(crate) mod tests {
             carriers: BTreeMap::new(),
             variants: vec![],
             peers: vec![],
+            ways: None,
             control: None,
             concurrency: vec![1, 10, 100],
             load_command: None,
@@ -261,6 +264,7 @@ pub(crate) mod tests {
             exchange: None,
             behaviour: clients::behaviour(&settings::Settings::default()).unwrap(),
             site: Site::Files(vec![]),
+            programs: PathBuf::new(),
             unavailable: BTreeMap::new(),
             degraded: vec![],
             store: None,

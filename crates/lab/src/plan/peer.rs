@@ -11,6 +11,11 @@
 //! """
 //! environment = { HOME = "{directory}" }
 //! start-within = "5s"
+//!
+//! [[peer]]
+//! name = "mine"
+//! build = ["cc", "-O2", "{plan}/mine.c", "-o", "{program}"]
+//! command = ["{program}", "{port}"]
 //! ```
 
 use std::collections::BTreeMap;
@@ -19,7 +24,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::settings::{LONGEST_TEXT, Misfit, duration};
-use crate::peers::{Peer, ReadyMade, Stop, built};
+use crate::peers::{PROGRAM, Peer, ReadyMade, Stop, built};
 
 /// The most words of a command, and the most variables of an environment.
 const MOST_WORDS: usize = 100;
@@ -36,6 +41,8 @@ const LONGEST_START: Duration = Duration::from_secs(10 * 60);
 pub(super) struct Definition {
     name: String,
     command: Vec<String>,
+    #[serde(default)]
+    build: Vec<String>,
     #[serde(default)]
     configuration: String,
     #[serde(default)]
@@ -58,6 +65,7 @@ impl Definition {
         let peer = Peer {
             name: self.name,
             command: self.command.iter().map(|word| on_this_machine(word)).collect(),
+            build: self.build.iter().map(|word| on_this_machine(word)).collect(),
             configuration: self.configuration,
             environment: self.environment,
             ready: self.ready,
@@ -101,13 +109,26 @@ fn problem(peer: &Peer, start: Duration) -> Option<(&'static str, &'static str)>
             "name the program, and its arguments, as in [\"caddy\", \"run\"]",
         ));
     }
-    if peer.command.len() > MOST_WORDS || peer.environment.len() > MOST_WORDS {
+    let most = [peer.command.len(), peer.build.len(), peer.environment.len()];
+    if most.iter().any(|count| *count > MOST_WORDS) {
         return Some(("command", "at most 100 words, and 100 variables: put them into a script"));
     }
-    if peer.texts().chain(peer.environment.keys()).any(|text| text.contains('\0')) {
+    let names_it = |words: &[String]| words.iter().any(|word| word.contains(PROGRAM));
+    if !peer.build.is_empty() && !names_it(&peer.build) {
+        return Some(("build", "it is not told what to make: put {program} into it"));
+    }
+    if names_it(&peer.command) != names_it(&peer.build) {
+        return Some((
+            "command",
+            "{program} is what `build` makes: write it in both, or in neither of them",
+        ));
+    }
+    let texts = peer.texts().chain(&peer.build).chain(peer.environment.keys());
+    if texts.into_iter().any(|text| text.contains('\0')) {
         return Some(("command", "a NUL is in it: leave it out"));
     }
-    if peer.command.iter().chain(peer.environment.values()).any(|text| text.len() > LONGEST_TEXT) {
+    let mut words = peer.command.iter().chain(&peer.build).chain(peer.environment.values());
+    if words.any(|text| text.len() > LONGEST_TEXT) {
         return Some(("command", "a word of more than 4096 bytes: give a shorter one"));
     }
     if peer.environment.keys().any(|name| name.is_empty() || name.contains('=')) {

@@ -108,6 +108,7 @@ pub fn plan(
             variants: chosen.iter().filter_map(|subject| subject.variant.clone()).collect(),
             carriers: chosen.iter().map(Subject::carrier).collect(),
             peers,
+            ways: None,
             // It depends on what can be carried, see below.
             control: None,
             load_command: settings.load_command.clone(),
@@ -129,6 +130,7 @@ pub fn plan(
         exchange: service.exchange.clone(),
         behaviour,
         site: site(service, settings),
+        programs: PathBuf::new(),
         unavailable: BTreeMap::new(),
         degraded: chosen.iter().filter_map(Subject::degraded).collect(),
         store,

@@ -5,6 +5,7 @@
 mod confidence;
 mod refusal;
 mod silence;
+mod ways;
 
 use serde::Serialize;
 
@@ -63,6 +64,7 @@ pub fn recommend(summary: &Summary, experiment: &Experiment, records: &Records) 
         None => vec![silence::nothing(summary)],
         Some(chosen) => choice(summary, chosen),
     };
+    sentences.extend(ways::sentences(summary));
     sentences.extend(confidence::sentences(summary));
     if let Some(chosen) = &chosen {
         if let Some((concurrency, next)) = runner_up(summary, chosen) {

@@ -9,6 +9,7 @@ mod carrier;
 pub(crate) mod constraints;
 mod operations;
 mod queues;
+mod ways;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -25,6 +26,7 @@ pub use carrier::{Carrier, World};
 pub use constraints::{Constraints, kept_slo};
 pub use operations::{Operations, UnitCosts};
 pub use queues::{QueueSample, QueueState};
+pub use ways::Ways;
 
 /// The version of the format: 2 has blocks, and warnings with kinds. Version 1 is read as well.
 pub const VERSION: u32 = 2;
@@ -131,6 +133,10 @@ pub struct Design {
     /// The servers that are not ours, in the order in which they are shown, after the architectures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<Peer>,
+    /// Which of the subjects is the program as it is, and what is asked of the others; none where they are not ways to run one
+    /// program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ways: Option<Ways>,
     /// The control: an architecture that is measured once more, under this name ([`Design::again`]). What then differs
     /// from itself shows what chance and the machine do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -273,8 +279,8 @@ impl Design {
             format!("{count} {what}{}", if count == 1 { "" } else { "s" })
         };
         if self.architectures.is_empty() {
-            let names: Vec<&str> = self.peers.iter().map(|peer| peer.name.as_str()).collect();
-            return names.join(" and ");
+            let names: Vec<String> = self.peers.iter().map(|peer| peer.name.clone()).collect();
+            return listed(&names);
         }
         let architectures = count(self.architectures.len(), "architecture");
         match self.peers.len() {

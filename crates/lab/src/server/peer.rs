@@ -57,8 +57,7 @@ impl Process {
         let connections = connections.saturating_add(connections / 8).saturating_add(SPARE);
         let mut trouble = io::Error::other("no attempt");
         for _ in 0..ATTEMPTS {
-            let mut process = Self::spawn(peer, &plan.site, connections, &plan.design.server_cpus)
-                .map_err(failed)?;
+            let mut process = Self::spawn(plan, peer, connections).map_err(failed)?;
             match process.await_readiness(peer) {
                 Ok(()) => return Ok(process),
                 Err(error) => {
@@ -73,7 +72,7 @@ impl Process {
         Err(failed(trouble))
     }
 
-    fn spawn(peer: &Peer, site: &Site, connections: usize, cpus: &[usize]) -> io::Result<Self> {
+    fn spawn(plan: &Plan, peer: &Peer, connections: usize) -> io::Result<Self> {
         let directory = tempfile::Builder::new().prefix("duality-peer-").tempdir()?;
         if geteuid().is_root() {
             // Servers that are started as root serve as somebody else.
@@ -85,14 +84,15 @@ impl Process {
             host: "127.0.0.1",
             port: address.port(),
             directory: directory.path(),
-            root: site.put_into(&made)?,
+            root: plan.site.put_into(&made)?,
             connections,
+            program: &plan.programs.join(&peer.name),
         };
         fs::write(places.configuration(), places.fill(&peer.configuration))?;
         let (log, output) = log_file()?;
         let mut command = command(peer, &places);
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).process_group(0);
-        let child = pinned(cpus, || command.spawn())?;
+        let child = pinned(&plan.design.server_cpus, || command.spawn())?;
         Ok(Self { child, stop: peer.stop.signal(), address, log, _directory: directory })
     }
 
@@ -241,6 +241,7 @@ mod tests {
         Peer {
             name: "mine".into(),
             command: command.iter().map(|&word| word.to_owned()).collect(),
+            build: vec![],
             configuration: String::new(),
             environment: [("ROOT".to_owned(), "{root}".to_owned())].into(),
             ready: None,

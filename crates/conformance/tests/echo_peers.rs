@@ -1,0 +1,74 @@
+//! The echo servers of peers/ send back every byte, or nothing that is measured of them would mean anything.
+//!
+//! `cargo xtask peers` builds them; one that is not built is not tried, with a line that says so.
+
+#![expect(clippy::print_stderr, reason = "why a test is skipped")]
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+
+use duality_conformance::ServerProcess;
+
+/// Calls `test` with each server that is built.
+fn every_server(test: fn(&ServerProcess)) {
+    for name in ["echo_st", "echo_pth", "echo_pthreads", "echo_epoll"] {
+        // target/debug/served, and target/peers.
+        let target = Path::new(env!("CARGO_BIN_EXE_served")).ancestors().nth(2).unwrap();
+        let program = target.join("peers").join(name);
+        if !program.exists() {
+            eprintln!("not tried: {} is not built (cargo xtask peers)", program.display());
+            continue;
+        }
+        test(&ServerProcess::start(Command::new(program).args(["--listen", "127.0.0.1:0"])));
+    }
+}
+
+#[test]
+fn what_was_sent_before_the_end_comes_back() {
+    every_server(|server| {
+        for message in [&b"a"[..], &[b'b'; 4096], &[b'c'; 4097]] {
+            assert_eq!(server.ask(message), message);
+        }
+    });
+}
+
+#[test]
+fn a_client_that_does_not_read_gets_everything_later() {
+    every_server(|server| {
+        let sent: Vec<u8> = (0..4_000_000_u32).map(|number| (number % 251) as u8).collect();
+        let mut stream = TcpStream::connect(server.address()).unwrap();
+        let mut writer = stream.try_clone().unwrap();
+        let all = sent.clone();
+        let writing = thread::spawn(move || {
+            writer.write_all(&all).unwrap();
+            writer.shutdown(Shutdown::Write).unwrap();
+        });
+        // By now the buffers of both directions are full, and the server has to wait until it can write.
+        thread::sleep(std::time::Duration::from_millis(300));
+        let mut came = Vec::new();
+        stream.read_to_end(&mut came).unwrap();
+        writing.join().unwrap();
+        assert!(came == sent, "{} of {} bytes came", came.len(), sent.len());
+    });
+}
+
+#[test]
+fn connections_are_served_side_by_side() {
+    every_server(|server| {
+        let connect = |_| TcpStream::connect(server.address()).unwrap();
+        let mut streams: Vec<TcpStream> = (0..100).map(connect).collect();
+        for round in 0_u8..3 {
+            for stream in streams.iter_mut().rev() {
+                stream.write_all(&[round; 64]).unwrap();
+            }
+            for stream in &mut streams {
+                let mut came = [0; 64];
+                stream.read_exact(&mut came).unwrap();
+                assert_eq!(came, [round; 64]);
+            }
+        }
+    });
+}
