@@ -5,7 +5,7 @@ enum { THREADS = 48, WAYS = 13 };
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
 static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
-static pthread_once_t onces[THREADS + 1];
+static pthread_once_t controls[THREADS + 1];
 static sem_t semaphore;
 static int pair[2];
 static pthread_key_t key;
@@ -62,7 +62,7 @@ static NOINLINE void waits(int way, int index) {
     case 5: waits_for_condition(&until); break;
     case 6: writes(); break;
     case 7: reads_line(); break;
-    case 8: pthread_once(&onces[index], never_ends); break;
+    case 8: pthread_once(&controls[index], never_ends); break;
     case 9:
         if (!pthread_create(&thread, NULL, sleeps, NULL)) {
             pthread_cancel(thread);
@@ -97,7 +97,7 @@ int main(void) {
     pthread_create(&sleeper, NULL, sleeps, NULL);
     for (int round = 0; round < 5; round++) {
         for (long index = 0; index < THREADS; index++) {
-            onces[index + 1] = (pthread_once_t)PTHREAD_ONCE_INIT;
+            controls[index + 1] = (pthread_once_t)PTHREAD_ONCE_INIT;
             CHECK(!pthread_create(&threads[index], NULL, start, (void *)(index + 1)));
         }
         for (int index = 0; index < THREADS; index++) {
