@@ -27,11 +27,13 @@ enum engine_call {
     ENGINE_FIRST = 0x44550000,
     /* () -> ENGINE_VERSION; any other answer means that there is no engine, or a different one. */
     ENGINE_HELLO = ENGINE_FIRST,
-    /* (index, turn_over): the calling thread is the loop with this number, from 0 to 63, from now on. The engine sets
+    /* (index, turn_over): the calling thread is one of the loop with this number, from 0 to 63, from now on. The engine sets
      * *turn_over, an int, when the loop has run for a tick without a call of ENGINE_NEXT. -> 0 */
     ENGINE_LOOP,
     /* () -> the next ready task of the calling loop; waits until there is one. It is in no queue any more. 0 if a signal
-     * came first, whose handler has run. */
+     * came first, whose handler has run. 1 if the loop needs another thread, which calls ENGINE_LOOP with its number and
+     * ENGINE_NEXT too: one of a loop's threads at a time runs tasks, and when that one blocks in some library, another one
+     * does until it returns. */
     ENGINE_NEXT,
     /* (task, index): a task that does not wait is put at the end of the ready ones of a loop, which becomes its own.
      * Any thread may call this, once for each time that the task comes out of ENGINE_NEXT. -> 0 */

@@ -82,7 +82,6 @@ struct loop {
     bool exists;
     struct pool *pool;
     unsigned long base; /* the mask of signals of tasks that have none of their own */
-    unsigned long mask; /* what the loop's thread has now */
 };
 
 /* The task that runs on this loop; NULL on all other threads. */
@@ -183,7 +182,7 @@ void once_after_fork(void);
 /* signals.c */
 void mask_inherit(struct task *);
 void mask_apply(struct task *);
-void mask_of_loop(void);
+void mask_of_loop(bool first);
 void mask_of_side(struct task *);
 
 /* conditions.c, rwlocks.c */

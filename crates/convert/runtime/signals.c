@@ -9,6 +9,9 @@
 /* Some task has a mask that differs from its loop's. */
 static bool masks_differ;
 
+/* What this thread of a loop has now. */
+static _Thread_local unsigned long thread_mask;
+
 static unsigned long current(void) {
     sigset_t set;
     unsigned long mask;
@@ -33,13 +36,16 @@ static void keep(struct task *task, unsigned long mask) {
     __atomic_store_n(&masks_differ, true, __ATOMIC_RELAXED);
 }
 
-void mask_of_loop(void) { own_loop->base = own_loop->mask = current(); }
+void mask_of_loop(bool first) {
+    thread_mask = current();
+    if (first) own_loop->base = thread_mask;
+}
 
 void mask_apply(struct task *task) {
     if (!__atomic_load_n(&masks_differ, __ATOMIC_RELAXED)) return;
     unsigned long wanted = mask_of(task);
-    if (wanted == own_loop->mask) return;
-    own_loop->mask = wanted;
+    if (wanted == thread_mask) return;
+    thread_mask = wanted;
     change(wanted);
 }
 
@@ -48,7 +54,7 @@ void mask_of_side(struct task *task) {
 }
 
 void mask_inherit(struct task *task) {
-    unsigned long mask = own_loop ? own_loop->mask : current();
+    unsigned long mask = own_loop ? thread_mask : current();
     if (mask != loops[task->loop].base) keep(task, mask);
 }
 
@@ -57,7 +63,7 @@ int rt_pthread_sigmask(int how, const sigset_t *set, sigset_t *before) {
     struct task *task = identity();
     if (error || !set || !task) return error;
     unsigned long mask = current();
-    if (own_loop) own_loop->mask = mask;
+    if (own_loop) thread_mask = mask;
     keep(task, mask);
     return 0;
 }

@@ -176,10 +176,12 @@ void task_run(struct task *task) {
 
 /* ---- Loops ---- */
 
+static int loop_thread(struct loop *loop, pthread_t *thread);
+
 static void *loop_main(void *argument) {
     struct loop *loop = argument;
     own_loop = loop;
-    mask_of_loop();
+    mask_of_loop(!load(&loop->begun));
     pthread_setname_np(pthread_self(), "duality-loop");
     if (engine(ENGINE_LOOP, loop - loops, &rt_turn_over)) give_up("the engine refuses a loop");
     store(&loop->begun, 1);
@@ -187,19 +189,31 @@ static void *loop_main(void *argument) {
     for (;;) {
         struct task *task = (struct task *)engine(ENGINE_NEXT);
         /* NULL: a signal came, and its handler has run. */
-        if (task) task_run(task);
+        if (!task) continue;
+        if ((long)task == 1) {
+            /* Without another thread, the loop does without one. */
+            pthread_t spare;
+            loop_thread(loop, &spare);
+            continue;
+        }
+        task_run(task);
     }
     return NULL;
 }
 
-static int loop_create(struct loop *loop) {
+static int loop_thread(struct loop *loop, pthread_t *thread) {
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, 8 << 20);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    if (!loop->pool) loop->pool = pool_new();
-    int error = pthread_create(&loop->thread, &attributes, loop_main, loop);
+    int error = pthread_create(thread, &attributes, loop_main, loop);
     pthread_attr_destroy(&attributes);
+    return error;
+}
+
+static int loop_create(struct loop *loop) {
+    if (!loop->pool) loop->pool = pool_new();
+    int error = loop_thread(loop, &loop->thread);
     loop->exists = !error;
     return error;
 }

@@ -1,10 +1,19 @@
 //! Loops of a converted program: threads that run its tasks, one at a time.
 //!
 //! ```text
-//!   a task's wait is over ──▶ ready (the loop's queue) ──▶ next() ──▶ the loop runs it
+//!   a task's wait is over ──▶ ready (the loop's queue) ──▶ next() ──▶ the loop's runner runs it
 //!                                  │                         ▲
-//!                                  └── the first wakes the loop, if it waits in next()
+//!                                  └── the first calls a spare thread, if nobody runs the loop
+//!
+//!   the runner blocks in a library ──▶ a spare thread runs the loop
+//!   its call is over ──▶ it returns, and goes on when the runner asks for the next task
 //! ```
+//!
+//! So a call that blocks the thread of a loop, because nobody knew that it would, stops one task and not all. Of a loop's
+//! threads, one at a time is the runner: what the tasks share without locks stays right.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use crate::lock::{Guarded, Locked};
 use crate::thread::{MAIN, ThreadRef};
@@ -14,70 +23,152 @@ use crate::worker::current;
 /// So many loops, and no more.
 pub(crate) const MOST_LOOPS: usize = 64;
 
-#[derive(Clone, Copy)]
 struct Loop {
-    thread: Option<ThreadRef>,
+    exists: bool,
     ready: Queue,
-    /// The thread is parked until a task is ready.
-    waits: bool,
-    /// Where the loop looks whether its turn is over.
-    turn_over: usize,
+    /// The thread that runs the loop's tasks.
+    runner: Option<ThreadRef>,
+    /// Threads that wait in `next`.
+    spares: Vec<ThreadRef>,
+    /// Threads whose blocking calls are over.
+    returning: VecDeque<ThreadRef>,
+    /// The program has been asked to make a spare thread, which has not come yet.
+    promised: bool,
 }
 
-const NONE: Loop = Loop { thread: None, ready: Queue::EMPTY, waits: false, turn_over: 0 };
+impl Loop {
+    const NONE: Self = Self {
+        exists: false,
+        ready: Queue::EMPTY,
+        runner: None,
+        spares: Vec::new(),
+        returning: VecDeque::new(),
+        promised: false,
+    };
 
-static LOOPS: Guarded<[Loop; MOST_LOOPS]> = Guarded::new([NONE; MOST_LOOPS]);
+    /// Nobody runs the loop: who goes on?
+    fn choose_runner(&mut self) -> Option<ThreadRef> {
+        if self.runner.is_some() {
+            return None;
+        }
+        self.runner = match self.returning.pop_front() {
+            Some(thread) => Some(thread),
+            None if self.ready.is_empty() => None,
+            None => self.spares.pop(),
+        };
+        self.runner
+    }
+}
 
-/// The number of the loop that the current thread is.
+static LOOPS: Guarded<[Loop; MOST_LOOPS]> = Guarded::new([Loop::NONE; MOST_LOOPS]);
+
+/// What a thread of a loop does next.
+pub(crate) enum Next {
+    Run(WaiterRef),
+    /// Another thread would be needed if this one blocked.
+    MakeSpare,
+    /// Wait: another one may go on.
+    Wait(Option<ThreadRef>),
+}
+
+/// The number of the loop that the current thread belongs to.
 pub(crate) fn number() -> Option<usize> {
-    (current().loop_number.get() as usize).checked_sub(1)
+    number_of(current())
 }
 
-/// The current thread is the loop with this number from now on.
-pub(crate) fn become_loop(locked: &mut Locked, number: usize, turn_over: usize) {
+fn number_of(thread: ThreadRef) -> Option<usize> {
+    (thread.loop_number.get() as usize).checked_sub(1)
+}
+
+/// The current thread is one of the loop with this number from now on.
+pub(crate) fn join_loop(locked: &mut Locked, number: usize, turn_over: usize) {
     let thread = current();
     thread.loop_number.set(number as u32 + 1);
+    thread.turn_over.set(turn_over);
     let own = &mut LOOPS.of(locked)[number];
-    own.thread = Some(thread);
-    own.turn_over = turn_over;
+    own.exists = true;
+    if own.runner.is_none() {
+        own.runner = Some(thread);
+        own.promised = false;
+    }
 }
 
-/// Where the current thread looks whether its turn is over, if it is a loop.
-pub(crate) fn turn_over(locked: &mut Locked) -> Option<usize> {
-    Some(LOOPS.of(locked)[number()?].turn_over)
-}
-
-/// Adds a task to those that are ready. Returns the loop's thread if it waited for one, and waits no longer.
+/// Adds a task to those that are ready. Returns the thread that is to go on, if the loop had no runner.
 pub(crate) fn add(locked: &mut Locked, number: usize, task: WaiterRef) -> Option<ThreadRef> {
     task.state.set(State::Ready);
     let home = &mut LOOPS.of(locked)[number];
     home.ready.push(task);
-    if core::mem::take(&mut home.waits) { home.thread } else { None }
+    home.choose_runner()
 }
 
-/// Takes the next task that is ready.
-pub(crate) fn take(locked: &mut Locked, number: usize) -> Option<WaiterRef> {
-    LOOPS.of(locked)[number].ready.pop()
+/// What the current thread, of the loop with this number, does next. Before it waits, it is a spare thread.
+pub(crate) fn next(locked: &mut Locked, number: usize) -> Next {
+    let thread = current();
+    let own = &mut LOOPS.of(locked)[number];
+    loop {
+        let runs = own.runner.is_some_and(|runner| runner.is(thread));
+        if runs && own.returning.is_empty() {
+            if own.spares.is_empty() && !own.promised {
+                own.promised = true;
+                return Next::MakeSpare;
+            }
+            if let Some(task) = own.ready.pop() {
+                return Next::Run(task);
+            }
+        }
+        if runs {
+            own.runner = None;
+        } else {
+            own.promised = false;
+        }
+        own.spares.push(thread);
+        match own.choose_runner() {
+            Some(chosen) if chosen.is(thread) => {}
+            other => return Next::Wait(other),
+        }
+    }
 }
 
-/// Whether the loop's thread is parked until a task is ready.
-pub(crate) fn set_waits(locked: &mut Locked, number: usize, waits: bool) {
-    LOOPS.of(locked)[number].waits = waits;
+/// The current thread is about to wait for something other than a task. Returns the thread that goes on instead.
+pub(crate) fn blocks(locked: &mut Locked) -> Option<ThreadRef> {
+    let own = &mut LOOPS.of(locked)[number()?];
+    if own.runner.is_some_and(|runner| runner.is(current())) {
+        own.runner = None;
+    }
+    own.choose_runner()
 }
 
-/// In the child of a fork: the current thread, the main one from now on, may be a loop. Only the task that it runs is left.
+/// The wait of a loop's thread is over. Returns whether it may go on now.
+pub(crate) fn may_go_on(locked: &mut Locked, thread: ThreadRef) -> bool {
+    let Some(number) = number_of(thread) else { return true };
+    let own = &mut LOOPS.of(locked)[number];
+    // A signal may have ended a wait for tasks.
+    own.spares.retain(|spare| !spare.is(thread));
+    match own.runner {
+        None => own.runner = Some(thread),
+        Some(runner) if runner.is(thread) => {}
+        Some(_) => {
+            own.returning.push_back(thread);
+            return false;
+        }
+    }
+    true
+}
+
+/// In the child of a fork: the current thread, the main one from now on, may be a loop's. Only the task that it runs is
+/// left.
 pub(crate) fn reset_after_fork(locked: &mut Locked) {
     let own = number();
     for (index, home) in LOOPS.of(locked).iter_mut().enumerate() {
-        let turn_over = home.turn_over;
-        *home = NONE;
+        *home = Loop::NONE;
         if own == Some(index) {
-            *home = Loop { thread: Some(&MAIN), turn_over, ..NONE };
+            home.exists = true;
+            home.runner = Some(&MAIN);
         }
     }
 }
 
 /// Whether the process has a loop.
 pub(crate) fn exist(locked: &mut Locked) -> bool {
-    LOOPS.of(locked).iter().any(|home| home.thread.is_some())
+    LOOPS.of(locked).iter().any(|home| home.exists)
 }

@@ -140,12 +140,29 @@ pub(crate) fn wake(locked: &mut Locked, waiter: WaiterRef, reason: Reason) {
 /// A thread goes to the run queue; a task to its loop, whose thread does if it waits for one.
 pub(crate) fn make_ready(locked: &mut Locked, waiter: WaiterRef) {
     match waiter.home() {
-        None => enqueue(locked, thread::of(waiter)),
-        Some(home) => {
-            if let Some(thread) = loops::add(locked, home, waiter) {
-                wake(locked, thread, Reason::Woken);
+        None => {
+            let thread = thread::of(waiter);
+            if loops::may_go_on(locked, thread) {
+                enqueue(locked, thread);
+            } else {
+                // It is parked no longer, and in no queue: its loop has it go on.
+                thread.state.set(State::Ready);
             }
         }
+        Some(home) => {
+            let runner = loops::add(locked, home, waiter);
+            go_on(locked, runner);
+        }
+    }
+}
+
+/// Has a loop's thread go on, whether it waits for a task or for that.
+pub(crate) fn go_on(locked: &mut Locked, thread: Option<ThreadRef>) {
+    let Some(thread) = thread else { return };
+    if thread.state.get() == State::Parked {
+        wake(locked, thread, Reason::Woken);
+    } else {
+        enqueue(locked, thread);
     }
 }
 
@@ -167,6 +184,10 @@ pub(crate) fn park(locked: &mut Locked, deadline: Nanoseconds) -> Reason {
 /// Parks the current thread; signals wait until it goes on.
 pub(crate) fn park_through_signals(locked: &mut Locked, deadline: Nanoseconds) -> Reason {
     let thread = current();
+    if thread.loop_number.get() != 0 {
+        let other = loops::blocks(locked);
+        go_on(locked, other);
+    }
     set_parked(locked, thread, deadline);
     stats::parked_in(thread.call.get());
     switch_away(locked);

@@ -5,7 +5,7 @@ use crate::descriptors;
 use crate::frame::Frame;
 use crate::futex;
 use crate::lock::lock;
-use crate::loops::{self, MOST_LOOPS};
+use crate::loops::{self, MOST_LOOPS, Next};
 use crate::pump::count_call;
 use crate::scheduler::{self, park, wake};
 use crate::sys::{EAGAIN, EBADF, EINTR, EINVAL, ENOSYS, NEEDS_THREAD, RESTART, SUSPENDED};
@@ -18,6 +18,7 @@ use crate::worker::current;
 /// The number of the first call.
 pub(crate) const FIRST: usize = 0x4455_0000;
 const VERSION: isize = 1;
+const MAKE_SPARE: isize = 1;
 
 /// Whether it is the number of a call below.
 pub(crate) fn is_ours(number: usize) -> bool {
@@ -29,7 +30,7 @@ pub(crate) fn is_ours(number: usize) -> bool {
 pub(crate) fn call(frame: &Frame) -> isize {
     match frame.rax - FIRST {
         0 => VERSION,
-        1 => become_loop(frame),
+        1 => join_loop(frame),
         2 => next(),
         3 => ready(frame),
         4 => attempt(frame),
@@ -46,30 +47,32 @@ fn task(frame: &Frame) -> TaskRef {
     unsafe { &*(frame.rdi as *const Task) }
 }
 
-fn become_loop(frame: &Frame) -> isize {
+fn join_loop(frame: &Frame) -> isize {
     if frame.rdi >= MOST_LOOPS {
         return EINVAL;
     }
-    loops::become_loop(&mut lock(), frame.rdi, frame.rsi);
+    loops::join_loop(&mut lock(), frame.rdi, frame.rsi);
     0
 }
 
-/// The next task of the loop; zero if a signal came first.
+/// The next task of the loop; zero if a signal came first; one if the loop needs another thread.
 fn next() -> isize {
     let Some(number) = loops::number() else { return EINVAL };
     count_call();
     let mut locked = lock();
     loop {
-        if let Some(waiter) = loops::take(&mut locked, number) {
-            let task = Task::of(waiter);
-            task.leave(&mut locked);
-            futex::remove(&mut locked, waiter);
-            waiter.state.set(State::Running);
-            return &raw const *task as isize;
+        match loops::next(&mut locked, number) {
+            Next::Run(waiter) => {
+                let task = Task::of(waiter);
+                task.leave(&mut locked);
+                futex::remove(&mut locked, waiter);
+                waiter.state.set(State::Running);
+                return &raw const *task as isize;
+            }
+            Next::MakeSpare => return MAKE_SPARE,
+            Next::Wait(other) => scheduler::go_on(&mut locked, other),
         }
-        loops::set_waits(&mut locked, number, true);
         let reason = park(&mut locked, NEVER);
-        loops::set_waits(&mut locked, number, false);
         if reason == Reason::Interrupted {
             return 0;
         }
@@ -143,7 +146,8 @@ fn interrupt(frame: &Frame) -> isize {
 
 /// A tick has found the current thread at work: if it is a loop, its task may see that, and let others run.
 pub(crate) fn tell_turn_is_over() {
-    if let Some(address) = loops::turn_over(&mut lock()) {
+    let address = current().turn_over.get();
+    if address != 0 {
         let _unchanged = user::write(address, &1i32);
     }
 }

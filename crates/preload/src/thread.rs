@@ -71,8 +71,10 @@ pub(crate) struct Thread {
     pub(crate) affinity: Cell<[u64; 2]>,
     /// The task on whose behalf it makes a call.
     pub(crate) task: Cell<Option<TaskRef>>,
-    /// The number of the loop that it is, plus one.
+    /// The number of the loop that it runs, plus one.
     pub(crate) loop_number: Cell<u32>,
+    /// Where it looks whether its turn is over, if it runs a loop.
+    pub(crate) turn_over: Cell<usize>,
     all_next: Cell<Option<ThreadRef>>,
     all_previous: Cell<Option<ThreadRef>>,
 }
@@ -106,6 +108,7 @@ impl Thread {
             affinity: Cell::new([0; 2]),
             task: Cell::new(None),
             loop_number: Cell::new(0),
+            turn_over: Cell::new(0),
             all_next: Cell::new(None),
             all_previous: Cell::new(None),
         }

@@ -125,6 +125,10 @@ pub(crate) struct Queue {
 impl Queue {
     pub(crate) const EMPTY: Self = Self { head: None, tail: None };
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head.is_none()
+    }
+
     pub(crate) fn push(&mut self, waiter: WaiterRef) {
         waiter.next_ready.set(None);
         match self.tail {
