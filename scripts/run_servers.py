@@ -91,8 +91,8 @@ def free_port():
                 continue
 
 
-def compiled(words, folder):
-    """The command with the program of the same name in the folder of compiled programs; None if there is none."""
+def taken_from(folder, words):
+    """The command with the program of the same name in the folder; None if there is none."""
     program = os.path.join(folder, os.path.basename(words[0]))
     return [program, *words[1:]] if os.path.exists(program) else None
 
@@ -140,9 +140,12 @@ def compare(server, options, folder):
     """One row of the table; returns whether all is well."""
     count = min(options.clients, server.most)
     run = [options.duality, "run", *(["--tick", options.tick] if options.tick else []), *options.option, "--"]
-    ways = {"native": lambda words: words, "run": lambda words: run + words}
+    def native(words):
+        return options.native and taken_from(options.native, words) or words
+
+    ways = {"native": native, "run": lambda words: run + native(words)}
     if options.compiled:
-        ways["cc"] = lambda words: compiled(words, options.compiled)
+        ways["cc"] = lambda words: taken_from(options.compiled, words)
     results = {}
     for name, way in ways.items():
         with open(os.path.join(options.logs or folder, f"{server.name}.{name}.log"), "w") as log:
@@ -153,18 +156,18 @@ def compare(server, options, folder):
                     tail = said.read()[-600:]
                 print(f"{server.name:18} {count:6}  {name}: {failure}\n{tail}", flush=True)
                 return False
-    native = results.pop("native")
+    plain = results.pop("native")
     alike = True
     for name, ours in results.items():
         if ours is None:
             continue
-        same, ended = native[0] == ours[0], native[2] == ours[2]
-        verdict = ("same" if same and ended else f"answers differ: {next(iter(native[0] ^ ours[0]))[:300]!r}" if not same
-                   else f"ends with {ours[2]}, natively with {native[2]}")
-        micro = [of[1]["microseconds"] for of in (native, ours)]
+        same, ended = plain[0] == ours[0], plain[2] == ours[2]
+        verdict = ("same" if same and ended else f"answers differ: {next(iter(plain[0] ^ ours[0]))[:300]!r}" if not same
+                   else f"ends with {ours[2]}, natively with {plain[2]}")
+        micro = [of[1]["microseconds"] for of in (plain, ours)]
         ratio = f"{micro[1] / micro[0]:.2f}" if micro[0] else "-"
         print(f"{server.name:18} {name:3} {count:7} {ours[1]['requests']:9} {micro[0]:8.1f} {micro[1]:8.1f} {ratio:>6} "
-              f"{native[1]['memory'] // 1024:6} {ours[1]['memory'] // 1024:6} {native[1]['threads']:7} {ours[1]['threads']:4}  {verdict}", flush=True)
+              f"{plain[1]['memory'] // 1024:6} {ours[1]['memory'] // 1024:6} {plain[1]['threads']:7} {ours[1]['threads']:4}  {verdict}", flush=True)
         alike &= same and ended
     return alike
 
@@ -179,6 +182,7 @@ def main():
     parser.add_argument("--option", action="append", default=[], help="another option of duality run")
     parser.add_argument("--only", help="names of servers, with commas")
     parser.add_argument("--compiled", metavar="FOLDER", help="where programs are that `duality cc` made, with the names of the native ones")
+    parser.add_argument("--native", metavar="FOLDER", help="where native programs of the same sources are, in place of those installed")
     parser.add_argument("--logs", help="a folder for what the servers say")
     options = parser.parse_args()
     clients.raise_limits()
