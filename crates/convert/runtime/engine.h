@@ -31,7 +31,7 @@ enum engine_call {
      * *turn_over, an int, when the loop has run for a tick without a call of ENGINE_NEXT. -> 0 */
     ENGINE_LOOP,
     /* () -> the next ready task of the calling loop; waits until there is one. It is in no queue any more. 0 if a signal
-     * came first, whose handler has run. 1 if the loop needs another thread, which calls ENGINE_LOOP with its number and
+     * came first, whose handler has run. ENGINE_MAKE_SPARE if the loop needs another thread, which calls ENGINE_LOOP with its number and
      * ENGINE_NEXT too: one of a loop's threads at a time runs tasks, and when that one blocks in some library, another one
      * does until it returns. */
     ENGINE_NEXT,
@@ -56,6 +56,9 @@ enum engine_call {
     ENGINE_INTERRUPT,
 };
 enum { ENGINE_VERSION = 1 };
+
+/* From ENGINE_NEXT, in place of a task. */
+#define ENGINE_MAKE_SPARE 1L
 
 /* Results that no system call has. */
 #define ENGINE_WAITS (-0x44550001L)

@@ -187,16 +187,12 @@ static void *loop_main(void *argument) {
     store(&loop->begun, 1);
     wake_all(&loop->begun);
     for (;;) {
-        struct task *task = (struct task *)engine(ENGINE_NEXT);
-        /* NULL: a signal came, and its handler has run. */
-        if (!task) continue;
-        if ((long)task == 1) {
-            /* Without another thread, the loop does without one. */
-            pthread_t spare;
-            loop_thread(loop, &spare);
-            continue;
-        }
-        task_run(task);
+        long next = engine(ENGINE_NEXT);
+        pthread_t spare;
+        /* Where no thread can be made, the loop does without one. 0: a signal came, and its handler
+         * has run. */
+        if (next == ENGINE_MAKE_SPARE) loop_thread(loop, &spare);
+        else if (next) task_run((struct task *)next);
     }
     return NULL;
 }

@@ -1,7 +1,7 @@
 //! Preemption: a thread that computes gives way to others after a tick.
 //!
 //! A timer measures the processor time of the worker and signals it, so an idle program is never disturbed.
-//! The handler sets the interrupted context aside on the thread's own stack; `dispatch::preempted` is then
+//! The handler sets the interrupted context aside on the thread's own stack; `dispatch::resume` is then
 //! executed there like a call of the program, and may switch to another thread. A tick inside `malloc` or `printf`
 //! is harmless: their locks are futexes, for which others park.
 //!
