@@ -73,7 +73,7 @@ fn refuse(problem: &str) -> ExitCode {
 
 fn help() -> String {
     let mut text = String::from("Usage: cargo xtask COMMAND\n\n");
-    text += "  test         every step below, in this order, up to the first that fails\n\n";
+    text += "  test         every step below, in this order\n\n";
     text += "Steps, each a command of its own:\n";
     for step in STEPS {
         text += &format!("  {:<12} {}\n", step.name, step.about);

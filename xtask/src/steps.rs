@@ -14,15 +14,20 @@ pub(crate) struct Step {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
     run: fn(&Workspace) -> Outcome,
+    /// The steps after it cannot run where it fails.
+    vital: bool,
 }
 
 /// Every step, the cheap ones first.
 pub(crate) const STEPS: &[Step] = &[
-    step(
-        "tools",
-        "looks for room on the disk, and installs what the tests talk to (Debian, as root)",
-        tools,
-    ),
+    Step {
+        vital: true,
+        ..step(
+            "tools",
+            "looks for room on the disk, and installs what the tests talk to (Debian, as root)",
+            tools,
+        )
+    },
     step("tidy", "house rules that no compiler or lint knows", tidy),
     step("fmt", "rustfmt would change nothing", fmt),
     step("clippy", "the compiler and clippy have no warning, tests and examples included", clippy),
@@ -53,10 +58,12 @@ pub(crate) const SOAK: Step = step(
 );
 
 const fn step(name: &'static str, about: &'static str, run: fn(&Workspace) -> Outcome) -> Step {
-    Step { name, about, run }
+    Step { name, about, run, vital: false }
 }
 
-/// Runs `steps` up to the first that fails, and sums them up. The last line counts the steps, alone on its line, for CI to read.
+/// Runs `steps`, and sums them up. A failure ends the run only where the later steps need what
+/// failed; a newcomer sees every problem at once. The last line counts the steps, alone on its
+/// line, for CI to read.
 pub(crate) fn run(workspace: &Workspace, steps: &[Step]) -> ExitCode {
     run_by(steps, |step| (step.run)(workspace))
 }
@@ -95,14 +102,18 @@ fn run_by(steps: &[Step], mut run: impl FnMut(&Step) -> Outcome) -> ExitCode {
         let outcome = run(step);
         let elapsed = start.elapsed();
         println!("{}", line(step.name, &outcome, elapsed));
-        let failed = matches!(outcome, Failed(_));
+        let over = step.vital && is_failure(&outcome);
         results.push((step.name, outcome, elapsed));
-        if failed {
+        if over {
             break;
         }
     }
     print!("{}", summary(steps, &results));
-    ExitCode::from(u8::from(results.iter().any(|(_, outcome, _)| matches!(outcome, Failed(_)))))
+    ExitCode::from(u8::from(results.iter().any(|(_, outcome, _)| is_failure(outcome))))
+}
+
+fn is_failure(outcome: &Outcome) -> bool {
+    matches!(outcome, Failed(_))
 }
 
 /// One row of the summary.
@@ -131,10 +142,14 @@ fn summary(steps: &[Step], results: &[(&str, Outcome, Duration)]) -> String {
     }
     let count =
         |is: fn(&Outcome) -> bool| results.iter().filter(|(_, outcome, _)| is(outcome)).count();
-    let (passed, failed) =
-        (count(|outcome| *outcome == Passed), count(|outcome| matches!(outcome, Failed(_))));
-    if let Some((name, Failed(_), _)) = results.last() {
-        text += &format!("\nrerun the step that failed with: cargo xtask {name}\n");
+    let (passed, failed) = (count(|outcome| *outcome == Passed), count(is_failure));
+    if failed > 0 {
+        text += "\nrerun what failed with:";
+        for (name, _, _) in results.iter().filter(|(_, outcome, _)| is_failure(outcome)) {
+            text += &format!(" cargo xtask {name};");
+        }
+        text.pop();
+        text.push('\n');
     }
     text += &format!("\n{passed} passed, {failed} failed");
     match count(|outcome| matches!(outcome, Skipped(_))) {
@@ -286,6 +301,9 @@ fn advise(outcome: Outcome, remedy: &str) -> Outcome {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::Ordering::Relaxed;
+
     use super::*;
 
     const THREE: &[Step] =
@@ -314,16 +332,36 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_named_with_its_remedy() {
-        let text = sum(&[Passed, Failed("exit status: 1".into())]);
-        assert!(text.contains("rerun the step that failed with: cargo xtask b\n"), "{text}");
+    fn every_failure_is_named_with_its_remedy() {
+        let failed = || Failed("exit status: 1".into());
+        let text = sum(&[failed(), Passed, failed()]);
+        assert!(text.contains("rerun what failed with: cargo xtask a; cargo xtask c\n"), "{text}");
+        let text = sum(&[Passed, failed()]);
+        assert!(text.contains("rerun what failed with: cargo xtask b\n"), "{text}");
         assert!(text.contains("c            not run\n"), "{text}");
     }
 
     #[test]
-    fn a_run_stops_at_the_first_failure() {
-        const STEPS: &[Step] =
-            &[step("a", "", |_| Failed("no".into())), step("b", "", |_| panic!("b must not run"))];
+    fn a_failure_does_not_keep_later_steps_from_running() {
+        static REACHED: AtomicBool = AtomicBool::new(false);
+        const STEPS: &[Step] = &[
+            step("a", "", |_| Failed("no".into())),
+            step("b", "", |_| {
+                REACHED.store(true, Relaxed);
+                Passed
+            }),
+        ];
+        let workspace = Workspace { root: "/".into(), target: "/".into() };
+        assert_eq!(run(&workspace, STEPS), ExitCode::FAILURE);
+        assert!(REACHED.load(Relaxed), "b ran");
+    }
+
+    #[test]
+    fn a_run_stops_where_a_vital_step_fails() {
+        const STEPS: &[Step] = &[
+            Step { vital: true, ..step("a", "", |_| Failed("no".into())) },
+            step("b", "", |_| panic!("b must not run")),
+        ];
         let workspace = Workspace { root: "/".into(), target: "/".into() };
         assert_eq!(run(&workspace, STEPS), ExitCode::FAILURE);
     }
