@@ -41,8 +41,7 @@ use rustix::param::page_size;
 use crate::fiber::here::HERE;
 use crate::switch::call_on;
 
-/// Writes what the running fiber is called, such as "task 17". It runs in a signal handler: it must not
-/// allocate, lock or wait.
+/// Writes what the running fiber is called, such as "task 17".
 pub type Name = fn(&mut dyn Write) -> fmt::Result;
 
 /// Watches the fibers that run on this kernel thread for overflows, until the result is dropped.
@@ -50,10 +49,15 @@ pub type Name = fn(&mut dyn Write) -> fmt::Result;
 /// The first call in a process installs the handler of SIGSEGV for good, and its `name` is the one that
 /// is used. A kernel thread without a signal stack is given one.
 ///
+/// # Safety
+///
+/// `name` runs in a signal handler. It must be async-signal-safe (signal-safety(7)): no allocation,
+/// no lock, no wait, no panic.
+///
 /// # Errors
 ///
 /// Those of mmap(2) and sigaltstack(2), for want of memory.
-pub fn watch(name: Name) -> io::Result<Watch> {
+pub unsafe fn watch(name: Name) -> io::Result<Watch> {
     let stack = if has_signal_stack()? { None } else { Some(SignalStack::new()?) };
     NAME.get_or_init(|| name);
     INSTALLED.call_once(install);

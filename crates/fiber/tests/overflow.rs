@@ -34,6 +34,11 @@ fn name(line: &mut dyn Write) -> std::fmt::Result {
     write!(line, "task {}", 17)
 }
 
+fn watch() -> std::io::Result<overflow::Watch> {
+    // SAFETY: `name` only formats a number into the line that it is given.
+    unsafe { overflow::watch(name) }
+}
+
 /// Ends a child process that should have died of its case.
 fn survived() -> ! {
     std::process::exit(0)
@@ -68,7 +73,7 @@ fn assert_output(output: &Output) {
 fn an_overflow_is_reported_by_name() {
     let test = "an_overflow_is_reported_by_name";
     if told_to(test) {
-        let _watch = overflow::watch(name).unwrap();
+        let _watch = watch().unwrap();
         let mut pool = StackPool::new(64 << 10);
         let others = [pool.take().unwrap(), pool.take().unwrap()];
         overflow_a_fiber(pool.take().unwrap());
@@ -89,7 +94,7 @@ fn an_overflow_on_the_stack_of_a_fiber_that_does_not_run_is_reported_too() {
     }
     let test = "an_overflow_on_the_stack_of_a_fiber_that_does_not_run_is_reported_too";
     if told_to(test) {
-        let _watch = overflow::watch(name).unwrap();
+        let _watch = watch().unwrap();
         let fiber = Fiber::new(Stack::new(64 << 10).unwrap(), || {
             let _descends = Descends;
             suspend();
@@ -110,7 +115,7 @@ fn an_overflow_on_the_stack_of_a_fiber_that_does_not_run_is_reported_too() {
 #[test]
 fn a_kernel_thread_without_a_signal_stack_is_given_one() {
     extern "C" fn main(_: *mut libc::c_void) -> *mut libc::c_void {
-        let _watch = overflow::watch(name).unwrap();
+        let _watch = watch().unwrap();
         overflow_a_fiber(Stack::new(64 << 10).unwrap());
         ptr::null_mut()
     }
@@ -131,7 +136,7 @@ fn a_kernel_thread_without_a_signal_stack_is_given_one() {
 fn a_kernel_threads_own_overflow_is_still_std_s() {
     let test = "a_kernel_threads_own_overflow_is_still_std_s";
     if told_to(test) {
-        let _watch = overflow::watch(name).unwrap();
+        let _watch = watch().unwrap();
         let thread = thread::Builder::new().name("of std".to_owned());
         let _ = thread.spawn(|| black_box(descend(0))).unwrap().join();
         survived();
@@ -148,7 +153,7 @@ fn a_kernel_threads_own_overflow_is_still_std_s() {
 fn another_fault_of_a_fiber_is_a_plain_one() {
     let test = "another_fault_of_a_fiber_is_a_plain_one";
     if told_to(test) {
-        let _watch = overflow::watch(name).unwrap();
+        let _watch = watch().unwrap();
         let fiber = Fiber::new(Stack::new(64 << 10).unwrap(), || {
             // SAFETY: none: it is to fault.
             unsafe { ptr::write_volatile(black_box(64) as *mut u8, 1) };
@@ -167,7 +172,7 @@ fn another_fault_of_a_fiber_is_a_plain_one() {
 fn the_guard_of_another_is_a_plain_fault() {
     let test = "the_guard_of_another_is_a_plain_fault";
     if told_to(test) {
-        let _watch = overflow::watch(name).unwrap();
+        let _watch = watch().unwrap();
         let mut pool = StackPool::new(64 << 10);
         let fiber = Fiber::new(pool.take().unwrap(), || {
             let here = black_box(0_u8);
@@ -196,7 +201,7 @@ fn a_signal_that_was_sent_goes_the_way_it_went() {
         command.output().unwrap().status.signal()
     }
     if told_to("a_signal_that_was_sent_goes_the_way_it_went") {
-        let _watch = (env::var_os("WATCHED").unwrap() == "yes").then(|| overflow::watch(name));
+        let _watch = (env::var_os("WATCHED").unwrap() == "yes").then(watch);
         // SAFETY: it is to kill this process, at once or the second time.
         unsafe {
             libc::raise(libc::SIGSEGV);

@@ -121,7 +121,7 @@ impl EventLoop {
         let result = output.clone();
         // Without memory for a signal stack an overflow still ends the process, if not by name.
         let _watch = match self.core.world() {
-            LoopWorld::Park { .. } => duality_fiber::overflow::watch(core::name_running).ok(),
+            LoopWorld::Park { .. } => core::watch_overflows().ok(),
             LoopWorld::Suspend => None,
         };
         current::enter(Some(&self.core), || {

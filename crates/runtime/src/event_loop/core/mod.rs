@@ -13,6 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
+use duality_fiber::overflow::{self, Watch};
 use duality_fiber::{Stack, StackPool};
 use duality_poller::{Direction, Poller, Ring, Timers, Token};
 
@@ -67,9 +68,19 @@ pub(crate) struct Core {
     slot: Cell<&'static ThreadSlot>,
 }
 
+/// Has an overflow of a task's stack on this kernel thread reported, until the result is dropped.
+///
+/// # Errors
+///
+/// Those of mmap(2) and sigaltstack(2), for want of memory.
+pub(super) fn watch_overflows() -> io::Result<Watch> {
+    // SAFETY: `name_running` is safe in a signal handler: it reads cells and formats numbers.
+    unsafe { overflow::watch(name_running) }
+}
+
 /// Writes which task runs on this kernel thread. Called in a signal handler after the task's stack has overflowed, so it
 /// only reads cells.
-pub(super) fn name_running(line: &mut dyn fmt::Write) -> fmt::Result {
+fn name_running(line: &mut dyn fmt::Write) -> fmt::Result {
     current::with_loop(|core| match core.and_then(|core| core.running().name()) {
         Some(name) => write!(line, "task {} of loop {}", name.serial(), name.loop_number()),
         None => line.write_str("a user-level thread"),
