@@ -6,11 +6,15 @@ use std::env;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::io;
 use std::mem;
+use std::os::unix::ffi::OsStringExt;
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
 /// Names the file of the library, where it is not among those of the system.
 const VARIABLE: &str = "DUALITY_LIBDISPATCH";
+
+/// The name by which the system's loader finds the library.
+const OF_THE_SYSTEM: &CStr = c"libdispatch.so";
 
 type Function = extern "C" fn(*mut c_void);
 type QueueCreate = unsafe extern "C" fn(*const c_char, *const c_void) -> *mut c_void;
@@ -40,10 +44,8 @@ pub(super) fn library() -> Result<&'static Library, String> {
 
 impl Library {
     fn load() -> Result<Self, String> {
-        let file = env::var(VARIABLE).unwrap_or_else(|_| "libdispatch.so".into());
-        let Ok(name) = CString::new(file.clone()) else {
-            return Err(format!("{VARIABLE} is not the name of a file"));
-        };
+        let name = named_file().unwrap_or_else(|| OF_THE_SYSTEM.to_owned());
+        let file = name.to_string_lossy();
         // SAFETY: the name ends with a zero byte. What the library does when it is loaded is trusted, as its functions are.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         let Some(handle) = NonNull::new(handle) else {
@@ -91,6 +93,18 @@ impl Library {
         let queue = unsafe { (self.queue_create)(ptr::null(), kind) };
         NonNull::new(queue).map(|queue| Queue { library: self, queue })
     }
+}
+
+/// The file that the environment names. `None` in a program that has more privileges than its
+/// caller (AT_SECURE of getauxval(3), as by a file capability): the library's constructors would run
+/// with these.
+fn named_file() -> Option<CString> {
+    // SAFETY: it has no preconditions.
+    let has_privileges = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+    if has_privileges {
+        return None;
+    }
+    CString::new(env::var_os(VARIABLE)?.into_vec()).ok()
 }
 
 /// A queue of libdispatch. What has been put runs, also when this is dropped before.
