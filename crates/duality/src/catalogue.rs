@@ -125,7 +125,7 @@ impl Catalogue {
 
 fn failed(error: &SetupError) -> Failure {
     match error {
-        SetupError::Choice { .. } => Failure::misuse(error.to_string()),
+        SetupError::Choice { .. } | SetupError::NotDurable(_) => Failure::misuse(error.to_string()),
         SetupError::Store(_) => Failure::failed(error.to_string()),
     }
 }

@@ -24,6 +24,7 @@ pub(crate) fn of(settings: &Settings) -> Result<Setup, Misfit> {
         data_size: settings.data_size,
         read_size: settings.read_size,
         store: None,
+        durable: false,
     })
 }
 

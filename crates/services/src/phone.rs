@@ -14,8 +14,9 @@
 //! ```
 //!
 //! `ADD` replaces an earlier number. `ADDED` is said once the entry is kept in the [`Store`]: it
-//! survives `kill -9`. While the store is away, the reply is `ERROR the store is unavailable`, and
-//! the connection goes on; what was to be added may have been kept nevertheless.
+//! survives `kill -9` (with `--durable`, a power cut too). While the store is away, the reply is
+//! `ERROR the store is unavailable`, and the connection goes on; what was to be added may have been
+//! kept nevertheless.
 //!
 //! A line longer than 256 bytes is answered by a line that begins with `ERROR`, and then the
 //! connection ends; so it does, without a word, after 60 seconds of silence.
@@ -41,7 +42,7 @@ pub const ENTRY: Entry = Entry {
             phone.serve(stream).await
         }))
     },
-    settings: &[Setting::Store],
+    settings: &[Setting::Store, Setting::Durable],
     stack: 64 * 1024,
     ..Entry::PLAIN
 };

@@ -6,7 +6,7 @@ use duality_runtime::log;
 
 use crate::{
     http,
-    store::{Location, OpenError, Options, RedisCalls, Store},
+    store::{InvalidLocation, Location, OpenError, Options, RedisCalls, Store},
 };
 
 /// What an operator has chosen; [`Default`] is what there is without a choice.
@@ -26,6 +26,9 @@ pub struct Setup {
     pub read_size: Option<u64>,
     /// Where the store is; none is a file of SQLite named after the service, in the working directory.
     pub store: Option<Location>,
+    /// Whether an acknowledged write is to survive the loss of power too, and not the end of the
+    /// process alone.
+    pub durable: bool,
 }
 
 /// One of the things that can be chosen.
@@ -39,6 +42,8 @@ pub enum Setting {
     RedisCalls,
     /// [`Setup::store`].
     Store,
+    /// [`Setup::durable`].
+    Durable,
     /// [`Setup::data`].
     Data,
     /// [`Setup::data_size`].
@@ -49,11 +54,12 @@ pub enum Setting {
 
 impl Setting {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Root,
         Self::Templates,
         Self::RedisCalls,
         Self::Store,
+        Self::Durable,
         Self::Data,
         Self::DataSize,
         Self::ReadSize,
@@ -67,6 +73,7 @@ impl Setting {
             Self::Templates => "templates",
             Self::RedisCalls => "redis-calls",
             Self::Store => "store",
+            Self::Durable => "durable",
             Self::Data => "data",
             Self::DataSize => "data-size",
             Self::ReadSize => "read-size",
@@ -80,7 +87,7 @@ impl Setting {
             Self::Root => "serves no files",
             Self::Templates => "has no templates",
             Self::RedisCalls => "does not choose its calls",
-            Self::Store => "keeps nothing",
+            Self::Store | Self::Durable => "keeps nothing",
             Self::Data | Self::DataSize | Self::ReadSize => "has no data file",
         }
     }
@@ -95,6 +102,7 @@ impl Setup {
             Setting::Templates => self.templates.is_some(),
             Setting::RedisCalls => self.redis_calls.is_some(),
             Setting::Store => self.store.is_some(),
+            Setting::Durable => self.durable,
             Setting::Data => self.data.is_some(),
             Setting::DataSize => self.data_size.is_some(),
             Setting::ReadSize => self.read_size.is_some(),
@@ -115,6 +123,10 @@ impl Setup {
             ));
             Location::sqlite(file)
         });
+        let location = match self.durable {
+            true => location.durable().map_err(SetupError::NotDurable)?,
+            false => location,
+        };
         let redis_calls = self.redis_calls.unwrap_or_default();
         let store = Store::new(&location, Options { redis_calls, ..Options::default() })?;
         // The operator has been told, and may start the store later.
@@ -134,6 +146,9 @@ pub enum SetupError {
         /// What is wrong with it.
         error: io::Error,
     },
+    /// The store cannot promise what `--durable` asks for.
+    #[error("--durable: {0}")]
+    NotDurable(InvalidLocation),
     /// The store cannot be set up.
     #[error(transparent)]
     Store(#[from] OpenError),

@@ -38,7 +38,16 @@ impl SetupFlags {
     /// What they say; of the store they say nothing.
     pub(super) fn setup(&self) -> Setup {
         let Self { root, templates, redis_calls, data, data_size, read_size } = self.clone();
-        Setup { root, templates, redis_calls, data, data_size, read_size, store: None }
+        Setup {
+            root,
+            templates,
+            redis_calls,
+            data,
+            data_size,
+            read_size,
+            store: None,
+            durable: false,
+        }
     }
 
     /// Asks an experiment for what these flags say.

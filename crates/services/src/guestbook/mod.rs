@@ -47,7 +47,13 @@ pub const ENTRY: Entry = Entry {
     summary: "http with a page that visitors sign",
     protocol: "as http; form fields guest-name and guest-remarks",
     open: |setup| Ok(Guestbook::open(setup)?.http.handler()),
-    settings: &[Setting::Root, Setting::Templates, Setting::RedisCalls, Setting::Store],
+    settings: &[
+        Setting::Root,
+        Setting::Templates,
+        Setting::RedisCalls,
+        Setting::Store,
+        Setting::Durable,
+    ],
     stack: 64 * 1024,
     ..Entry::PLAIN
 };

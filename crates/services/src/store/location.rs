@@ -67,6 +67,24 @@ impl Location {
     pub fn sqlite(path: impl Into<PathBuf>) -> Self {
         Self::Sqlite { path: path.into(), synchronous: Synchronous::default() }
     }
+
+    /// The same place, with acknowledged writes that survive the loss of power
+    /// ([`Synchronous::Full`]).
+    ///
+    /// # Errors
+    ///
+    /// For Redis: its configuration decides, and an acknowledgement does not tell. WAITAOF would,
+    /// from Redis 7.2 on.
+    pub fn durable(self) -> Result<Self, InvalidLocation> {
+        match self {
+            Self::Sqlite { path, .. } => Ok(Self::Sqlite { path, synchronous: Synchronous::Full }),
+            Self::Redis { .. } => Err(InvalidLocation {
+                written: self.to_string(),
+                why: "Redis decides itself what survives a power cut: leave --durable out and configure \
+                      `appendonly yes` and `appendfsync always` there, or use sqlite:PATH",
+            }),
+        }
+    }
 }
 
 impl FromStr for Location {
@@ -260,6 +278,18 @@ mod tests {
             // What is shown is read as the same.
             assert!(parsed.to_string().parse::<Location>().unwrap() == location, "{parsed}");
         }
+    }
+
+    #[test]
+    fn only_what_promises_it_is_durable() {
+        let durable = |written: &str| written.parse::<Location>().unwrap().durable();
+        assert_eq!(durable("sqlite:x").unwrap().to_string(), "sqlite:x?synchronous=full");
+        assert_eq!(
+            durable("sqlite:x?synchronous=normal").unwrap().to_string(),
+            "sqlite:x?synchronous=full"
+        );
+        let refused = durable("redis://:secret@host").unwrap_err().to_string();
+        assert!(refused.contains("appendfsync always") && !refused.contains("secret"), "{refused}");
     }
 
     #[test]

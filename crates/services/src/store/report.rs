@@ -14,13 +14,16 @@ const QUIET: Duration = Duration::from_secs(10);
 const THERE: u64 = 0;
 /// The store does not work.
 const AWAY: u64 = 1;
+/// A line is being written. It must be out before the next one is: "is back" never comes before "is
+/// unavailable".
+const SAYING: u64 = 2;
 
 /// What has been said of one store. The numbers are shared with the child processes.
 ///
 /// What is said last may lag behind by [`QUIET`], but comes true: every call compares it with what it saw.
 pub(super) struct Reports {
     began: Instant,
-    /// What was said last: [`THERE`] or [`AWAY`].
+    /// What was said last: [`THERE`] or [`AWAY`], or [`SAYING`].
     said: &'static AtomicU64,
     /// Calls that have failed since then.
     failed: &'static AtomicU64,
@@ -48,6 +51,7 @@ impl Reports {
                 log::warn(format_args!("{line} ({before} calls before this one failed as well)"));
             }
         }
+        self.said.store(AWAY, Relaxed);
     }
 
     /// A call has succeeded; `place` names the store.
@@ -64,22 +68,44 @@ impl Reports {
         if self.may_change_to(THERE) {
             let failed = self.failed.swap(0, Relaxed);
             log::warn(format_args!("the store {place} is back ({failed} more calls have failed)"));
+            self.said.store(THERE, Relaxed);
         }
     }
 
     /// Whether it is to be said now, by this caller, that the state is another than was said last.
+    /// Until the caller has said it and has stored the state, no other line is said. A process that
+    /// is killed in between leaves [`SAYING`]; after [`QUIET`] another caller takes over.
     fn may_change_to(&self, state: u64) -> bool {
         let said = self.said.load(Relaxed);
         if said == state {
             return false;
         }
         let now = self.began.elapsed().as_millis() as u64 + 1;
-        let before_last = self.before_last.load(Relaxed);
-        let is_quiet = before_last > 0 && now < before_last + QUIET.as_millis() as u64;
-        if is_quiet || self.said.compare_exchange(said, state, Relaxed, Relaxed).is_err() {
+        let is_recent = |then: u64| then > 0 && now < then + QUIET.as_millis() as u64;
+        let is_quiet = is_recent(self.before_last.load(Relaxed))
+            || (said == SAYING && is_recent(self.last.load(Relaxed)));
+        if is_quiet || self.said.compare_exchange(said, SAYING, Relaxed, Relaxed).is_err() {
             return false;
         }
         self.before_last.store(self.last.swap(now, Relaxed), Relaxed);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_an_outage_is_not_told_before_its_beginning() {
+        let reports = Reports::new();
+        assert!(reports.may_change_to(AWAY), "the first failure is told");
+        // Its line is not out yet. A call of another thread succeeds meanwhile, and one fails.
+        assert!(!reports.may_change_to(THERE));
+        assert!(!reports.may_change_to(AWAY));
+        reports.said.store(AWAY, Relaxed);
+        assert!(reports.may_change_to(THERE));
+        reports.said.store(THERE, Relaxed);
+        assert!(!reports.may_change_to(AWAY), "a third line within ten seconds");
     }
 }

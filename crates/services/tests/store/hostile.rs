@@ -14,6 +14,7 @@ use crate::worlds::{EVER, World, in_every_world};
 
 in_every_world! {
     lies_are_unavailable_and_forgotten
+    nonsense_is_not_asked_for_again_at_once
     errors_are_told_in_one_line
     what_must_happen_once_is_not_repeated
     what_may_be_repeated_is
@@ -122,6 +123,29 @@ fn lies_are_unavailable_and_forgotten(world: World) {
                 },
             )
             .await;
+        });
+    }
+}
+
+/// What is no Redis is connected to ten times a second, not thousands of times.
+fn nonsense_is_not_asked_for_again_at_once(world: World) {
+    for reply in ["HTTP/1.1 400 Bad Request\r\n\r\n", "+OK\r\n+OK\r\n", ""] {
+        let connections = Arc::new(AtomicUsize::new(0));
+        let counted = connections.clone();
+        let address = fake(move |_, mut stream| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            commands(&mut stream);
+            stream.write_all(reply.as_bytes()).unwrap();
+        });
+        let store = store(address, Options::default());
+        world.run(async move {
+            let start = Instant::now();
+            for _ in 0..1000 {
+                store.visit(5).await.unwrap_err();
+            }
+            let tenths = start.elapsed().as_millis() as usize / 100;
+            let connections = connections.load(Ordering::Relaxed);
+            assert!((1..=2 + tenths).contains(&connections), "{connections} in {tenths} tenths");
         });
     }
 }

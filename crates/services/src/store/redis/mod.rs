@@ -16,9 +16,10 @@
 //! a visitor or keep a remark twice. Their callers hear that the store is unavailable. This is rare, since an
 //! idle connection is looked at before it is used.
 //!
-//! **While Redis is away.** For [`REST`] after a connection was refused, the group opens no other: calls use
-//! the connections that it has, and fail at once where none is idle. For [`REST`] after a reply did not come in
-//! time, all calls of the group fail at once. So a dead Redis costs neither a storm of connections nor one
+//! **While Redis is away.** A connection may be refused, closed at once, or answered by something
+//! that is not Redis. For [`REST`] after that the group opens no other. Calls use the connections
+//! that it has, and fail at once where none is idle. For [`REST`] after a reply did not come in time,
+//! all calls of the group fail at once. So a dead Redis costs neither a storm of connections nor one
 //! time-out per request.
 //!
 //! Keys: `duality:visitors` (a number), `duality:remarks` (a list, the newest first; an element is the length
@@ -199,7 +200,9 @@ impl Redis {
         let result = self.call_in(&group, commands, read).await;
         match &result {
             Err(fault @ Fault::Late) => group.exchanges.rest(fault.to_string()),
-            Err(fault @ Fault::Unreached(_)) => group.connects.rest(fault.to_string()),
+            Err(fault @ (Fault::Unreached(_) | Fault::Confused(_))) => {
+                group.connects.rest(fault.to_string());
+            }
             _ => {}
         }
         result.map_err(|fault| fault.to_string())
@@ -254,9 +257,16 @@ impl Redis {
                     sleep(PAUSE).await;
                 }
                 connected => {
-                    let mut connection = connected?;
-                    let replies = connection.exchange(&commands.bytes, commands.count).await?;
-                    return Ok((connection, replies));
+                    let exchanged = async {
+                        let mut connection = connected?;
+                        let replies = connection.exchange(&commands.bytes, commands.count).await?;
+                        Ok((connection, replies))
+                    };
+                    let exchanged: Result<_, Fault> = exchanged.await;
+                    if let Err(fault) = &exchanged {
+                        group.connects.rest(fault.to_string());
+                    }
+                    return exchanged;
                 }
             }
         }
