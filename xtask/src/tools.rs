@@ -19,6 +19,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("nc", "netcat-openbsd"),
     ("nginx", "nginx-light"),
     ("redis-server", "redis-server"),
+    ("setcap", "libcap2-bin"),
     ("wrk", "wrk"),
 ];
 

@@ -39,17 +39,41 @@ pub fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     // A file for one's own eyes otherwise: as any other that a program makes.
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
     file.as_file().set_permissions(mode)?;
-    if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
-        // Such as /dev/stdout, which nothing can take the place of.
+    if is_device(path) {
         return fs::write(path, text);
     }
     file.persist(path).map_err(|error| error.error)?;
     Ok(())
 }
 
+/// Whether nothing can take the place of what is at `path`, such as a pipe or /dev/stdout. A
+/// symbolic link elsewhere, which another user may have planted, is not followed: the file takes
+/// its place.
+fn is_device(path: &Path) -> bool {
+    let found = match path.starts_with("/dev") {
+        true => fs::metadata(path),
+        false => fs::symlink_metadata(path),
+    };
+    found.is_ok_and(|found| !found.is_file() && !found.is_symlink())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_symbolic_link_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (theirs, planted) = (folder.path().join("theirs"), folder.path().join("page.html"));
+        fs::write(&theirs, "theirs").unwrap();
+        for target in [&*theirs, Path::new("/dev/full")] {
+            std::os::unix::fs::symlink(target, &planted).unwrap();
+            write_whole(&planted, "ours").unwrap();
+            assert!(fs::symlink_metadata(&planted).unwrap().is_file());
+            fs::remove_file(&planted).unwrap();
+        }
+        assert_eq!(fs::read_to_string(&theirs).unwrap(), "theirs");
+    }
 
     #[test]
     fn data_cannot_end_its_element() {

@@ -14,6 +14,7 @@ mod list;
 mod load;
 mod model;
 mod plan;
+mod privileges;
 mod regimes;
 mod report;
 mod run;

@@ -13,6 +13,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::injection::InjectionFlags;
+use super::privileges::Privileges;
 use super::visibility::Visibility;
 use super::{Failure, SetupFlags, Tuning, flag, heading};
 use crate::catalogue::Catalogue;
@@ -37,11 +38,21 @@ pub(super) struct Arguments {
     /// Where `guestbook` and `phone` keep what they are told: sqlite:PATH or redis://HOST:PORT [default: sqlite:SERVICE.sqlite]
     #[arg(long, value_name = "STORE")]
     store: Option<Location>,
+    /// Acknowledge a write to the store once the disk has it, so that it survives a power cut too
+    ///
+    /// Without it, an acknowledged write survives `kill -9` of the server, and the newest may be
+    /// lost with the power. SQLite only: each write waits for fsync(2). What Redis keeps through a
+    /// power cut is up to its `appendfsync`.
+    #[arg(long)]
+    durable: bool,
     #[command(flatten)]
     tuning: Tuning,
     /// Processors to run on, such as 0 or 0,2
     #[arg(long, value_delimiter = ',', value_name = "CPU,…", help_heading = heading::SERVER)]
     cpus: Vec<usize>,
+    /// Be this user once the port is bound, where the server is started as root
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
     /// Seconds that a drain may take, after SIGTERM, SIGHUP or Ctrl-C, before connections are cut off
     #[arg(long, default_value_t = 30, value_name = "SECONDS", help_heading = heading::LIMITS)]
     drain_limit: u32,
@@ -68,10 +79,17 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
             .map_err(|error| Failure::failed(format!("{}: {error}", architecture.name())))?;
     }
     let name = arguments.service.as_deref().unwrap_or(catalogue.default_name());
-    let setup = Setup { store: arguments.store.clone(), ..arguments.setup.setup() };
+    let setup = Setup {
+        store: arguments.store.clone(),
+        durable: arguments.durable,
+        ..arguments.setup.setup()
+    };
     let listed = catalogue.look_up(name, &setup).map_err(flag)?;
     arguments.tuning.check(&listed).map_err(flag)?;
+    let privileges = Privileges::find(arguments.user.as_deref())?;
+    privileges.lower()?;
     let service = catalogue.open(name, &setup)?;
+    privileges.raise()?;
     let control = match arguments.control {
         true => Some(Control::on_standard_input().map_err(|error| {
             Failure::misuse(format!("--control: {error}: standard input must be a socket"))
@@ -104,6 +122,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let server = Server::bind(architecture, service, arguments.listen, options)
         .map_err(|error| cannot_listen(arguments.listen, &error))?;
     let address = server.address();
+    privileges.drop_for_good(address)?;
     match control {
         Some(control) => control.ready(address),
         None => writeln!(std::io::stdout(), "listening on {address}"),

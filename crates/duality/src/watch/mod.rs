@@ -6,14 +6,12 @@
 
 mod dump;
 mod graph;
+mod output;
 mod records;
 mod stall;
 mod stats;
 
-use std::fs::File;
-use std::io::{self, Write};
-use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,6 +21,7 @@ use duality_architectures::common::pressure::remedy;
 use duality_runtime::{log, visibility};
 
 use self::graph::Drawing;
+use self::output::Output;
 use self::records::Records;
 pub(crate) use self::records::RecordsFile;
 use self::stall::Stalls;
@@ -146,35 +145,5 @@ fn write_stats(stats: &Mutex<Stats>) -> Result<(), String> {
 fn complain(result: Result<(), String>) {
     if let Err(problem) = result {
         log::warn(problem);
-    }
-}
-
-/// A file, or standard error under a descriptor of its own: std's lock might be held by this thread while
-/// another forks, and the child would have it for ever.
-struct Output {
-    file: File,
-    /// What complaints call it.
-    name: String,
-}
-
-impl Output {
-    fn open(path: &Path, flag: &str) -> Result<Self, String> {
-        if path == Path::new("-") {
-            return Self::standard_error();
-        }
-        let name = path.display().to_string();
-        let file = File::create(path).map_err(|error| format!("{flag}: {name}: {error}"))?;
-        Ok(Self { file, name })
-    }
-
-    fn standard_error() -> Result<Self, String> {
-        let descriptor = io::stderr().as_fd().try_clone_to_owned();
-        let file =
-            descriptor.map(File::from).map_err(|error| format!("standard error: {error}"))?;
-        Ok(Self { file, name: "standard error".into() })
-    }
-
-    fn write(&mut self, text: &str) -> Result<(), String> {
-        self.file.write_all(text.as_bytes()).map_err(|error| format!("{}: {error}", self.name))
     }
 }

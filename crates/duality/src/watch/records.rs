@@ -9,6 +9,8 @@ use duality_architectures::common::pressure::remedy;
 use duality_runtime::log;
 use duality_runtime::visibility::{self, Record};
 
+use super::output;
+
 /// Where records go, and how.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordsFile {
@@ -46,8 +48,7 @@ pub(super) struct Records {
 impl Records {
     /// Opens the file, and has up to `limit` requests recorded from now on.
     pub(super) fn begin(to: &RecordsFile, limit: usize) -> Result<Self, String> {
-        let file = File::create(&to.path)
-            .map_err(|error| format!("--records: {}: {error}", to.path.display()))?;
+        let file = output::create(&to.path, "--records")?;
         visibility::prepare_records(limit)
             .map_err(|error| format!("--records-limit: {error}{}", remedy(&error)))?;
         Ok(Self { file, to: to.clone(), limit })

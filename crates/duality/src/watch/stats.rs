@@ -5,7 +5,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use duality_runtime::visibility::{self, QueueReport};
 use serde_json::{Map, Value, json};
 
-use super::{Output, Subject};
+use super::Subject;
+use super::output::Output;
 
 /// The version of the form; a new field is no new version, another meaning is.
 const VERSION: u32 = 1;

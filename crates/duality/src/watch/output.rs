@@ -1,0 +1,113 @@
+//! Files that a watched server writes: fresh, the server's own, and for its user's eyes only.
+//!
+//! A server may run as root and be told to write into /tmp, where others can plant names. So a symbolic link is not followed
+//! (`O_NOFOLLOW` of open(2)), a file of another user is not written to, and a new one has the mode 0600: records and
+//! dumps name clients.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+use rustix::process::geteuid;
+
+/// A file, or standard error under a descriptor of its own: std's lock might be held by this thread while
+/// another forks, and the child would have it for ever.
+pub(super) struct Output {
+    file: File,
+    /// What complaints call it.
+    name: String,
+}
+
+impl Output {
+    /// Opens `path`, or standard error for `-`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`create`].
+    pub(super) fn open(path: &Path, flag: &str) -> Result<Self, String> {
+        if path == Path::new("-") {
+            return Self::standard_error();
+        }
+        Ok(Self { file: create(path, flag)?, name: path.display().to_string() })
+    }
+
+    pub(super) fn standard_error() -> Result<Self, String> {
+        let descriptor = io::stderr().as_fd().try_clone_to_owned();
+        let file =
+            descriptor.map(File::from).map_err(|error| format!("standard error: {error}"))?;
+        Ok(Self { file, name: "standard error".into() })
+    }
+
+    pub(super) fn write(&mut self, text: &str) -> Result<(), String> {
+        self.file.write_all(text.as_bytes()).map_err(|error| format!("{}: {error}", self.name))
+    }
+}
+
+/// Opens the file that `flag` names, empty.
+///
+/// # Errors
+///
+/// When it cannot be written, is a symbolic link outside /dev, or belongs to another user. The line names the flag and the file.
+pub(super) fn create(path: &Path, flag: &str) -> Result<File, String> {
+    let told = |problem: String| format!("{flag}: {}: {problem}", path.display());
+    // The links of /dev, such as stdout, are the system's: no other user can plant one there.
+    let follow = if path.starts_with("/dev") { OFlags::empty() } else { OFlags::NOFOLLOW };
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).mode(0o600).custom_flags(follow.bits().cast_signed());
+    let file = options.open(path).map_err(|error| match path.is_symlink() {
+        true => told("it is a symbolic link: name the file itself".into()),
+        false => told(error.to_string()),
+    })?;
+    let found = file.metadata().map_err(|error| told(error.to_string()))?;
+    if found.is_file() {
+        if found.uid() != geteuid().as_raw() || found.nlink() > 1 {
+            let problem = "another user or name has it: remove it, or name a new file";
+            return Err(told(problem.into()));
+        }
+        // Not by O_TRUNC: what is another's is left as it was.
+        file.set_len(0).map_err(|error| told(error.to_string()))?;
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_new_file_is_for_its_user_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("stats");
+        Output::open(&path, "--stats").unwrap().write("one").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        // The next run begins anew.
+        Output::open(&path, "--stats").unwrap().write("2").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "2");
+    }
+
+    #[test]
+    fn what_others_may_have_planted_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (theirs, planted) = (folder.path().join("theirs"), folder.path().join("planted"));
+        fs::write(&theirs, "secret").unwrap();
+        symlink(&theirs, &planted).unwrap();
+        let refused = create(&planted, "--dump").unwrap_err();
+        assert!(refused.starts_with("--dump: ") && refused.contains("symbolic link"), "{refused}");
+        fs::remove_file(&planted).unwrap();
+        fs::hard_link(&theirs, &planted).unwrap();
+        assert!(create(&planted, "--dump").unwrap_err().contains("another user"));
+        assert_eq!(fs::read_to_string(&theirs).unwrap(), "secret");
+    }
+
+    #[test]
+    fn devices_are_written_to() {
+        create(Path::new("/dev/null"), "--stats").unwrap();
+        create(Path::new("/dev/fd/2"), "--stats").unwrap();
+    }
+}
