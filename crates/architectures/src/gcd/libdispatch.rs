@@ -96,8 +96,8 @@ impl Library {
 }
 
 /// The file that the environment names. `None` in a program that has more privileges than its
-/// caller (AT_SECURE of getauxval(3), as by a file capability): the library's constructors would run
-/// with these.
+/// caller (AT_SECURE of getauxval(3), as by a file capability): the library's constructors would
+/// run with these.
 fn named_file() -> Option<CString> {
     // SAFETY: it has no preconditions.
     let has_privileges = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;

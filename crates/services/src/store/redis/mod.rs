@@ -18,9 +18,9 @@
 //!
 //! **While Redis is away.** A connection may be refused, closed at once, or answered by something
 //! that is not Redis. For [`REST`] after that the group opens no other. Calls use the connections
-//! that it has, and fail at once where none is idle. For [`REST`] after a reply did not come in time,
-//! all calls of the group fail at once. So a dead Redis costs neither a storm of connections nor one
-//! time-out per request.
+//! that it has, and fail at once where none is idle. For [`REST`] after a reply did not come in
+//! time, all calls of the group fail at once. So a dead Redis costs neither a storm of connections
+//! nor one time-out per request.
 //!
 //! Keys: `duality:visitors` (a number), `duality:remarks` (a list, the newest first; an element is the length
 //! of the guest's name in bytes, a colon, the name, the text; other elements are passed over), `duality:phone`
