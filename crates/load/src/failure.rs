@@ -4,6 +4,18 @@ use std::io;
 
 use rustix::io::Errno;
 
+/// The kinds of failures that are replies, and not the expected ones.
+pub(crate) const WRONG_REPLIES: [&str; 4] =
+    ["wrong-status", "wrong-bytes", "malformed", WRONG_OUTSIDE];
+/// All of them before the window opened or after it closed.
+pub(crate) const WRONG_OUTSIDE: &str = "wrong-outside";
+
+/// Whether failures of a kind are wrong replies. [`Report::errors`](crate::Report::errors) names the
+/// kinds.
+pub fn is_wrong_reply(kind: &str) -> bool {
+    WRONG_REPLIES.contains(&kind)
+}
+
 /// Why one request got no correct reply.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {

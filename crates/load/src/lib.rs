@@ -65,6 +65,7 @@ use std::time::Duration;
 
 pub use client::http::Page;
 pub use crowd::{Crowd, Fate, Spans};
+pub use failure::is_wrong_reply;
 pub use goodput::{Goodput, Percentile, Probe, Slo, peak_goodput};
 pub use injection::Injection;
 pub use pattern::{Arrivals, Named, Pattern};

@@ -54,8 +54,10 @@ pub(crate) struct Measurement {
     pub(crate) connections_served: u64,
     /// Failures in the window by kind, and one of each in words.
     pub(crate) failures: BTreeMap<&'static str, FailureCount>,
-    /// Failures before the window opened or after it closed.
+    /// Failures before the window opened or after it closed, but for wrong replies.
     pub(crate) failures_outside: u64,
+    /// Wrong replies before the window opened or after it closed.
+    pub(crate) wrong_outside: u64,
     pub(crate) overdue: Overdue,
     /// The longest time in the window without a reply on any connection.
     pub(crate) silence: Silence,
@@ -101,6 +103,7 @@ impl Default for Measurement {
             connections_served: 0,
             failures: BTreeMap::new(),
             failures_outside: 0,
+            wrong_outside: 0,
             overdue: Overdue::default(),
             silence: Silence::default(),
         }

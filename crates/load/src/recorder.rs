@@ -21,12 +21,13 @@
 //!
 //! One recorder serves all connections of a load, under a mutex that nobody contends for.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::due::Queue;
 use crate::edges::{EdgeHook, Edges, Moment};
-use crate::failure::Failure;
+use crate::failure::{Failure, is_wrong_reply};
 use crate::histogram::record;
 use crate::measurement::{FailureCount, Measurement, OpenCounts, Start};
 
@@ -40,6 +41,8 @@ struct State {
     edges: Edges,
     window: Window,
     tally: Tally,
+    /// Requests that failed since the start, in the window or not, by kind.
+    failed: BTreeMap<&'static str, u64>,
     connections: Vec<Connection>,
     /// What is due and was not sent yet, in an open loop.
     queue: Option<Arc<Queue>>,
@@ -56,7 +59,6 @@ pub(crate) struct Tally {
     pub(crate) replies: u64,
     /// Connections that have got one.
     pub(crate) served: u64,
-    pub(crate) failures: u64,
 }
 
 impl Tally {
@@ -96,6 +98,7 @@ impl Recorder {
             edges,
             window: Window::Before,
             tally: Tally::default(),
+            failed: BTreeMap::new(),
             connections: vec![Connection::default(); connections],
             counts: Measurement {
                 open_loop: queue.as_ref().map(|_| OpenCounts::new()),
@@ -211,6 +214,11 @@ impl Recorder {
         self.lock().tally
     }
 
+    /// How many requests have failed since the start, by kind.
+    pub(crate) fn failed(&self) -> BTreeMap<&'static str, u64> {
+        self.lock().failed.clone()
+    }
+
     /// What was counted.
     pub(crate) fn measurement(&self) -> Measurement {
         self.lock().counts.clone()
@@ -270,9 +278,13 @@ impl State {
     }
 
     fn count_failures(&mut self, failure: &Failure, count: u64) {
-        self.tally.failures += count;
+        *self.failed.entry(failure.kind()).or_default() += count;
         if !matches!(self.window, Window::Open(_)) {
-            self.counts.failures_outside += count;
+            let counts = &mut self.counts;
+            *match is_wrong_reply(failure.kind()) {
+                true => &mut counts.wrong_outside,
+                false => &mut counts.failures_outside,
+            } += count;
             return;
         }
         let entry = self.counts.failures.entry(failure.kind());
@@ -494,13 +506,16 @@ mod tests {
         recorder.failure(0, &Failure::WrongStatus(500));
         recorder.close();
         recorder.failure(0, &Failure::TimedOut);
+        recorder.failure(0, &Failure::WrongBytes("its length"));
         let counted = recorder.measurement();
         let example = Failure::WrongStatus(404).to_string();
         assert_eq!(
             counted.failures,
             BTreeMap::from([("wrong-status", FailureCount { count: 2, example })])
         );
-        assert_eq!((counted.failures_outside, counted.requests), (2, 0));
+        assert_eq!((counted.failures_outside, counted.wrong_outside, counted.requests), (2, 1, 0));
+        let all = [("timed-out", 2), ("wrong-status", 2), ("wrong-bytes", 1)];
+        assert_eq!(recorder.failed(), BTreeMap::from(all));
     }
 
     #[test]

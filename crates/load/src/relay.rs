@@ -10,6 +10,7 @@
 //! Noise on a shared machine has a flat spectrum: what is compared must alternate faster than the noise changes
 //! (docs/method.md). All connections of all loads stay open meanwhile; those that rest cost nothing.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -43,12 +44,12 @@ pub struct Relay {
 }
 
 /// What a load did in a slice: the time in which it alone made requests.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Slice {
     /// Correct replies, from the slice's beginning until the load was at rest.
     pub requests: u64,
-    /// Requests that failed meanwhile.
-    pub failures: u64,
+    /// Requests that failed since the end of the slice before, by kind as in [`Report::errors`].
+    pub errors: BTreeMap<&'static str, u64>,
     /// Requests that had no reply when the load was left alone.
     pub unanswered: u64,
     /// How many of the load's connections have got a reply since it joined.
@@ -196,14 +197,16 @@ fn serve(orders: Receiver<Command>) {
         }
     };
     event_loop.run(async move {
-        let mut engines: Vec<Engine> = Vec::new();
+        let mut members: Vec<Member> = Vec::new();
         // While it waits here, everything is at rest.
         while let Ok(order) = orders.recv() {
             match order {
                 Command::Join { options, announcer, edges, joined } => {
                     let engine = Engine::new(*options, announcer);
                     let outcome = engine.run(edges).await;
+                    let mut told = BTreeMap::new();
                     if let Some(load) = engine.shared_load() {
+                        told = load.recorder.failed();
                         load.gate.shut();
                         rest(load).await;
                     }
@@ -211,16 +214,37 @@ fn serve(orders: Receiver<Command>) {
                     let _ = joined.send(outcome);
                     engine.wake_caller();
                     if has_joined {
-                        engines.push(engine);
+                        members.push(Member { engine, told });
                     }
                 }
                 Command::Slice { load, length, over } => {
-                    let load = engines[load].shared_load().expect("it has joined");
-                    let _ = over.send(slice(load, length).await);
+                    let _ = over.send(members[load].slice(length).await);
                 }
             }
         }
     });
+}
+
+/// A load that has joined.
+struct Member {
+    engine: Engine,
+    /// Requests that had failed when its window or its last slice was told, by kind.
+    told: BTreeMap<&'static str, u64>,
+}
+
+impl Member {
+    async fn slice(&mut self, length: Duration) -> Slice {
+        let load = self.engine.shared_load().expect("it has joined");
+        let slice = slice(load, length).await;
+        let failed = load.recorder.failed();
+        let since = |(kind, count): (&'static str, u64)| {
+            let more = count - self.told.get(kind).copied().unwrap_or_default();
+            (more > 0).then_some((kind, more))
+        };
+        let errors = failed.clone().into_iter().filter_map(since).collect();
+        self.told = failed;
+        Slice { errors, ..slice }
+    }
 }
 
 async fn slice(load: &Load, length: Duration) -> Slice {
@@ -236,7 +260,7 @@ async fn slice(load: &Load, length: Duration) -> Slice {
     let (ended, after) = (moment(), load.recorder.tally());
     Slice {
         requests: after.replies - before.replies,
-        failures: after.failures - before.failures,
+        errors: BTreeMap::new(),
         unanswered: after.under_way(),
         connections_served: after.served,
         elapsed: ended.instant.saturating_duration_since(begun.instant),

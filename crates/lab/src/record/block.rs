@@ -6,6 +6,8 @@
 //!               a slice of some 30 ms             the same order, mirrored
 //! ```
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// One round through the servers that are alive side by side, in random order, and back.
@@ -54,6 +56,10 @@ pub struct Slice {
     /// Requests that failed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failures: u64,
+    /// The same by kind, as [`Measured::errors`](super::Measured::errors) has them; empty in older
+    /// results.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub errors: BTreeMap<String, u64>,
 }
 
 /// What happened on the pinned processors besides what was measured; empty where the kernel does not tell.

@@ -66,6 +66,7 @@ impl Load<'_> {
             client_wait_share: 0.0,
             connections_served: key.concurrency as u64,
             failures: run.figures.errors,
+            errors: errors(&run),
         })
     }
 
@@ -100,7 +101,7 @@ impl Load<'_> {
             requests_per_second: rate,
             latency_us: figures.latency,
             measured_load: rate * figures.latency.mean / 1e6,
-            errors: failed.iter().map(|_| (FAILED.to_owned(), figures.errors)).collect(),
+            errors: errors(run),
             bytes_received: 0,
             connections_opened: key.concurrency as u64,
             connections_served: key.concurrency as u64,
@@ -117,4 +118,10 @@ impl Load<'_> {
             open_loop: None,
         }
     }
+}
+
+/// The failures that a run reported, by kind. The load command decides what it calls an error.
+fn errors(run: &Run) -> BTreeMap<String, u64> {
+    let errors = Some(run.figures.errors).filter(|count| *count > 0);
+    errors.into_iter().map(|count| (FAILED.to_owned(), count)).collect()
 }

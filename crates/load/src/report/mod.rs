@@ -19,6 +19,7 @@ use crate::Options;
 use crate::counters::ListenCounters;
 use crate::crowd::Fate;
 use crate::engine::Outcome;
+use crate::failure::WRONG_OUTSIDE;
 
 use latency::HistogramError;
 pub use latency::Latency;
@@ -69,8 +70,9 @@ pub struct Report {
     pub measured_load: f64,
     /// Failed requests by kind: `connect-refused`, `connect-timeout`, `connect-failed`, `no-ports`,
     /// `no-descriptors`, `reset`, `closed-early`, `timed-out`, `wrong-status`, `wrong-bytes`,
-    /// `malformed`, `store-unavailable`, `other-left`, `too-slow`, `server-full`, `io`. Kinds that did
-    /// not occur are left out.
+    /// `malformed`, `store-unavailable`, `other-left`, `too-slow`, `server-full`, `io`. All wrong replies
+    /// before the window opened or after it closed are `wrong-outside`. Kinds that did not occur are left
+    /// out.
     pub errors: BTreeMap<String, u64>,
     /// Bytes of the correct replies, with their heads.
     pub bytes_received: u64,
@@ -127,10 +129,12 @@ impl Report {
         let open_loop = OpenLoop::of(options, measurement);
         let convicted = open_loop.as_ref().is_some_and(|open| open.generator_was_limit(&latency));
         let in_use = open_loop.as_ref().map_or(latency.mean, |open| open.raw_latency_us.mean);
+        let outside = Some(measurement.wrong_outside).filter(|count| *count > 0);
         let errors = measurement
             .failures
             .iter()
-            .map(|(kind, failures)| ((*kind).to_owned(), failures.count));
+            .map(|(kind, failures)| ((*kind).to_owned(), failures.count))
+            .chain(outside.map(|count| (WRONG_OUTSIDE.to_owned(), count)));
         let listen = listen.unwrap_or_default();
         let mut report = Self {
             version: VERSION,

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::{Report, duration};
+use crate::failure::WRONG_REPLIES;
 use crate::measurement::Measurement;
 
 /// A time without any reply from which on it is told.
@@ -12,15 +13,12 @@ const LONG_SILENCE: Duration = Duration::from_secs(1);
 /// The same in median latencies: a service whose replies take seconds is silent for as long.
 const SILENT_LATENCIES: f64 = 10.0;
 
-/// Failures that are replies, and not those that were expected.
-const WRONG: [&str; 3] = ["wrong-status", "wrong-bytes", "malformed"];
-
 impl Report {
     /// Why this load is no measurement of its server, in one line that names the remedy: the server went away, replies were
     /// wrong, there were none, or the figures are [invalid](Report::invalid).
     #[must_use]
     pub fn failure(&self) -> Option<String> {
-        let wrong: u64 = WRONG.iter().filter_map(|kind| self.errors.get(*kind)).sum();
+        let wrong: u64 = WRONG_REPLIES.iter().filter_map(|kind| self.errors.get(*kind)).sum();
         let target = &self.target;
         if self.server_went_away() {
             let (went, remedy) =
@@ -114,7 +112,7 @@ mod tests {
     #[test]
     fn wrong_replies_and_invalid_figures_fail_the_load() {
         assert_eq!(report().failure(), None);
-        for kind in WRONG {
+        for kind in WRONG_REPLIES {
             assert!(failed(kind, 3).failure().unwrap().contains("3 of its replies were wrong"));
         }
         // A client that was let down may be one of many: the report tells.

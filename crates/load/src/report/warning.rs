@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Report;
 use crate::engine::Outcome;
+use crate::failure::WRONG_OUTSIDE;
 use crate::measurement::Measurement;
 use crate::unanswered::Overdue;
 use crate::{Options, Pattern, Stop};
@@ -140,6 +141,12 @@ impl Report {
             warn(
                 WarningKind::Failed((*kind).to_owned()),
                 format!("{kind} {count}{times}: {}{}.", failures.example, remedy(kind)),
+            );
+        }
+        if measurement.wrong_outside > 0 {
+            warn(
+                WarningKind::Failed(WRONG_OUTSIDE.to_owned()),
+                format!("{} replies outside the window were wrong.", measurement.wrong_outside),
             );
         }
         if measurement.failures_outside > 0 {
