@@ -12,6 +12,10 @@ use crate::studentized_range::{critical, student};
 /// A subject whose residuals vary by so many times those of the others has noise of its own, and is tested by it.
 const OWN_NOISE: f64 = 2.0;
 
+/// With fewer blocks, chance alone makes subjects noisy. Such a subject is tested by its own noise.
+/// Its residuals stay in the pooled variance, which would be too small without them.
+const FEWEST_FOR_OWN_NOISE: usize = 10;
+
 /// The values of one block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
@@ -142,8 +146,10 @@ impl Fit {
     fn find_variance(&mut self, members: &[usize]) -> Option<()> {
         let mut cells: BTreeMap<(usize, usize), (f64, usize)> = BTreeMap::new();
         let (mut squares, mut values) = (0.0, 0_usize);
+        let are_many = self.blocks.len() >= FEWEST_FOR_OWN_NOISE;
+        let is_usual = |subject: usize| !(are_many && self.noisy[subject]);
         for (session, subject, residual) in self.residuals() {
-            if !self.noisy[subject] {
+            if is_usual(subject) {
                 squares += residual * residual;
                 values += 1;
                 let cell = cells.entry((session, subject)).or_default();
@@ -151,7 +157,7 @@ impl Fit {
                 cell.1 += 1;
             }
         }
-        let calm = members.iter().filter(|&&subject| !self.noisy[subject]).count();
+        let calm = members.iter().filter(|&&subject| is_usual(subject)).count();
         self.freedom = values.checked_sub(self.blocks.len() + calm.checked_sub(1)?)?;
         if self.freedom == 0 {
             return None;

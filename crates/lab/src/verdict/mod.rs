@@ -14,29 +14,40 @@
 //!    connections together. The range allows for choosing the best first and comparing with it afterwards.
 //! 5. *Work that moved*: over loopback, either end may do the kernel's work. Where the load generator's own time for a request
 //!    differs by more than a tenth, a subject is worse only if the time of server and load generator together is worse, too.
-//! 6. *Silence*: a [`Cause`] withholds the verdict.
+//! 6. *What is sure*: a subject that is put out of the best set is worse for sure. Blocks may be
+//!    few or noisy, for Tukey's range allows for that. A [`Cause`] withholds the verdict where
+//!    no subject is put out, or where the range's own conditions do not hold.
+//! 7. *Precision*: members of the best set may still differ. Where large differences between them
+//!    would not have been seen, the verdict says why ([`Verdict::imprecise`]). None of several is
+//!    recommended then.
+
+mod finding;
 
 use std::collections::BTreeSet;
 
-use serde::Serialize;
-
 use crate::blocks::Fit;
-use crate::record::{Disturbance, Experiment, Outcome, Records};
+use crate::record::{Disturbance, Experiment, Measured, Outcome, Records};
 use crate::rounds::{Figure, Rate, Rounds, Sample};
 pub use crate::rounds::{Metric, sound};
 use crate::ways::{Pair, Way};
 
+pub use finding::{Cause, Control, Evidence, Finding, Standing, Verdict};
+
 /// The probability that an experiment puts an equal subject out of a best set, over all numbers of connections.
 pub const FAMILY_ERROR: f64 = 0.025;
-/// With fewer blocks the verdict is withheld.
+/// With fewer blocks none of several is recommended.
 pub const FEWEST_BLOCKS: usize = 15;
-/// With fewer sessions of fresh servers the verdict is withheld, and with fewer rounds of windows measured in turn.
+/// With fewer sessions of fresh servers none of several is recommended, and with fewer rounds of
+/// windows measured in turn.
 pub const FEWEST_SESSIONS: usize = 3;
+/// With fewer sessions or rounds, chance cannot be told from what a process got at its start.
+const FEWEST_TO_TELL: usize = 2;
 /// Strangers that use more than this share of a processor are reported.
 pub const MANY_STRANGERS: f64 = 0.10;
 /// A load generator's time that differs by more than this share shows that work has moved.
 const MOVED: f64 = 0.10;
-/// Critical differences above this share are too coarse for a verdict; of latencies, which differ by multiples, above this one.
+/// Above this critical difference, as a share, none of several is recommended. Latencies differ by
+/// multiples, and have the next one.
 pub const COARSE: f64 = 0.15;
 /// See [`COARSE`].
 pub const COARSE_LATENCY: f64 = 1.0;
@@ -105,16 +116,19 @@ impl<'a> Count<'a> {
             others: Vec::new(),
             ways: Vec::new(),
             critical: None,
+            imprecise: None,
             evidence: self.evidence(fit.as_ref()),
             control: None,
         };
         if let Some(fit) = &fit {
             self.rank(fit, &mut verdict);
         }
-        verdict.finding = match self.withheld(&verdict) {
-            Some(cause) => Finding::Withheld { cause },
-            None => finding(&verdict.standings),
-        };
+        let imprecise = self.imprecise(&verdict);
+        let found = finding(&verdict.standings);
+        let nothing = imprecise.clone().filter(|_| found == Finding::NoDifference);
+        let cause = self.unsure(&verdict).or(nothing);
+        verdict.finding = cause.map_or(found, |cause| Finding::Withheld { cause });
+        verdict.imprecise = imprecise.filter(|_| verdict.tells_apart());
         verdict
     }
 
@@ -222,34 +236,37 @@ impl<'a> Count<'a> {
         }
     }
 
-    /// Why nothing can be said, if so.
-    fn withheld(&self, verdict: &Verdict) -> Option<Cause> {
-        let evidence = &verdict.evidence;
-        let needed = if evidence.in_turn { FEWEST_SESSIONS } else { FEWEST_BLOCKS };
-        let coarse = match self.metric {
-            Metric::Latency(_) => COARSE_LATENCY,
-            Metric::ServerCpu | Metric::Rate => COARSE,
-        };
-        let told = |subject: &&str| Cause::Alone { subject: (*subject).to_owned() };
+    /// Why nothing is sure, if so: there is nothing to compare, or the range does not hold.
+    fn unsure(&self, verdict: &Verdict) -> Option<Cause> {
         match self.subjects[..self.candidates] {
             [] => return Some(Cause::Nobody),
-            [alone] => return Some(told(&alone)),
+            [alone] => return Some(Cause::Alone { subject: alone.to_owned() }),
             _ => {}
         }
         if !self.question.records.is_complete(&self.question.experiment.design, self.concurrency) {
             return Some(Cause::Partial);
         }
+        let all_are_compared = verdict.standings.len() == self.candidates;
+        if verdict.evidence.sessions < FEWEST_TO_TELL || !all_are_compared {
+            let few = Cause::FewBlocks { needed: needed(&verdict.evidence) };
+            return Some(self.imprecise(verdict).unwrap_or(few));
+        }
+        verdict.control.as_ref().is_some_and(|control| !control.holds()).then_some(Cause::Control)
+    }
+
+    /// Why those that are level may differ by more than a reader would expect, if so.
+    fn imprecise(&self, verdict: &Verdict) -> Option<Cause> {
+        let evidence = &verdict.evidence;
+        let coarse = match self.metric {
+            Metric::Latency(_) => COARSE_LATENCY,
+            Metric::ServerCpu | Metric::Rate => COARSE,
+        };
+        let needed = needed(evidence);
         if evidence.dropped > evidence.blocks {
             return Some(Cause::Disturbed);
         }
         if evidence.blocks < needed || evidence.sessions < FEWEST_SESSIONS {
             return Some(Cause::FewBlocks { needed });
-        }
-        if verdict.standings.len() < self.candidates {
-            return Some(Cause::FewBlocks { needed });
-        }
-        if verdict.control.as_ref().is_some_and(|control| !control.holds()) {
-            return Some(Cause::Control);
         }
         verdict.critical.is_none_or(|critical| critical > coarse).then_some(Cause::Coarse)
     }
@@ -259,11 +276,14 @@ impl<'a> Count<'a> {
         let blocks = fit.map_or(0, Fit::blocks);
         match &self.rounds {
             Rounds::Windows { kept, dropped } => {
-                let all = kept.iter().flatten().filter_map(|(_, cell)| cell.disturbance.as_ref());
-                let strangers = all.map(Disturbance::strangers);
-                let (with_strangers, strangers) = many(strangers);
+                let strangers = |round: &Vec<(&str, &Measured)>| {
+                    let windows = round.iter().filter_map(|(_, cell)| cell.disturbance.as_ref());
+                    windows.map(Disturbance::strangers).fold(0.0, f64::max)
+                };
+                let (with_strangers, strangers) = many(kept.iter().map(strangers));
                 Evidence {
                     blocks,
+                    measured: kept.len() + dropped,
                     dropped: *dropped,
                     sessions: kept.len(),
                     groups: 1,
@@ -283,6 +303,7 @@ impl<'a> Count<'a> {
                     many(all().map(|block| block.disturbance.strangers()));
                 Evidence {
                     blocks,
+                    measured: all().count(),
                     dropped: dropped.len(),
                     waited: *waited,
                     again: all().count().saturating_sub(design.planned_blocks() * groups.len()),
@@ -308,6 +329,11 @@ fn critical_of(ranked: &[(f64, Standing)]) -> Option<f64> {
     level.max_by(f64::total_cmp).or_else(|| all.min_by(f64::total_cmp))
 }
 
+/// How many blocks, or rounds, it takes to recommend one of several.
+fn needed(evidence: &Evidence) -> usize {
+    if evidence.in_turn { FEWEST_SESSIONS } else { FEWEST_BLOCKS }
+}
+
 /// How many of some shares are large, and the largest.
 fn many(shares: impl Iterator<Item = f64>) -> (usize, f64) {
     shares.fold((0, 0.0), |(count, most), share| {
@@ -326,156 +352,5 @@ fn finding(standings: &[Standing]) -> Finding {
         [subject] => Finding::Best { subject: subject.clone() },
         all if all.len() == standings.len() => Finding::NoDifference,
         _ => Finding::Level { subjects: level },
-    }
-}
-
-/// What is best at a number of connections, as far as it can be told.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Verdict {
-    /// How many connections were open at once.
-    pub concurrency: usize,
-    /// What decides here: for all subjects the same.
-    pub metric: Metric,
-    /// What follows.
-    pub finding: Finding,
-    /// All candidates that were measured, the best first.
-    pub standings: Vec<Standing>,
-    /// Everything else that was measured beside them, as it compares with the best candidate: peers, yardsticks, and those that are
-    /// disqualified.
-    pub others: Vec<Standing>,
-    /// How each way to run a program compares with the program as it is, where those are what is compared.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub ways: Vec<Way>,
-    /// The critical difference: how much worse than the best one must be to be told from it, as a share (0.06 is 6 %). The
-    /// largest among those that are level, where it differs. None where there were too few blocks for any.
-    pub critical: Option<f64>,
-    /// What it rests on.
-    pub evidence: Evidence,
-    /// What the A/A control shows: one server under two names; none without a control.
-    pub control: Option<Control>,
-}
-
-/// What can be said at a number of connections.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(tag = "finding", rename_all = "kebab-case")]
-pub enum Finding {
-    /// This one is better than all others.
-    Best {
-        /// Its name.
-        subject: String,
-    },
-    /// These cannot be told from the best; all others can.
-    Level {
-        /// Their names, the best first; at least two.
-        subjects: Vec<String>,
-    },
-    /// No two candidates can be told apart from the best: no difference above the critical one.
-    NoDifference,
-    /// Nothing can be said.
-    Withheld {
-        /// Why.
-        cause: Cause,
-    },
-}
-
-/// Why nothing can be said.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(tag = "cause", rename_all = "kebab-case")]
-pub enum Cause {
-    /// No candidate was measured: each is unavailable, failed, invalid, or broke a constraint.
-    Nobody,
-    /// One candidate is left, and there is nobody to compare it with.
-    Alone {
-        /// Its name.
-        subject: String,
-    },
-    /// The experiment is not complete.
-    Partial,
-    /// Fewer blocks than it takes.
-    FewBlocks {
-        /// How many it takes.
-        needed: usize,
-    },
-    /// More than half of the blocks were dropped.
-    Disturbed,
-    /// The A/A control differs from itself.
-    Control,
-    /// Only differences that nobody would overlook could be told.
-    Coarse,
-}
-
-/// A candidate.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Standing {
-    /// Its name.
-    pub subject: String,
-    /// Its geometric mean over the blocks, in the metric's unit.
-    pub value: f64,
-    /// By how much it is worse than the best, as a share: 0.06 is 6 %; 0 of the best.
-    pub behind: f64,
-    /// The simultaneous interval of that: it contains 0 of those that cannot be told from the best.
-    pub low: f64,
-    /// Its upper end.
-    pub high: f64,
-    /// Whether it cannot be told from the best.
-    pub level: bool,
-    /// The server's processor time for each request, in microseconds.
-    pub server_cpu_us: f64,
-    /// The load generator's processor time for each request, in microseconds.
-    pub client_cpu_us: f64,
-    /// Correct replies a second, with 95 % confidence in `rate_low` to `rate_high`.
-    pub rate: f64,
-    /// The lower end.
-    pub rate_low: f64,
-    /// The upper end.
-    pub rate_high: f64,
-    /// Whether the load generator was the limit, so that the rate is at least that.
-    pub at_least: bool,
-    /// Whether it is level only since the load generator's own time differs so much that work must have moved between the two.
-    pub work_moved: bool,
-}
-
-/// What a verdict rests on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Evidence {
-    /// Blocks that count.
-    pub blocks: usize,
-    /// Blocks that were dropped: for steal, or since the load generator had no processor and the rate decides.
-    pub dropped: usize,
-    /// Those of them that were dropped for the load generator's waits.
-    pub waited: usize,
-    /// Blocks that were measured beyond those that were planned, in place of dropped ones.
-    pub again: usize,
-    /// Sessions, each with fresh servers.
-    pub sessions: usize,
-    /// Groups of servers that were measured apart, each with one that is in all; 1 where all were alive side by side.
-    pub groups: usize,
-    /// Whether a block is a round of windows, one server after the other, and not of slices side by side.
-    pub in_turn: bool,
-    /// The largest share of a processor that the hypervisor took in any block that was dropped or counted.
-    pub stolen: f64,
-    /// The processor that it took it from.
-    pub stolen_cpu: Option<usize>,
-    /// In how many blocks strangers used more than a tenth of a processor, and how much at most.
-    pub with_strangers: usize,
-    /// The most that they used, as a share of a processor.
-    pub strangers: f64,
-}
-
-/// The A/A control.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Control {
-    /// The architecture that was measured twice.
-    pub subject: String,
-    /// By how much the second is worse than the first, as a share; negative when better.
-    pub difference: f64,
-    /// How large a difference chance makes at most.
-    pub critical: f64,
-}
-
-impl Control {
-    /// Whether the two are level, as they must be.
-    pub fn holds(&self) -> bool {
-        self.difference.abs() <= self.critical
     }
 }
