@@ -26,7 +26,8 @@ pub struct Check {
     pub excess: f64,
 }
 
-/// All limits, and what is beside them: the latencies and the memory in bytes of each repeat.
+/// All limits of which something was measured. Beside them: the latencies and the memory in bytes
+/// of each repeat.
 pub fn check(
     constraints: &Constraints,
     latencies: &[Latency],
@@ -37,7 +38,9 @@ pub fn check(
         let of = percentile(slo.percentile)?;
         let samples: Vec<f64> = latencies.iter().map(of).collect();
         let limit = 1e6 * slo.limit.as_secs_f64();
-        Some(Check::new(&limit_of(slo), limit, estimate(&samples, seed)?, duration))
+        // A latency of zero was not measured.
+        let measured = estimate(&samples, seed).filter(|measured| measured.value > 0.0)?;
+        Some(Check::new(&limit_of(slo), limit, measured, duration))
     });
     let of_memory = constraints.memory.and_then(|limit| {
         let measured = estimate(memory, seed)?;

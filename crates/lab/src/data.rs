@@ -80,7 +80,8 @@ fn row(row: &Row) -> Value {
             told["invalid"] = json!(medians.invalid);
             told["listen_queue_was_limit"] = json!(medians.queue_was_limit);
             told["variation"] = json!(medians.variation);
-            told["errors"] = json!(medians.errors);
+            told["wrong_replies"] = json!(medians.fates.wrong);
+            told["errors"] = json!(medians.fates.failed);
         }
     }
     told

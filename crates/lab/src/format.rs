@@ -1,17 +1,33 @@
 //! Numbers as people read them, with their units; shared by the terminal's tables and the report.
 
 use crate::load_command;
-use crate::statistics::Estimate;
+use crate::statistics::{Estimate, Interval};
 
-/// `61,234 ± 1.2%`: a rate, and half of its interval as a share of it.
+/// Beyond this share, half of an interval misleads: intervals are of logarithms, and reach farther
+/// above than below.
+const LOPSIDED: f64 = 0.5;
+
+/// `61,234 ± 1.2%`: a rate, and half of its interval as a share of it. Where that is large:
+/// `61,234 [20,411 to 183,702]`.
 pub(crate) fn rate(rate: Estimate) -> String {
-    match rate.interval {
-        Some(interval) => {
-            let half = (interval.high - interval.low) / 2.0 / rate.value.max(1.0);
-            format!("{} ±{:4.1}%", grouped(rate.value), 100.0 * half)
-        }
-        None => grouped(rate.value),
+    let value = grouped(rate.value);
+    match (rate.interval, half(rate)) {
+        (_, Some(half)) => format!("{value} ±{:4.1}%", 100.0 * half),
+        (Some(interval), None) => format!("{value} {}", ends(interval, grouped)),
+        (None, None) => value,
     }
+}
+
+/// Half of an interval as a share of the value; none without one, or where it would mislead.
+pub(crate) fn half(estimate: Estimate) -> Option<f64> {
+    let interval = estimate.interval?;
+    let half = (interval.high - interval.low) / 2.0 / estimate.value;
+    (half <= LOPSIDED).then_some(half)
+}
+
+/// `[20,411 to 183,702]`.
+pub(crate) fn ends(interval: Interval, show: fn(f64) -> String) -> String {
+    format!("[{} to {}]", show(interval.low), show(interval.high))
 }
 
 /// `0.66 [0.64 to 0.69]`: a ratio and its interval.
@@ -107,6 +123,15 @@ fn three_digits(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_interval_is_said_to_reach_below_nothing() {
+        let estimate =
+            |low, high| Estimate { value: 300.0, interval: Some(Interval { low, high }) };
+        assert_eq!(rate(estimate(270.0, 330.0)), "300 ±10.0%");
+        assert_eq!(rate(estimate(82.0, 812.8)), "300 [82 to 813]");
+        assert_eq!(rate(Estimate { value: 300.0, interval: None }), "300");
+    }
 
     #[test]
     fn numbers_as_people_read_them() {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use duality_load::{Latency, Warning, WarningKind};
+use duality_load::{Latency, Warning, WarningKind, is_wrong_reply};
 
 use crate::record::{Block, Measured, Outcome};
 use crate::soundness;
@@ -79,15 +79,42 @@ pub struct Medians {
     pub starved: bool,
     /// Whether the listen queue was the limit in at least half of the repeats.
     pub queue_was_limit: bool,
-    /// Replies that were not what they should have been, of all repeats together.
-    pub wrong_replies: u64,
+    /// What became of the requests of all windows and slices together. Those that take no part in
+    /// the figures count, too.
+    pub fates: Fates,
     /// How many connections got a reply within the window.
     pub served: f64,
-    /// Failed requests of all repeats together.
-    pub errors: u64,
     /// Whether at least half of the repeats are invalid: the load generator could not do its work, and the figures, which are
     /// those of all repeats then, are not to be trusted. Fewer invalid repeats are left out of the figures.
     pub invalid: bool,
+}
+
+/// What became of requests. A wrong reply is one wherever it came: what spoils a figure does not
+/// excuse it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fates {
+    /// Those that were answered correctly.
+    pub correct: u64,
+    /// Those that got a wrong reply. Failures of slices in older results count here: they name no
+    /// kinds.
+    pub wrong: u64,
+    /// Those that failed, wrong replies among them.
+    pub failed: u64,
+}
+
+impl Fates {
+    /// All requests.
+    pub fn all(self) -> u64 {
+        self.correct.saturating_add(self.failed)
+    }
+
+    fn count(&mut self, correct: u64, failed: u64, errors: &BTreeMap<String, u64>) {
+        let wrong = errors.iter().filter(|(kind, _)| is_wrong_reply(kind)).map(|(_, count)| *count);
+        let wrong = if errors.is_empty() { failed } else { wrong.fold(0, u64::saturating_add) };
+        self.correct = self.correct.saturating_add(correct);
+        self.failed = self.failed.saturating_add(failed);
+        self.wrong = self.wrong.saturating_add(wrong);
+    }
 }
 
 /// Why a subject cannot be chosen at a number of connections, whatever its figures are.
@@ -103,16 +130,30 @@ pub enum Fault {
     Invalid,
     /// A constraint is broken.
     Constraint,
+    /// It is not known whether a constraint is kept: the figure was not measured, or the load
+    /// generator could not do its work.
+    Unchecked,
 }
 
 impl Medians {
+    /// Whether rates and processor times can be compared: those of blocks can, whatever disturbed
+    /// the windows.
+    pub fn is_comparable(&self) -> bool {
+        !self.invalid || self.of_blocks
+    }
+
+    /// Whether its latencies were measured, by a load generator that could do its work.
+    pub fn has_latencies(&self) -> bool {
+        !self.invalid && self.p99_us > 0.0
+    }
+
     /// What is wrong beside the constraints; nothing of a sound row.
     pub fn faults(&self) -> Vec<Fault> {
         [
-            (self.wrong_replies > 0, Fault::WrongReplies),
+            (self.fates.wrong > 0, Fault::WrongReplies),
             (self.starved, Fault::Unserved),
             (self.queue_was_limit, Fault::ListenQueue),
-            (self.invalid && !self.of_blocks, Fault::Invalid),
+            (!self.is_comparable(), Fault::Invalid),
         ]
         .into_iter()
         .filter_map(|(is_so, fault)| is_so.then_some(fault))
@@ -121,11 +162,42 @@ impl Medians {
 }
 
 impl Row {
+    /// Whether any of its replies was wrong.
+    pub fn answered_wrongly(&self) -> bool {
+        self.medians().is_some_and(|medians| medians.fates.wrong > 0)
+    }
+
     /// The medians, where something was measured.
     pub fn medians(&self) -> Option<&Medians> {
         match &self.figures {
             Figures::Measured(medians) => Some(medians),
             Figures::Missing { .. } => None,
+        }
+    }
+}
+
+impl Row {
+    /// Counts what failed in slices, which are of the row's subject among others.
+    pub(crate) fn take_failures(&mut self, blocks: &[&Block]) {
+        let Figures::Measured(medians) = &mut self.figures else { return };
+        let mut kinds: BTreeMap<&str, u64> = BTreeMap::new();
+        let slices = blocks.iter().flat_map(|block| &block.slices);
+        for slice in slices.filter(|slice| slice.subject == self.subject) {
+            medians.fates.count(slice.requests, slice.failures, &slice.errors);
+            let mut count = |kind, count: u64| {
+                let sum = kinds.entry(kind).or_default();
+                *sum = sum.saturating_add(count);
+            };
+            slice.errors.iter().for_each(|(kind, failed)| count(kind, *failed));
+            if slice.errors.is_empty() && slice.failures > 0 {
+                count("failed", slice.failures);
+            }
+        }
+        for (kind, count) in kinds {
+            let times = if count == 1 { "once".to_owned() } else { format!("{count} times") };
+            let told = format!("{kind} {times} in slices.");
+            self.warnings
+                .push(Warning::new(WarningKind::Failed(format!("{kind} in slices")), told));
         }
     }
 }
@@ -193,10 +265,16 @@ pub(crate) fn row(subject: &str, concurrency: usize, outcomes: &[&Outcome], seed
         }
     }
     let mut warnings = merged(measured.iter().flat_map(|figures| &figures.warnings));
+    let mut fates = Fates::default();
+    for window in &measured {
+        let failed = window.errors.values().copied().fold(0, u64::saturating_add);
+        fates.count(window.requests, failed, &window.errors);
+    }
     let invalid = left_out(&mut measured, &mut warnings);
     let figures = match (medians(&measured, concurrency, seed), missing.first()) {
         (Some(mut medians), first) => {
             medians.invalid = invalid;
+            medians.fates = fates;
             warnings.extend(soundness::marks(&measured, &medians.requests_per_second_samples));
             if let Some((what, reason)) = first {
                 let (count, all) = (missing.len(), outcomes.len());
@@ -249,9 +327,6 @@ fn merged<'a>(warnings: impl Iterator<Item = &'a Warning>) -> Vec<Warning> {
 /// Fewer connections than this share with a reply are too few.
 pub(crate) const SERVED: f64 = 0.9;
 
-/// The kinds of errors in which a server answered something else than it should.
-const WRONG: [&str; 3] = ["wrong-bytes", "wrong-status", "malformed"];
-
 /// The medians of some repeats; none without any.
 fn medians(repeats: &[&Measured], concurrency: usize, seed: u64) -> Option<Medians> {
     let samples = |of: fn(&Measured) -> f64| -> Vec<f64> {
@@ -286,14 +361,7 @@ fn medians(repeats: &[&Measured], concurrency: usize, seed: u64) -> Option<Media
         queue_was_limit: 2 * queued >= repeats.len(),
         starved: middle(|repeat| repeat.connections_served as f64)? < SERVED * concurrency as f64,
         served: middle(|repeat| repeat.connections_served as f64)?,
-        wrong_replies: repeats
-            .iter()
-            .flat_map(|repeat| WRONG.iter().filter_map(|kind| repeat.errors.get(*kind)))
-            .fold(0, |sum: u64, &count| sum.saturating_add(count)),
-        errors: repeats
-            .iter()
-            .flat_map(|repeat| repeat.errors.values())
-            .fold(0, |sum: u64, &count| sum.saturating_add(count)),
+        fates: Fates::default(),
         invalid: false,
     })
 }

@@ -11,6 +11,7 @@ use duality_load::{Warning, WarningKind};
 
 use crate::constraints::{self, Check};
 use crate::format::how_many;
+use crate::record::constraints::limit_of;
 use crate::record::{Constraints, Experiment, Outcome, Records, Ways};
 use crate::rows::{self, Fault, Figures, Medians, Row};
 use crate::verdict::{self, Question, Verdict};
@@ -74,8 +75,10 @@ impl Summary {
                 let outcomes: Vec<&Outcome> =
                     latest.range(repeats).map(|(_, outcome)| *outcome).collect();
                 let mut row = rows::row(subject, concurrency, &outcomes, design.seed);
+                let blocks = records.blocks_at(concurrency);
+                row.take_failures(&blocks);
                 if let Figures::Measured(medians) = &mut row.figures {
-                    medians.take_blocks(subject, &records.blocks_at(concurrency), design.seed);
+                    medians.take_blocks(subject, &blocks, design.seed);
                     medians.starved = medians.served < rows::SERVED * concurrency as f64;
                 }
                 row
@@ -121,13 +124,28 @@ impl Summary {
     /// Who cannot be chosen, and where.
     fn disqualified(&self) -> BTreeSet<(String, usize)> {
         let is_out = |row: &&Row| !self.faults(row).is_empty();
-        self.rows.iter().filter(is_out).map(|row| (row.subject.clone(), row.concurrency)).collect()
+        let out = self.rows.iter().filter(is_out).map(|row| (row.subject.clone(), row.concurrency));
+        // The control is the same server: a wrong reply of it is one of the server's.
+        let again = self.control.iter().flat_map(|control| {
+            let wrong = control.rows.iter().filter(|row| row.answered_wrongly());
+            wrong.map(|row| (control.architecture.clone(), row.concurrency))
+        });
+        out.chain(again).collect()
     }
 
-    /// What must be kept, and what `medians` are beside it.
+    /// What must be kept, and what `medians` are beside it. Latencies of invalid windows are left
+    /// out: the load generator could not do its work.
     pub fn checks(&self, medians: &Medians) -> Vec<Check> {
         let Medians { latency_samples, memory_samples, .. } = medians;
-        constraints::check(&self.constraints, latency_samples, memory_samples, self.seed)
+        let latencies = if medians.invalid { &[] } else { latency_samples.as_slice() };
+        constraints::check(&self.constraints, latencies, memory_samples, self.seed)
+    }
+
+    /// The limits of which it is not known whether `medians` keep them, in words.
+    pub fn unchecked(&self, medians: &Medians) -> Vec<String> {
+        let checks = self.checks(medians);
+        let limits = self.constraints.slo.iter().map(limit_of);
+        limits.filter(|limit| checks.iter().all(|check| check.limit != *limit)).collect()
     }
 
     /// Why a row's subject cannot be chosen there.
@@ -137,6 +155,9 @@ impl Summary {
         let checks = self.checks(medians);
         if checks.iter().any(|check| !check.kept) {
             faults.push(Fault::Constraint);
+        }
+        if !self.unchecked(medians).is_empty() {
+            faults.push(Fault::Unchecked);
         }
         faults
     }

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-use duality_lab::record::{Outcome, Records};
+use duality_lab::record::{Cell, Outcome, Records};
 use duality_lab::report::RawLines;
+use duality_lab::report::markdown::{self, Table};
 use duality_lab::{recommendation, report, summary::Summary};
 
 #[test]
@@ -96,6 +97,29 @@ fn it_draws_all_charts_in_a_browser() {
         let drawn = format!(r#"<div class="plot" id="{chart}"><svg class="chart"#);
         assert!(page.contains(&drawn), "no chart: {chart}");
     }
+}
+
+/// A latency of an invalid window is drawn hollow and is no part of a line. A rate of blocks is a
+/// sound one, whatever disturbed the window.
+#[test]
+fn invalid_cells_are_not_drawn_like_valid_ones() {
+    let mut trial =
+        trials::trial(&["threads", "epoll"], &[10, 100, 1000], |_, _| trials::busy(12.0));
+    let of_epoll = |cell: &&mut Cell| (&*cell.subject, cell.concurrency) == ("epoll", 100);
+    for cell in trial.records.cells.iter_mut().filter(of_epoll) {
+        let Outcome::Measured(measured) = &mut cell.outcome else { panic!() };
+        measured.invalid.insert("starved".to_owned(), "It had no processor.".to_owned());
+    }
+    let page = report::render(&trial.experiment, &trial.records, &RawLines::default());
+    let doubtful = |id: &str| {
+        let chart = page.split_once(&format!("id=\"{id}\"")).unwrap().1;
+        chart.split_once("</figure>").unwrap().0.matches("point doubtful").count()
+    };
+    let charts = ["throughput", "cpu", "memory", "latency", "service-time", "measured-load"];
+    assert_eq!(charts.map(doubtful), [0, 0, 0, 1, 1, 1]);
+    assert!(page.contains("epoll,100,") && page.contains(",false\r\n"));
+    let table = markdown::tables(&trial.experiment, &trial.records, &[Table::P99]);
+    assert!(table.contains(" ✗ |"), "{table}");
 }
 
 #[test]

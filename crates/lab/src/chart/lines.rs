@@ -41,8 +41,13 @@ pub struct Series {
     /// Its place among those in colour, from 0; none for a grey one.
     pub rank: Option<usize>,
     /// Its points, and what is told of each.
-    pub points: Vec<(f64, f64, String)>,
+    pub points: Vec<Point>,
+    /// Points that are not to be trusted: hollow, and no part of the line.
+    pub doubtful: Vec<Point>,
 }
+
+/// Where a point is, and what is told of it.
+pub type Point = (f64, f64, String);
 
 impl Lines<'_> {
     /// The chart.
@@ -50,8 +55,9 @@ impl Lines<'_> {
         let right =
             self.series.iter().map(|series| width_of(&series.name, SIZE)).fold(40.0, f64::max);
         let right = WIDTH - right.min(150.0) - 22.0;
-        let points = || self.series.iter().flat_map(|series| &series.points);
-        let ends = |of: fn(&(f64, f64, String)) -> f64| {
+        let points =
+            || self.series.iter().flat_map(|series| series.points.iter().chain(&series.doubtful));
+        let ends = |of: fn(&Point) -> f64| {
             points().map(of).fold([f64::MAX, f64::MIN_POSITIVE], |[low, high], value| {
                 [low.min(value), high.max(value)]
             })
@@ -143,7 +149,7 @@ impl Lines<'_> {
             .series
             .iter()
             .filter_map(|series| {
-                let (across, up, _) = series.points.last()?;
+                let (across, up, _) = series.points.last().or(series.doubtful.last())?;
                 Some((y.place(*up), x.place(*across), series))
             })
             .collect();
@@ -184,7 +190,10 @@ fn line(svg: &mut String, series: &Series, x: &Scale, y: &Scale) {
         let _ = write!(path, "{letter}{:.1} {:.1}", x.place(*across), y.place(*up));
     }
     let _ = write!(svg, "<g class=\"{class}\"><path class=\"line\" d=\"{path}\"/>");
-    for (across, up, told) in &series.points {
+    let sound = series.points.iter().map(|point| (point, "point"));
+    for ((across, up, told), kind) in
+        sound.chain(series.doubtful.iter().map(|point| (point, "point doubtful")))
+    {
         let shape = match series.rank {
             Some(0) => "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0",
             Some(1) => "M-4 -4h8v8h-8z",
@@ -193,7 +202,7 @@ fn line(svg: &mut String, series: &Series, x: &Scale, y: &Scale) {
         };
         let _ = write!(
             svg,
-            "<path class=\"point\" d=\"{shape}\" transform=\"translate({:.1} {:.1})\"><title>{}</title></path>",
+            "<path class=\"{kind}\" d=\"{shape}\" transform=\"translate({:.1} {:.1})\"><title>{}</title></path>",
             x.place(*across),
             y.place(*up),
             escaped(told)
@@ -215,6 +224,7 @@ mod tests {
                     (1.0, 10.0, String::new()),
                     (1000.0, 10.0 + 0.01 * number as f64, "<b>".into()),
                 ],
+                doubtful: Vec::new(),
             })
             .collect();
         let lines = Lines {
@@ -245,6 +255,37 @@ mod tests {
         assert_eq!(places.len(), 14);
         assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= SIZE - 0.1), "{places:?}");
         assert!(places[13] <= HEIGHT && places[0] >= SIZE / 2.0, "{places:?}");
+    }
+
+    #[test]
+    fn doubtful_points_are_hollow_and_no_part_of_the_line() {
+        let mut lines = Lines {
+            about: "a",
+            below: "b",
+            is_logarithmic: false,
+            is_over_time: false,
+            marked: Vec::new(),
+            across: |value| format!("{value:.0}"),
+            up: |value| format!("{value:.0}"),
+            series: vec![Series {
+                name: "one".into(),
+                rank: Some(0),
+                points: vec![(1.0, 10.0, String::new()), (10.0, 20.0, String::new())],
+                doubtful: vec![(100.0, 30.0, "invalid".into())],
+            }],
+            has_diagonal: false,
+        };
+        let line = |svg: &str| {
+            let path = svg.split_once("class=\"line\" d=\"").unwrap().1;
+            path.split_once('"').unwrap().0.matches('L').count()
+        };
+        let svg = lines.svg();
+        assert_eq!((line(&svg), svg.matches("class=\"point\"").count()), (1, 2), "{svg}");
+        assert_eq!(svg.matches("class=\"point doubtful\"").count(), 1, "{svg}");
+        // Where there are no others, they and the name are drawn all the same.
+        lines.series[0].points.clear();
+        let svg = lines.svg();
+        assert!(svg.contains(">one</text>") && svg.contains("point doubtful"), "{svg}");
     }
 
     #[test]

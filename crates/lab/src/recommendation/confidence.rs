@@ -147,7 +147,7 @@ fn controls(told: &[&Verdict]) -> Option<String> {
 pub(super) fn disturbance(summary: &Summary) -> Vec<String> {
     let all = || summary.verdicts.iter().map(|verdict| verdict.evidence);
     let sum = |of: fn(Evidence) -> usize| -> usize { all().map(of).sum() };
-    let blocks = sum(|one| one.dropped + one.blocks);
+    let blocks = sum(|one| one.measured);
     let what = if all().all(|one| one.in_turn) { "rounds" } else { "blocks" };
     let mut sentences = Vec::new();
     let stolen = sum(|one| one.dropped - one.waited);

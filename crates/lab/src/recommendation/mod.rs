@@ -3,7 +3,10 @@
 //! Nothing is decided here: [`crate::verdict`] does that, and what it withholds is not recommended.
 
 mod confidence;
+mod failures;
+mod quicker;
 mod refusal;
+mod sets;
 mod silence;
 mod ways;
 
@@ -13,7 +16,7 @@ use crate::format::{bytes, connections, connections_of, duration, grouped, how_m
 use crate::model;
 use crate::peers;
 use crate::record::{Experiment, Records};
-use crate::rows::{Fault, Medians};
+use crate::rows::{Fault, Medians, Row};
 use crate::summary::Summary;
 use crate::verdict::{Finding, Metric, Standing, Verdict};
 
@@ -61,9 +64,13 @@ pub fn recommend(summary: &Summary, experiment: &Experiment, records: &Records) 
     let chosen = choose(summary);
     let crossovers = crossovers(summary);
     let mut sentences = match &chosen {
-        None => vec![silence::nothing(summary)],
+        None => without_choice(summary),
         Some(chosen) => choice(summary, chosen),
     };
+    for told in failures::sentences(summary) {
+        sentences[0] += &format!(" {told}");
+    }
+    sentences.extend(sets::excluded(summary));
     sentences.extend(ways::sentences(summary));
     sentences.extend(confidence::sentences(summary));
     if let Some(chosen) = &chosen {
@@ -92,30 +99,15 @@ pub fn recommend(summary: &Summary, experiment: &Experiment, records: &Records) 
     }
 }
 
-/// Whether something was found between candidates.
-fn is_decided(verdict: &Verdict) -> bool {
-    matches!(verdict.finding, Finding::Best { .. } | Finding::Level { .. })
-}
-
-fn is_withheld(verdict: &Verdict) -> bool {
-    matches!(verdict.finding, Finding::Withheld { .. })
-}
-
-/// Those that cannot be told from the best; nobody where nothing can be said.
-fn leaders(verdict: &Verdict) -> impl Iterator<Item = &Standing> {
-    let level = verdict.standings.iter().filter(|standing| standing.level);
-    level.filter(|_| !is_withheld(verdict))
-}
-
 fn leads(verdict: &Verdict, name: &str) -> bool {
-    leaders(verdict).any(|standing| standing.subject == name)
+    verdict.leaders().any(|standing| standing.subject == name)
 }
 
 /// The next that is worse for sure at the highest load where the chosen one leads.
 fn runner_up<'a>(summary: &'a Summary, chosen: &str) -> Option<(usize, &'a str)> {
     let verdict =
-        summary.verdicts.iter().rfind(|verdict| is_decided(verdict) && leads(verdict, chosen))?;
-    let next = verdict.standings.iter().find(|standing| !standing.level)?;
+        summary.verdicts.iter().rfind(|verdict| verdict.tells_apart() && leads(verdict, chosen))?;
+    let next = verdict.excluded().next()?;
     Some((verdict.concurrency, &next.subject))
 }
 
@@ -127,13 +119,13 @@ fn is_best_alone(verdict: &Verdict, name: &str) -> bool {
 /// who does not look at idle connections, the best place at the highest load, the design's order.
 fn choose(summary: &Summary) -> Option<String> {
     let verdicts = &summary.verdicts;
-    if summary.partial().is_some() || !verdicts.iter().any(is_decided) {
+    if summary.partial().is_some() || !verdicts.iter().any(Verdict::can_recommend) {
         return None;
     }
     let score = |name: &str| {
         let led = verdicts.iter().filter(|verdict| leads(verdict, name)).count();
         let alone = verdicts.iter().filter(|verdict| is_best_alone(verdict, name)).count();
-        let last = verdicts.iter().filter(|verdict| is_decided(verdict));
+        let last = verdicts.iter().filter(|verdict| verdict.can_recommend());
         let last = last.max_by_key(|verdict| verdict.concurrency);
         let place = last.and_then(|verdict| {
             verdict.standings.iter().position(|standing| standing.subject == name)
@@ -141,25 +133,40 @@ fn choose(summary: &Summary) -> Option<String> {
         let looks_at_all = summary.looking_at_all.contains(name);
         (led, alone, !looks_at_all, std::cmp::Reverse(place.unwrap_or(usize::MAX)))
     };
-    let wins =
-        |name: &&str| verdicts.iter().any(|verdict| is_decided(verdict) && leads(verdict, name));
+    let wins = |name: &&str| {
+        verdicts.iter().any(|verdict| verdict.can_recommend() && leads(verdict, name))
+    };
     let names = summary.subjects.iter().rev().map(String::as_str).filter(wins);
     names.max_by_key(|name| score(name)).map(str::to_owned)
+}
+
+/// The best set, or why nothing can be said.
+fn without_choice(summary: &Summary) -> Vec<String> {
+    match sets::headline(summary) {
+        Some(set) => [set].into_iter().chain(quicker::sentences(summary, None)).collect(),
+        None => vec![silence::nothing(summary)],
+    }
 }
 
 /// The choice: where, by how much, what it costs, and who is better elsewhere.
 fn choice(summary: &Summary, chosen: &str) -> Vec<String> {
     let verdicts = &summary.verdicts;
-    let told: Vec<&Verdict> = verdicts.iter().filter(|verdict| !is_withheld(verdict)).collect();
+    // What is too imprecise to recommend one is no reason for it, but may well be one against it.
+    let precise = verdicts
+        .iter()
+        .filter(|verdict| verdict.can_recommend() || verdict.finding == Finding::NoDifference);
+    let precise: Vec<&Verdict> = precise.collect();
     let won: Vec<&Verdict> =
-        told.iter().copied().filter(|verdict| leads(verdict, chosen)).collect();
-    let mut sentences = vec![headline(summary, chosen, &won, told.len())];
-    if let Some(largest) = won.iter().rfind(|verdict| is_decided(verdict)) {
-        sentences.push(margin(largest, chosen));
+        precise.iter().copied().filter(|verdict| leads(verdict, chosen)).collect();
+    let mut sentences = vec![headline(summary, chosen, &won, precise.len())];
+    sentences.extend(quicker::sentences(summary, Some(chosen)));
+    if let Some(largest) = won.iter().rfind(|verdict| verdict.can_recommend()) {
+        sentences.extend(margin(largest, chosen));
         sentences.extend(cost(summary, largest.concurrency, chosen));
     }
     sentences.extend(idle_ones(summary, chosen));
-    let lost = told.into_iter().filter(|verdict| !leads(verdict, chosen));
+    let told = verdicts.iter().filter(|verdict| !verdict.is_withheld());
+    let lost = told.filter(|verdict| !leads(verdict, chosen));
     let lost: Vec<String> = lost.filter_map(|verdict| elsewhere(verdict, chosen)).collect();
     if !lost.is_empty() {
         sentences.push(format!("Others are better elsewhere: {}.", lost.join("; ")));
@@ -192,10 +199,10 @@ fn headline(summary: &Summary, chosen: &str, won: &[&Verdict], told: usize) -> S
 
 /// Which others cannot be told from the chosen one, of numbers of connections at which anything can be told apart.
 fn level_with(chosen: &str, won: &[&Verdict]) -> String {
-    let decided: Vec<&&Verdict> = won.iter().filter(|verdict| is_decided(verdict)).collect();
+    let decided: Vec<&&Verdict> = won.iter().filter(|verdict| verdict.tells_apart()).collect();
     let mut always = Vec::new();
     let mut sometimes = Vec::new();
-    for standing in decided.iter().flat_map(|verdict| leaders(verdict)) {
+    for standing in decided.iter().flat_map(|verdict| verdict.leaders()) {
         let name = standing.subject.as_str();
         if name == chosen || always.contains(&name) || sometimes.contains(&name) {
             continue;
@@ -216,10 +223,8 @@ fn level_with(chosen: &str, won: &[&Verdict]) -> String {
 }
 
 /// What the chosen one does at a number of connections, and how far behind the next is that is worse for sure.
-fn margin(verdict: &Verdict, chosen: &str) -> String {
-    let Some(own) = verdict.standings.iter().find(|standing| standing.subject == chosen) else {
-        return String::new();
-    };
+fn margin(verdict: &Verdict, chosen: &str) -> Option<String> {
+    let own = verdict.standings.iter().find(|standing| standing.subject == chosen)?;
     let at_least = if own.at_least { "at least " } else { "" };
     let rate = format!("{at_least}{} requests/s", grouped(own.rate));
     let does = match verdict.metric {
@@ -231,15 +236,14 @@ fn margin(verdict: &Verdict, chosen: &str) -> String {
             format!("its {percentile} latency is {}", duration(own.value))
         }
     };
-    let next = verdict.standings.iter().find(|standing| !standing.level);
-    let next = next.map_or(String::new(), |next| {
+    let next = verdict.excluded().next().map_or(String::new(), |next| {
         format!(
             "; the next that is worse for sure is {}, {}",
             next.subject,
             behind(next, verdict.metric)
         )
     });
-    format!("At {} {does}{next}.", connections(verdict.concurrency))
+    Some(format!("At {} {does}{next}.", connections(verdict.concurrency)))
 }
 
 /// `9.8 % more [7.1 to 12.6]`, and by what.
@@ -264,27 +268,30 @@ fn behind(standing: &Standing, metric: Metric) -> String {
 fn cost(summary: &Summary, concurrency: usize, chosen: &str) -> Option<String> {
     let own = summary.medians(chosen, concurrency)?;
     let all = summary.candidates(concurrency);
-    let beside = |of: fn(&Medians) -> f64, show: fn(f64) -> String, best: &str| {
-        let least = all.iter().min_by(|(_, one), (_, other)| of(one).total_cmp(&of(other)));
-        match least {
-            Some((row, _)) if row.subject == chosen => format!(" ({best} of {})", all.len()),
-            Some((row, least)) if of(least) < 0.95 * of(own) => {
-                format!(" ({best}: {} of {})", show(of(least)), row.subject)
+    let timed: Vec<_> =
+        all.iter().copied().filter(|(_, medians)| medians.has_latencies()).collect();
+    let beside =
+        |all: &[(&Row, &Medians)], of: fn(&Medians) -> f64, show: fn(f64) -> String, best: &str| {
+            let least = all.iter().min_by(|(_, one), (_, other)| of(one).total_cmp(&of(other)));
+            match least {
+                Some((row, _)) if row.subject == chosen => format!(" ({best} of {})", all.len()),
+                Some((row, least)) if of(least) < 0.95 * of(own) => {
+                    format!(" ({best}: {} of {})", show(of(least)), row.subject)
+                }
+                _ => String::new(),
             }
-            _ => String::new(),
-        }
-    };
-    let memory = beside(|medians| medians.memory_bytes, bytes, "the least");
+        };
+    let memory = beside(&all, |medians| medians.memory_bytes, bytes, "the least");
     let memory = format!("{}{memory}", bytes(own.memory_bytes));
     if own.invalid {
         return Some(format!(
             "There its memory is {memory}; latencies were disturbed too much to be told."
         ));
     }
-    if own.p99_us == 0.0 {
+    if !own.has_latencies() {
         return Some(format!("There its memory is {memory}."));
     }
-    let latency = beside(|medians| medians.p99_us, duration, "the shortest");
+    let latency = beside(&timed, |medians| medians.p99_us, duration, "the shortest");
     Some(format!(
         "There its p99 latency is {}{latency}, and its memory {memory}.",
         duration(own.p99_us)
@@ -303,7 +310,7 @@ fn idle_ones(summary: &Summary, chosen: &str) -> Option<String> {
 
 /// Who is better where the chosen one is not, and by how much.
 fn elsewhere(verdict: &Verdict, chosen: &str) -> Option<String> {
-    let names: Vec<&str> = leaders(verdict).map(|standing| standing.subject.as_str()).collect();
+    let names: Vec<&str> = verdict.leaders().map(|standing| standing.subject.as_str()).collect();
     let names = if names.len() > 3 {
         format!("{} and {} others", names[0], names.len() - 1)
     } else {
@@ -343,7 +350,6 @@ fn faults(summary: &Summary) -> Vec<String> {
         (!all.is_empty()).then(|| sentence(&listed(&all)))
     };
     [
-        told(Fault::WrongReplies, |who| format!("Not a choice, since replies were wrong: {who}.")),
         told(Fault::Unserved, |who| {
             let who = who.replace("(at ", "(").replace(" of ", " connections of ");
             format!("Not a choice, since connections got no reply at all: {who}.")
@@ -366,7 +372,7 @@ fn faults(summary: &Summary) -> Vec<String> {
 /// What stands beside the choice: peers and yardsticks, as they compare with the best at the highest load.
 fn beside(summary: &Summary) -> Vec<String> {
     let last = summary.verdicts.iter().rfind(|verdict| {
-        !is_withheld(verdict)
+        !verdict.is_withheld()
             && verdict.others.iter().any(|other| summary.peers.contains(&other.subject))
     });
     let mut sentences = Vec::new();
@@ -403,7 +409,7 @@ fn beside(summary: &Summary) -> Vec<String> {
 /// Where one is better for sure at a load, and another at the next at which it can be said.
 fn crossovers(summary: &Summary) -> Vec<Crossover> {
     let mut verdicts: Vec<&Verdict> =
-        summary.verdicts.iter().filter(|verdict| is_decided(verdict)).collect();
+        summary.verdicts.iter().filter(|verdict| verdict.tells_apart()).collect();
     verdicts.sort_by_key(|verdict| verdict.concurrency);
     let change = |pair: &[&Verdict]| {
         let [lower, higher] = pair else { return None };

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::constraints::Check;
-use crate::format::{connections, grouped};
+use crate::format::{connections, grouped, listed};
 use crate::summary::Summary;
 
 /// An architecture that is no choice at a load.
@@ -82,6 +82,7 @@ pub(super) fn sentences(summary: &Summary, refused: &[Refusal], doubts: &[Doubt]
             .collect();
         sentences.push(format!("Excluded: {}.", told.join("; ")));
     }
+    sentences.extend(unchecked(summary));
     if !doubts.is_empty() {
         let told: Vec<String> = doubts
             .iter()
@@ -94,6 +95,30 @@ pub(super) fn sentences(summary: &Summary, refused: &[Refusal], doubts: &[Doubt]
         sentences.push(format!("Not sure, for the interval holds the limit: {}.", told.join("; ")));
     }
     sentences
+}
+
+/// Which subjects' latencies are not known, so that they neither keep nor break the constraints.
+fn unchecked(summary: &Summary) -> Vec<String> {
+    let at = |&load: &usize| {
+        let mut limits: Vec<(Vec<String>, Vec<&str>)> = Vec::new();
+        for (row, medians) in summary.candidates(load) {
+            let unknown = summary.unchecked(medians);
+            match limits.iter_mut().find(|(known, _)| *known == unknown) {
+                Some((_, names)) => names.push(&row.subject),
+                None => limits.push((unknown, vec![&row.subject])),
+            }
+        }
+        limits.into_iter().filter(|(unknown, _)| !unknown.is_empty()).map(move |(unknown, names)| {
+            let (limits, at) = (listed(&unknown), connections(load));
+            let keep = if names.len() == 1 { "keeps" } else { "keep" };
+            format!(
+                "It is not known whether {} {keep} {limits} at {at}, for the load generator could not do its work in their windows \
+                 (✗): no choice there.",
+                listed(&names)
+            )
+        })
+    };
+    summary.concurrency.iter().flat_map(at).collect()
 }
 
 /// That all are excluded at a load, and who was nearest.

@@ -1,9 +1,10 @@
 //! Why nothing is recommended, or nothing can be said at a number of connections, and what would help.
 
+use super::sets;
 use crate::format::{connections_of, percent};
 use crate::rows::Fault;
 use crate::summary::Summary;
-use crate::verdict::{Cause, Finding, Verdict};
+use crate::verdict::{Cause, Evidence, FEWEST_SESSIONS, Finding, Verdict};
 
 /// Why nothing can be recommended.
 pub(super) fn nothing(summary: &Summary) -> String {
@@ -41,8 +42,7 @@ pub(super) fn nothing(summary: &Summary) -> String {
     {
         return nobody(summary);
     }
-    let is_withheld = |verdict: &Verdict| matches!(verdict.finding, Finding::Withheld { .. });
-    match verdicts.iter().all(is_withheld) {
+    match verdicts.iter().all(Verdict::is_withheld) {
         true => "No recommendation: what was measured is too noisy, or too little, for a verdict.",
         false => "No recommendation: nowhere could one be told from all others.",
     }
@@ -52,7 +52,12 @@ pub(super) fn nothing(summary: &Summary) -> String {
 /// Why nobody is left.
 fn nobody(summary: &Summary) -> String {
     let any = |fault: Fault| summary.rows.iter().any(|row| summary.faults(row).contains(&fault));
-    let why = if any(Fault::Constraint) {
+    let why = if any(Fault::Unchecked) {
+        format!(
+            "it is not known which architecture keeps {}, for the load generator could not do its work",
+            summary.constraints
+        )
+    } else if any(Fault::Constraint) {
         format!("no architecture keeps {} at any load measured", summary.constraints)
     } else if any(Fault::Invalid) {
         "no architecture has a valid cell in which it served all connections".to_owned()
@@ -74,6 +79,14 @@ pub(super) fn without_verdict(summary: &Summary, something_chosen: bool) -> Vec<
     for verdict in &summary.verdicts {
         let cause = match &verdict.finding {
             Finding::Withheld { cause } => format!("no verdict: {}", withheld(cause, verdict)),
+            Finding::Level { .. } => {
+                let Some(cause) = &verdict.imprecise else { continue };
+                let set = match something_chosen {
+                    true => format!("the best set is {}, and none of it", sets::members(verdict)),
+                    false => "none of the best set".to_owned(),
+                };
+                format!("{set} is recommended: {}", withheld(cause, verdict))
+            }
             Finding::NoDifference if something_chosen => format!(
                 "no difference above {} was found",
                 percent(verdict.critical.unwrap_or(0.0))
@@ -92,7 +105,6 @@ pub(super) fn without_verdict(summary: &Summary, something_chosen: bool) -> Vec<
 /// A cause, and the remedy.
 pub(crate) fn withheld(cause: &Cause, verdict: &Verdict) -> String {
     let evidence = &verdict.evidence;
-    let what = if evidence.in_turn { "rounds of windows" } else { "blocks" };
     match cause {
         Cause::Nobody => "no candidate is left".to_owned(),
         Cause::Alone { subject } => {
@@ -101,13 +113,7 @@ pub(crate) fn withheld(cause: &Cause, verdict: &Verdict) -> String {
         Cause::Partial => {
             "the experiment is not complete: measure the rest with --resume".to_owned()
         }
-        Cause::FewBlocks { needed } => format!(
-            "{} {what} in {} sessions are too few, it takes {needed} in {}: give it more time (--budget), or \
-             more --repeats",
-            evidence.blocks,
-            evidence.sessions,
-            crate::verdict::FEWEST_SESSIONS
-        ),
+        Cause::FewBlocks { needed } => too_few(evidence, *needed),
         Cause::Disturbed => {
             let (who, remedy) = if 2 * evidence.waited > evidence.dropped {
                 ("other processes", "end what else runs there, or measure on other processors")
@@ -115,9 +121,9 @@ pub(crate) fn withheld(cause: &Cause, verdict: &Verdict) -> String {
                 ("the hypervisor", "measure when the machine is quieter, or on another")
             };
             format!(
-                "{who} disturbed {} of {} {what}: {remedy}",
+                "{who} disturbed {} of {}: {remedy}",
                 evidence.dropped,
-                evidence.dropped + evidence.blocks
+                rounds(evidence, evidence.measured)
             )
         }
         Cause::Control => {
@@ -138,4 +144,36 @@ pub(crate) fn withheld(cause: &Cause, verdict: &Verdict) -> String {
             percent(verdict.critical.unwrap_or(f64::INFINITY))
         ),
     }
+}
+
+/// That blocks or rounds are too few, and what would help.
+fn too_few(evidence: &Evidence, needed: usize) -> String {
+    let fewest = FEWEST_SESSIONS;
+    if evidence.in_turn {
+        let rounds = rounds(evidence, evidence.sessions);
+        let are = if evidence.sessions == 1 { "is" } else { "are" };
+        return format!(
+            "{rounds} {are} too few, it takes {fewest}: give more --repeats, or more time (--budget)"
+        );
+    }
+    let sessions = match evidence.sessions {
+        1 => "1 session".to_owned(),
+        count => format!("{count} sessions"),
+    };
+    let are = if evidence.blocks == 1 { "is" } else { "are" };
+    format!(
+        "{} in {sessions} {are} too few, it takes {needed} in {fewest}: give it more time (--budget), or more --repeats",
+        rounds(evidence, evidence.blocks)
+    )
+}
+
+/// `1 block`, `3 rounds of windows`.
+fn rounds(evidence: &Evidence, count: usize) -> String {
+    let what = match (evidence.in_turn, count) {
+        (true, 1) => "round of windows",
+        (true, _) => "rounds of windows",
+        (false, 1) => "block",
+        (false, _) => "blocks",
+    };
+    format!("{count} {what}")
 }

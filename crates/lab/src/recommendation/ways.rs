@@ -36,9 +36,10 @@ pub(super) fn sentences(summary: &Summary) -> Vec<String> {
 /// Whether something can be said of a way. Where a verdict is withheld since small differences would not be seen, a large one
 /// that was seen is one all the same.
 fn can_be_told(verdict: &Verdict, way: &Way) -> bool {
-    match &verdict.finding {
-        Finding::Withheld { cause: Cause::Coarse } => way.change != Change::Level,
-        finding => !matches!(finding, Finding::Withheld { .. }),
+    match (&verdict.finding, &verdict.imprecise) {
+        (Finding::Withheld { cause: Cause::Coarse }, _) => way.change != Change::Level,
+        (Finding::Withheld { .. }, _) => false,
+        (_, imprecise) => imprecise.is_none() || way.change != Change::Level,
     }
 }
 

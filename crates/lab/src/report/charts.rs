@@ -74,6 +74,9 @@ fn of_verdict(verdict: &Verdict) -> Overview {
             });
             (subject.clone(), next, false)
         }
+        Finding::Level { .. } if verdict.is_mere_set() => {
+            ("a set".to_owned(), format!("{} (within {critical})", names(&level)), false)
+        }
         Finding::Level { .. } => {
             (level[0].subject.clone(), format!("{} (within {critical})", names(&level[1..])), false)
         }
@@ -83,7 +86,8 @@ fn of_verdict(verdict: &Verdict) -> Overview {
         Finding::Withheld { cause } => ("no verdict".to_owned(), withheld(cause, verdict), true),
     };
     let connections = how_many(verdict.concurrency);
-    let rate = if is_withheld { "–".to_owned() } else { rate };
+    let names_one = !verdict.is_mere_set() && !is_withheld;
+    let rate = if names_one { rate } else { "–".to_owned() };
     Overview { connections, best, rate, level, withheld: is_withheld }
 }
 
@@ -208,6 +212,7 @@ pub(super) fn over_load(summary: &Summary, chosen: Option<&str>) -> Vec<Figure> 
             Axis { is_logarithmic: false, told: short, across: grouped },
             by_connections,
             |medians| medians.requests_per_second.value,
+            Medians::is_comparable,
         ),
         lines.figure(
             ["cpu", "Server processor time per request", "What decides where servers are busy: it does not depend on how quick the load generator is. Lower is better."],
@@ -215,6 +220,7 @@ pub(super) fn over_load(summary: &Summary, chosen: Option<&str>) -> Vec<Figure> 
             Axis { is_logarithmic: false, told: time, across: grouped },
             by_connections,
             |medians| medians.cpu_us,
+            Medians::is_comparable,
         ),
         lines.figure(
             ["latency", "Latency that 99 % of requests keep", "Medians of the windows. Lower is better; the table has the other percentiles."],
@@ -222,6 +228,7 @@ pub(super) fn over_load(summary: &Summary, chosen: Option<&str>) -> Vec<Figure> 
             Axis { is_logarithmic: true, told: time, across: grouped },
             by_connections,
             |medians| medians.p99_us,
+            |medians| !medians.invalid,
         ),
         lines.figure(
             ["memory", "Server memory", "The most that all processes of a server had: of several, the sum of their shares. Lower is better."],
@@ -229,6 +236,7 @@ pub(super) fn over_load(summary: &Summary, chosen: Option<&str>) -> Vec<Figure> 
             Axis { is_logarithmic: true, told: |mebibytes| format!("{} MiB", short(mebibytes)), across: grouped },
             by_connections,
             |medians| medians.memory_bytes / f64::from(1 << 20),
+            |_| true,
         ),
         lines.figure(
             ["service-time", "Mean service time against measured load", "How long a request takes when so many are in service at once, which is the measured load (Kerneis & Chroboczek 2009, Fig. 2). A server that adds the same time for each further request draws a straight line."],
@@ -236,6 +244,7 @@ pub(super) fn over_load(summary: &Summary, chosen: Option<&str>) -> Vec<Figure> 
             Axis { is_logarithmic: true, told: time, across: short },
             |_, medians| medians.measured_load,
             |medians| medians.mean_us,
+            |medians| !medians.invalid,
         ),
         Over { has_diagonal: true, ..lines.clone() }.figure(
             ["measured-load", "Measured against offered load", "Requests in service on average, against open connections (Fig. 1 there). On the dotted diagonal every connection has a request in service; beneath it something else, such as the load generator, held requests back."],
@@ -243,6 +252,7 @@ pub(super) fn over_load(summary: &Summary, chosen: Option<&str>) -> Vec<Figure> 
             Axis { is_logarithmic: true, told: short, across: grouped },
             by_connections,
             |medians| medians.measured_load,
+            |medians| !medians.invalid,
         ),
     ]
 }
@@ -271,26 +281,31 @@ impl Over<'_> {
         axis: Axis,
         across: impl Fn(&Row, &Medians) -> f64,
         up: impl Fn(&Medians) -> f64,
+        sound: fn(&Medians) -> bool,
     ) -> Figure {
         let summary = self.summary;
-        let mut csv = "architecture,connections,x,y\r\n".to_owned();
+        let mut csv = "architecture,connections,x,y,valid\r\n".to_owned();
         let mut series = |name: &String| {
             let label = summary.label(name);
-            let mut points = Vec::new();
+            let (mut points, mut doubtful) = (Vec::new(), Vec::new());
             for row in summary.of_subject(name) {
                 let Some(medians) = row.medians() else { continue };
                 let (x, y) = (across(row, medians), up(medians));
                 if x <= 0.0 || y <= 0.0 || !x.is_finite() || !y.is_finite() {
                     continue;
                 }
-                csv += &format!("{},{},{x},{y}\r\n", field(name), row.concurrency);
+                let is_sound = sound(medians);
+                csv += &format!("{},{},{x},{y},{is_sound}\r\n", field(name), row.concurrency);
                 let told =
                     format!("{label} at {}: {}", connections(row.concurrency), (axis.told)(y));
-                points.push((x, y, told));
+                match is_sound {
+                    true => points.push((x, y, told)),
+                    false => doubtful.push((x, y, format!("{told}, not to be trusted"))),
+                }
             }
             points.sort_by(|one, other| one.0.total_cmp(&other.0));
             let rank = self.colours.iter().position(|known| known == name);
-            Series { name: label, rank, points }
+            Series { name: label, rank, points, doubtful }
         };
         let series: Vec<Series> = summary.subjects.iter().map(&mut series).collect();
         let svg = Lines {

@@ -85,7 +85,7 @@ impl FromStr for Table {
 }
 
 /// These tables of an experiment, each under a line that says what it is. A figure beside which there is a warning has
-/// a `!`, as on the terminal.
+/// a `!`, as on the terminal, and one that is not to be trusted a `✗`.
 pub fn tables(experiment: &Experiment, records: &Records, which: &[Table]) -> String {
     let summary = Summary::of(experiment, records);
     let cells = &records.cells;
@@ -111,7 +111,11 @@ fn grid(text: &mut String, table: Table, summary: &Summary, cells: &[Cell]) {
     for name in &summary.subjects {
         let figures = summary.of_subject(name).map(|row| match &row.figures {
             Figures::Measured(medians) => {
-                let mark = if row.warnings.is_empty() { "" } else { " !" };
+                let mark = match (medians.invalid, row.warnings.is_empty()) {
+                    (true, _) => " ✗",
+                    (false, false) => " !",
+                    (false, true) => "",
+                };
                 table.show(medians, switches(row, cells)) + mark
             }
             Figures::Missing { what, .. } => (*what).to_owned(),

@@ -62,6 +62,7 @@ fn figure(
                     name: queue.name.clone(),
                     rank: None,
                     points: vec![point],
+                    doubtful: Vec::new(),
                 }),
             }
         }

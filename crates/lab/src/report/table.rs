@@ -7,7 +7,7 @@ use duality_load::{Fate, Latency};
 use serde::Serialize;
 
 use super::raw::{RawLine, RawLines};
-use crate::format::{bytes, duration, grouped, how_many, percent};
+use crate::format::{self, bytes, duration, grouped, how_many, percent};
 use crate::record::{Cell, Outcome};
 use crate::rows::{Figures, Row};
 use crate::statistics::{Estimate, estimate, line, median};
@@ -146,7 +146,7 @@ pub(super) fn lines(summary: &Summary) -> Vec<LoadLine> {
     let load_line = |name: &String| {
         let rows = summary.of_subject(name).filter_map(Row::medians);
         // The times of a few favoured connections say nothing about load.
-        let measured = rows.filter(|medians| !medians.starved);
+        let measured = rows.filter(|medians| !medians.starved && !medians.invalid);
         let points: Vec<(f64, f64)> =
             measured.map(|medians| (medians.measured_load, medians.mean_us)).collect();
         // A line through two points is always straight; and where requests come one by one, or at a rate, the load is
@@ -200,23 +200,23 @@ fn table_row(summary: &Summary, row: &Row, raw: &RawLines) -> TableRow {
                 medians.latency_samples.iter().map(of).collect()
             };
             let middle = |of: fn(&Latency) -> f64| time(median(&latency(of)).unwrap_or(0.0));
-            let spread = |samples: &[f64]| half(estimate(samples, summary.seed));
+            let spread = |samples: &[f64], show| half(estimate(samples, summary.seed), show);
             vec![
                 figure(grouped(rate.value), rate.value),
-                half(Some(rate)),
+                half(Some(rate), grouped),
                 time(medians.p50_us),
                 middle(|latency| latency.p90),
                 time(medians.p99_us),
-                spread(&latency(|latency| latency.p99)),
+                spread(&latency(|latency| latency.p99), duration),
                 time(medians.p99_9_us),
                 middle(|latency| latency.max),
                 figure(format!("{:.1}", medians.measured_load), medians.measured_load),
                 time(medians.cpu_us),
-                half(Some(medians.cpu)),
+                half(Some(medians.cpu), duration),
                 time(medians.client_cpu_us),
                 figure(bytes(medians.memory_bytes), medians.memory_bytes),
-                spread(&medians.memory_samples),
-                figure(grouped(medians.errors as f64), medians.errors as f64),
+                spread(&medians.memory_samples, bytes),
+                figure(grouped(medians.fates.failed as f64), medians.fates.failed as f64),
             ]
         }
     };
@@ -237,16 +237,16 @@ fn table_row(summary: &Summary, row: &Row, raw: &RawLines) -> TableRow {
     }
 }
 
-/// Half of an interval, as a share of the value; of two values there is none.
-fn half(estimate: Option<Estimate>) -> TableFigure {
-    let share = estimate.and_then(|estimate| {
+/// Half of an interval, as a share of the value, or its ends where it is large. Of two values
+/// there is none.
+fn half(estimate: Option<Estimate>, show: fn(f64) -> String) -> TableFigure {
+    let told = estimate.and_then(|estimate| {
         let interval = estimate.interval?;
-        Some((interval.high - interval.low) / 2.0 / estimate.value)
+        let share = (interval.high - interval.low) / 2.0 / estimate.value;
+        let text = format::half(estimate).map_or_else(|| format::ends(interval, show), percent);
+        Some(TableFigure { text, value: share })
     });
-    match share {
-        Some(share) => TableFigure { text: percent(share), value: share },
-        None => TableFigure { text: "–".to_owned(), value: f64::INFINITY },
-    }
+    told.unwrap_or(TableFigure { text: "–".to_owned(), value: f64::INFINITY })
 }
 
 #[cfg(test)]

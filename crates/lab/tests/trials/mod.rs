@@ -2,12 +2,14 @@
 
 #![allow(dead_code, reason = "each file of tests uses some of it")]
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use duality_lab::random::SplitMix64;
 use duality_lab::record::{
     Block, Cell, Design, Disturbance, Experiment, Outcome, Processor, Records, Slice,
 };
 use duality_lab::summary::Summary;
-use duality_lab::verdict::Verdict;
+use duality_lab::verdict::{Question, Verdict, verdicts};
 
 use crate::fixtures;
 
@@ -120,6 +122,7 @@ impl Trial {
                     client_wait_share: 0.0,
                     connections_served: count as u64,
                     failures: 0,
+                    errors: BTreeMap::new(),
                 });
             }
             self.records.blocks.push(Block {
@@ -134,8 +137,54 @@ impl Trial {
         }
     }
 
+    /// Has requests of a subject fail in its first slice of a block.
+    pub(crate) fn with_failures(
+        mut self,
+        name: &str,
+        block: usize,
+        kind: &str,
+        count: u64,
+    ) -> Self {
+        let slices = &mut self.records.blocks[block].slices;
+        let slice = slices.iter_mut().find(|slice| slice.subject == name).unwrap();
+        slice.failures += count;
+        *slice.errors.entry(kind.to_owned()).or_default() += count;
+        self
+    }
+
     pub(crate) fn summary(&self) -> Summary {
         Summary::of(&self.experiment, &self.records)
+    }
+
+    /// Has each server process have a bias of its own in each session, with this standard deviation.
+    pub(crate) fn with_biases(mut self, deviation: f64) -> Self {
+        let mut biases: BTreeMap<(usize, String), f64> = BTreeMap::new();
+        for block in &mut self.records.blocks {
+            for slice in &mut block.slices {
+                let key = (block.session, slice.subject.clone());
+                let random = &mut self.random;
+                let bias = biases.entry(key).or_insert_with(|| (deviation * normal(random)).exp());
+                slice.server_cpu_us *= *bias;
+            }
+        }
+        self
+    }
+
+    /// Has a slice in twenty take longer by half.
+    pub(crate) fn with_outliers(mut self) -> Self {
+        for slice in self.records.blocks.iter_mut().flat_map(|block| &mut block.slices) {
+            if self.random.below(20) == 0 {
+                slice.server_cpu_us *= 1.5;
+            }
+        }
+        self
+    }
+
+    /// The verdict at the first number of connections, with no subject disqualified.
+    pub(crate) fn bare_verdict(&self) -> Verdict {
+        let disqualified = BTreeSet::new();
+        let (experiment, records) = (&self.experiment, &self.records);
+        verdicts(Question { experiment, records, disqualified: &disqualified }).remove(0)
     }
 
     /// The verdict at the first number of connections.

@@ -1,0 +1,54 @@
+//! The runs that are kept in `runs/`, judged by the method of today: each says what is sure of it, or why nothing is.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use duality_lab::recommendation::{Recommendation, recommend};
+use duality_lab::results;
+use duality_lab::summary::Summary;
+use duality_lab::verdict::{Cause, Finding, Verdict};
+
+/// The results beneath a directory.
+fn results_beneath(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            results_beneath(&path, found);
+        } else if path.ends_with("results.jsonl") {
+            found.push(path);
+        }
+    }
+}
+
+fn said(path: &Path) -> Recommendation {
+    let (experiment, records) = results::read(&[path.to_owned()]).unwrap();
+    recommend(&Summary::of(&experiment, &records), &experiment, &records)
+}
+
+/// Whether there is more in a verdict than it says.
+fn hides_something(verdict: &Verdict) -> bool {
+    let Finding::Withheld { cause } = &verdict.finding else { return false };
+    let one_round = verdict.evidence.sessions < 2;
+    verdict.standings.iter().any(|standing| !standing.level)
+        && !matches!(cause, Cause::Control | Cause::Partial)
+        && !one_round
+}
+
+#[test]
+fn kept_runs_say_what_is_sure() {
+    let mut found = Vec::new();
+    results_beneath(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs"), &mut found);
+    let mut silent = Vec::new();
+    for path in &found {
+        let said = said(path);
+        let hidden: Vec<&Verdict> = said.loads.iter().filter(|one| hides_something(one)).collect();
+        assert!(hidden.is_empty(), "{}: {hidden:?}", path.display());
+        if said.sentences[0].starts_with("No recommendation") {
+            // Each number of connections has its reason.
+            let told = said.unsaid.join("\n");
+            assert!(said.loads.iter().all(Verdict::is_withheld), "{}: {told}", path.display());
+            silent.push(format!("{}: {}", path.display(), said.sentences[0]));
+        }
+    }
+    assert!(2 * silent.len() < found.len(), "{} of {}: {silent:#?}", silent.len(), found.len());
+}
