@@ -13,14 +13,9 @@
 //! `length` asks the kernel how long the queue is, whoever's server it belongs to; `judge` is the diagnosis, a
 //! function of figures alone.
 
-use std::io;
 use std::net::SocketAddr;
 
-use duality_load::Report;
-use rustix::net::netlink::{self, SocketAddrNetlink};
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with,
-};
+use duality_load::{Listeners, Report};
 use serde::{Deserialize, Serialize};
 
 use crate::format::{connections, grouped};
@@ -116,65 +111,7 @@ impl ListenQueue {
 /// How many connections the queue of the listener at `address` holds, as the kernel tells it; the sum where several
 /// listeners share a port. None where it does not tell.
 pub(crate) fn length(address: SocketAddr) -> Option<u64> {
-    ask(address.port()).ok().filter(|length| *length > 0)
-}
-
-/// A request of sock_diag(7) for the listeners of a port, and the length of its parts.
-const HEADER: usize = 16;
-const REQUEST: usize = HEADER + 56;
-/// `SOCK_DIAG_BY_FAMILY` of linux/sock_diag.h, as a message's type.
-const BY_FAMILY: u16 = 20;
-/// `NLM_F_REQUEST | NLM_F_DUMP`.
-const DUMP: u16 = 0x301;
-const TCP: u8 = 6;
-/// A mask of states: `TCP_LISTEN` is 10.
-const LISTENING: u32 = 1 << 10;
-/// Where, in a message that answers, the port is; and the length of the queue, which `ss -l` shows as Send-Q.
-const PORT: usize = HEADER + 4;
-const QUEUE: usize = HEADER + 60;
-
-fn ask(port: u16) -> io::Result<u64> {
-    let netlink = socket_with(
-        AddressFamily::NETLINK,
-        SocketType::RAW,
-        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
-        Some(netlink::SOCK_DIAG),
-    )?;
-    let mut request = [0; REQUEST];
-    request[0..4].copy_from_slice(&(REQUEST as u32).to_ne_bytes());
-    request[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
-    request[6..8].copy_from_slice(&DUMP.to_ne_bytes());
-    request[HEADER] = AddressFamily::INET.as_raw() as u8;
-    request[HEADER + 1] = TCP;
-    request[HEADER + 4..HEADER + 8].copy_from_slice(&LISTENING.to_ne_bytes());
-    request[HEADER + 8..HEADER + 10].copy_from_slice(&port.to_be_bytes());
-    sendto(&netlink, &request, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
-    let mut reply = [0; 8192];
-    // The kernel answers before sendto returns; some hundred listeners on one port would fill more than one answer,
-    // and then these are enough.
-    let (received, _) = recv(&netlink, &mut reply[..], RecvFlags::empty())?;
-    Ok(queues(&reply[..received], port))
-}
-
-/// The sum of the queues in an answer.
-fn queues(mut messages: &[u8], port: u16) -> u64 {
-    let mut sum = 0;
-    while let Some(length) = number(messages, 0).map(|length| length as usize)
-        && (HEADER..=messages.len()).contains(&length)
-    {
-        let message = &messages[..length];
-        let is_listener = message[4..6] == BY_FAMILY.to_ne_bytes()
-            && message.get(PORT..PORT + 2) == Some(&port.to_be_bytes());
-        if is_listener {
-            sum += u64::from(number(message, QUEUE).unwrap_or(0));
-        }
-        messages = messages.get(length.next_multiple_of(4)..).unwrap_or(&[]);
-    }
-    sum
-}
-
-fn number(message: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(message.get(at..at + 4)?.try_into().ok()?))
+    Listeners::at(address).ok().map(|listeners| listeners.queue).filter(|length| *length > 0)
 }
 
 #[cfg(test)]
@@ -213,38 +150,5 @@ mod tests {
         ] {
             assert!(!judge(&figures), "{sign}");
         }
-    }
-
-    #[test]
-    fn the_kernel_tells_how_long_a_queue_is() {
-        let listener =
-            socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-                .unwrap();
-        rustix::net::bind(&listener, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-        rustix::net::listen(&listener, 10).unwrap();
-        let address: SocketAddr = rustix::net::getsockname(&listener).unwrap().try_into().unwrap();
-        match ask(address.port()) {
-            Ok(length) => assert_eq!(length, 10),
-            Err(error) => eprintln!("not tried: no sock_diag here ({error})"),
-        }
-        drop(listener);
-        assert_eq!(length(address), None);
-    }
-
-    #[test]
-    fn answers_that_are_cut_short_are_no_obstacle() {
-        let mut message = [0; 88];
-        message[0..4].copy_from_slice(&88u32.to_ne_bytes());
-        message[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
-        message[PORT..PORT + 2].copy_from_slice(&80u16.to_be_bytes());
-        message[QUEUE..QUEUE + 4].copy_from_slice(&10u32.to_ne_bytes());
-        let two = message.repeat(2);
-        assert_eq!(queues(&two, 80), 20);
-        assert_eq!(queues(&two, 81), 0);
-        for end in 0..two.len() {
-            assert!(queues(&two[..end], 80) <= 10);
-        }
-        assert_eq!(queues(&[0; 100], 80), 0);
-        assert_eq!(queues(&[255; 100], 80), 0);
     }
 }

@@ -7,6 +7,7 @@ use duality_lab::peers::{Peer, ReadyMade};
 use duality_lab::recommendation::{Recommendation, recommend};
 use duality_lab::record::{Constraints, Design, Outcome, Variant, Ways, kept_slo};
 use duality_lab::summary::Summary;
+use duality_load::Exhausted;
 
 use trials::{Shape, Trial, busy, trial};
 
@@ -322,6 +323,30 @@ fn what_the_machine_did_is_told_first() {
     );
     let text = trial.summary().render_text(&said(&trial), None);
     assert!(text.starts_with("The hypervisor took"), "{text}");
+}
+
+#[test]
+fn a_quota_of_a_control_group_is_no_other_process() {
+    let mut trial = trial(&["threads", "epoll"], &[100], |_, _| Shape {
+        server_us: 12.0,
+        client_us: 5.0,
+        rate: 30_000.0,
+    });
+    let written = r#"{"group":"/sys/fs/cgroup/a","processors":0.5,"times":3}"#;
+    let quota: Exhausted = serde_json::from_str(written).unwrap();
+    for block in trial.records.blocks.iter_mut().skip(1) {
+        block.disturbance.quota = Some(quota.clone());
+        for slice in &mut block.slices {
+            slice.client_wait_share = 0.5;
+        }
+    }
+    let said = said(&trial);
+    let told = "The CPU quota of the control group ran out in 20 of ";
+    assert!(said.disturbance.iter().any(|line| line.starts_with(told)), "{said:#?}");
+    let cause =
+        "the CPU quota of the control group disturbed 20 of 20 blocks: raise it (`cpu.max`)";
+    assert!(text(&said).join("\n").contains(cause), "{said:#?}");
+    assert!(!text(&said).join("\n").contains("other processes"), "{said:#?}");
 }
 
 #[test]

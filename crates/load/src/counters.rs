@@ -1,44 +1,75 @@
-//! The kernel's counters of connections that found the accept queue full.
-//!
-//! They are those of the network namespace, not of one socket: another server on the machine that
-//! overflows in the same seconds is counted too.
+//! What the kernel counts around a load: connections that found the accept queue full, and quotas
+//! that ran out.
 
 use std::fs;
+use std::net::SocketAddr;
 
-/// How often a connection could not be queued for `accept(2)`, since the machine started.
+use crate::listeners::Listeners;
+use crate::quota::{Exhausted, Quotas};
+
+/// The counters at one moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counters {
+    listen: Option<ListenCounters>,
+    quotas: Quotas,
+}
+
+/// How often a connection could not be queued for `accept(2)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ListenCounters {
-    /// The accept queue was full (`ListenOverflows`).
+    /// The accept queue was full: `ListenOverflows`, of all servers of the network namespace.
     pub(crate) overflows: u64,
-    /// A handshake was dropped at a listener, for that or any other reason (`ListenDrops`).
+    /// The listener dropped a handshake, for that or any other reason.
     pub(crate) drops: u64,
 }
 
-impl ListenCounters {
-    /// What the kernel says now; `None` where `/proc` does not.
-    pub(crate) fn read() -> Option<Self> {
-        parse(&fs::read_to_string("/proc/net/netstat").ok()?)
+/// What happened during a load.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Meanwhile {
+    /// Of the server's own listeners; zeroes where the kernel does not tell, and of a server on
+    /// another machine.
+    pub(crate) listen: ListenCounters,
+    /// The quota that ran out, if one did.
+    pub(crate) exhausted: Option<Exhausted>,
+}
+
+impl Counters {
+    /// What the kernel says now, for a server at this address.
+    pub(crate) fn read(address: SocketAddr) -> Self {
+        let listen = || {
+            let overflows = overflows(&fs::read_to_string("/proc/net/netstat").ok()?)?;
+            let listeners = Listeners::at(address).ok().filter(|found| found.count > 0)?;
+            Some(ListenCounters { overflows, drops: listeners.drops })
+        };
+        Self { listen: listen(), quotas: Quotas::read() }
     }
 
-    /// How much they have grown since `earlier`.
-    pub(crate) fn since(self, earlier: Self) -> Self {
-        Self {
-            overflows: self.overflows.saturating_sub(earlier.overflows),
-            drops: self.drops.saturating_sub(earlier.drops),
+    /// What has happened since `earlier`.
+    pub(crate) fn since(&self, earlier: &Self) -> Meanwhile {
+        let listen = self.listen.zip(earlier.listen).map(|(now, earlier)| now.since(earlier));
+        Meanwhile {
+            listen: listen.unwrap_or_default(),
+            exhausted: self.quotas.exhausted_since(&earlier.quotas),
         }
     }
 }
 
-/// Reads the format of `/proc/net/netstat`: for each protocol a line of names and a line of values,
-/// both beginning with the protocol's name.
-fn parse(text: &str) -> Option<ListenCounters> {
+impl ListenCounters {
+    /// How much they have grown since `earlier`. Others may have overflowed, too: the listener
+    /// itself has not more often than it dropped something.
+    fn since(self, earlier: Self) -> Self {
+        let drops = self.drops.saturating_sub(earlier.drops);
+        Self { overflows: self.overflows.saturating_sub(earlier.overflows).min(drops), drops }
+    }
+}
+
+/// `ListenOverflows` in the format of `/proc/net/netstat`: for each protocol a line of names and a
+/// line of values, both beginning with the protocol's name.
+fn overflows(text: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("TcpExt:"));
     let (names, values) = (lines.next()?, lines.next()?);
-    let value = |wanted: &str| {
-        let mut pairs = names.split_whitespace().zip(values.split_whitespace());
-        pairs.find(|(name, _)| *name == wanted)?.1.parse().ok()
-    };
-    Some(ListenCounters { overflows: value("ListenOverflows")?, drops: value("ListenDrops")? })
+    let mut pairs = names.split_whitespace().zip(values.split_whitespace());
+    pairs.find(|(name, _)| *name == "ListenOverflows")?.1.parse().ok()
 }
 
 #[cfg(test)]
@@ -48,29 +79,29 @@ mod tests {
     const SAMPLE: &str = "\
 TcpExt: SyncookiesSent ListenOverflows ListenDrops TCPHPHits
 TcpExt: 1 22 333 4444
-IpExt: InNoRoutes ListenDrops
+IpExt: InNoRoutes ListenOverflows
 IpExt: 0 9
 ";
 
     #[test]
-    fn counters_are_found_by_name() {
-        assert_eq!(parse(SAMPLE), Some(ListenCounters { overflows: 22, drops: 333 }));
+    fn a_counter_is_found_by_its_name() {
+        assert_eq!(overflows(SAMPLE), Some(22));
     }
 
     #[test]
-    fn a_kernel_without_them_is_no_zero() {
-        assert_eq!(parse(""), None);
-        assert_eq!(parse("TcpExt: ListenOverflows ListenDrops\n"), None);
-        assert_eq!(parse("TcpExt: ListenOverflows\nTcpExt: 1\n"), None);
-        assert_eq!(parse("TcpExt: ListenOverflows ListenDrops\nTcpExt: 1\n"), None);
-        assert_eq!(parse("TcpExt: ListenOverflows ListenDrops\nTcpExt: 1 x\n"), None);
+    fn a_kernel_without_it_is_no_zero() {
+        assert_eq!(overflows(""), None);
+        assert_eq!(overflows("TcpExt: ListenOverflows ListenDrops\n"), None);
+        assert_eq!(overflows("TcpExt: ListenOverflows\nTcpExt:\n"), None);
+        assert_eq!(overflows("TcpExt: ListenDrops ListenOverflows\nTcpExt: 1 x\n"), None);
     }
 
     #[test]
     fn a_difference_is_never_negative() {
         let (small, large) =
             (ListenCounters { overflows: 1, drops: 5 }, ListenCounters { overflows: 4, drops: 7 });
-        assert_eq!(large.since(small), ListenCounters { overflows: 3, drops: 2 });
+        // One of the three overflows was another server's.
+        assert_eq!(large.since(small), ListenCounters { overflows: 2, drops: 2 });
         assert_eq!(small.since(large), ListenCounters::default());
     }
 }

@@ -47,8 +47,10 @@ mod goodput;
 mod histogram;
 mod injection;
 mod limits;
+mod listeners;
 mod measurement;
 mod pattern;
+mod quota;
 mod random;
 mod recorder;
 mod relay;
@@ -68,13 +70,15 @@ pub use crowd::{Crowd, Fate, Spans};
 pub use failure::is_wrong_reply;
 pub use goodput::{Goodput, Percentile, Probe, Slo, peak_goodput};
 pub use injection::Injection;
+pub use listeners::Listeners;
 pub use pattern::{Arrivals, Named, Pattern};
+pub use quota::{Exhausted, Quotas};
 pub use relay::{Relay, Slice};
 pub use report::{Latency, OpenLoop, Report, Warning, WarningKind};
 pub use sources::Sources;
 pub use target::{Target, TargetError};
 
-use counters::ListenCounters;
+use counters::{Counters, Meanwhile};
 use engine::Outcome;
 use sources::Route;
 
@@ -294,20 +298,20 @@ pub fn run(
     observer: &mut dyn Observer,
     interrupted: &AtomicBool,
 ) -> Result<Report, Error> {
-    let (outcome, listen) = measure(options, observer, interrupted)?;
-    Ok(Report::new(options, &outcome, listen))
+    let (outcome, meanwhile) = measure(options, observer, interrupted)?;
+    Ok(Report::new(options, &outcome, meanwhile))
 }
 
-/// Makes a load; what was measured, and what became of accept queues meanwhile.
+/// Makes a load; what was measured, and what the kernel counted meanwhile.
 fn measure(
     options: &Options,
     observer: &mut dyn Observer,
     interrupted: &AtomicBool,
-) -> Result<(Outcome, Option<ListenCounters>), Error> {
+) -> Result<(Outcome, Meanwhile), Error> {
     options.check()?;
     limits::provide_descriptors(options.connections_in_all())?;
     limits::pin(&options.cpus)?;
-    let before = ListenCounters::read();
+    let before = Counters::read(options.target.address());
     let (announcer, edges, announcements) = announce::announcements();
     let load = {
         let options = options.clone();
@@ -319,9 +323,9 @@ fn measure(
         load.map_err(|error| Error::System { doing: "starting the load's thread", error })?;
     announcements.relay(observer, interrupted);
     let outcome = load.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-    let listen = ListenCounters::read().zip(before).map(|(after, before)| after.since(before));
+    let meanwhile = Counters::read(options.target.address()).since(&before);
     if outcome.interrupted && outcome.measurement.window.is_zero() {
         return Err(Error::Interrupted);
     }
-    Ok((outcome, listen))
+    Ok((outcome, meanwhile))
 }

@@ -20,7 +20,7 @@ use duality_runtime::time;
 
 use crate::announce::{self, Announcer, EdgeAnnouncer, moment};
 use crate::connection::Load;
-use crate::counters::ListenCounters;
+use crate::counters::Counters;
 use crate::engine::{Engine, Outcome, event_loop};
 use crate::pattern::Pattern;
 use crate::{Error, Observer, Options, Report, Stop, limits};
@@ -127,7 +127,7 @@ impl Relay {
         options.check()?;
         let all = self.connections.saturating_add(options.connections_in_all());
         limits::provide_descriptors(all)?;
-        let before = ListenCounters::read();
+        let before = Counters::read(options.target.address());
         let (announcer, edges, announcements) = announce::announcements();
         let (joined, answer) = sync_channel(1);
         self.command(Command::Join {
@@ -138,12 +138,12 @@ impl Relay {
         })?;
         let outcome =
             announcements.relay_until(observer, interrupted, &answer).ok_or_else(gone)??;
-        let listen = ListenCounters::read().zip(before).map(|(after, before)| after.since(before));
+        let meanwhile = Counters::read(options.target.address()).since(&before);
         if outcome.interrupted {
             return Err(Error::Interrupted);
         }
         self.connections = all;
-        Ok(Report::new(options, &outcome, listen))
+        Ok(Report::new(options, &outcome, meanwhile))
     }
 
     /// Has a load make requests for `length`, which is longer than 5 ms, and waits until it is at rest again. A server that

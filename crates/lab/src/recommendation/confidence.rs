@@ -171,6 +171,13 @@ pub(super) fn disturbance(summary: &Summary) -> Vec<String> {
              do not count."
         ));
     }
+    let throttled = sum(|one| one.throttled);
+    if throttled > 0 {
+        sentences.push(format!(
+            "The CPU quota of the control group ran out in {throttled} of {blocks} {what}: servers and load generator stood still then. \
+             Raise it (`cpu.max`), or measure outside of the group."
+        ));
+    }
     let strangers = sum(|one| one.with_strangers);
     let most = all().map(|one| one.strangers).fold(0.0, f64::max);
     if strangers > 0 && most > MANY_STRANGERS {

@@ -115,7 +115,12 @@ pub(crate) fn withheld(cause: &Cause, verdict: &Verdict) -> String {
         }
         Cause::FewBlocks { needed } => too_few(evidence, *needed),
         Cause::Disturbed => {
-            let (who, remedy) = if 2 * evidence.waited > evidence.dropped {
+            let (who, remedy) = if 2 * evidence.throttled > evidence.dropped {
+                (
+                    "the CPU quota of the control group",
+                    "raise it (`cpu.max`), or measure outside of the group",
+                )
+            } else if 2 * evidence.waited > evidence.dropped {
                 ("other processes", "end what else runs there, or measure on other processors")
             } else {
                 ("the hypervisor", "measure when the machine is quieter, or on another")

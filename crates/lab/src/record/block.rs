@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use duality_load::Exhausted;
 use serde::{Deserialize, Serialize};
 
 /// One round through the servers that are alive side by side, in random order, and back.
@@ -69,6 +70,10 @@ pub struct Disturbance {
     pub seconds: f64,
     /// Each processor of the servers and of the load generator.
     pub processors: Vec<Processor>,
+    /// The CPU quota of a control group, if one ran out: servers and load generator stood still
+    /// then, whatever others did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<Exhausted>,
 }
 
 /// What happened on a processor.

@@ -432,9 +432,11 @@ pub struct Measured {
     pub connections_served: u64,
     /// How many connections were opened.
     pub connections_opened: u64,
-    /// Times that an accept queue overflowed, machine-wide.
+    /// Times that the server's accept queue overflowed; machine-wide in results of earlier
+    /// versions.
     pub listen_overflows: u64,
-    /// Connections dropped at an accept queue, machine-wide.
+    /// Connections dropped at the server's accept queue; machine-wide in results of earlier
+    /// versions.
     pub listen_drops: u64,
     /// What is known of the server's own queue; none where the kernel does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]

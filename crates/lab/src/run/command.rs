@@ -110,6 +110,7 @@ impl Load<'_> {
             client_was_limit: client_cpu_share > 0.95,
             listen_overflows: 0,
             listen_drops: 0,
+            quota: None,
             crowd: BTreeMap::new(),
             invalid: BTreeMap::new(),
             warnings: failed.into_iter().collect(),

@@ -8,7 +8,7 @@
 //! ```
 
 mod command;
-mod noise;
+pub(crate) mod noise;
 mod session;
 mod window;
 

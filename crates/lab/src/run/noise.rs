@@ -1,20 +1,23 @@
-//! What else happens on the processors of a measurement: the hypervisor's steal, strangers, and soft interrupts that wait.
+//! What else happens on the processors of a measurement: the hypervisor's steal, strangers, soft
+//! interrupts that wait, and the quota of a control group.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
+use duality_load::Quotas;
+
 use crate::record::{Disturbance, Processor};
 
 /// What the measurement itself has used until now; whoever measures knows it exactly.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Used {
-    pub(super) servers: Duration,
-    pub(super) client: Duration,
+pub(crate) struct Used {
+    pub(crate) servers: Duration,
+    pub(crate) client: Duration,
 }
 
 /// Looks at processors from one moment to the next.
-pub(super) struct Watch {
+pub(crate) struct Watch {
     /// The processors, and whether they are the servers'. All of the machine, as the servers', where nothing is pinned.
     cpus: Vec<(usize, bool)>,
     is_pinned: bool,
@@ -31,6 +34,7 @@ struct Moment {
     used: Used,
     ticks: BTreeMap<usize, Ticks>,
     waited: BTreeMap<usize, Duration>,
+    quotas: Quotas,
 }
 
 /// The counts of a processor in /proc/stat (proc_stat(5)), in seconds.
@@ -43,7 +47,7 @@ struct Ticks {
 }
 
 impl Watch {
-    pub(super) fn new(server_cpus: &[usize], client_cpus: &[usize]) -> Self {
+    pub(crate) fn new(server_cpus: &[usize], client_cpus: &[usize]) -> Self {
         let is_pinned = !server_cpus.is_empty() && !client_cpus.is_empty();
         let cpus: Vec<(usize, bool)> = if is_pinned {
             let servers = server_cpus.iter().map(|&cpu| (cpu, true));
@@ -56,10 +60,15 @@ impl Watch {
     }
 
     /// What happened since it was looked last; nothing the first time. `used` is what the measurement has used until now.
-    pub(super) fn look(&mut self, used: Used) -> Disturbance {
+    pub(crate) fn look(&mut self, used: Used) -> Disturbance {
         let waited = self.soft_interrupts.iter().map(|(&cpu, &pid)| (cpu, run_queue_wait(pid)));
-        let now =
-            Moment { at: Instant::now(), used, ticks: read_ticks(), waited: waited.collect() };
+        let now = Moment {
+            at: Instant::now(),
+            used,
+            ticks: read_ticks(),
+            waited: waited.collect(),
+            quotas: Quotas::read(),
+        };
         let last = self.last.replace(now);
         let (Some(last), Some(now)) = (last, &self.last) else { return Disturbance::default() };
         let seconds = now.at.duration_since(last.at).as_secs_f64();
@@ -112,7 +121,8 @@ impl Watch {
         };
         let processors = self.cpus.iter().filter_map(processor).collect();
         self.counts_interrupts_as_processes = counts_interrupts_as_processes;
-        Disturbance { seconds, processors }
+        let quota = now.quotas.exhausted_since(&last.quotas);
+        Disturbance { seconds, processors, quota }
     }
 }
 

@@ -173,6 +173,8 @@ pub struct Evidence {
     pub stolen: f64,
     /// The processor that it took it from.
     pub stolen_cpu: Option<usize>,
+    /// In how many blocks the CPU quota of a control group ran out.
+    pub throttled: usize,
     /// In how many blocks strangers used more than a tenth of a processor, and how much at most.
     pub with_strangers: usize,
     /// The most that they used, as a share of a processor.

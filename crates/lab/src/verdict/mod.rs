@@ -281,6 +281,11 @@ impl<'a> Count<'a> {
                     windows.map(Disturbance::strangers).fold(0.0, f64::max)
                 };
                 let (with_strangers, strangers) = many(kept.iter().map(strangers));
+                let is_throttled = |round: &Vec<(&str, &Measured)>| {
+                    let mut windows =
+                        round.iter().filter_map(|(_, cell)| cell.disturbance.as_ref());
+                    windows.any(|found| found.quota.is_some())
+                };
                 Evidence {
                     blocks,
                     measured: kept.len() + dropped,
@@ -290,6 +295,7 @@ impl<'a> Count<'a> {
                     in_turn: true,
                     with_strangers,
                     strangers,
+                    throttled: kept.iter().filter(|round| is_throttled(round)).count(),
                     ..Evidence::default()
                 }
             }
@@ -314,6 +320,7 @@ impl<'a> Count<'a> {
                     stolen_cpu: worst.filter(|worst| worst.stolen > 0.0).map(|worst| worst.cpu),
                     with_strangers,
                     strangers,
+                    throttled: all().filter(|block| block.disturbance.quota.is_some()).count(),
                 }
             }
         }

@@ -202,7 +202,7 @@ pub(crate) fn quiet() -> Disturbance {
         strangers: 0.0,
         soft_interrupts_waited: 0.0,
     };
-    Disturbance { seconds: 0.8, processors: vec![processor(0), processor(1)] }
+    Disturbance { seconds: 0.8, processors: vec![processor(0), processor(1)], quota: None }
 }
 
 /// Normal values (Box & Muller 1958).

@@ -16,10 +16,11 @@ use hdrhistogram::serialization::Deserializer;
 use serde::{Deserialize, Serialize};
 
 use crate::Options;
-use crate::counters::ListenCounters;
+use crate::counters::Meanwhile;
 use crate::crowd::Fate;
 use crate::engine::Outcome;
 use crate::failure::WRONG_OUTSIDE;
+use crate::quota::Exhausted;
 
 use latency::HistogramError;
 pub use latency::Latency;
@@ -89,11 +90,15 @@ pub struct Report {
     /// The client used (nearly) all of its core, or what delayed the requests of an open loop was in the
     /// main the client itself, so the server may be able to do more than this.
     pub client_was_limit: bool,
-    /// How often an accept queue was full during the run. This and the next count all servers of the
-    /// network namespace; 0 where the kernel does not tell.
+    /// How often the server's accept queue was full during the run. This and the next are of its
+    /// own listeners; 0 where the kernel does not tell, and of a server on another machine.
     pub listen_overflows: u64,
-    /// How many handshakes were dropped at a listener during the run.
+    /// How many handshakes its listeners dropped during the run.
     pub listen_drops: u64,
+    /// The CPU quota of a control group, if one ran out during the run: all that is in the group
+    /// stood still then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<Exhausted>,
     /// What became of the connections beside the measured ones, by kind: `idle`, `slow-readers`,
     /// `slow-senders`. Kinds that there were none of are left out.
     pub crowd: BTreeMap<String, Fate>,
@@ -115,11 +120,7 @@ pub struct Report {
 }
 
 impl Report {
-    pub(crate) fn new(
-        options: &Options,
-        outcome: &Outcome,
-        listen: Option<ListenCounters>,
-    ) -> Self {
+    pub(crate) fn new(options: &Options, outcome: &Outcome, meanwhile: Meanwhile) -> Self {
         let measurement = &outcome.measurement;
         let window = measurement.window.as_secs_f64();
         let per_second = |amount: f64| if window > 0.0 { amount / window } else { 0.0 };
@@ -135,7 +136,7 @@ impl Report {
             .iter()
             .map(|(kind, failures)| ((*kind).to_owned(), failures.count))
             .chain(outside.map(|count| (WRONG_OUTSIDE.to_owned(), count)));
-        let listen = listen.unwrap_or_default();
+        let Meanwhile { listen, exhausted } = meanwhile;
         let mut report = Self {
             version: VERSION,
             target: options.target.to_string(),
@@ -157,6 +158,7 @@ impl Report {
             client_was_limit: client_cpu_share > BUSY_CLIENT || convicted,
             listen_overflows: listen.overflows,
             listen_drops: listen.drops,
+            quota: exhausted,
             crowd: outcome.crowd.clone(),
             invalid: BTreeMap::new(),
             warnings: Vec::new(),
@@ -216,6 +218,7 @@ pub(crate) mod tests {
             client_was_limit: false,
             listen_overflows: 0,
             listen_drops: 0,
+            quota: None,
             crowd: BTreeMap::new(),
             invalid: BTreeMap::new(),
             warnings: Vec::new(),

@@ -22,6 +22,11 @@ const TOLERANCE: f64 = 0.05;
 impl Report {
     /// The kind of what is invalid because the generator had no processor for too much of the time.
     pub const STARVED: &str = "starved";
+
+    /// Whether the generator had no processor for too much of the time.
+    pub(super) fn was_starved(&self) -> bool {
+        self.client_wait_share > LONGEST_WAIT
+    }
 }
 
 /// What is invalid in a report that is otherwise complete, by kind.
@@ -53,12 +58,16 @@ pub(super) fn rates(marks: &[(Duration, u64)]) -> Vec<f64> {
 }
 
 fn starved(report: &Report) -> Option<String> {
-    let share = report.client_wait_share;
-    (share > LONGEST_WAIT).then(|| {
+    report.was_starved().then(|| {
+        let because = report.quota.as_ref().map_or_else(
+            || {
+                "Give it one of its own (`load --cpus`, `compare --client-cpus`), or end what else runs there".to_owned()
+            },
+            |exhausted| format!("Meanwhile {}", exhausted.told()),
+        );
         format!(
-            "The generator was starved: for {:.0} % of the window it could have run and had no processor. Give it one of \
-             its own (`load --cpus`, `compare --client-cpus`), or end what else runs there.",
-            100.0 * share
+            "The generator was starved: for {:.0} % of the window it could have run and had no processor. {because}.",
+            100.0 * report.client_wait_share
         )
     })
 }
@@ -106,6 +115,7 @@ mod tests {
     use super::super::Latency;
     use super::super::tests::{histogram, report};
     use super::*;
+    use crate::quota::Exhausted;
 
     fn options() -> Options {
         Options { connections: 100, ..Options::new("http://127.0.0.1:8080/".parse().unwrap()) }
@@ -159,7 +169,16 @@ mod tests {
         let (report, measurement) = measurement(1_000_000, 0, 0);
         assert_eq!(problems(&report, &options(), &measurement), BTreeMap::new());
         let starved = Report { client_wait_share: 0.48, ..report };
+        let exhausted =
+            Exhausted { group: "/sys/fs/cgroup/a".into(), processors: Some(0.3), times: 9 };
+        let limited = Report { quota: Some(exhausted), ..starved.clone() };
         let told = problems(&starved, &options(), &measurement);
         assert!(told[Report::STARVED].contains("for 48 % of the window"), "{told:?}");
+        assert!(told[Report::STARVED].contains("end what else runs there"), "{told:?}");
+        // A quota that ran out is the cause, and no other process.
+        let told = problems(&limited, &options(), &measurement);
+        let quota = "Meanwhile the CPU quota of 0.30 processors of the control group /sys/fs/cgroup/a ran out 9 times";
+        assert!(told[Report::STARVED].contains(quota), "{told:?}");
+        assert!(!told[Report::STARVED].contains("else"), "{told:?}");
     }
 }

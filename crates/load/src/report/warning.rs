@@ -43,10 +43,12 @@ pub enum WarningKind {
     Failed(String),
     /// Requests failed before or after the window.
     FailedOutside,
-    /// An accept queue overflowed, of whichever server.
+    /// The server's accept queue overflowed. (Earlier versions: that of any server.)
     AcceptQueues,
     /// The server's own listen queue was the limit, or overflowed.
     ListenQueue,
+    /// The CPU quota of a control group ran out.
+    Quota,
     /// Server and load generator shared processors.
     SharedProcessors,
     /// Figures of repeats are not to be trusted, for this reason.
@@ -159,11 +161,15 @@ impl Report {
             warn(
                 WarningKind::AcceptQueues,
                 format!(
-                    "Accept queues of this machine overflowed {} times during the run: a larger backlog of the server (`duality \
+                    "The server's accept queue overflowed {} times during the run: a larger backlog of the server (`duality \
                  serve --backlog`, and net.core.somaxconn) avoids the one-second pauses that follow.",
                     self.listen_overflows
                 ),
             );
+        }
+        // Where it held up the generator for long, the figures are invalid, and that says the same.
+        if let Some(exhausted) = self.quota.as_ref().filter(|_| !self.was_starved()) {
+            warn(WarningKind::Quota, format!("During the run, {}.", exhausted.told()));
         }
         warnings
     }
