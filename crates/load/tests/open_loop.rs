@@ -145,10 +145,14 @@ fn a_limit_that_cannot_be_kept_is_told() {
     let found =
         peak_goodput(&search_options(address), &slo, &mut (), &AtomicBool::new(false)).unwrap();
     assert_eq!((found.peak_per_second, found.report.is_some()), (None, false));
-    assert!(
-        found.render_text().contains("No peak: even at 10/s max=500µs was not kept"),
-        "{found:?}"
-    );
+    // On a busy machine the generator may be late, too, and then nothing is said of the server.
+    let text = found.render_text();
+    let lowest = || found.probes.iter().filter(|probe| probe.rate <= 10.0);
+    match lowest().any(|probe| probe.client_was_limit && probe.failed == 0) {
+        true => assert!(text.contains("No peak is known: the generator was the limit"), "{text}"),
+        false => assert!(text.contains("No peak: even at 10/s max=500µs was not kept"), "{text}"),
+    }
+    assert_eq!(found.failure().is_some(), text.contains("No peak is known"), "{found:?}");
 }
 
 #[test]

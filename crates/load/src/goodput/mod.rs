@@ -46,6 +46,10 @@ const MARGIN: f64 = 1.2;
 /// the others pile up, however short the window is.
 const KEPT_UP: f64 = 0.98;
 
+/// The remedy where the generator was the limit.
+const OWN_PROCESSOR: &str =
+    "Give the generator a processor of its own (`load --cpus`), or end what else runs there.";
+
 /// What a search for the peak goodput has found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Goodput {
@@ -102,7 +106,7 @@ pub struct Probe {
     pub met: bool,
     /// What was wrong, in a few words, if it was not.
     pub problem: Option<String>,
-    /// The generator was the limit, and not the server.
+    /// The generator was the limit, or could not do its work: a miss is then not the server's.
     pub client_was_limit: bool,
 }
 
@@ -152,7 +156,7 @@ pub fn peak_goodput(
         let warm_up = options.warm_up / if length == Length::Short { SHORTER } else { 1 };
         let pattern = Pattern::Open(arrivals.at_rate(rate));
         let options = Options { pattern, stop: Stop::After(window), warm_up, ..options.clone() };
-        let (outcome, listen) = match measure(&options, observer, interrupted) {
+        let (outcome, meanwhile) = match measure(&options, observer, interrupted) {
             // It has answered before.
             Err(Error::Unanswered { .. }) if !goodput.probes.is_empty() => {
                 return Err(Halt::ServerWentAway);
@@ -162,7 +166,7 @@ pub fn peak_goodput(
         if outcome.interrupted {
             return Err(Halt::Error(Error::Interrupted));
         }
-        let report = Report::new(&options, &outcome, listen);
+        let report = Report::new(&options, &outcome, meanwhile);
         let probe = Probe::new(rate, slo, &outcome.measurement, &report);
         observer.probed(&probe);
         let met = probe.met;
@@ -226,7 +230,7 @@ impl Probe {
             failed,
             met: problem.is_none(),
             problem,
-            client_was_limit: report.client_was_limit,
+            client_was_limit: report.client_was_limit || !report.invalid.is_empty(),
         }
     }
 
@@ -234,12 +238,20 @@ impl Probe {
         self.latency_us.map_or_else(|| "-".to_owned(), duration)
     }
 
+    /// Nothing failed, and the generator may be why the rest was not as it should be.
+    fn missed_by_generator(&self) -> bool {
+        !self.met && self.failed == 0 && self.client_was_limit
+    }
+
     fn result(&self) -> String {
-        let result = self.problem.as_deref().unwrap_or("met");
-        match self.too_few {
-            true => format!("{result}, of only {} requests", self.requests),
-            false => result.to_owned(),
+        let mut result = self.problem.as_deref().unwrap_or("met").to_owned();
+        if self.too_few {
+            let _ = write!(result, ", of only {} requests", self.requests);
         }
+        if self.missed_by_generator() {
+            result.push_str("; the generator was the limit");
+        }
+        result
     }
 
     /// What happened, in a line.
@@ -301,6 +313,14 @@ impl Goodput {
                 "No peak: the server went away during the search, and refused connections."
                     .to_owned()
             }
+            _ if self.generator_at_lowest().is_some() => {
+                let share = self.probes.iter().filter(|probe| probe.missed_by_generator()).count();
+                format!(
+                    "No peak is known: the generator was the limit in {share} of {} probes, and what it was late is in \
+                     their latencies. {OWN_PROCESSOR}",
+                    self.probes.len()
+                )
+            }
             (_, _, Some(lowest)) if !lowest.met => format!(
                 "No peak: even at {:.0}/s {} was not kept ({}, {}). Allow a longer latency, or find out what \
                  delays single requests with `duality load -R {:.0}`.",
@@ -314,12 +334,22 @@ impl Goodput {
         }
     }
 
+    /// The last probe at the lowest rate: where there is no peak, the search ended with its miss.
     fn lowest(&self) -> Option<&Probe> {
-        self.probes.iter().min_by(|one, other| one.rate.total_cmp(&other.rate))
+        self.probes.iter().rev().min_by(|one, other| one.rate.total_cmp(&other.rate))
     }
 
-    /// Why this says nothing of its server, in one line that names the remedy: the server went away, its replies were wrong,
-    /// or the figures of the rate that was found are invalid.
+    /// The lowest rate, if no peak was found and the generator may be why. A short probe is
+    /// repeated. So one miss of the generator is enough for the rate to be unknown.
+    fn generator_at_lowest(&self) -> Option<f64> {
+        let rate = self.lowest().filter(|_| self.peak_per_second.is_none())?.rate;
+        let mut there = self.probes.iter().filter(|probe| probe.rate.total_cmp(&rate).is_eq());
+        there.any(Probe::missed_by_generator).then_some(rate)
+    }
+
+    /// Why this says nothing of its server, in one line that names the remedy. The server went
+    /// away, or its replies were wrong. Or the figures of the rate that was found are invalid. Or
+    /// the generator was the limit even at the lowest rate.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         let target = &self.target;
@@ -333,7 +363,11 @@ impl Goodput {
                 "{target}: {} requests failed even at {:.0}/s: find out why with `duality load -R {:.0}`",
                 lowest.failed, lowest.rate, lowest.rate
             )),
-            _ => None,
+            _ => self.generator_at_lowest().map(|rate| {
+                format!(
+                    "{target}: the generator was the limit even at {rate:.0}/s. {OWN_PROCESSOR}"
+                )
+            }),
         }
     }
 
@@ -366,8 +400,7 @@ impl Goodput {
         let report = self.report.as_ref()?;
         (nearest.client_was_limit || report.client_was_limit).then(|| {
             format!(
-                "The generator was the limit at {:.0}/s, so the server may be able to do more. Give it a \
-                 processor of its own (`load --cpus`).",
+                "The generator was the limit at {:.0}/s, so the server may be able to do more. {OWN_PROCESSOR}",
                 if report.client_was_limit { peak } else { nearest.rate }
             )
         })
@@ -498,6 +531,40 @@ Peak goodput: 999 correct replies/s with p99=10ms, at a rate of 1000/s over 10.0
             "{text}"
         );
         assert!(missed.warning().is_none());
+    }
+
+    #[test]
+    fn a_search_that_the_generator_ended_says_nothing_of_the_server() {
+        let late = |rate| Probe { client_was_limit: true, ..probe(rate, Some("p99 too long")) };
+        let found = goodput(None, vec![late(500.0), late(500.0), late(10.0), late(10.0)]);
+        let text = found.render_text();
+        assert!(
+            text.contains("No peak is known: the generator was the limit in 4 of 4 probes"),
+            "{text}"
+        );
+        assert!(
+            text.contains("`load --cpus`") && !text.contains("Allow a longer latency"),
+            "{text}"
+        );
+        assert!(text.contains("p99 too long; the generator was the limit\n"), "{text}");
+        let told = found.failure().unwrap();
+        assert!(told.contains("the generator was the limit even at 10/s"), "{told}");
+        // The search goes on below a rate that is missed once; what was the generator's there may
+        // have been the server's.
+        let once = goodput(None, vec![late(10.0), probe(10.0, Some("p99 too long"))]);
+        assert!(once.verdict().contains("in 1 of 2 probes"), "{}", once.verdict());
+        // At other rates it changes nothing, and what failed is no lag.
+        let higher = goodput(None, vec![late(20.0), late(20.0), probe(10.0, Some("p99 too long"))]);
+        assert!(higher.verdict().starts_with("No peak: even at 10/s"), "{}", higher.verdict());
+        let failed = Probe { failed: 7, ..late(10.0) };
+        assert!(goodput(None, vec![failed]).failure().unwrap().contains("7 requests failed"));
+    }
+
+    #[test]
+    fn a_miss_in_the_window_that_should_confirm_the_lowest_rate_is_told() {
+        let long = Probe { window_seconds: 10.0, ..probe(10.0, Some("p99 too long")) };
+        let found = goodput(None, vec![probe(10.0, None), long]);
+        assert!(found.verdict().starts_with("No peak: even at 10/s"), "{}", found.verdict());
     }
 
     #[test]
