@@ -10,8 +10,14 @@
 //!   with      factor ≥ 0
 //! ```
 //!
+//! A workload takes no part if repeats of one architecture differ as much as its architectures do.
+//! A factor beyond [`MOST`] is no price. Then all factors are withheld, since they were found
+//! together. [`Unfit`] has the reason.
+//!
 //! Solved by coordinate descent, which the one-sided bound does not disturb (Lawson & Hanson 1974, chapter 23, has
 //! the problem).
+
+use std::fmt;
 
 use super::{Modelled, TERMS, Workload};
 
@@ -21,18 +27,71 @@ pub type Factors = [Option<f64>; TERMS.len()];
 /// Rounds of descent at most; it has long come to rest.
 const ROUNDS: usize = 10_000;
 
-/// The factors that explain most; none unless there are at least twice as many architectures to explain as factors.
-pub fn factors(workloads: &[Workload]) -> Option<Factors> {
+/// A larger factor is not what an operation costs more in a server than alone: cold caches make it
+/// a few times as much.
+const MOST: f64 = 10.0;
+
+/// Why no factors are told.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Unfit {
+    /// There are less than twice as many architectures to explain as factors.
+    Few,
+    /// Repeats of one architecture differ as much as architectures do, in all workloads.
+    Noise,
+    /// The factor of a term is beyond what a price can be.
+    NoPrice {
+        /// The term.
+        term: &'static str,
+        /// Its factor.
+        factor: f64,
+    },
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Few => formatter.write_str(
+                "too few architectures were measured: there must be at least two for each term",
+            ),
+            Self::Noise => formatter.write_str(
+                "repeats of one architecture differ as much as architectures do: measure again on a quieter machine",
+            ),
+            Self::NoPrice { term, factor } => write!(
+                formatter,
+                "{term} would cost {factor:.0} times its measured price, which is noise or something that is no term: measure again \
+                 on a quieter machine, and the prices with `duality model --costs`"
+            ),
+        }
+    }
+}
+
+/// The factors that explain most.
+///
+/// # Errors
+///
+/// [`Unfit`], where there are none, or none that are prices.
+pub fn factors(workloads: &[Workload]) -> Result<Factors, Unfit> {
+    let factors = least_squares(workloads)?;
+    let beyond = TERMS.iter().zip(factors).filter_map(|(term, factor)| Some((term.name, factor?)));
+    match beyond.max_by(|(_, one), (_, other)| one.total_cmp(other)) {
+        Some((term, factor)) if factor > MOST => Err(Unfit::NoPrice { term, factor }),
+        _ => Ok(factors),
+    }
+}
+
+fn least_squares(workloads: &[Workload]) -> Result<Factors, Unfit> {
     let mut rows: Vec<([f64; TERMS.len()], f64)> = Vec::new();
     let mut unknown = 0;
-    for workload in workloads.iter().filter(|workload| workload.subjects.len() > 1) {
+    let measured = || workloads.iter().filter(|workload| workload.subjects.len() > 1);
+    if measured().next().is_some() && !measured().any(Workload::differs_beyond_noise) {
+        return Err(Unfit::Noise);
+    }
+    for workload in measured().filter(|workload| workload.differs_beyond_noise()) {
         let count = workload.subjects.len() as f64;
         let mean =
             |of: &dyn Fn(&Modelled) -> f64| workload.subjects.iter().map(of).sum::<f64>() / count;
+        // Above zero, or it would tell nothing.
         let middle = mean(&|subject| subject.total);
-        if middle <= 0.0 {
-            continue;
-        }
         unknown += 1;
         let means: [f64; TERMS.len()] =
             std::array::from_fn(|term| mean(&|subject| subject.terms[term]));
@@ -46,7 +105,7 @@ pub fn factors(workloads: &[Workload]) -> Option<Factors> {
         std::array::from_fn(|term| rows.iter().map(|(terms, _)| terms[term].powi(2)).sum());
     let used = weights.iter().filter(|weight| **weight > 0.0).count();
     if used == 0 || rows.len() < unknown + 2 * used {
-        return None;
+        return Err(Unfit::Few);
     }
     let mut factors = [0.0; TERMS.len()];
     for _ in 0..ROUNDS {
@@ -62,7 +121,7 @@ pub fn factors(workloads: &[Workload]) -> Option<Factors> {
             break;
         }
     }
-    Some(std::array::from_fn(|term| (weights[term] > 0.0).then_some(factors[term])))
+    Ok(std::array::from_fn(|term| (weights[term] > 0.0).then_some(factors[term])))
 }
 
 /// What the factors leave of a total.

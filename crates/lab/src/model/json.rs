@@ -15,7 +15,7 @@ pub fn json(model: &Model) -> Value {
         TERMS.iter().map(|term| term.name.to_owned()).zip(figures).collect()
     };
     let workload = |workload: &Workload| {
-        let row = coefficients(workload, factors.as_ref());
+        let row = coefficients(workload, factors.as_ref().ok());
         let steps = row.steps[1..].iter().map(|step| value!(step)).collect();
         let deviations: Vec<Value> = row
             .deviations
@@ -57,7 +57,8 @@ pub fn json(model: &Model) -> Value {
         "version": VERSION,
         "unit_costs_ns": model.costs,
         "workloads": model.workloads.iter().map(workload).collect::<Vec<_>>(),
-        "fitted_factors": factors.map(|factors| named(factors.map(|factor| value!(factor)).to_vec())),
+        "fitted_withheld": factors.as_ref().err().map(ToString::to_string),
+        "fitted_factors": factors.ok().map(|factors| named(factors.map(|factor| value!(factor)).to_vec())),
         "predictions": checks,
     })
 }

@@ -74,6 +74,14 @@ pub struct Workload {
     pub noise: Option<f64>,
 }
 
+impl Workload {
+    /// Whether architectures differ more than repeats of one do.
+    pub fn differs_beyond_noise(&self) -> bool {
+        let totals: Vec<f64> = self.subjects.iter().map(|subject| subject.total).collect();
+        coefficient(&totals).is_some_and(|differences| differences > self.noise.unwrap_or(0.0))
+    }
+}
+
 /// The processor time of a request under one architecture, in microseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Modelled {
@@ -190,10 +198,13 @@ pub fn workloads(
     design.concurrency.iter().map(|&connections| workload(connections)).collect()
 }
 
-/// Totals of the repeats of a cell in microseconds, and the medians of their counts; or why there are none.
+/// Totals of the repeats of a cell in microseconds, and the medians of their counts; or why there
+/// are none. Invalid repeats are left out, unless all are invalid.
 fn observe(cells: &[&Cell]) -> Result<(Vec<f64>, Counts), String> {
+    let is_valid = |cell: &&Cell| matches!(&cell.outcome, Outcome::Measured(measured) if measured.invalid.is_empty());
+    let any_valid = cells.iter().any(|cell| is_valid(&cell));
     let (mut totals, mut counts, mut why) = (Vec::new(), Vec::new(), "it was not measured");
-    for cell in cells {
+    for cell in cells.iter().filter(|cell| !any_valid || is_valid(cell)) {
         match &cell.outcome {
             Outcome::Measured(measured) => match Counts::of(measured) {
                 Some(counted) => {

@@ -44,7 +44,7 @@ pub(super) fn render(model: &Model) -> String {
         .workloads
         .iter()
         .map(|workload| {
-            let row = coefficients(workload, factors.as_ref());
+            let row = coefficients(workload, factors.as_ref().ok());
             let last = row.steps[TERMS.len()];
             Shown {
                 title: format!("{}, {}", workload.name, connections(workload.connections)),
@@ -87,6 +87,6 @@ pub(super) fn render(model: &Model) -> String {
         TERMS.iter().map(|term| (term.name, term.about, term.colour)).collect();
     page(
         include_str!("model.html.jinja"),
-        context! { workloads, terms, independent => bars::INDEPENDENT, checks, aim => super::variation::AIM },
+        context! { workloads, terms, independent => bars::INDEPENDENT, checks, unfit => factors.err().map(|reason| reason.to_string()), aim => super::variation::AIM },
     )
 }

@@ -138,6 +138,38 @@ fn each_term_takes_its_own_variation_off() {
 }
 
 #[test]
+fn a_factor_that_is_no_price_is_withheld_with_the_reason() {
+    // Turns cost next to nothing, and servers differ by noise that turns happen to go along with.
+    let turns = |count: f64| {
+        Counts::from(move |operation| if operation == Operation::Turn { count } else { 0.0 })
+    };
+    let servers: Vec<(&str, Counts)> =
+        ARCHITECTURES.iter().zip(1..).map(|(name, many)| (*name, turns(f64::from(many)))).collect();
+    let mut workload = of(50, 10.0, &servers);
+    for subject in &mut workload.subjects {
+        subject.total += 288.93 * subject.dependent();
+    }
+    let told = fit::factors(std::slice::from_ref(&workload)).unwrap_err();
+    assert!(
+        matches!(told, fit::Unfit::NoPrice { factor, .. } if (factor - 289.93).abs() < 0.01),
+        "{told:?}"
+    );
+    let model =
+        Model { costs: round_costs(), workloads: vec![workload.clone()], checks: Vec::new() };
+    let (text, json, page) = (text(&model), json(&model), page::render(&model));
+    assert!(
+        text.contains("fitted: withheld: ") && text.contains("290 times its measured price"),
+        "{text}"
+    );
+    assert!(!text.contains("prices multiplied"), "{text}");
+    assert!(json["fitted_factors"].is_null() && page.contains("withheld here"), "{json}");
+    // Where one architecture differs from itself as much as from the others, nothing is fitted.
+    workload.noise = Some(2.0);
+    assert_eq!(fit::factors(&[workload]), Err(fit::Unfit::Noise));
+    assert_eq!(fit::factors(&[]), Err(fit::Unfit::Few));
+}
+
+#[test]
 fn reasons_name_the_term_its_share_and_its_count() {
     let workload = workload();
     let [epoll, fork, threads] = &workload.subjects[..] else { panic!() };

@@ -87,8 +87,11 @@ fn legend() -> String {
 /// Demsky's table 4.3.
 fn variation(model: &Model) -> String {
     let factors = fit::factors(&model.workloads);
-    let rows: Vec<Coefficients> =
-        model.workloads.iter().map(|workload| coefficients(workload, factors.as_ref())).collect();
+    let rows: Vec<Coefficients> = model
+        .workloads
+        .iter()
+        .map(|workload| coefficients(workload, factors.as_ref().ok()))
+        .collect();
     let number =
         |coefficient: Option<f64>| coefficient.map_or("–".to_owned(), |it| format!("{it:.3}"));
     let mut header = vec![String::new(), "no model".to_owned()];
@@ -103,15 +106,17 @@ fn variation(model: &Model) -> String {
     }
     let mut text = "Coefficient of variation of t_independent over the architectures, each term taken off in turn\n".to_owned();
     text += &aligned(&lines);
-    if let Some(factors) = factors {
-        let told: Vec<String> = TERMS
-            .iter()
-            .zip(factors)
-            .filter_map(|(term, factor)| Some(format!("{} {:.2}", term.name, factor?)))
-            .collect();
-        let _ =
-            writeln!(text, "fitted: not of the model; prices multiplied by {}", told.join(", "));
-    }
+    let told = match factors {
+        Ok(factors) => {
+            let terms = TERMS.iter().zip(factors);
+            let told: Vec<String> = terms
+                .filter_map(|(term, factor)| Some(format!("{} {:.2}", term.name, factor?)))
+                .collect();
+            format!("not of the model; prices multiplied by {}", told.join(", "))
+        }
+        Err(reason) => format!("withheld: {reason}"),
+    };
+    let _ = writeln!(text, "fitted: {told}");
     text.push('\n');
     for (workload, row) in model.workloads.iter().zip(&rows) {
         text += &deviations(workload, row);
