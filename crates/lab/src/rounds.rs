@@ -197,7 +197,12 @@ impl<'a> Rounds<'a> {
     }
 
     /// The mean logarithm of a figure in each round.
-    fn by_round(&self, subject: &str, metric: Metric, figure: Figure) -> Vec<(usize, Option<f64>)> {
+    pub(crate) fn by_round(
+        &self,
+        subject: &str,
+        metric: Metric,
+        figure: Figure,
+    ) -> Vec<(usize, Option<f64>)> {
         let mean = |samples: Vec<Sample>| {
             let sum: f64 = samples.iter().map(|sample| figure(sample).ln()).sum();
             Some(sum / samples.len() as f64).filter(|mean| mean.is_finite())

@@ -1,10 +1,13 @@
 //! Two made-up runs laid over each other: what is called faster, slower, level, and what CI is told.
 
 mod fixtures;
+mod trials;
 
 use duality_lab::comparison::{Comparison, Direction, Metric};
 use duality_lab::record::{Experiment, Measured, Outcome, Records};
 use duality_lab::report::overlay;
+
+use trials::{Shape, Trial};
 
 type Run = (Experiment, Records);
 
@@ -93,6 +96,76 @@ fn a_threshold_is_for_the_interval_and_not_for_the_median() {
     // 7 % less, but the interval reaches to 5 % less.
     assert_eq!(comparison.regressions(0.0).len(), 4);
     assert!(comparison.regressions(5.5).is_empty());
+}
+
+/// A run of blocks, in two sessions, on a machine that is slow in some sessions; it answers `times`
+/// as many requests.
+fn moody(seed: u64, times: f64, mood: [f64; 2]) -> Run {
+    let names = ["threads", "epoll", "poll", "uthreads", "pool"];
+    let shape = |_: &str, _: usize| {
+        let (server_us, rate) = (12.0 / times, 50_000.0 * times);
+        Shape { server_us, client_us: 10.0, rate }
+    };
+    let mut trial = Trial::new(&names, &[10, 100], 2, 12, 0.01, seed, shape);
+    for block in &mut trial.records.blocks {
+        // Of one session of epoll, its server has had bad luck with its memory.
+        let luck = if (block.concurrency, block.session) == (100, 0) { 0.7 } else { 1.0 };
+        for slice in &mut block.slices {
+            let by = mood[block.session] * if slice.subject == "epoll" { luck } else { 1.0 };
+            slice.requests_per_second *= by;
+            slice.server_cpu_us /= by;
+        }
+    }
+    (trial.experiment, trial.records)
+}
+
+#[test]
+fn where_both_runs_have_blocks_their_slices_are_compared() {
+    let (one, other) = (moody(1, 1.0, [1.0, 0.95]), moody(2, 1.7, [1.05, 1.0]));
+    let comparison = Comparison::of(&one, &other).unwrap();
+    for pair in &comparison.pairs {
+        for metric in [Metric::Rate, Metric::Cpu] {
+            let change = pair.change(metric).unwrap();
+            let interval = change.ratio.interval.unwrap();
+            // Two sessions of one subject alone would give epoll at 100 connections one from 0.1 to
+            // 30.
+            let place = format!("{} at {}: {interval:?}", pair.subject, pair.concurrency);
+            assert!(interval.high / interval.low < 2.5, "{place}");
+            assert_eq!(change.verdict, Direction::Better, "{place}");
+            let true_ratio = if metric == Metric::Rate { 1.7 } else { 1.0 / 1.7 };
+            assert!(interval.contains(true_ratio), "{place}");
+        }
+    }
+    // The same twice is level, though one of the two was slower as a whole.
+    let again = Comparison::of(&one, &moody(3, 1.0, [0.96, 1.02])).unwrap();
+    let changes = || again.pairs.iter().flat_map(|pair| pair.change(Metric::Rate));
+    assert!(changes().all(|change| change.verdict == Direction::Level), "{}", again.render_text());
+}
+
+#[test]
+fn blocks_of_one_session_are_compared_without_an_interval() {
+    let single = |seed| {
+        let mut run = moody(seed, 1.0, [1.0, 1.0]);
+        run.1.blocks.retain(|block| block.session == 0);
+        run.1.cells.retain(|cell| cell.repeat == 0);
+        run
+    };
+    let comparison = Comparison::of(&single(1), &single(2)).unwrap();
+    assert_eq!(verdict(&comparison, "epoll", 100, Metric::Rate), Direction::Unsure);
+    assert!(!comparison.is_sure_of_anything());
+}
+
+#[test]
+fn windows_that_were_invalid_do_not_matter_to_blocks() {
+    let mut after = moody(2, 1.7, [1.0, 1.0]);
+    for cell in &mut after.1.cells {
+        if let Outcome::Measured(measured) = &mut cell.outcome {
+            measured.invalid.insert("starved".to_owned(), "It stood still.".to_owned());
+        }
+    }
+    let comparison = Comparison::of(&moody(1, 1.0, [1.0, 1.0]), &after).unwrap();
+    assert_eq!(verdict(&comparison, "epoll", 10, Metric::Rate), Direction::Better);
+    assert_eq!(verdict(&comparison, "epoll", 10, Metric::P50), Direction::Unsure);
 }
 
 #[test]

@@ -2,19 +2,24 @@
 //!
 //! A cell is compared with that of the same subject at as many connections. Each figure is the ratio of the
 //! second experiment's to the first's, with its 99 % interval; they differ only when it excludes the number one.
+//! Where both have blocks, rates and processor times are compared by the slices in them
+//! (`slices.rs`).
 //! [`text`](Comparison::render_text), [`data`](Comparison::data) and a page
 //! ([`report::overlay`](crate::report::overlay)) show the same.
 
 mod differences;
+mod slices;
 mod text;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::format::{bytes, connections, duration, grouped};
+use crate::format::{self, bytes, connections, duration, grouped};
 use crate::record::{Experiment, Records};
+use crate::rounds::{self, Figure};
 use crate::rows::{Figures, Medians, Row};
 use crate::statistics::{Estimate, Interval, ratio};
 use crate::summary::Summary;
@@ -167,6 +172,15 @@ impl Metric {
         }
     }
 
+    /// What slices of blocks tell of it, and the rounds that do.
+    fn figure(self) -> Option<(rounds::Metric, Figure)> {
+        match self {
+            Self::Rate => Some((rounds::Metric::Rate, |sample| sample.requests_per_second)),
+            Self::Cpu => Some((rounds::Metric::ServerCpu, |sample| sample.server_cpu_us)),
+            Self::P50 | Self::P99 | Self::Memory => None,
+        }
+    }
+
     fn median(self, medians: &Medians) -> f64 {
         match self {
             Self::Rate => medians.requests_per_second.value,
@@ -179,8 +193,7 @@ impl Metric {
 }
 
 impl Change {
-    fn of(metric: Metric, before: &Medians, after: &Medians, seed: u64) -> Option<Self> {
-        let ratio = ratio(&metric.samples(after), &metric.samples(before), seed)?;
+    fn of(metric: Metric, before: &Medians, after: &Medians, ratio: Estimate) -> Self {
         let verdict = match ratio.interval {
             None => Direction::Unsure,
             Some(interval) if interval.contains(1.0) => Direction::Level,
@@ -194,18 +207,18 @@ impl Change {
             Direction::Worse => after.client_was_limit,
             _ => false,
         };
-        Some(Self {
+        // And where it could not do its work, nothing is known; blocks do not mind what their
+        // sessions' windows were.
+        let by_slices = metric.figure().is_some();
+        let void = |medians: &Medians| medians.invalid && !(medians.of_blocks && by_slices);
+        let is_unsure = of_client && hidden || void(before) || void(after);
+        Self {
             metric,
             before: metric.median(before),
             after: metric.median(after),
             ratio,
-            // And where it could not do its work, nothing is known.
-            verdict: if of_client && hidden || before.invalid || after.invalid {
-                Direction::Unsure
-            } else {
-                verdict
-            },
-        })
+            verdict: if is_unsure { Direction::Unsure } else { verdict },
+        }
     }
 
     /// `faster`, `slower`, `less`, `more`, `level`, or `?`.
@@ -263,15 +276,17 @@ impl Comparison {
         differences::comparable(&before.0.design, &after.0.design)?;
         let differences = differences::find(&before.0, &after.0);
         let experiment = before.0.plan.as_ref().map(|plan| plan.experiment.clone());
+        let records = [&before.1, &after.1];
         let before = Summary::of(&before.0, &before.1);
         let after = Summary::of(&after.0, &after.1);
+        let by_slices = by_slices(records, &before, &after);
         let mut pairs = Vec::new();
         let mut only_before = Vec::new();
         for row in &before.rows {
             let Some(medians) = row.medians() else { continue };
             let other = counterpart(&after, row);
             match other.and_then(Row::medians) {
-                Some(after) => pairs.push(Pair::of(row, medians, after, before.seed)),
+                Some(after) => pairs.push(Pair::of(row, [medians, after], before.seed, &by_slices)),
                 None => only_before.push(Alone::of(row, other)),
             }
         }
@@ -309,9 +324,9 @@ impl Comparison {
             let place = format!("{} at {}", pair.subject, connections(pair.concurrency));
             pair.changes.iter().filter_map(move |change| {
                 let interval = change.ratio.interval?;
-                let half = 50.0 * (interval.high - interval.low);
-                let told = format!("{place}: {} ± {half:.0} %", change.metric.name());
-                (change.is_judged() && half > percent).then_some(told)
+                let half = (interval.high - interval.low) / 2.0;
+                let told = format!("{place}: {} ± {}", change.metric.name(), format::percent(half));
+                (change.is_judged() && 100.0 * half > percent).then_some(told)
             })
         });
         figures.collect()
@@ -360,8 +375,14 @@ impl Comparison {
 }
 
 impl Pair {
-    fn of(row: &Row, before: &Medians, after: &Medians, seed: u64) -> Self {
-        let change = |metric| Change::of(metric, before, after, seed);
+    fn of(row: &Row, [before, after]: [&Medians; 2], seed: u64, by_slices: &BySlices) -> Self {
+        let cell = (row.subject.clone(), row.concurrency);
+        let change = |metric: Metric| {
+            let of_repeats = || ratio(&metric.samples(after), &metric.samples(before), seed);
+            let of_slices = by_slices.get(metric.key()).and_then(|all| all.get(&cell)).copied();
+            let ratio = of_slices.or_else(of_repeats)?;
+            Some(Change::of(metric, before, after, ratio))
+        };
         Self {
             subject: row.subject.clone(),
             concurrency: row.concurrency,
@@ -401,6 +422,25 @@ impl fmt::Display for Direction {
             Self::Unsure => "unsure",
         })
     }
+}
+
+/// The ratios that slices tell of, by the key of the metric.
+type BySlices = BTreeMap<&'static str, slices::Ratios>;
+
+fn by_slices(records: [&Records; 2], before: &Summary, after: &Summary) -> BySlices {
+    let in_both = |row: &&Row| {
+        row.medians().is_some() && counterpart(after, row).and_then(Row::medians).is_some()
+    };
+    let at = |&concurrency: &usize| {
+        let here = before.rows.iter().filter(|row| row.concurrency == concurrency).filter(in_both);
+        (concurrency, here.map(|row| row.subject.as_str()).collect())
+    };
+    let subjects: Vec<(usize, Vec<&str>)> = before.concurrency.iter().map(at).collect();
+    let ratios = |metric: Metric| {
+        let (rounds, figure) = metric.figure()?;
+        Some((metric.key(), slices::ratios(records, &subjects, rounds, figure)))
+    };
+    Metric::ALL.into_iter().filter_map(ratios).collect()
 }
 
 /// The row of the same cell in the other experiment.
