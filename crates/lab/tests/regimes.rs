@@ -76,6 +76,40 @@ fn all_subjects_are_overlaid_and_layers_regimes_and_subjects_can_be_chosen() {
     assert_eq!(page.value("document.querySelectorAll('#plot0 path').length"), 1);
 }
 
+/// The plan that has most regimes, with rates of six digits.
+#[test]
+fn the_table_of_fifteen_regimes_fits_a_laptop_and_keeps_its_last_column_in_sight() {
+    let plan = include_str!("../../../plans/truppel.toml");
+    let heading = Heading::of(&Plan::read(plan).unwrap());
+    let request = Request::read("0,1000,0,5,1,1").unwrap();
+    let cells: Vec<Cell> = heading
+        .subjects
+        .iter()
+        .flat_map(|(subject, _)| heading.regimes.iter().map(move |regime| (subject, regime)))
+        .map(|(subject, regime)| Cell {
+            subject: subject.clone(),
+            regime: regime.name.clone(),
+            repeat: 0,
+            outcome: Outcome::Measured(Box::new(Measured::of(&[request], 123_456.0, None))),
+        })
+        .collect();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("report.html");
+    report::write(&path, &heading, &cells).unwrap();
+    for width in [1280, 360] {
+        let profile = directory.path().join(width.to_string());
+        let Some(mut page) = Page::open(&path, &profile, width) else { return };
+        let hidden = page.value(
+            "(box => box.scrollWidth - box.clientWidth)(document.querySelector('#rates').parentElement)",
+        );
+        assert!(width < 1280 || hidden == 0, "{hidden} px of the table are hidden");
+        let right = page.value(
+            "document.querySelector('#rates tbody td:last-child').getBoundingClientRect().right",
+        );
+        assert!(right.as_f64().unwrap() <= f64::from(width), "`kept` ends at {right} of {width}");
+    }
+}
+
 #[test]
 fn a_phone_never_scrolls_the_page_of_regimes_sideways() {
     let Some((_directory, mut page)) = open(360) else { return };

@@ -1,7 +1,8 @@
 //! From records to curves: T, #B, TP and #CP of each request, the mean at each x, and its moving average.
 //!
 //! Means are kept as sums, so that those of several cells add up to those of all their requests. Where x has many values, neighbours
-//! share a bin: up to 32 each value has its own, from there on 16 bins double x. So a bin is at most a sixteenth wide.
+//! share a bin: below 32 each value has its own, from there on 16 bins double x. So a bin is at
+//! most a sixteenth wide.
 //!
 //! Source: Truppel & Abreu, sections IV and VI.
 
@@ -11,6 +12,8 @@ use serde::{Deserialize, Serialize};
 
 /// Bins in which x doubles.
 const BINS: u64 = 16;
+/// Bins of twice x below this have one value each.
+const OWN: u64 = 4 * BINS;
 /// How many neighbours the moving average takes in, itself in the middle.
 const WINDOW: usize = 9;
 
@@ -105,22 +108,38 @@ impl Sums {
     #[must_use]
     pub fn of(places: impl Iterator<Item = (f64, f64)>) -> Self {
         let mut sums = Self::default();
-        for (x, y) in places {
-            let (count, of_x, of_y) = sums.0.entry(bin(x)).or_default();
-            *count += 1;
-            *of_x += x;
-            *of_y += y;
-        }
+        places.for_each(|(x, y)| sums.add_bin(bin(x), (1, x, y)));
         sums
     }
 
     /// Adds those of other requests.
     pub fn add(&mut self, other: &Self) {
-        for (bin, (count, of_x, of_y)) in &other.0 {
-            let own = self.0.entry(*bin).or_default();
-            own.0 += count;
-            own.1 += of_x;
-            own.2 += of_y;
+        other.0.iter().for_each(|(bin, sum)| self.add_bin(*bin, *sum));
+    }
+
+    fn add_bin(&mut self, bin: u32, (count, of_x, of_y): (u64, f64, f64)) {
+        let own = self.0.entry(bin).or_default();
+        own.0 += count;
+        own.1 += of_x;
+        own.2 += of_y;
+    }
+
+    /// These sums with the numbers that bins have now, where they were kept by version 1 of the
+    /// file.
+    ///
+    /// Version 1 gave x from 24 to 31.5 the bins 48 to 63, and x from 32 to 63.5 the same bins.
+    /// Sums cannot be taken apart again. So these 16 bins become one, which stands for x from 24 to
+    /// 63.5. Its means are right.
+    pub(super) fn renumber_version_1(&mut self) {
+        const OWN_BINS: u32 = OWN as u32;
+        const MIXED: u32 = OWN_BINS - BINS as u32;
+        for (bin, sum) in std::mem::take(&mut self.0) {
+            let bin = match bin {
+                ..MIXED => bin,
+                MIXED..OWN_BINS => MIXED,
+                OWN_BINS.. => bin + BINS as u32,
+            };
+            self.add_bin(bin, sum);
         }
     }
 
@@ -161,11 +180,13 @@ pub struct Mean {
 /// The bin of x: that of twice x, since #CP has halves.
 fn bin(x: f64) -> u32 {
     let twice = (x * 2.0).round() as u64;
-    if twice < 4 * BINS {
+    if twice < OWN {
         return twice as u32;
     }
+    // `twice >> octave` is 16 to 31. So the first octave, in which bins are four halves wide,
+    // begins at bin 64.
     let octave = twice.ilog2() - BINS.ilog2();
-    octave * BINS as u32 + (twice >> octave) as u32
+    (octave + 1) * BINS as u32 + (twice >> octave) as u32
 }
 
 #[cfg(test)]
@@ -191,19 +212,51 @@ mod tests {
         assert!(bins.is_sorted_by(|one, next| one < next), "{bins:?}");
     }
 
+    #[test]
+    fn x_never_goes_backwards_where_the_curves_are() {
+        // #CP has halves; most requests of a run meet fewer than 200 blocks and clients.
+        let bins: Vec<u32> = (0..=400).map(|twice| bin(f64::from(twice) / 2.0)).collect();
+        assert!(bins.is_sorted(), "{bins:?}");
+        let curve = Sums::of((0..=400).map(|twice| (f64::from(twice) / 2.0, 1.0))).curve();
+        assert!(curve.is_sorted_by(|one, next| one.x < next.x));
+    }
+
+    #[test]
+    fn what_version_1_mixed_is_one_point_with_the_right_means() {
+        // As version 1 numbered x: 23.5, then 24 and 32 together, 31.5 and 62 together, and 64.
+        let kept = [(47, 1, 23.5, 1.0), (48, 2, 56.0, 4.0), (63, 2, 93.5, 6.0), (64, 1, 64.0, 9.0)];
+        let mut sums = Sums::from(Vec::from(kept));
+        sums.renumber_version_1();
+        let places: Vec<_> = sums.curve().iter().map(|one| (one.x, one.mean)).collect();
+        assert_eq!(places, [(23.5, 1.0), (149.5 / 4.0, 2.5), (64.0, 9.0)]);
+        assert_eq!(Sums::of([(64.0, 9.0)].into_iter()).0.into_keys().next(), Some(bin(64.0)));
+        assert_eq!(sums.0.into_keys().collect::<Vec<_>>(), [bin(23.5), bin(24.0), bin(64.0)]);
+    }
+
+    fn in_order_and_narrow(x: f64, y: f64) -> Result<(), TestCaseError> {
+        let (low, high) = (x.min(y), x.max(y));
+        prop_assert!(bin(low) <= bin(high), "{low} and {high}");
+        if bin(low) == bin(high) {
+            let wide = if low < 32.0 { 0.5 } else { low / BINS as f64 + 1.0 };
+            prop_assert!(high - low <= wide, "{low} and {high}");
+        }
+        Ok(())
+    }
+
     proptest! {
         #[test]
+        fn bins_are_in_order_and_narrow_where_the_curves_are(x in 0.0..200.0_f64, y in 0.0..200.0_f64) {
+            in_order_and_narrow(x, y)?;
+        }
+
+        #[test]
         fn bins_are_in_order_and_narrow(x in 0.0..1e9_f64, y in 0.0..1e9_f64) {
-            let (low, high) = (x.min(y), x.max(y));
-            prop_assert!(bin(low) <= bin(high));
-            if bin(low) == bin(high) && low > 16.0 {
-                prop_assert!(high - low <= low / BINS as f64 + 1.0, "{} and {}", low, high);
-            }
+            in_order_and_narrow(x, y)?;
         }
 
         #[test]
         fn nothing_is_lost_and_parts_add_up(
-            places in prop::collection::vec((0.0..1e6_f64, 0.0..1e3_f64), 1..200), cut in any::<prop::sample::Index>(),
+            places in prop::collection::vec((prop_oneof![0.0..200.0_f64, 0.0..1e6_f64], 0.0..1e3_f64), 1..200), cut in any::<prop::sample::Index>(),
         ) {
             let whole = Sums::of(places.iter().copied());
             let (one, other) = places.split_at(cut.index(places.len()));

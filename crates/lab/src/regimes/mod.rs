@@ -17,3 +17,4 @@ pub mod record;
 pub mod report;
 pub mod run;
 pub mod summary;
+mod verdict;

@@ -11,12 +11,13 @@ use super::derive::{Plot, Request, Sums};
 use super::plan::{Mode, Plan, Regime};
 use crate::machine;
 use crate::page::write_whole;
-use crate::record::Machine;
+use crate::record::{Disturbance, Machine};
 
 /// What the file is called.
 pub const FILE: &str = "regimes.jsonl";
 /// The version of its form; a new field is no new version, another meaning is.
-const VERSION: u32 = 1;
+/// Version 1 numbered the bins of [`Sums`] so that two had one number. It is read as well.
+const VERSION: u32 = 2;
 /// So many requests of a cell are kept as points.
 const POINTS: usize = 150;
 
@@ -72,6 +73,12 @@ impl Heading {
         }
     }
 
+    /// Whether bins of the curves were mixed, and are one point now: from x = 24 to 63.5.
+    #[must_use]
+    pub fn has_mixed_bins(&self) -> bool {
+        self.version == 1
+    }
+
     /// Whether both ask for the same.
     fn asks_as(&self, other: &Self) -> bool {
         let (started_at, machine) = (self.started_at.clone(), self.machine.clone());
@@ -106,6 +113,14 @@ pub enum Outcome {
     },
 }
 
+impl Outcome {
+    fn renumber_version_1(&mut self) {
+        if let Self::Measured(measured) = self {
+            measured.sums.values_mut().for_each(Sums::renumber_version_1);
+        }
+    }
+}
+
 /// Figures of a cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
@@ -119,6 +134,9 @@ pub struct Measured {
     pub time_p99_us: f64,
     /// How many clients were connected at a time, at most.
     pub peak_clients: u64,
+    /// What else happened on the processors meanwhile; nothing in runs that did not look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disturbance: Option<Disturbance>,
     /// Of some requests, evenly spread over the cell: T in µs, #B, #CP.
     pub points: Vec<(f64, u64, f64)>,
     /// The sums of all requests, for each plot.
@@ -143,6 +161,7 @@ impl Measured {
             time_p50_us: at(0.5),
             time_p99_us: at(0.99),
             peak_clients: requests.iter().map(|one| one.clients_twice / 2).max().unwrap_or(0),
+            disturbance: None,
             points: requests.iter().step_by(step).map(point).collect(),
             sums: Plot::ALL.into_iter().map(|plot| (plot, sums(plot))).collect(),
         }
@@ -177,6 +196,13 @@ impl Results {
         }
         if begun {
             let (before, measured) = read(directory)?;
+            if before.version != VERSION {
+                return Err(format!(
+                    "{}: it is of version {}, whose cells have other bins: choose another --out",
+                    path.display(),
+                    before.version
+                ));
+            }
             if !before.asks_as(heading) {
                 return Err(format!(
                     "{}: it is of another plan: choose another --out",
@@ -239,17 +265,22 @@ pub fn read(directory: &Path) -> Result<(Heading, Vec<Cell>), String> {
     };
     let first = lines.first().map_or("", String::as_str);
     let heading: Heading = serde_json::from_str(first).map_err(|error| wrong(0, error))?;
-    if heading.version != VERSION {
+    if !(1..=VERSION).contains(&heading.version) {
         return Err(format!(
-            "{}: it is of version {}: measure anew",
+            "{}: it is of version {}, and this program reads up to {VERSION}: use a newer one",
             path.display(),
             heading.version
         ));
     }
     let mut cells = Vec::new();
     for (number, line) in lines.iter().enumerate().skip(1) {
-        match serde_json::from_str(line) {
-            Ok(cell) => cells.push(cell),
+        match serde_json::from_str::<Cell>(line) {
+            Ok(mut cell) => {
+                if heading.has_mixed_bins() {
+                    cell.outcome.renumber_version_1();
+                }
+                cells.push(cell);
+            }
             Err(_) if number + 1 == lines.len() => {}
             Err(error) => return Err(wrong(number, error)),
         }
@@ -280,9 +311,36 @@ mod tests {
         let again = Results::open(directory.path(), &heading, true).unwrap();
         assert!(again.has("threads", "10us", 0) && !again.has("threads", "10us", 1));
         assert_eq!(again.cells, [cell(0)]);
-        let other = Heading { seed: 2, ..heading };
+        let other = Heading { seed: 2, ..heading.clone() };
         assert!(
             Results::open(directory.path(), &other, true).unwrap_err().contains("another plan")
         );
+    }
+
+    #[test]
+    fn a_run_of_version_1_is_read_with_its_mixed_bins_as_one_point_and_not_gone_on_with() {
+        let directory = tempfile::tempdir().unwrap();
+        let text = "[regimes]\nsubjects = ['threads']\n[[regime]]\nwait = '10us'\n";
+        let heading = Heading { version: 1, ..Heading::of(&Plan::read(text).unwrap()) };
+        let request = |blocks: u64| Request::read(&format!("0,1000,0,{blocks},1,2")).unwrap();
+        let mut measured = Measured::of(&[request(24), request(40)], 10.0, None);
+        let kept = vec![(48, 1, 24.0, 1e-6), (52, 1, 40.0, 1e-6)];
+        measured.sums.insert(Plot::TimeBlocks, Sums::from(kept));
+        let cell = Cell {
+            subject: "threads".to_owned(),
+            regime: "10us".to_owned(),
+            repeat: 0,
+            outcome: Outcome::Measured(Box::new(measured)),
+        };
+        let mut results = Results::open(directory.path(), &heading, false).unwrap();
+        results.add(cell).unwrap();
+        let (heading, cells) = read(directory.path()).unwrap();
+        let Outcome::Measured(measured) = &cells[0].outcome else { panic!("{cells:?}") };
+        let places: Vec<f64> =
+            measured.sums[&Plot::TimeBlocks].curve().iter().map(|one| one.x).collect();
+        assert!(heading.has_mixed_bins());
+        assert_eq!(places, [32.0]);
+        let told = Results::open(directory.path(), &heading, true).unwrap_err();
+        assert!(told.contains("version 1") && told.contains("--out"), "{told}");
     }
 }

@@ -31,6 +31,7 @@ pub fn write(path: &Path, heading: &Heading, cells: &[Cell]) -> io::Result<()> {
             injected => heading.mode == Mode::Injected,
             repeats => heading.repeats,
             swings => heading.swings,
+            has_mixed_bins => heading.has_mixed_bins(),
             started_at => heading.started_at,
             machine => format!("{}, {} processors, {}", machine.cpu, machine.cpus, machine.kernel),
             missing => missing(&summary),
@@ -65,7 +66,7 @@ fn rates(summary: &Summary<'_>) -> Vec<Value> {
                 None => context! { shown => "–" },
                 Some(figures) => context! {
                     shown => grouped(figures.rate.round()),
-                    is_best => best == Some(figures.rate),
+                    is_best => best.is_some_and(|best| best.regime == regime.name),
                     range => format!("{} to {}", grouped(figures.range.0.round()), grouped(figures.range.1.round())),
                 },
             })

@@ -13,9 +13,11 @@ use super::derive::Request;
 use super::plan::{Mode, Plan, Regime};
 use super::record::{Cell, Heading, Measured, Outcome, Results};
 use crate::child::{self, Patience, Running};
+use crate::load_command::cpu_of_children;
 use crate::machine;
 use crate::plan::variant::Choice;
 use crate::random::SplitMix64;
+use crate::run::noise::{Used, Watch};
 
 /// Measures what the directory does not have yet, by the `duality` at `program`. True when nothing is left to measure.
 ///
@@ -33,6 +35,7 @@ pub fn run(
     let records = directory.join("records");
     fs::create_dir_all(&records).map_err(|error| format!("{}: {error}", records.display()))?;
     let progress = Progress::new(plan.cells());
+    let mut watch = Watch::new(&[], &[]);
     for (number, (choice, regime, repeat)) in order(plan).into_iter().enumerate() {
         if interrupted.load(Ordering::Relaxed) {
             return Ok(false);
@@ -44,8 +47,12 @@ pub fn run(
         let file =
             records.join(format!("{}-{}-{repeat}.csv", plain(&choice.name), plain(&regime.name)));
         let bench = Bench { plan, program, choice, regime, file, interrupted };
+        watch.look(used());
         let outcome = match bench.measure() {
-            Ok(measured) => Outcome::Measured(Box::new(measured)),
+            Ok(measured) => {
+                let disturbance = Some(watch.look(used()));
+                Outcome::Measured(Box::new(Measured { disturbance, ..measured }))
+            }
             Err(_) if interrupted.load(Ordering::Relaxed) => return Ok(false),
             Err(reason) => Outcome::Missing { reason },
         };
@@ -55,6 +62,11 @@ pub fn run(
         results.add(cell).map_err(|error| format!("{}: {error}", directory.display()))?;
     }
     Ok(true)
+}
+
+/// What the cells have used until now. Each is processes of its own, which have ended.
+fn used() -> Used {
+    Used { servers: cpu_of_children(), ..Used::default() }
 }
 
 /// Every cell once. A repeat goes backwards through what the one before went through, so that what drifts meets all alike.

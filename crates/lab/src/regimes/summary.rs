@@ -1,4 +1,5 @@
-//! What a run of regimes came to: a row for each subject under each load, and a sentence on who holds under overload.
+//! What a run of regimes came to: a row for each subject under each load, and what that says for
+//! sure.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +7,9 @@ use super::derive::{Plot, Sums};
 use super::plan::Regime;
 use super::record::{Cell, Heading, Measured, Outcome};
 use crate::format::{duration, grouped, percent};
+use crate::record::Disturbance;
 use crate::report::markdown::Table;
 use crate::statistics::median;
-
-/// Who keeps so much of the best rate under the heaviest load holds there.
-const HOLDS: f64 = 0.95;
 
 /// The figures of a subject under a load, medians of its repeats.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +26,15 @@ pub struct Figures {
     pub time_p99_us: f64,
     /// Clients at a time.
     pub peak_clients: f64,
+}
+
+/// The best rate of a subject.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Best<'r> {
+    /// The load under which it was had.
+    pub regime: &'r str,
+    /// Answers in a second, the median of the repeats.
+    pub rate: f64,
 }
 
 /// A run.
@@ -57,10 +65,13 @@ impl<'r> Summary<'r> {
         self.heading.subjects.iter().map(|(name, _)| name.as_str())
     }
 
+    fn cells_of(&self, subject: &str, regime: &str) -> Vec<&'r Cell> {
+        self.cells.get(&(subject, regime)).cloned().unwrap_or_default()
+    }
+
     /// What was measured of a subject under a load.
     pub fn measured(&self, subject: &str, regime: &str) -> impl Iterator<Item = &'r Measured> {
-        let cells = self.cells.get(&(subject, regime)).cloned().unwrap_or_default();
-        cells.into_iter().filter_map(|cell| match &cell.outcome {
+        self.cells_of(subject, regime).into_iter().filter_map(|cell| match &cell.outcome {
             Outcome::Measured(measured) => Some(&**measured),
             Outcome::Missing { .. } => None,
         })
@@ -88,8 +99,7 @@ impl<'r> Summary<'r> {
     /// Why a subject was not measured under a load, if so.
     #[must_use]
     pub fn reason(&self, subject: &str, regime: &str) -> Option<&'r str> {
-        let cells = self.cells.get(&(subject, regime))?;
-        cells.iter().find_map(|cell| match &cell.outcome {
+        self.cells_of(subject, regime).into_iter().find_map(|cell| match &cell.outcome {
             Outcome::Missing { reason } => Some(reason.as_str()),
             Outcome::Measured(_) => None,
         })
@@ -107,54 +117,38 @@ impl<'r> Summary<'r> {
         sums
     }
 
-    /// The best rate of a subject under any load.
+    /// What a subject answered under a load in each repeat that was measured.
+    pub(super) fn rates(&self, subject: &str, regime: &str) -> BTreeMap<usize, f64> {
+        let rates =
+            self.cells_of(subject, regime).into_iter().filter_map(|cell| match &cell.outcome {
+                Outcome::Measured(measured) => Some((cell.repeat, measured.requests_per_second)),
+                Outcome::Missing { .. } => None,
+            });
+        rates.filter(|(_, rate)| *rate > 0.0).collect()
+    }
+
+    /// What else happened on the processors while cells ran; nothing of runs that did not look.
+    pub(super) fn disturbances(&self) -> impl Iterator<Item = &'r Disturbance> {
+        self.cells.values().flatten().filter_map(|cell| match &cell.outcome {
+            Outcome::Measured(measured) => measured.disturbance.as_ref(),
+            Outcome::Missing { .. } => None,
+        })
+    }
+
+    /// The best rate of a subject, and the load under which it was had.
     #[must_use]
-    pub fn best(&self, subject: &str) -> Option<f64> {
-        let rates = self.regimes.iter().filter_map(|one| self.figures(subject, &one.name));
-        rates.map(|figures| figures.rate).reduce(f64::max)
+    pub fn best(&self, subject: &str) -> Option<Best<'r>> {
+        let rates = self.regimes.iter().filter_map(|one| {
+            Some(Best { regime: &one.name, rate: self.figures(subject, &one.name)?.rate })
+        });
+        rates.max_by(|one, other| one.rate.total_cmp(&other.rate))
     }
 
     /// How much of its best rate a subject keeps under the heaviest load.
     #[must_use]
     pub fn kept(&self, subject: &str) -> Option<f64> {
         let heaviest = self.regimes.last()?;
-        Some(self.figures(subject, &heaviest.name)?.rate / self.best(subject)?)
-    }
-
-    /// Who answers most under the heaviest load, who holds there, and who falls.
-    #[must_use]
-    pub fn sentences(&self) -> Vec<String> {
-        let Some(heaviest) = self.regimes.last() else { return Vec::new() };
-        let mut rates: Vec<(&str, f64)> = self
-            .subjects()
-            .filter_map(|name| Some((name, self.figures(name, &heaviest.name)?.rate)))
-            .collect();
-        rates.sort_by(|one, other| other.1.total_cmp(&one.1));
-        let (Some((first, most)), Some((last, least))) = (rates.first(), rates.last()) else {
-            return vec!["Nothing was measured under the heaviest load.".to_owned()];
-        };
-        let offered = grouped(heaviest.rate().round());
-        let mut said = vec![format!(
-            "Under the heaviest load ({}, {offered} clients a second) {first} answers most: {} requests/s, {:.1} times as many as {last}.",
-            heaviest.name,
-            grouped(most.round()),
-            most / least,
-        )];
-        let kept: Vec<(&str, f64)> =
-            rates.iter().filter_map(|(name, _)| Some((*name, self.kept(name)?))).collect();
-        let (holds, falls): (Vec<_>, Vec<_>) = kept.iter().partition(|(_, kept)| *kept >= HOLDS);
-        if !holds.is_empty() {
-            let names: Vec<&str> = holds.iter().map(|(name, _)| *name).collect();
-            said.push(format!("Within 5 % of their own best rate there: {}.", names.join(", ")));
-        }
-        if !falls.is_empty() {
-            let told: Vec<String> = falls
-                .iter()
-                .map(|(name, kept)| format!("{name} ({:.0} %)", kept * 100.0))
-                .collect();
-            said.push(format!("These fall below it: {}.", told.join(", ")));
-        }
-        said
+        Some(self.figures(subject, &heaviest.name)?.rate / self.best(subject)?.rate)
     }
 
     /// For a document: a figure of each subject under each load, as a table in Markdown. `None` for a figure that cells of a regime do not
@@ -225,41 +219,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_holds_and_who_falls_is_said() {
-        let text = "[regimes]\nsubjects = ['steady', 'falling', 'absent']\nrepeats = 1\n\
+    fn what_was_measured_is_in_the_text_and_the_table() {
+        let text = "[regimes]\nsubjects = ['steady', 'falling', 'absent']\nrepeats = 3\n\
                     [[regime]]\nwait = '100us'\n[[regime]]\nwait = '1us'\n";
         let heading = Heading::of(&Plan::read(text).unwrap());
         let request = Request::read("0,1000,0,5,1,1").unwrap();
-        let cell = |subject: &str, regime: &str, rate| Cell {
+        let cell = |subject: &str, regime: &str, repeat, outcome| Cell {
             subject: subject.to_owned(),
             regime: regime.to_owned(),
-            repeat: 0,
-            outcome: Outcome::Measured(Box::new(Measured::of(&[request], rate, Some(2.0)))),
+            repeat,
+            outcome,
         };
         let reason = "no library".to_owned();
-        let cells = [
-            cell("steady", "100us", 9_000.0),
-            cell("steady", "1us", 50_000.0),
-            cell("falling", "100us", 10_000.0),
-            cell("falling", "1us", 5_000.0),
-            Cell {
-                subject: "absent".to_owned(),
-                regime: "1us".to_owned(),
-                repeat: 0,
-                outcome: Outcome::Missing { reason },
-            },
-        ];
+        let mut cells = vec![cell("absent", "1us", 0, Outcome::Missing { reason })];
+        for (subject, regime, rate) in [
+            ("steady", "100us", 9_000.0),
+            ("steady", "1us", 50_000.0),
+            ("falling", "100us", 10_000.0),
+            ("falling", "1us", 5_000.0),
+        ] {
+            for (repeat, by) in [0.99, 1.0, 1.01].into_iter().enumerate() {
+                let measured = Measured::of(&[request], by * rate, Some(2.0));
+                cells.push(cell(subject, regime, repeat, Outcome::Measured(Box::new(measured))));
+            }
+        }
         let summary = Summary::of(&heading, &cells);
         assert_eq!(summary.kept("falling"), Some(0.5));
         let said = summary.text();
-        assert!(
-            said.contains("steady answers most: 50,000 requests/s, 10.0 times as many as falling"),
-            "{said}"
-        );
-        assert!(
-            said.contains("best rate there: steady.") && said.contains("falling (50 %)"),
-            "{said}"
-        );
+        assert!(said.contains("steady answers most: 50,000 requests/s, 10.00 ["), "{said}");
         assert!(said.contains("– absent: no library"), "{said}");
         let table = summary.markdown(Table::Rate).unwrap();
         assert!(table.contains("| falling | 10,000 | 5,000 | 50 % |"), "{table}");

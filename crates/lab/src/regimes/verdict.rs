@@ -1,0 +1,292 @@
+//! What a run of regimes says for sure: which subjects answer most under the heaviest load, and
+//! which keep their best rate there.
+//!
+//! Repeats are blocks, in each of which every subject was measured once. Rates are compared within
+//! them ([`Fit`]) by Tukey's studentized range, with the error of other verdicts
+//! ([`FAMILY_ERROR`]). What a subject keeps is the ratio of its rates to those under the load on
+//! which it did best, with an interval of 99 %. Where repeats are too few for that, nothing is
+//! said.
+
+use std::collections::BTreeMap;
+
+use super::summary::Summary;
+use crate::blocks::{Fit, Observed};
+use crate::format::{grouped, listed, multiple, percent};
+use crate::record::Disturbance;
+use crate::statistics::{Estimate, Interval, ratio};
+use crate::verdict::{FAMILY_ERROR, FEWEST_SESSIONS, MANY_STRANGERS};
+
+/// A subject that keeps so much of its best rate under the heaviest load holds there.
+const HOLDS: f64 = 0.95;
+
+impl Summary<'_> {
+    /// What can be said, a sentence each; the first is the headline. Where nothing can be said, it
+    /// has the reason.
+    #[must_use]
+    pub fn sentences(&self) -> Vec<String> {
+        let Some(heaviest) = self.regimes.last() else { return Vec::new() };
+        let offered = grouped(heaviest.rate().round());
+        let load =
+            format!("Under the heaviest load ({}, {offered} clients a second)", heaviest.name);
+        let mut said = match ranking(self, &heaviest.name) {
+            Ok(ranked) => {
+                let mut said = fastest(&load, &ranked);
+                said.extend(kept(self, &heaviest.name));
+                said
+            }
+            Err(reason) => vec![format!("{load} no subject is said to be best: {reason}.")],
+        };
+        said.extend(disturbed(self));
+        said
+    }
+}
+
+/// A subject under the heaviest load.
+struct Ranked<'r> {
+    subject: &'r str,
+    rate: f64,
+    /// How many times as many requests the best answers.
+    behind: Estimate,
+    /// Whether it cannot be told from the best.
+    is_level: bool,
+    /// How far apart it and the best must be to be told apart, as a share.
+    critical: f64,
+}
+
+/// The subjects under a load, the highest rate first; or the reason why they are not ranked.
+fn ranking<'r>(summary: &Summary<'r>, regime: &str) -> Result<Vec<Ranked<'r>>, String> {
+    let repeats = summary.heading.repeats;
+    let rates: Vec<(&str, BTreeMap<usize, f64>)> = summary
+        .subjects()
+        .map(|name| (name, summary.rates(name, regime)))
+        .filter(|(_, rates)| !rates.is_empty())
+        .collect();
+    if rates.len() < 2 {
+        return Err("fewer than two were measured there".to_owned());
+    }
+    if repeats < FEWEST_SESSIONS {
+        let times = if repeats == 1 { "once" } else { "twice" };
+        return Err(format!(
+            "each was measured {times}, and a difference may be chance; set `repeats = {FEWEST_SESSIONS}` or more"
+        ));
+    }
+    let block = |repeat: usize| {
+        let values = rates.iter().map(|(_, rates)| rates.get(&repeat).map(|rate| rate.ln()));
+        Observed { session: repeat, values: values.collect() }
+    };
+    let blocks: Vec<Observed> = (0..repeats).map(block).collect();
+    let fit = Fit::of(&blocks).filter(|fit| fit.blocks() >= FEWEST_SESSIONS).ok_or_else(|| {
+        format!("fewer than {FEWEST_SESSIONS} repeats have figures; go on with --resume")
+    })?;
+    let mut effects: Vec<(usize, f64)> =
+        (0..rates.len()).filter_map(|place| Some((place, fit.effect(place)?))).collect();
+    effects.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+    let family = fit.family(effects.len(), FAMILY_ERROR);
+    let (best, most) = effects[0];
+    let ranked = effects.iter().map(|&(place, effect)| {
+        let gap = most - effect;
+        let critical = if place == best { 0.0 } else { family.critical(best, place) };
+        let interval = Interval { low: (gap - critical).exp(), high: (gap + critical).exp() };
+        let subject = rates[place].0;
+        Ranked {
+            subject,
+            rate: summary.figures(subject, regime).map_or(0.0, |figures| figures.rate),
+            behind: Estimate { value: gap.exp(), interval: Some(interval) },
+            is_level: gap <= critical,
+            critical: critical.exp_m1(),
+        }
+    });
+    Ok(ranked.collect())
+}
+
+/// Which subjects are fastest under a load, and by how much.
+fn fastest(load: &str, ranked: &[Ranked<'_>]) -> Vec<String> {
+    let (level, behind): (Vec<&Ranked<'_>>, Vec<_>) = ranked.iter().partition(|one| one.is_level);
+    let Some(best) = level.first() else { return Vec::new() };
+    let rate = format!("{} requests/s", grouped(best.rate.round()));
+    let seen = percent(level.iter().map(|one| one.critical).fold(0.0, f64::max));
+    let names = listed(&level.iter().map(|one| one.subject).collect::<Vec<_>>());
+    let found = format!("{names} was found, where one above {seen} would have been seen");
+    let (headline, told) = match (level.len(), behind.first()) {
+        (1, Some(next)) => {
+            let times = multiple(next.behind);
+            (format!("{names} answers most: {rate}, {times} times as many as {}", next.subject), 1)
+        }
+        (_, Some(_)) => (format!("these answer most, and no difference between {found}"), 0),
+        (_, None) => (format!("no difference between {found}"), 0),
+    };
+    let mut said = vec![format!("{load} {headline}.")];
+    if let Some(last) = behind.get(told..).and_then(|rest| rest.last()) {
+        said.push(format!(
+            "{} answers {rate} there, {} times as many as {}, the slowest.",
+            best.subject,
+            multiple(last.behind),
+            last.subject
+        ));
+    }
+    said
+}
+
+/// Which subjects keep their best rate under the heaviest load, which do not, and of which that is
+/// not known.
+fn kept(summary: &Summary<'_>, heaviest: &str) -> Vec<String> {
+    let (mut holds, mut falls, mut unsure) = (Vec::new(), Vec::new(), Vec::new());
+    for name in summary.subjects() {
+        let Some(kept) = share_kept(summary, name, heaviest) else { continue };
+        let told = match kept.interval {
+            None => name.to_owned(),
+            Some(Interval { low, high }) => {
+                format!("{name} ({} [{} to {}])", percent(kept.value), percent(low), percent(high))
+            }
+        };
+        match kept.interval {
+            // The heaviest load is that of its best rate.
+            None => holds.push(told),
+            Some(interval) if interval.low >= HOLDS => holds.push(told),
+            Some(interval) if interval.high < HOLDS => falls.push(told),
+            Some(_) => unsure.push(told),
+        }
+    }
+    let told = [
+        ("Within 5 % of their own best rate there", holds),
+        ("These fall below it", falls),
+        ("Whether these do is not known", unsure),
+    ];
+    let told = told.into_iter().filter(|(_, names)| !names.is_empty());
+    told.map(|(what, names)| format!("{what}: {}.", names.join(", "))).collect()
+}
+
+/// The rate of a subject under the heaviest load over that under the load of its best rate. Without
+/// an interval where these are one.
+fn share_kept(summary: &Summary<'_>, name: &str, heaviest: &str) -> Option<Estimate> {
+    let best = summary.best(name)?;
+    if summary.figures(name, heaviest)?.rate >= best.rate {
+        return Some(Estimate { value: 1.0, interval: None });
+    }
+    let rates = |regime: &str| summary.rates(name, regime).into_values().collect::<Vec<f64>>();
+    let kept = ratio(&rates(heaviest), &rates(best.regime), summary.heading.seed)?;
+    kept.interval.map(|_| kept)
+}
+
+/// What else happened on the processors, if that was much.
+fn disturbed(summary: &Summary<'_>) -> Option<String> {
+    let all: Vec<&Disturbance> = summary.disturbances().collect();
+    if let Some(quota) = all.iter().find_map(|one| one.quota.as_ref()) {
+        return Some(format!("While a cell ran, {}.", quota.told()));
+    }
+    let seconds: f64 = all.iter().map(|one| one.seconds).sum();
+    let mean = |share: fn(&Disturbance) -> f64| {
+        all.iter().map(|one| share(one) * one.seconds).sum::<f64>() / seconds
+    };
+    let (stolen, strangers) = (mean(Disturbance::stolen), mean(Disturbance::strangers));
+    let told = [("the hypervisor took", stolen), ("other processes used", strangers)];
+    let told: Vec<String> = told
+        .into_iter()
+        .filter(|(_, share)| *share > MANY_STRANGERS)
+        .map(|(what, share)| format!("{what} {} of a processor", percent(share)))
+        .collect();
+    (!told.is_empty()).then(|| {
+        let told = listed(&told);
+        format!(
+            "While cells ran, {told}: rates are too low, and intervals wide. Measure again on a quieter machine."
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::derive::Request;
+    use super::super::plan::Plan;
+    use super::super::record::{Cell, Heading, Measured, Outcome};
+    use super::*;
+
+    /// What is said of subjects that had these rates under a light load and a heavy one, in a
+    /// repeat each.
+    fn said(repeats: usize, subjects: &[(&str, [&[f64]; 2])]) -> Vec<String> {
+        let names: Vec<String> = subjects.iter().map(|(name, _)| format!("'{name}'")).collect();
+        let text = format!(
+            "[regimes]\nsubjects = [{}]\nrepeats = {repeats}\n[[regime]]\nwait = '100us'\n[[regime]]\nwait = '1us'\n",
+            names.join(", ")
+        );
+        let heading = Heading::of(&Plan::read(&text).unwrap());
+        let request = Request::read("0,1000,0,5,1,1").unwrap();
+        let mut cells = Vec::new();
+        for (subject, rates) in subjects {
+            for (regime, rates) in ["100us", "1us"].into_iter().zip(rates) {
+                for (repeat, &rate) in rates.iter().enumerate() {
+                    let measured = Measured::of(&[request], rate, None);
+                    let outcome = match rate > 0.0 {
+                        true => Outcome::Measured(Box::new(measured)),
+                        false => Outcome::Missing { reason: "it gave up".to_owned() },
+                    };
+                    let (subject, regime) = ((*subject).to_owned(), regime.to_owned());
+                    cells.push(Cell { subject, regime, repeat, outcome });
+                }
+            }
+        }
+        Summary::of(&heading, &cells).sentences()
+    }
+
+    #[test]
+    fn a_sure_difference_is_told_with_its_interval() {
+        let said = said(
+            3,
+            &[
+                ("steady", [&[9e3, 9.1e3, 8.9e3], &[50e3, 50.5e3, 49.5e3]]),
+                ("falling", [&[10e3, 10.1e3, 9.9e3], &[5e3, 5.1e3, 4.9e3]]),
+                ("middling", [&[10e3, 10.1e3, 9.9e3], &[30e3, 30.5e3, 29.5e3]]),
+            ],
+        );
+        let (head, rest) = said.split_first().unwrap();
+        assert!(
+            head.contains(
+                "1us, 1,000,000 clients a second) steady answers most: 50,000 requests/s, 1.67 ["
+            ),
+            "{head}"
+        );
+        assert!(head.ends_with("] times as many as middling."), "{head}");
+        assert!(rest[0].starts_with("steady answers 50,000 requests/s there, 10.0"), "{rest:?}");
+        assert!(rest[0].ends_with("] times as many as falling, the slowest."), "{rest:?}");
+        assert_eq!(rest[1], "Within 5 % of their own best rate there: steady, middling.");
+        assert!(rest[2].starts_with("These fall below it: falling (50 % ["), "{rest:?}");
+        assert_eq!(rest.len(), 3, "{rest:?}");
+    }
+
+    #[test]
+    fn what_was_measured_once_says_nothing() {
+        let said = said(1, &[("one", [&[9e3], &[62e3]]), ("other", [&[9e3], &[2e3]])]);
+        let [told] = &said[..] else { panic!("{said:?}") };
+        assert!(told.contains("no subject is said to be best: each was measured once"), "{told}");
+        assert!(told.contains("`repeats = 3`") && !told.contains("times as many"), "{told}");
+    }
+
+    #[test]
+    fn what_chance_can_do_is_no_difference() {
+        let said = said(
+            3,
+            &[
+                ("one", [&[9e3, 9e3, 9e3], &[10e3, 40e3, 20e3]]),
+                ("other", [&[9e3, 9e3, 9e3], &[30e3, 12e3, 11e3]]),
+            ],
+        );
+        assert!(
+            said[0].contains("no difference between one and other was found, where one above "),
+            "{said:?}"
+        );
+        assert!(!said.iter().any(|told| told.contains("most")), "{said:?}");
+    }
+
+    #[test]
+    fn cells_without_figures_take_no_part() {
+        let said = said(
+            3,
+            &[
+                ("one", [&[9e3, 9e3, 9e3], &[50e3, 50.5e3, 49.5e3]]),
+                ("other", [&[9e3, 9e3, 9e3], &[20e3, 20.1e3, 0.0]]),
+                ("absent", [&[0.0; 3], &[0.0; 3]]),
+            ],
+        );
+        // Only two repeats compare anything.
+        assert!(said[0].contains("fewer than 3 repeats have figures"), "{said:?}");
+    }
+}
