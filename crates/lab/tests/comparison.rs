@@ -169,6 +169,26 @@ fn windows_that_were_invalid_do_not_matter_to_blocks() {
 }
 
 #[test]
+fn blocks_in_which_the_load_generator_waited_tell_nothing_of_a_rate() {
+    let mut after = moody(2, 0.5, [1.0, 1.0]);
+    for cell in &mut after.1.cells {
+        if let Outcome::Measured(measured) = &mut cell.outcome {
+            measured.invalid.insert("starved".to_owned(), "It stood still.".to_owned());
+        }
+    }
+    for block in &mut after.1.blocks {
+        block.disturbance.processors[1].strangers = 0.6;
+        block.slices.iter_mut().for_each(|slice| slice.client_wait_share = 0.5);
+    }
+    let comparison = Comparison::of(&moody(1, 1.0, [1.0, 1.0]), &after).unwrap();
+    assert_eq!(verdict(&comparison, "epoll", 10, Metric::Rate), Direction::Unsure);
+    assert_eq!(verdict(&comparison, "epoll", 10, Metric::Cpu), Direction::Worse);
+    let told = comparison.render_text();
+    assert!(told.contains("In the second, other processes used more than a tenth"), "{told}");
+    assert!(!told.contains("In the first, other processes"), "{told}");
+}
+
+#[test]
 fn one_repeat_can_tell_nothing() {
     let comparison = Comparison::of(&run(1, quicker), &run(3, same)).unwrap();
     assert_eq!(verdict(&comparison, "epoll", 100, Metric::Rate), Direction::Unsure);

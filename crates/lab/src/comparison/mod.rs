@@ -193,7 +193,13 @@ impl Metric {
 }
 
 impl Change {
-    fn of(metric: Metric, before: &Medians, after: &Medians, ratio: Estimate) -> Self {
+    /// From the ratio, which is that of slices or of windows.
+    fn of(
+        metric: Metric,
+        [before, after]: [&Medians; 2],
+        ratio: Estimate,
+        of_slices: bool,
+    ) -> Self {
         let verdict = match ratio.interval {
             None => Direction::Unsure,
             Some(interval) if interval.contains(1.0) => Direction::Level,
@@ -207,11 +213,10 @@ impl Change {
             Direction::Worse => after.client_was_limit,
             _ => false,
         };
-        // And where it could not do its work, nothing is known; blocks do not mind what their
-        // sessions' windows were.
-        let by_slices = metric.figure().is_some();
-        let void = |medians: &Medians| medians.invalid && !(medians.of_blocks && by_slices);
-        let is_unsure = of_client && hidden || void(before) || void(after);
+        // And where it could not do its work, nothing is known. The blocks that slices are taken
+        // from are sound, whatever the windows of their sessions were.
+        let is_void = !of_slices && (before.invalid || after.invalid);
+        let is_unsure = of_client && hidden || is_void;
         Self {
             metric,
             before: metric.median(before),
@@ -381,7 +386,7 @@ impl Pair {
             let of_repeats = || ratio(&metric.samples(after), &metric.samples(before), seed);
             let of_slices = by_slices.get(metric.key()).and_then(|all| all.get(&cell)).copied();
             let ratio = of_slices.or_else(of_repeats)?;
-            Some(Change::of(metric, before, after, ratio))
+            Some(Change::of(metric, [before, after], ratio, of_slices.is_some()))
         };
         Self {
             subject: row.subject.clone(),

@@ -44,6 +44,17 @@ impl Comparison {
                     .to_owned(),
             );
         }
+        for (which, summary) in [("first", &self.before), ("second", &self.after)] {
+            let all = || summary.verdicts.iter().map(|verdict| &verdict.evidence);
+            let blocks: usize = all().map(|one| one.blocks + one.dropped).sum();
+            let disturbed: usize = all().map(|one| one.with_strangers).sum();
+            if 2 * disturbed > blocks {
+                sentences.push(format!(
+                    "In the {which}, other processes used more than a tenth of a processor in {disturbed} of {blocks} blocks. \
+                     They may be what differs: measure it again on a quiet machine."
+                ));
+            }
+        }
         for pair in &self.pairs {
             let who = match pair.starved {
                 (false, false) => continue,
