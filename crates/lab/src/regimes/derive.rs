@@ -86,20 +86,25 @@ impl Plot {
 /// The sums of a plot, by bin.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Vec<Bin>", into = "Vec<Bin>")]
-pub struct Sums(BTreeMap<u32, (u64, f64, f64)>);
+pub struct Sums {
+    bins: BTreeMap<u32, (u64, f64, f64)>,
+    /// The bin that stands for many, in sums of version 1: no moving average reaches into it.
+    mixed: Option<u32>,
+}
 
 /// A bin as it is kept: its number, how many requests it has, and the sums of x and of y.
 type Bin = (u32, u64, f64, f64);
 
 impl From<Vec<Bin>> for Sums {
     fn from(bins: Vec<Bin>) -> Self {
-        Self(bins.into_iter().map(|(bin, count, x, y)| (bin, (count, x, y))).collect())
+        let bins = bins.into_iter().map(|(bin, count, x, y)| (bin, (count, x, y))).collect();
+        Self { bins, mixed: None }
     }
 }
 
 impl From<Sums> for Vec<Bin> {
     fn from(sums: Sums) -> Self {
-        sums.0.into_iter().map(|(bin, (count, x, y))| (bin, count, x, y)).collect()
+        sums.bins.into_iter().map(|(bin, (count, x, y))| (bin, count, x, y)).collect()
     }
 }
 
@@ -114,11 +119,12 @@ impl Sums {
 
     /// Adds those of other requests.
     pub fn add(&mut self, other: &Self) {
-        other.0.iter().for_each(|(bin, sum)| self.add_bin(*bin, *sum));
+        other.bins.iter().for_each(|(bin, sum)| self.add_bin(*bin, *sum));
+        self.mixed = self.mixed.or(other.mixed);
     }
 
     fn add_bin(&mut self, bin: u32, (count, of_x, of_y): (u64, f64, f64)) {
-        let own = self.0.entry(bin).or_default();
+        let own = self.bins.entry(bin).or_default();
         own.0 += count;
         own.1 += of_x;
         own.2 += of_y;
@@ -133,7 +139,7 @@ impl Sums {
     pub(super) fn renumber_version_1(&mut self) {
         const OWN_BINS: u32 = OWN as u32;
         const MIXED: u32 = OWN_BINS - BINS as u32;
-        for (bin, sum) in std::mem::take(&mut self.0) {
+        for (bin, sum) in std::mem::take(&mut self.bins) {
             let bin = match bin {
                 ..MIXED => bin,
                 MIXED..OWN_BINS => MIXED,
@@ -141,22 +147,30 @@ impl Sums {
             };
             self.add_bin(bin, sum);
         }
+        self.mixed = Some(MIXED).filter(|bin| self.bins.contains_key(bin));
     }
 
     /// How many requests there are.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.0.values().map(|(count, ..)| count).sum()
+        self.bins.values().map(|(count, ..)| count).sum()
     }
 
     /// The mean at each x, in the order of x, with its moving average: of up to nine neighbours, each by how many requests it stands for.
     #[must_use]
     pub fn curve(&self) -> Vec<Mean> {
-        let sums: Vec<_> = self.0.values().collect();
+        let sums: Vec<_> = self.bins.values().collect();
+        let mixed = self.mixed.and_then(|bin| self.bins.keys().position(|key| *key == bin));
         let mean = |index: usize| {
             let (count, of_x, of_y) = sums[index];
-            let near =
-                &sums[index.saturating_sub(WINDOW / 2)..sums.len().min(index + WINDOW / 2 + 1)];
+            let (first, end) = match mixed {
+                Some(mixed) if index < mixed => (0, mixed),
+                Some(mixed) if index > mixed => (mixed + 1, sums.len()),
+                Some(mixed) => (mixed, mixed + 1),
+                None => (0, sums.len()),
+            };
+            let from = index.saturating_sub(WINDOW / 2).max(first);
+            let near = &sums[from..end.min(index + WINDOW / 2 + 1)];
             let weight: u64 = near.iter().map(|(count, ..)| count).sum();
             let sum: f64 = near.iter().map(|(.., of_y)| of_y).sum();
             let count = *count as f64;
@@ -227,10 +241,13 @@ mod tests {
         let kept = [(47, 1, 23.5, 1.0), (48, 2, 56.0, 4.0), (63, 2, 93.5, 6.0), (64, 1, 64.0, 9.0)];
         let mut sums = Sums::from(Vec::from(kept));
         sums.renumber_version_1();
-        let places: Vec<_> = sums.curve().iter().map(|one| (one.x, one.mean)).collect();
+        let curve = sums.curve();
+        let places: Vec<_> = curve.iter().map(|one| (one.x, one.mean)).collect();
         assert_eq!(places, [(23.5, 1.0), (149.5 / 4.0, 2.5), (64.0, 9.0)]);
-        assert_eq!(Sums::of([(64.0, 9.0)].into_iter()).0.into_keys().next(), Some(bin(64.0)));
-        assert_eq!(sums.0.into_keys().collect::<Vec<_>>(), [bin(23.5), bin(24.0), bin(64.0)]);
+        // It stands for many, and takes no part in the averages beside it.
+        assert!(curve.iter().all(|one| one.moving.total_cmp(&one.mean).is_eq()), "{curve:?}");
+        assert_eq!(Sums::of([(64.0, 9.0)].into_iter()).bins.into_keys().next(), Some(bin(64.0)));
+        assert_eq!(sums.bins.into_keys().collect::<Vec<_>>(), [bin(23.5), bin(24.0), bin(64.0)]);
     }
 
     fn in_order_and_narrow(x: f64, y: f64) -> Result<(), TestCaseError> {

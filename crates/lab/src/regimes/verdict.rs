@@ -18,6 +18,8 @@ use crate::verdict::{FAMILY_ERROR, FEWEST_SESSIONS, MANY_STRANGERS};
 
 /// A subject that keeps so much of its best rate under the heaviest load holds there.
 const HOLDS: f64 = 0.95;
+/// A subject that only a larger difference would tell from the best varies too much to be ranked.
+const VAGUE: f64 = 1.0;
 
 impl Summary<'_> {
     /// What can be said, a sentence each; the first is the headline. Where nothing can be said, it
@@ -104,18 +106,33 @@ fn fastest(load: &str, ranked: &[Ranked<'_>]) -> Vec<String> {
     let (level, behind): (Vec<&Ranked<'_>>, Vec<_>) = ranked.iter().partition(|one| one.is_level);
     let Some(best) = level.first() else { return Vec::new() };
     let rate = format!("{} requests/s", grouped(best.rate.round()));
-    let seen = percent(level.iter().map(|one| one.critical).fold(0.0, f64::max));
-    let names = listed(&level.iter().map(|one| one.subject).collect::<Vec<_>>());
-    let found = format!("{names} was found, where one above {seen} would have been seen");
-    let (headline, told) = match (level.len(), behind.first()) {
-        (1, Some(next)) => {
+    let names =
+        |some: &[&Ranked<'_>]| listed(&some.iter().map(|one| one.subject).collect::<Vec<_>>());
+    let (near, vague): (Vec<&Ranked<'_>>, Vec<_>) =
+        level.iter().partition(|one| one.critical <= VAGUE);
+    let seen = percent(near.iter().map(|one| one.critical).fold(0.0, f64::max));
+    let none = format!(
+        "no difference between {} was found, where one above {seen} would have been seen",
+        names(&near)
+    );
+    let (headline, told) = match (near.len(), behind.first()) {
+        (1, Some(next)) if vague.is_empty() => {
             let times = multiple(next.behind);
-            (format!("{names} answers most: {rate}, {times} times as many as {}", next.subject), 1)
+            let next = next.subject;
+            (format!("{} answers most: {rate}, {times} times as many as {next}", best.subject), 1)
         }
-        (_, Some(_)) => (format!("these answer most, and no difference between {found}"), 0),
-        (_, None) => (format!("no difference between {found}"), 0),
+        (1, _) => ("no subject is said to be best: rates vary too much".to_owned(), 0),
+        (_, Some(_)) => (format!("these answer most, and {none}"), 0),
+        (_, None) => (none, 0),
     };
     let mut said = vec![format!("{load} {headline}.")];
+    if !vague.is_empty() {
+        let names = names(&vague);
+        said.push(format!(
+            "Too unsteady from repeat to repeat to be told from {}: {names}. More `repeats` help.",
+            best.subject
+        ));
+    }
     if let Some(last) = behind.get(told..).and_then(|rest| rest.last()) {
         said.push(format!(
             "{} answers {rate} there, {} times as many as {}, the slowest.",
@@ -270,10 +287,25 @@ mod tests {
             ],
         );
         assert!(
-            said[0].contains("no difference between one and other was found, where one above "),
+            said[0].ends_with("no subject is said to be best: rates vary too much."),
             "{said:?}"
         );
         assert!(!said.iter().any(|told| told.contains("most")), "{said:?}");
+    }
+
+    #[test]
+    fn what_is_level_is_told_with_what_would_have_been_seen() {
+        let said = said(
+            3,
+            &[
+                ("one", [&[9e3, 9e3, 9e3], &[50e3, 49e3, 51e3]]),
+                ("other", [&[9e3, 9e3, 9e3], &[49e3, 51e3, 50e3]]),
+                ("slow", [&[9e3, 9e3, 9e3], &[10e3, 10.1e3, 9.9e3]]),
+            ],
+        );
+        let told = "these answer most, and no difference between one and other was found, where one above ";
+        assert!(said[0].contains(told), "{said:?}");
+        assert!(said[1].ends_with("] times as many as slow, the slowest."), "{said:?}");
     }
 
     #[test]
