@@ -38,6 +38,8 @@ Function *Converter::coroutineOf(Function &original) {
   if (original.isVarArg()) parameters.push_back(runtime.pointer());
   auto *type = FunctionType::get(runtime.returned(original.getReturnType()), parameters, false);
   auto *coroutine = Function::Create(type, GlobalValue::InternalLinkage, original.getName() + ".async", module);
+  // Now, and not when it is built: calls take their attributes from here.
+  coroutine->setAttributes(attributesOfCoroutine(original));
   made[&original] = coroutine;
   is_coroutine.insert(coroutine);
   pending.push_back(&original);

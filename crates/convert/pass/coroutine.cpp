@@ -24,7 +24,9 @@ const Attribute::AttrKind KEPT_KINDS[] = {Attribute::StackProtect, Attribute::St
                                           Attribute::SanitizeAddress, Attribute::NoInline};
 const Attribute::AttrKind KEPT_OF_PARAMETERS[] = {Attribute::ZExt, Attribute::SExt, Attribute::InReg};
 
-AttributeList attributesOf(const Function &original) {
+} // namespace
+
+AttributeList attributesOfCoroutine(const Function &original) {
   LLVMContext &context = original.getContext();
   AttrBuilder own(context);
   for (StringRef name : KEPT) {
@@ -47,8 +49,6 @@ AttributeList attributesOf(const Function &original) {
   }
   return list;
 }
-
-} // namespace
 
 void Coroutine::build() {
   clone();
@@ -75,11 +75,12 @@ void Coroutine::clone() {
     variable_arguments->setName("variable.arguments");
   }
   SmallVector<ReturnInst *, 4> returns;
+  AttributeList attributes = function.getAttributes();
   CloneFunctionInto(&function, &original, map, CloneFunctionChangeType::LocalChangesOnly, returns);
-  // Callers of the clone use the C convention; a static original is often `fastcc`, and the clone
-  // inherits that.
+  // Callers of the clone use the C convention and the attributes that it was declared with. A
+  // static original is often `fastcc`, and the clone inherits that.
   function.setCallingConv(CallingConv::C);
-  function.setAttributes(attributesOf(original));
+  function.setAttributes(attributes);
   function.setLinkage(GlobalValue::InternalLinkage);
   function.setVisibility(GlobalValue::DefaultVisibility);
   function.setDLLStorageClass(GlobalValue::DefaultStorageClass);

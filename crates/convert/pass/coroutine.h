@@ -19,6 +19,9 @@
 
 namespace duality {
 
+// What the coroutine of a function keeps of its attributes, and of those of its parameters.
+llvm::AttributeList attributesOfCoroutine(const llvm::Function &original);
+
 class Coroutine {
 public:
   Coroutine(Converter &converter, llvm::Function &original, llvm::Function &clone)

@@ -38,8 +38,9 @@ Value *Coroutine::awaitOnSideStack(IRBuilder<> &builder, CallInst &call, Value *
   SmallVector<Type *, 8> fields = {runtime.pointer(), has_value ? call.getType() : runtime.pointer()};
   for (Value *argument : call.args()) fields.push_back(argument->getType());
   auto *pack_type = StructType::get(function.getContext(), fields);
-  AllocaInst *pack = temporary(pack_type, Align(16), "pack");
-  ConstantInt *size = builder.getInt64(function.getParent()->getDataLayout().getTypeAllocSize(pack_type));
+  const DataLayout &layout = function.getParent()->getDataLayout();
+  AllocaInst *pack = temporary(pack_type, layout.getABITypeAlign(pack_type), "pack");
+  ConstantInt *size = builder.getInt64(layout.getTypeAllocSize(pack_type));
   builder.CreateLifetimeStart(pack, size);
   for (unsigned index = 0; index < call.arg_size(); index++) {
     builder.CreateStore(call.getArgOperand(index), builder.CreateStructGEP(pack_type, pack, index + 2));

@@ -30,23 +30,26 @@ Value *Coroutine::packVariableArguments(IRBuilder<> &builder, CallInst &call, un
   };
   SmallVector<Slot, 8> slots;
   uint64_t end = 0;
+  Align most(16);
   for (unsigned index = fixed; index < call.arg_size(); index++) {
     Type *by_value = call.isByValArgument(index) ? call.getParamByValType(index) : nullptr;
     Type *type = by_value ? by_value : call.getArgOperand(index)->getType();
     uint64_t align = by_value ? call.getParamAlign(index).value_or(layout.getABITypeAlign(type)).value() : layout.getABITypeAlign(type).value();
-    end = alignTo(end, align > SLOT ? 16 : SLOT);
+    align = std::max(align, SLOT);
+    most = std::max(most, Align(align));
+    end = alignTo(end, align);
     slots.push_back({index, end, by_value});
     end += alignTo(layout.getTypeAllocSize(type), SLOT);
   }
   if (slots.empty()) return ConstantPointerNull::get(runtime.pointer());
-  auto *type = ArrayType::get(builder.getInt8Ty(), alignTo(end, 16));
-  AllocaInst *area = temporary(type, Align(16), "variable.arguments");
+  auto *type = ArrayType::get(builder.getInt8Ty(), alignTo(end, SLOT));
+  AllocaInst *area = temporary(type, most, "variable.arguments");
   temporaries.push_back(area);
   builder.CreateLifetimeStart(area, builder.getInt64(layout.getTypeAllocSize(type)));
   for (const Slot &slot : slots) {
     Value *argument = call.getArgOperand(slot.index);
     Value *place = builder.CreateConstInBoundsGEP1_64(builder.getInt8Ty(), area, slot.offset);
-    Align align(slot.offset % 16 ? 8 : 16);
+    Align align = commonAlignment(most, slot.offset);
     if (slot.by_value) {
       builder.CreateMemCpy(place, align, argument, call.getParamAlign(slot.index), layout.getTypeAllocSize(slot.by_value));
     } else {
