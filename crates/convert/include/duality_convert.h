@@ -33,12 +33,14 @@
  *   `handle->destroy(handle)` from the innermost frame outwards, by the parent links. `destroy` frees one frame.
  *
  * THE STATE OF A TASK
- *   The runtime saves `errno` when a task suspends and restores it before the task is resumed. `rt_locals` gives each
- *   task its own copy of the program's thread-local variables.
+ *   The runtime saves `errno` when a task suspends and restores it before the task is resumed.
+ *   It does the same for a floating-point environment that the task has changed. `rt_locals`
+ *   gives each task its own copy of the program's thread-local variables.
  */
 #ifndef DUALITY_CONVERT_H
 #define DUALITY_CONVERT_H
 
+#include <locale.h>
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -90,21 +92,23 @@ void rt_array_release(void **list, void *mark);
 /* What the pass says about the program: one for each program. */
 struct rt_program {
     unsigned version;          /* RT_VERSION */
-    unsigned reserved;
+    unsigned flags;            /* RT_READS_FLAGS */
     size_t locals_size;        /* of the program's thread-local variables together; 0 if it has none */
     size_t locals_alignment;
     const void *locals_image;  /* their initial values */
 };
 enum { RT_VERSION = 1 };
+/* The program looks at the flags of floating-point exceptions. */
+enum { RT_READS_FLAGS = 1 };
 
 /* A start routine as a coroutine: `{handle, value} start.async(argument)`. */
 struct rt_pointer { struct rt_handle *handle; void *value; };
 typedef struct rt_pointer (*rt_start)(void *);
 
 /* pthread_create. `async` is the converted start routine, and the new thread is a task; where it is
- * NULL, the start routine never blocks or cannot be converted, and the new thread is a pthread. The
- * task begins when its turn comes, never inside this call. Every pthread_create of the program is
- * this call, in originals too. */
+ * NULL, the start routine never blocks or cannot be converted, and the new thread is a pthread.
+ * Else `start` may be NULL. The task begins when its turn comes, never inside this call. Every
+ * pthread_create of the program is this call, in originals too. */
 int rt_spawn(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument, rt_start async,
              const struct rt_program *program);
 
@@ -222,6 +226,8 @@ int rt_pthread_rwlock_trywrlock(pthread_rwlock_t *);
 int rt_pthread_rwlock_unlock(pthread_rwlock_t *);
 int rt_sem_post(sem_t *);
 int rt_sem_trywait(sem_t *);
+/* The locale is the task's. */
+locale_t rt_uselocale(locale_t);
 /* Keys too: the runtime runs the destructors when a task ends. */
 int rt_pthread_key_create(pthread_key_t *, void (*)(void *));
 int rt_pthread_key_delete(pthread_key_t);

@@ -118,8 +118,9 @@ Constant *Converter::program() {
   if (program_variable) return program_variable;
   auto *type = StructType::get(runtime.integer(), runtime.integer(), runtime.size(), runtime.size(), runtime.pointer());
   auto *none = ConstantInt::get(runtime.size(), 0);
-  auto *initial = ConstantStruct::get(type, {ConstantInt::get(runtime.integer(), 1), ConstantInt::get(runtime.integer(), 0), none, none,
-                                             ConstantPointerNull::get(runtime.pointer())});
+  auto *flags = ConstantInt::get(runtime.integer(), readsFloatingFlags(module) ? READS_FLAGS : 0);
+  auto *initial =
+      ConstantStruct::get(type, {ConstantInt::get(runtime.integer(), 1), flags, none, none, ConstantPointerNull::get(runtime.pointer())});
   program_variable = new GlobalVariable(module, type, true, GlobalValue::InternalLinkage, initial, "duality.program");
   return program_variable;
 }

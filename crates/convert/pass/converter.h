@@ -65,6 +65,9 @@ private:
   llvm::GlobalVariable *program_variable = nullptr;
 };
 
+// Whether the program looks at the flags of floating-point exceptions.
+bool readsFloatingFlags(llvm::Module &module);
+
 // Moves the program's thread-local variables into one block for each thread or task, and describes
 // it in `program`.
 void moveLocals(llvm::Module &module, Runtime &runtime, llvm::GlobalVariable &program);

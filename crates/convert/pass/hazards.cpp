@@ -20,11 +20,6 @@ namespace {
 const StringRef LOCKS[] = {"pthread_mutex_lock", "pthread_rwlock_rdlock", "pthread_rwlock_wrlock", "pthread_spin_lock"};
 const StringRef UNLOCKS[] = {"pthread_mutex_unlock", "pthread_rwlock_unlock", "pthread_spin_unlock"};
 
-// Functions whose result or effect libc keeps for each kernel thread, which all tasks share.
-const StringRef OF_THE_THREAD[] = {"inet_ntoa", "strerror",   "strsignal", "dlerror",    "__h_errno_location",
-                                   "uselocale", "setfsuid",   "setfsgid",  "flockfile",  "ftrylockfile",
-                                   "unshare",   "setns",      "getlogin",  "crypt"};
-
 StringRef calleeName(const CallBase &call) {
   const Function *callee = calledFunction(call);
   return callee ? callee->getName() : "";
@@ -61,10 +56,8 @@ public:
       for (Instruction &instruction : block) {
         if (auto *call = dyn_cast<CallBase>(&instruction)) {
           inspect(*call, held);
-          if (is_contained(OF_THE_THREAD, calleeName(*call))) {
-            report({place(*call), calleeName(*call).str() + " keeps its state for each kernel thread, which all converted threads share: "
-                                                            "after a wait it is another thread's"});
-          }
+          StringRef kind;
+          if (std::string what = stateOfTheThread(*call, kind); !what.empty()) report({place(*call), what});
         }
         at[&instruction] = held;
         pass(instruction, held);

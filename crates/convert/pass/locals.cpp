@@ -62,10 +62,11 @@ void moveLocals(Module &module, Runtime &runtime, GlobalVariable &program) {
   native->setAlignment(layout.align);
   auto *image = new GlobalVariable(module, type, true, GlobalValue::InternalLinkage, initial, "duality.locals.image");
   image->setAlignment(layout.align);
-  program.setInitializer(ConstantStruct::get(
-      cast<StructType>(program.getValueType()),
-      {ConstantInt::get(runtime.integer(), 1), ConstantInt::get(runtime.integer(), 0), ConstantInt::get(runtime.size(), layout.size),
-       ConstantInt::get(runtime.size(), layout.align.value()), image}));
+  Constant *known = program.getInitializer();
+  program.setInitializer(ConstantStruct::get(cast<StructType>(program.getValueType()),
+                                             {known->getAggregateElement(0u), known->getAggregateElement(1u),
+                                              ConstantInt::get(runtime.size(), layout.size),
+                                              ConstantInt::get(runtime.size(), layout.align.value()), image}));
 
   Type *ptr = runtime.pointer();
   FunctionCallee locals = runtime.function("rt_locals", ptr, {ptr, ptr});

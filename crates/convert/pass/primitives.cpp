@@ -111,6 +111,7 @@ const Primitive PRIMITIVES[] = {
     renamed("pthread_rwlock_unlock", "rt_pthread_rwlock_unlock"),
     renamed("sem_post", "rt_sem_post"),
     renamed("sem_trywait", "rt_sem_trywait"),
+    renamed("uselocale", "rt_uselocale"),
     renamed("pthread_key_create", "rt_pthread_key_create"),
     renamed("pthread_key_delete", "rt_pthread_key_delete"),
     renamed("pthread_getspecific", "rt_pthread_getspecific"),

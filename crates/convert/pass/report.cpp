@@ -35,6 +35,16 @@ void list(raw_ostream &stream, StringRef title, const std::vector<SideCall> &cal
 
 } // namespace
 
+std::pair<size_t, size_t> counts(const Analysis &analysis, const Converter &converter) {
+  size_t blocking = 0, converted = 0;
+  for (const auto &[function, reason] : analysis.blocking()) {
+    if (function == analysis.once()) continue;
+    blocking++;
+    converted += converter.coroutines().contains(function);
+  }
+  return {blocking, converted};
+}
+
 void Report::explain(Module &module, const Analysis &analysis) {
   for (const auto &[function, reason] : analysis.blocking()) {
     // Of the pass's own, not of the program.

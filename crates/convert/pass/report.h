@@ -23,6 +23,11 @@ struct Hazard {
 // and written after it.
 std::vector<Hazard> findHazards(llvm::Module &module, const Analysis &analysis);
 
+// Says what the call uses that is kept for each kernel thread, and its kind. Empty: nothing.
+std::string stateOfTheThread(const llvm::CallBase &call, llvm::StringRef &kind);
+// Such calls in converted functions: the first of each kind. Always told.
+std::vector<Hazard> findSharedState(const Converter &converter);
+
 // Calls that may keep the loop waiting, because the pass cannot see what they do. Always told.
 std::vector<Hazard> findBlindSpots(llvm::Module &module);
 
@@ -32,6 +37,9 @@ struct Frame {
   std::vector<std::pair<std::string, uint64_t>> kept;
 };
 Frame surveyFrame(llvm::Function &ramp);
+
+// How many functions of the program may block, and how many of them were converted.
+std::pair<size_t, size_t> counts(const Analysis &analysis, const Converter &converter);
 
 class Report {
 public:

@@ -11,6 +11,8 @@ namespace duality {
 
 // Where the parent's handle is in a handle: behind `resume` and `destroy`.
 constexpr unsigned PARENT = 16;
+// Of rt_program: RT_READS_FLAGS.
+constexpr unsigned READS_FLAGS = 1;
 // Bytes of the return register.
 constexpr unsigned RETURN_REGISTER = 64;
 

@@ -21,6 +21,7 @@
 #include "engine.h"
 
 #include <errno.h>
+#include <fenv.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -39,6 +40,8 @@ struct rare {
     struct running_once *once;  /* routines of pthread_once that this task runs, innermost first */
     struct timespec time;       /* of a wait whose system call has no room for it */
     unsigned long mask;         /* of signals, as the kernel has it */
+    fenv_t environment;         /* of floating point, between turns; set if OWN is */
+    locale_t locale;            /* of uselocale; NULL: the global one */
     char name[16];
 };
 
@@ -51,6 +54,7 @@ enum {
     HANDED = 4,   /* goes to a side thread when it has suspended */
     AWAY = 8,     /* between duality_detach and duality_attach */
     MASKED = 16,  /* has a mask of signals of its own */
+    OWN = 32,     /* has a floating-point environment or a locale of its own */
 };
 /* How the result of a system call becomes the value of the function. */
 enum shape { SHAPE_ERRNO, SHAPE_NUMBER, SHAPE_SLEEP };
@@ -184,6 +188,15 @@ void mask_inherit(struct task *);
 void mask_apply(struct task *);
 void mask_of_loop(bool first);
 void mask_of_side(struct task *);
+
+/* environment.c */
+/* Of the calling thread, for all tasks that have none of their own. Once for each process. */
+void environment_of_process(void);
+void environment_of_loop(void);
+void environment_inherit(struct task *, const struct rt_program *);
+/* Around each turn, on whatever thread runs it. */
+void environment_enter(struct task *);
+void environment_leave(struct task *);
 
 /* conditions.c, rwlocks.c */
 void conditions_after_fork(void);

@@ -90,6 +90,7 @@ static void make_call(struct side *side, struct task *task) {
 static void serve(struct side *side, struct task *task) {
     behalf = task;
     mask_of_side(task);
+    environment_enter(task);
     errno = task->engine.saved_errno;
     do {
         if (task->flags & HANDED) make_call(side, task);
@@ -97,6 +98,7 @@ static void serve(struct side *side, struct task *task) {
     } while ((task->flags & AWAY) && !(task->flags & (EXITING | RETURNED)));
     task->flags &= ~AWAY;
     task->engine.saved_errno = errno;
+    environment_leave(task);
     behalf = NULL;
 }
 

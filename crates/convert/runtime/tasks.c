@@ -152,6 +152,7 @@ static void run_destructors(void *task) { specific_destroy(task); }
 /* What follows when the task has suspended. */
 static void settle(struct task *task) {
     task->engine.saved_errno = errno;
+    environment_leave(task);
     if (task->flags & EXITING) destroy_frames(task);
     if (task->flags & (EXITING | RETURNED)) {
         task->flags &= ~(EXITING | RETURNED);
@@ -168,6 +169,7 @@ void task_run(struct task *task) {
     self = task;
     rt_turn_over = 0;
     mask_apply(task);
+    environment_enter(task);
     errno = task->engine.saved_errno;
     /* A task that has ended on a side thread has no more to run. */
     if (!(task->flags & (EXITING | RETURNED))) trampoline(&task->waiter);
@@ -182,6 +184,7 @@ static void *loop_main(void *argument) {
     struct loop *loop = argument;
     own_loop = loop;
     mask_of_loop(!load(&loop->begun));
+    environment_of_loop();
     pthread_setname_np(pthread_self(), "duality-loop");
     if (engine(ENGINE_LOOP, loop - loops, &rt_turn_over)) give_up("the engine refuses a loop");
     store(&loop->begun, 1);
@@ -209,6 +212,7 @@ static int loop_thread(struct loop *loop, pthread_t *thread) {
 
 static int loop_create(struct loop *loop) {
     if (!loop->pool) loop->pool = pool_new();
+    environment_of_process();
     int error = loop_thread(loop, &loop->thread);
     loop->exists = !error;
     return error;
@@ -247,6 +251,7 @@ int rt_spawn(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)
     task->engine.arguments[0] = (long)async;
     task->engine.arguments[1] = (long)argument;
     mask_inherit(task);
+    environment_inherit(task, program);
     __atomic_add_fetch(&live, 1, __ATOMIC_SEQ_CST);
     *thread = (pthread_t)task;
     engine(ENGINE_READY, task, index);

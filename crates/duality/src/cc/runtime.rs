@@ -41,6 +41,7 @@ const SOURCES: &[(&str, &str)] = sources![
     "descriptors.c",
     "engine.S",
     "engine.h",
+    "environment.c",
     "fork.c",
     "functions.c",
     "memory.c",
@@ -137,7 +138,7 @@ fn object(clang: &Path, sanitized: bool) -> Result<(PathBuf, Option<TempDir>), S
                 let work = tempfile::tempdir_in(&cache).map_err(|error| told(&cache, &error))?;
                 let made = compile(clang, work.path(), sanitized)?;
                 fs::rename(&made, &object).map_err(|error| told(&object, &error))?;
-                prune(&cache);
+                prune(&cache, "o", KEPT);
             }
             Ok((object, None))
         }
@@ -150,7 +151,7 @@ fn object(clang: &Path, sanitized: bool) -> Result<(PathBuf, Option<TempDir>), S
 }
 
 /// The folder of the cache, if there is a place for one.
-fn cache() -> Option<PathBuf> {
+pub(super) fn cache() -> Option<PathBuf> {
     let home = || env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
     let base = env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty());
     let cache = base.map(PathBuf::from).or_else(home)?.join("duality");
@@ -159,19 +160,19 @@ fn cache() -> Option<PathBuf> {
     tempfile::tempfile_in(&cache).ok().map(|_| cache)
 }
 
-/// Removes the oldest objects: those of former versions.
-fn prune(cache: &Path) {
+/// Removes the oldest files of one kind, but for so many.
+pub(super) fn prune(cache: &Path, extension: &str, kept: usize) {
     let Ok(entries) = fs::read_dir(cache) else { return };
-    let mut objects: Vec<_> = entries
+    let mut files: Vec<_> = entries
         .filter_map(|entry| {
             let path = entry.ok()?.path();
-            let is_object = path.extension() == Some(OsStr::new("o"));
+            let is_of_the_kind = path.extension() == Some(OsStr::new(extension));
             let modified = fs::metadata(&path).and_then(|metadata| metadata.modified()).ok()?;
-            is_object.then_some((modified, path))
+            is_of_the_kind.then_some((modified, path))
         })
         .collect();
-    objects.sort();
-    for (_, path) in objects.iter().rev().skip(KEPT) {
+    files.sort();
+    for (_, path) in files.iter().rev().skip(kept) {
         let _ = fs::remove_file(path);
     }
 }

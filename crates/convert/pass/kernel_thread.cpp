@@ -1,0 +1,113 @@
+// What the processor, libc and libraries keep for each kernel thread, which all converted threads share.
+
+#include "converter.h"
+#include "report.h"
+
+#include "llvm/ADT/MapVector.h"
+#include "llvm/IR/InlineAsm.h"
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/Instructions.h"
+
+using namespace llvm;
+
+namespace duality {
+namespace {
+
+// The second is what several functions have in common; empty where a function is alone.
+const std::pair<StringRef, StringRef> OF_THE_THREAD[] = {
+    {"inet_ntoa", ""},
+    {"strerror", ""},
+    {"strsignal", ""},
+    {"dlerror", ""},
+    {"getlogin", ""},
+    {"crypt", ""},
+    {"__h_errno_location", ""},
+    {"__res_state", ""},
+    {"flockfile", ""},
+    {"ftrylockfile", ""},
+    // What the kernel keeps.
+    {"gettid", ""},
+    {"prctl", ""},
+    {"setfsuid", ""},
+    {"setfsgid", ""},
+    {"capset", ""},
+    {"unshare", ""},
+    {"setns", ""},
+    {"sched_setaffinity", ""},
+    {"sched_setscheduler", ""},
+    // Libraries.
+    {"ERR_get_error", "OpenSSL's queue of errors"},
+    {"ERR_peek_error", "OpenSSL's queue of errors"},
+    {"ERR_peek_last_error", "OpenSSL's queue of errors"},
+    {"ERR_clear_error", "OpenSSL's queue of errors"},
+    {"ERR_print_errors_fp", "OpenSSL's queue of errors"},
+    {"SSL_get_error", "OpenSSL's queue of errors"},
+    {"xmlGetLastError", "libxml2's last error"},
+    {"__xmlLastError", "libxml2's last error"},
+    {"mysql_thread_init", "libmysqlclient"},
+    {"g_private_get", "GLib's private data"},
+    {"g_private_set", "GLib's private data"},
+};
+
+// Functions that look at the flags of floating-point exceptions, or change them.
+const char *const FLAGS[] = {
+    "feclearexcept", "fetestexcept",     "feraiseexcept",   "fesetexcept", "fegetexceptflag", "fesetexceptflag", "fetestexceptflag",
+    "fegetenv",      "fesetenv",         "feholdexcept",    "feupdateenv", "llvm.x86.sse.stmxcsr",
+};
+const StringRef FLAG_ASSEMBLY[] = {"stmxcsr", "stsw", "stenv", "clex"};
+
+} // namespace
+
+std::string stateOfTheThread(const CallBase &call, StringRef &kind) {
+  const Function *callee = calledFunction(call);
+  if (!callee || !callee->isDeclaration()) return "";
+  for (auto &[name, group] : OF_THE_THREAD) {
+    if (name != callee->getName()) continue;
+    kind = group.empty() ? name : group;
+    return (name + (group.empty() ? "" : " (" + group + ")") +
+            " keeps its state for each kernel thread, which all converted threads share: after a wait it is another thread's")
+        .str();
+  }
+  return "";
+}
+
+std::vector<Hazard> findSharedState(const Converter &converter) {
+  struct Found {
+    Hazard first;
+    unsigned others = 0;
+  };
+  MapVector<StringRef, Found> kinds;
+  for (auto &[original, coroutine] : converter.coroutines()) {
+    for (Instruction &instruction : instructions(*original)) {
+      auto *call = dyn_cast<CallBase>(&instruction);
+      StringRef kind;
+      std::string what = call ? stateOfTheThread(*call, kind) : "";
+      if (what.empty()) continue;
+      auto [known, is_new] = kinds.insert({kind, {{place(*call), what}}});
+      if (!is_new) known->second.others++;
+    }
+  }
+  std::vector<Hazard> hazards;
+  for (auto &[kind, found] : kinds) {
+    if (found.others) found.first.what += "; so in " + std::to_string(found.others) + (found.others == 1 ? " more place" : " more places");
+    hazards.push_back(found.first);
+  }
+  return hazards;
+}
+
+bool readsFloatingFlags(Module &module) {
+  for (const char *name : FLAGS) {
+    Function *function = module.getFunction(name);
+    if (function && function->isDeclaration() && !function->use_empty()) return true;
+  }
+  for (Function &function : module) {
+    for (Instruction &instruction : instructions(function)) {
+      auto *call = dyn_cast<CallBase>(&instruction);
+      auto *code = call ? dyn_cast<InlineAsm>(call->getCalledOperand()) : nullptr;
+      if (code && any_of(FLAG_ASSEMBLY, [&](StringRef part) { return StringRef(code->getAsmString()).contains(part); })) return true;
+    }
+  }
+  return false;
+}
+
+} // namespace duality
