@@ -60,7 +60,7 @@ struct task {
     struct rt_handle waiter; /* what the innermost frame waits for */
     struct rt_handle root;   /* the parent of the start routine's frame */
     enum state state;
-    bool fiber, detached, joined, exiting, cancelled, cancel_disabled, done;
+    bool fiber, begun, detached, joined, exiting, cancelled, cancel_disabled, done;
     int identity;
     int saved_errno;
     struct operation operation;

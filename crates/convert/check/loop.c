@@ -131,8 +131,8 @@ static void trampoline(struct rt_handle *handle) {
 
 /* A turn of a task: on the loop's stack, until it waits or ends. */
 static void run_task(struct task *task) {
-    if (task->start && !task->exiting) {
-        task->start = NULL;
+    if (!task->begun && !task->exiting) {
+        task->begun = true;
         task->root.resume = root_resumed;
         struct rt_pointer begun = task->async(task->argument);
         if (begun.handle) begun.handle->parent = &task->root;
@@ -142,7 +142,7 @@ static void run_task(struct task *task) {
         trampoline(task->waiter.parent);
     }
     if (task->exiting) {
-        if (task->start == NULL) destroy_frames(task->waiter.parent, task);
+        if (task->begun) destroy_frames(task->waiter.parent, task);
         task->done = true;
     }
     task->saved_errno = errno;

@@ -157,8 +157,12 @@ bool Analysis::blocks(const Function &function) const {
   return known && (known->role == Role::Waits || known->role == Role::Library);
 }
 
-SmallVector<Function *, 4> Analysis::candidates(const CallBase &call) const {
-  SmallVector<Function *, 4> found;
+const SmallVector<Function *, 4> &Analysis::candidates(const CallBase &call) const {
+  SmallVector<Type *, 8> arguments;
+  for (Value *argument : call.args()) arguments.push_back(argument->getType());
+  auto [known, is_new] = known_candidates.try_emplace(FunctionType::get(Type::getVoidTy(module.getContext()), arguments, false));
+  SmallVector<Function *, 4> &found = known->second;
+  if (!is_new) return found;
   for (Function *function : address_taken) {
     // The result may be of another type: then it is called on a side stack, as the program calls
     // it.
@@ -269,7 +273,13 @@ void Analysis::spread() {
   }
 }
 
-std::string Analysis::obstacle(const Function &function) const {
+const std::string &Analysis::obstacle(const Function &function) const {
+  auto known = obstacles.find(&function);
+  if (known == obstacles.end()) known = obstacles.try_emplace(&function, findObstacle(function)).first;
+  return known->second;
+}
+
+std::string Analysis::findObstacle(const Function &function) const {
   if (function.hasFnAttribute(Attribute::Naked)) return "it is naked assembly (" + place(function) + ")";
   if (function.isPresplitCoroutine()) return "it is a coroutine of its own (" + place(function) + ")";
   if (function.isVarArg() && module.getTargetTriple().find("x86_64") != 0) {

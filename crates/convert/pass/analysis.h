@@ -48,7 +48,7 @@ public:
   const llvm::MapVector<llvm::Function *, Reason> &blocking() const { return reasons; }
   Call classify(const llvm::CallBase &call) const;
   // Why the function cannot become a coroutine, with the place; empty if it can.
-  std::string obstacle(const llvm::Function &function) const;
+  const std::string &obstacle(const llvm::Function &function) const;
   // Functions that a thread may start with, where the argument of pthread_create is not constant.
   llvm::SmallVector<llvm::Function *, 4> starts() const;
   // Stands for pthread_once in converted code; null where the program does not call it.
@@ -58,13 +58,17 @@ private:
   void findAddressTaken();
   void makeOnce();
   void spread();
-  llvm::SmallVector<llvm::Function *, 4> candidates(const llvm::CallBase &call) const;
+  std::string findObstacle(const llvm::Function &function) const;
+  const llvm::SmallVector<llvm::Function *, 4> &candidates(const llvm::CallBase &call) const;
   llvm::SmallVector<llvm::Function *, 4> given(const llvm::CallBase &call, const llvm::Function &callee) const;
 
   llvm::Module &module;
   llvm::SmallVector<llvm::Function *, 32> address_taken;
   llvm::MapVector<llvm::Function *, Reason> reasons;
   llvm::Function *once_function = nullptr;
+  // Answers that were given: each call asks about the same functions.
+  mutable llvm::DenseMap<const llvm::Function *, std::string> obstacles;
+  mutable llvm::DenseMap<llvm::FunctionType *, llvm::SmallVector<llvm::Function *, 4>> known_candidates;
 };
 
 // Whether arguments and result of the call are those of the function, as far as registers go.

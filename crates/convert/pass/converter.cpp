@@ -143,6 +143,8 @@ void Converter::rewriteSpawns() {
     IRBuilder<> builder(call);
     SmallVector<Value *, 6> arguments(call->args());
     arguments.push_back(startRoutine(builder, arguments[2]));
+    // What nothing else calls need not stay.
+    if (isa<Function>(arguments.back())) arguments[2] = ConstantPointerNull::get(runtime.pointer());
     arguments.push_back(program());
     CallInst *made = builder.CreateCall(spawn, arguments);
     call->replaceAllUsesWith(made);
