@@ -5,6 +5,7 @@
 #include "converter.h"
 #include "report.h"
 
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Passes/PassPlugin.h"
 #include "llvm/Transforms/Coroutines/CoroCleanup.h"
@@ -24,6 +25,7 @@ namespace {
 constexpr const char *REPORT = "DUALITY_CONVERT_REPORT";
 constexpr const char *GRAPH = "DUALITY_CONVERT_GRAPH";
 constexpr const char *NO_RUNTIME = "DUALITY_CONVERT_NO_RUNTIME";
+constexpr const char *PROGRAM = "DUALITY_CONVERT_PROGRAM";
 
 // What the passes of one link share.
 struct Link {
@@ -47,6 +49,11 @@ struct ConvertPass : PassInfoMixin<ConvertPass> {
     duality::Analysis analysis(module);
     duality::Converter converter(module, analysis);
     const char *graph = std::getenv(GRAPH);
+    StringSet<> told;
+    for (const duality::SideCall &kept : converter.pthreads()) {
+      std::string what = "threads of " + kept.what + " are not converted: " + kept.why;
+      if (told.insert(what).second) warn(kept.where, what);
+    }
     if (!converter.hasTasks()) {
       explainNone(module, analysis, converter);
       return PreservedAnalyses::none();
@@ -61,19 +68,23 @@ struct ConvertPass : PassInfoMixin<ConvertPass> {
       link->report.explain(module, analysis);
     }
     if (graph) writeTo(graph, [&](raw_ostream &stream) { duality::writeGraph(stream, module, analysis); }, module.getContext());
-    for (const duality::Hazard &hazard : duality::findBlindSpots(module)) {
-      errs() << "duality cc: warning: " << hazard.where << ": " << hazard.what << "\n";
-    }
+    for (const duality::Hazard &hazard : duality::findBlindSpots(module)) warn(hazard.where, hazard.what);
     converter.run();
+    for (const duality::Hazard &hazard : duality::findSharedState(converter)) warn(hazard.where, hazard.what);
+    // With a report, the driver says so, and more.
+    if (const char *program = std::getenv(PROGRAM); program && !std::getenv(REPORT)) {
+      auto [blocking, converted] = duality::counts(analysis, converter);
+      errs() << "duality cc: " << program << ": " << converted << " of " << blocking << " functions that may block converted\n";
+    }
     link->converted = true;
     link->report.conversion(analysis, converter);
     return PreservedAnalyses::none();
   }
-  // A program with threads, none of which is converted: says why.
+  static void warn(const std::string &where, const std::string &what) {
+    errs() << "duality cc: warning: " << where << ": " << what << "\n";
+  }
+  // A program with threads, none of which is converted.
   void explainNone(Module &module, duality::Analysis &analysis, duality::Converter &converter) {
-    for (const duality::SideCall &kept : converter.pthreads()) {
-      errs() << "duality cc: warning: " << kept.where << ": threads of " << kept.what << " are not converted: " << kept.why << "\n";
-    }
     if (converter.pthreads().empty() || !std::getenv(REPORT)) return;
     link->report.explain(module, analysis);
     link->report.conversion(analysis, converter);
