@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,6 @@ pub(super) struct Job {
 /// Arguments whose value is the next argument.
 const WITH_VALUE: &[&str] = &[
     "-o",
-    "-x",
     "-I",
     "-D",
     "-U",
@@ -85,6 +84,26 @@ const OTHER: &[&str] = &[
     "--analyze",
 ];
 
+/// What is compiled or linked.
+#[derive(Default)]
+struct Inputs {
+    any: bool,
+    /// A header is among them, which is compiled for later compilations, not linked.
+    headers: bool,
+}
+
+impl Inputs {
+    fn add(&mut self, name: &OsStr, language: &OsStr) {
+        self.any = true;
+        self.headers |= match language.as_bytes() {
+            b"" | b"none" => {
+                Path::new(name).extension().is_some_and(|end| end == "h" || end == "hpp")
+            }
+            named => named.ends_with(b"-header"),
+        };
+    }
+}
+
 impl Job {
     pub(super) fn read(arguments: &[OsString]) -> Self {
         let mut job = Self {
@@ -95,7 +114,8 @@ impl Job {
             alone: None,
             output: "a.out".into(),
         };
-        let (mut compiles, mut other, mut relocatable, mut inputs) = (false, false, false, false);
+        let (mut compiles, mut other, mut relocatable) = (false, false, false);
+        let (mut inputs, mut language) = (Inputs::default(), OsString::new());
         let expanded = expand(arguments);
         let mut rest = expanded.iter();
         while let Some(argument) = rest.next() {
@@ -103,9 +123,11 @@ impl Job {
             let is = |names: &[&str]| names.iter().any(|name| name.as_bytes() == text);
             if is(&["-o"]) {
                 job.output = rest.next().map(PathBuf::from).unwrap_or_default();
+            } else if is(&["-x"]) {
+                language = rest.next().cloned().unwrap_or_default();
             } else if is(WITH_VALUE) {
                 // A library is an input, for a program of libraries alone.
-                inputs |= is(&["-l"]);
+                inputs.any |= is(&["-l"]);
                 rest.next();
             } else if is(&["-c"]) {
                 compiles = true;
@@ -123,15 +145,17 @@ impl Job {
                 other = true;
             } else if text.starts_with(b"-fsanitize=") {
                 job.sanitized = true;
+            } else if let Some(joined) = text.strip_prefix(b"-x") {
+                language = OsStr::from_bytes(joined).into();
             } else if text.starts_with(b"-g") {
                 job.debug = text != b"-g0" && !text.starts_with(b"-gcc");
             } else if text.starts_with(b"-o") && text.len() > 2 {
                 job.output = OsStr::from_bytes(&text[2..]).into();
             } else if text == b"-" || !text.starts_with(b"-") || text.starts_with(b"-l") {
-                inputs = true;
+                inputs.add(argument, &language);
             }
         }
-        job.kind = if other || !inputs {
+        job.kind = if other || !inputs.any || inputs.headers {
             Kind::Other
         } else if compiles {
             Kind::Compile
@@ -177,6 +201,12 @@ mod tests {
         assert_eq!(kind("-pthread a.c"), Kind::Link);
         assert_eq!(kind("-shared -fPIC a.c -o a.so"), Kind::Native);
         assert_eq!(kind("-r a.o b.o -o c.o"), Kind::Native);
+        assert_eq!(kind("-x c - -o a.out"), Kind::Link);
+        assert_eq!(kind("-xc++ - -o a.out"), Kind::Link);
+        for line in ["a.h", "-x c-header a.c -o a.pch", "-xc++-header a.hpp"] {
+            assert_eq!(kind(line), Kind::Other, "{line}");
+        }
+        assert_eq!(kind("-x c a.h -x none b.o"), Kind::Link);
         for line in
             ["-E a.c", "-S a.c", "--version", "-v", "-print-prog-name=ld", "-dumpmachine", ""]
         {

@@ -21,6 +21,8 @@ use crate::failure::Failure;
 const REPORT: &str = "DUALITY_CONVERT_REPORT";
 const GRAPH: &str = "DUALITY_CONVERT_GRAPH";
 const NO_RUNTIME: &str = "DUALITY_CONVERT_NO_RUNTIME";
+/// What the program is called in a line about the whole of it.
+const PROGRAM: &str = "DUALITY_CONVERT_PROGRAM";
 
 /// Links, with a command that has everything but the pass and the runtime.
 pub(super) fn link(
@@ -30,10 +32,11 @@ pub(super) fn link(
     wishes: &Wishes,
 ) -> Result<ExitCode, Failure> {
     let mut clang = again(native);
-    clang.arg(toolchain.load_pass()?);
+    clang.arg(toolchain.load_pass()?).env(PROGRAM, &job.output);
     let runtime = runtime::choose(job, &toolchain.clang);
     match &runtime {
-        Ok(runtime) => clang.args(&runtime.arguments),
+        // The program's own `-x` is about its own files.
+        Ok(runtime) => clang.args(["-x", "none"]).args(&runtime.arguments),
         // A program without threads needs none; the pass says so where it is needed.
         Err(why) => clang.env(NO_RUNTIME, why),
     };
