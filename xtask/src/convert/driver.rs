@@ -36,8 +36,11 @@ pub(super) fn run(workspace: &Workspace) -> Result<(), String> {
         script: source(workspace).join("gdb.py"),
     };
     driver.write_sources(&source(workspace).join("tests"))?;
-    let steps: [(&str, Test); 6] = [
+    let steps: [(&str, Test); 9] = [
+        ("the same link", Driver::again),
         ("an archive", Driver::archive),
+        ("a language", Driver::language),
+        ("hazards", Driver::hazards),
         ("probes", Driver::probes),
         ("a shared library", Driver::shared_library),
         ("a static program", Driver::static_program),
@@ -78,6 +81,21 @@ impl Driver {
              return pthread_join(thread, NULL); }\n",
         )?;
         write("plain.c", "int main(void) { return 0; }\n")?;
+        // C, and C++ too.
+        write(
+            "whole.c",
+            "#include <pthread.h>\n#include <stdio.h>\n#include <unistd.h>\n\
+             static void *start(void *argument) { usleep(1); return argument; }\n\
+             int main(void) { pthread_t thread; void *result; pthread_create(&thread, NULL, start, (void *)42);\n\
+             pthread_join(thread, &result); printf(\"%ld\\n\", (long)result); return 0; }\n",
+        )?;
+        write(
+            "state.c",
+            "#include \"test.h\"\nstatic void *waits(void *argument) {\n\
+             puts(strerror(1)); usleep(1); puts(strerror(2)); return argument; }\n\
+             static void *computes(void *argument) { return argument; }\n\
+             int main(void) { run(waits, NULL); run(computes, NULL); run(computes, NULL); return 0; }\n",
+        )?;
         fs::copy(tests.join("test.h"), self.work.join("test.h"))
             .map(|_| ())
             .map_err(|error| format!("test.h: {error}"))
@@ -136,6 +154,54 @@ impl Driver {
         self.is_converted("archive")?;
         self.succeeds("-Os -pthread main.c waits.c -o at_once")?;
         self.is_converted("at_once")
+    }
+
+    /// `-x` is about the program's files, not about the runtime; and a header is no program.
+    fn language(&self) -> Result<(), String> {
+        for language in ["c", "c++"] {
+            let line = format!("-x {language} - -pthread -o from_input");
+            let source =
+                fs::File::open(self.work.join("whole.c")).map_err(|error| error.to_string())?;
+            self.succeeds_with(self.driver(&line).stdin(source), &line)?;
+            self.is_converted("from_input")?;
+        }
+        self.succeeds("-x c-header test.h -o test.pch")?;
+        self.succeeds("-include-pch test.pch -c waits.c -o waits.o").map(|_| ())
+    }
+
+    /// A program of the same inputs is linked once.
+    fn again(&self) -> Result<(), String> {
+        let cache = self.work.join("cache");
+        let _ = fs::remove_dir_all(&cache);
+        fs::create_dir(&cache).map_err(|error| error.to_string())?;
+        let link =
+            |line: &str| self.succeeds_with(self.driver(line).env("XDG_CACHE_HOME", &cache), line);
+        let is_known = |said: String| said.contains("its inputs are those of the last time");
+        self.succeeds("-O2 -c main.c -o main.o")?;
+        self.succeeds("-O2 -c waits.c -o waits.o")?;
+        if is_known(link("main.o waits.o -o one")?) || !is_known(link("main.o waits.o -o other")?) {
+            return Err("the same program is not known".into());
+        }
+        self.is_converted("other")?;
+        self.succeeds("-O1 -g -c waits.c -o waits.o")?;
+        if is_known(link("main.o waits.o -o one")?) {
+            return Err("an object that has changed is not seen".into());
+        }
+        self.is_converted("one")
+    }
+
+    /// What may surprise is told where the program is linked, once for each kind.
+    fn hazards(&self) -> Result<(), String> {
+        let said = self.succeeds("-w -O1 -pthread state.c -o state")?;
+        let has = |what: &str| said.matches(what).count() == 1;
+        if has("duality cc: state: 1 of 2 functions that may block converted")
+            && has("state.c:3: strerror keeps its state for each kernel thread")
+            && has("so in 1 more place")
+            && has("threads of computes are not converted: it never blocks")
+        {
+            return Ok(());
+        }
+        Err(said)
     }
 
     /// What configure and CMake ask a compiler.

@@ -4,12 +4,14 @@
 //! of `crates/convert`, which turns each function that may block into a coroutine where threads run it. Everything else
 //! that a C compiler is asked for goes to clang as it is: preprocessing, assembly, shared libraries, versions.
 //!
-//! [`job`] reads the command line as cc(1) does, [`toolchain`] finds the programs, [`runtime`] has what converted programs
-//! are linked with, and [`link`] links, and reports.
+//! [`job`] reads the command line as cc(1) does, and [`toolchain`] finds the programs.
+//! [`runtime`] has what converted programs are linked with. [`link`] links, and reports.
+//! [`links`] has the programs that were linked before.
 
 mod doctor;
 mod job;
 mod link;
+mod links;
 mod runtime;
 mod toolchain;
 
