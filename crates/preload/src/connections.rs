@@ -122,10 +122,10 @@ pub(crate) fn connect(frame: &mut Frame) -> isize {
     if result != error(libc::EINPROGRESS) && result != error(libc::EALREADY) {
         return result;
     }
-    let writable = || if sys::is_ready(number, libc::POLLOUT) { 0 } else { EAGAIN };
-    match wait_for(frame, descriptor, Direction::Write, writable, false) {
-        // Until it is called again, the kernel has the connection as one that is still being made.
-        0 => with_nonblocking(descriptor, number, || frame.pass()),
+    // Until it is called again, the kernel has the connection as one that is still being made.
+    let again = || with_nonblocking(descriptor, number, || frame.pass());
+    let made = || if sys::is_ready(number, libc::POLLOUT) { again() } else { EAGAIN };
+    match wait_for(frame, descriptor, Direction::Write, made, false) {
         EAGAIN => error(libc::EINPROGRESS),
         other => other,
     }

@@ -7,20 +7,18 @@
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
-use libc::{EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLPRI, EPOLLRDHUP};
+use libc::{EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLPRI, EPOLLRDHUP};
 
 use crate::away::MOST_DESCRIPTORS;
-use crate::bell::EPOLL;
 use crate::clock::Nanoseconds;
 use crate::edges::{Seen, Side};
 use crate::fact;
 use crate::lock::{self, Locked, Setting, lock};
 use crate::own;
-use crate::poll_node::PollNode;
-use crate::scheduler::{park, wake};
-use crate::sys::{self, error, failed, sys};
+use crate::poll_node::{PollList, PollNode};
+use crate::scheduler::wake;
+use crate::sys::{self, failed, sys};
 use crate::waiter::Reason;
-use crate::worker::{current, waiter};
 
 /// What a descriptor refers to, as far as waiting is concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,7 +53,7 @@ pub(crate) struct Descriptor {
     generation: AtomicU32,
     pub(crate) read: Side,
     pub(crate) write: Side,
-    pub(crate) polls: Cell<*const PollNode>,
+    pub(crate) polls: PollList,
     /// The last call on the ring has emptied the socket: the next attempt is the ring's.
     drained: AtomicBool,
     /// A worker makes a call that no other may make at the same time.
@@ -64,8 +62,6 @@ pub(crate) struct Descriptor {
     pub(crate) timeouts: [Cell<Nanoseconds>; 2],
     /// The thread that a descriptor of the kind `Name` names.
     pub(crate) named: Cell<i32>,
-    /// Calls that go on with a file whose own descriptor was closed, see `kept.rs`.
-    pub(crate) kept_for: Cell<u32>,
 }
 
 static TABLE: Setting<*const Descriptor> = Setting::new(core::ptr::null());
@@ -155,13 +151,8 @@ pub(crate) fn all_seen() -> Seen {
     Seen(ALL_EDGES.load(Ordering::Relaxed))
 }
 
-/// The data of a descriptor's events.
-fn data(number: usize, descriptor: &Descriptor) -> u64 {
-    u64::from(descriptor.generation.load(Ordering::Relaxed)) << 32 | u64::from(number as u32)
-}
-
 impl Descriptor {
-    fn side(&self, direction: Direction) -> &Side {
+    pub(crate) fn side(&self, direction: Direction) -> &Side {
         match direction {
             Direction::Read => &self.read,
             Direction::Write => &self.write,
@@ -197,20 +188,24 @@ impl Descriptor {
         if events & (EPOLLRDHUP | gone) != 0 {
             self.set(fact::HUNG_UP);
         }
-        let mut node = self.polls.get();
-        while !node.is_null() {
-            // SAFETY: a node is taken out of the list before its stack frame ends.
-            let poll = unsafe { &*node };
-            wake(locked, poll.waiter, Reason::Woken);
+        self.wake_polls(locked, |poll| poll.is_met_by(events));
+    }
+
+    /// Wakes those that wait for several descriptors, if they are such.
+    fn wake_polls(&self, locked: &mut Locked, which: impl Fn(&PollNode) -> bool) {
+        let mut node = PollNode::first(locked, &self.polls);
+        // SAFETY: a node is taken out of the list before its stack frame ends.
+        while let Some(poll) = unsafe { node.as_ref() } {
+            if which(poll) {
+                wake(locked, poll.waiter, Reason::Woken);
+            }
             node = poll.next();
         }
     }
 
     /// Wakes one that waits, or all. The one passes on what it leaves, see `pass_on`.
     fn wake_next(&self, locked: &mut Locked, direction: Direction, all: bool) {
-        let first = &self.side(direction).first;
-        while let Some(waiter) = first.get() {
-            first.set(waiter.next_waiter.get());
+        while let Some(waiter) = self.side(direction).pop(locked) {
             wake(locked, waiter, Reason::Woken);
             if !all {
                 break;
@@ -222,7 +217,7 @@ impl Descriptor {
     #[inline(always)]
     pub(crate) fn pass_on(&self, direction: Direction) {
         let side = self.side(direction);
-        if side.first.get().is_some() && side.may_succeed() {
+        if side.is_waited_for() && side.may_succeed() {
             self.wake_next(&mut lock(), direction, false);
         }
     }
@@ -354,92 +349,59 @@ impl Descriptor {
         result
     }
 
-    /// Sees to it that epoll tells of the descriptor.
-    pub(crate) fn register(&self, number: usize) -> bool {
-        if self.has(fact::REGISTERED) {
-            return true;
-        }
-        if self.has(fact::REFUSED) {
-            return false;
-        }
-        let events = EPOLLIN | EPOLLPRI | EPOLLOUT | EPOLLRDHUP | EPOLLET;
-        let event = libc::epoll_event { events: events as u32, u64: data(number, self) };
-        let control = |operation| {
-            sys!(SYS_epoll_ctl, EPOLL.get(), operation, number as i32, &raw const event)
-        };
-        let mut result = control(libc::EPOLL_CTL_ADD);
-        if result == error(libc::EEXIST) {
-            // A former descriptor of this number and this file.
-            result = control(libc::EPOLL_CTL_MOD);
-        }
-        self.set(if failed(result) { fact::REFUSED } else { fact::REGISTERED });
-        !failed(result)
-    }
-
-    /// Parks the current thread until an attempt is worth while. `None`: epoll does not tell.
-    pub(crate) fn wait(
-        &'static self,
-        locked: &mut Locked,
-        number: usize,
-        direction: Direction,
-        deadline: Nanoseconds,
-        seen: Seen,
-    ) -> Option<Reason> {
-        if !self.register(number) {
-            return None;
-        }
-        if self.seen(direction) != seen {
-            return Some(Reason::Woken);
-        }
-        let (waiter, side) = (waiter(), self.side(direction));
-        waiter.waits_for.set(number);
-        side.add(locked, waiter);
-        let reason = park(locked, deadline);
-        match reason {
-            Reason::Woken => {}
-            Reason::Suspended => self.keep_task(side),
-            Reason::TimedOut | Reason::Interrupted => side.remove(locked, waiter),
-        }
-        Some(reason)
-    }
-
-    /// The current call's task waits for this file, and for no other of its number.
-    fn keep_task(&'static self, side: &'static Side) {
-        if let Some(task) = current().task.get() {
-            task.waits_in(side, self.generation());
-        }
-    }
-
-    /// Forgets what was known: the number refers to nothing, or to another file.
+    /// Before the number refers to nothing, or to another file: forgets what was known, and wakes what
+    /// waits.
     pub(crate) fn renew(&self, number: usize) {
+        self.forget(number);
+        if self.is_waited_for() {
+            self.wake_all(&mut lock());
+        }
+    }
+
+    /// Forgets what was known. Nothing waits.
+    pub(crate) fn forget(&self, number: usize) {
         if self.has(fact::REGISTERED) && self.has(fact::SHARED) {
             // The file lives on elsewhere, and epoll would go on telling of it.
-            let event = libc::epoll_event { events: 0, u64: 0 };
-            let (operation, event) = (libc::EPOLL_CTL_DEL, &raw const event);
-            sys!(SYS_epoll_ctl, EPOLL.get(), operation, number as i32, event);
+            self.unregister(number);
         }
         self.generation.store(self.generation() + 1, Ordering::Relaxed);
+        self.forget_facts();
+        self.read.count();
+        self.write.count();
+    }
+
+    fn forget_facts(&self) {
         self.kind.store(Kind::Unknown as u8, Ordering::Relaxed);
         self.facts.store(0, Ordering::Relaxed);
         self.set_drained(false);
-        self.read.count();
-        self.write.count();
-        // A poll goes on: it is woken by its other descriptors, and then sees that this one is gone.
-        if self.is_waited_for() {
-            let mut locked = lock();
-            self.wake_next(&mut locked, Direction::Read, true);
-            self.wake_next(&mut locked, Direction::Write, true);
+    }
+
+    /// After the number's file has been closed or replaced. Calls that began to wait for the former file
+    /// since [`renew`](Self::renew), on another worker, look again.
+    pub(crate) fn gone(&self) {
+        if self.has(fact::REGISTERED | fact::REFUSED) || self.is_waited_for() {
+            self.have_them_look_again();
         }
     }
 
-    /// Whether threads wait, whose calls go on with the file when the descriptor is closed. A task's call ends.
-    pub(crate) fn is_waited_for_by_threads(&self) -> bool {
-        let waits = |side: &Side| side.iter().any(|waiter| waiter.home().is_none());
-        waits(&self.read) || waits(&self.write)
+    fn have_them_look_again(&self) {
+        let mut locked = lock();
+        ALL_EDGES.fetch_add(1, Ordering::Relaxed);
+        self.read.count();
+        self.write.count();
+        self.wake_all(&mut locked);
     }
 
-    fn is_waited_for(&self) -> bool {
-        self.read.first.get().is_some() || self.write.first.get().is_some()
+    fn wake_all(&self, locked: &mut Locked) {
+        self.wake_next(locked, Direction::Read, true);
+        self.wake_next(locked, Direction::Write, true);
+        self.wake_polls(locked, |_| true);
+    }
+
+    /// Whether something waits. Without the lock, the answer is old as soon as it is given.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        let polls = !self.polls.load(Ordering::Relaxed).is_null();
+        polls || self.read.is_waited_for() || self.write.is_waited_for()
     }
 }
 
@@ -462,7 +424,24 @@ pub(crate) fn renewed(number: isize) {
     }
 }
 
-/// Two numbers refer to one file now.
+/// After a number's file has been closed, see [`Descriptor::gone`].
+pub(crate) fn gone(number: usize) {
+    if let Some(descriptor) = get(number) {
+        descriptor.gone();
+    }
+}
+
+/// After `to` has been replaced by a copy of `from`: see [`Descriptor::gone`].
+pub(crate) fn replaced(from: usize, to: isize) {
+    if let (Some(old), Some(new)) = (get(from), get(to as usize)) {
+        new.forget_facts();
+        new.share();
+        old.share();
+        new.have_them_look_again();
+    }
+}
+
+/// Two numbers refer to one file now, of which the second is a new one.
 pub(crate) fn duplicated(from: usize, to: isize) {
     if let (Some(old), Some(new)) = (get(from), get(to as usize)) {
         new.renew(to as usize);
@@ -482,9 +461,9 @@ pub(crate) fn share_all(in_child: bool) {
             descriptor.read.count();
             descriptor.write.count();
             descriptor.busy.store(false, Ordering::Relaxed);
-            descriptor.read.first.set(None);
-            descriptor.write.first.set(None);
-            descriptor.polls.set(core::ptr::null());
+            descriptor.read.clear();
+            descriptor.write.clear();
+            descriptor.polls.store(core::ptr::null_mut(), Ordering::Relaxed);
         }
     }
 }

@@ -3,17 +3,18 @@
 //! Edges are counted, since another worker may take one between an attempt and the wait that follows it: a
 //! call says how many had been `seen` before its attempt, and does not park if there are more.
 
-use core::cell::Cell;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use crate::lock::Locked;
-use crate::waiter::WaiterRef;
+use crate::waiter::{Waiter, WaiterRef};
 
 /// Waits of one direction.
 pub(crate) struct Side {
     /// Twice the number of edges so far; one more if an attempt has shown since that the next would block.
     edges: AtomicU32,
-    pub(crate) first: Cell<Option<WaiterRef>>,
+    /// The first that waits: changes under the lock.
+    first: AtomicPtr<Waiter>,
 }
 
 /// The edges that had come before an attempt.
@@ -42,30 +43,58 @@ impl Side {
         let _unless_newer = self.edges.compare_exchange(expected, expected | 1, success, failure);
     }
 
+    /// Whether something waits. Without the lock, the answer is old as soon as it is given.
+    #[inline(always)]
+    pub(crate) fn is_waited_for(&self) -> bool {
+        !self.first.load(Ordering::Relaxed).is_null()
+    }
+
+    fn first(&self) -> Option<WaiterRef> {
+        // SAFETY: what is in the list is not given back, see `WaiterRef`.
+        unsafe { self.first.load(Ordering::Relaxed).as_ref() }
+    }
+
     /// Those that wait.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = WaiterRef> {
-        core::iter::successors(self.first.get(), |waiter| waiter.next_waiter.get())
+    pub(crate) fn iter(&self, _: &mut Locked) -> impl Iterator<Item = WaiterRef> + use<> {
+        core::iter::successors(self.first(), |waiter| waiter.next_waiter.get())
     }
 
     /// Adds a waiter.
-    pub(crate) fn add(&self, _: &mut Locked, waiter: WaiterRef) {
+    pub(crate) fn add(&self, locked: &mut Locked, waiter: WaiterRef) {
         waiter.next_waiter.set(None);
-        let mut place = &self.first;
-        while let Some(other) = place.get() {
-            place = &other.next_waiter;
+        match self.iter(locked).last() {
+            Some(last) => last.next_waiter.set(Some(waiter)),
+            None => self.set_first(Some(waiter)),
         }
-        place.set(Some(waiter));
+    }
+
+    /// Takes out the one that has waited longest.
+    pub(crate) fn pop(&self, _: &mut Locked) -> Option<WaiterRef> {
+        let waiter = self.first()?;
+        self.set_first(waiter.next_waiter.get());
+        Some(waiter)
     }
 
     /// Takes a waiter out, if it is one of them.
-    pub(crate) fn remove(&self, _: &mut Locked, waiter: WaiterRef) {
-        let mut place = &self.first;
-        while let Some(other) = place.get() {
-            if other.is(waiter) {
-                place.set(waiter.next_waiter.get());
-                return;
-            }
-            place = &other.next_waiter;
+    pub(crate) fn remove(&self, locked: &mut Locked, waiter: WaiterRef) {
+        let next = waiter.next_waiter.get();
+        if self.first().is_some_and(|first| first.is(waiter)) {
+            self.set_first(next);
+            return;
         }
+        let follows = |other: &WaiterRef| other.next_waiter.get().is_some_and(|is| is.is(waiter));
+        if let Some(previous) = self.iter(locked).find(follows) {
+            previous.next_waiter.set(next);
+        }
+    }
+
+    /// In the child of a fork: nothing waits.
+    pub(crate) fn clear(&self) {
+        self.set_first(None);
+    }
+
+    fn set_first(&self, waiter: Option<WaiterRef>) {
+        let first = waiter.map_or(ptr::null_mut(), |waiter| ptr::from_ref(waiter).cast_mut());
+        self.first.store(first, Ordering::Relaxed);
     }
 }

@@ -1,5 +1,7 @@
 //! Calls that make, copy and end descriptors: the engine keeps count.
 
+use alloc::vec::Vec;
+
 use crate::descriptors::{self, Descriptor, Kind};
 use crate::fact;
 use crate::frame::Frame;
@@ -212,13 +214,13 @@ fn wait_for_writer(opened: usize) -> isize {
     let gone = || sys::is_ready(opened, libc::POLLIN).then_some(opened as isize);
     descriptors::opened(opened as isize, Kind::Pipe, true);
     let Some(descriptor) = descriptors::get(opened) else { return opened as isize };
-    descriptor.register(opened);
-    let node = PollNode::new(current(), &descriptor.polls);
+    let _a_helper_tells_otherwise = descriptor.register(opened);
+    let node = PollNode::new(current(), libc::POLLIN, &descriptor.polls);
     node.link(&mut lock());
     let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
     let arguments = [libc::AT_FDCWD as usize, path.as_ptr() as usize, flags, 0, 0, 0];
     let result = offload_until(libc::SYS_openat, arguments, Interrupted::Restarts, gone);
-    node.unlink(&mut lock());
+    kept::end_wait(&mut lock(), core::slice::from_ref(&node));
     if failed(result) {
         // A signal may come together with the writer: then the writer counts, as it does in the kernel.
         return if has_writer(opened) { opened as isize } else { result };
@@ -250,7 +252,9 @@ pub(crate) fn close(frame: &mut Frame) -> isize {
     }
     kept::for_waiters(frame.rdi as i32 as usize);
     descriptors::renewed(frame.rdi as i32 as isize);
-    frame.pass()
+    let result = frame.pass();
+    descriptors::gone(frame.rdi as i32 as usize);
+    result
 }
 
 /// close_range(2), around the engine's own descriptors.
@@ -259,23 +263,26 @@ pub(crate) fn close_range(frame: &mut Frame) -> isize {
     if first > last {
         return EINVAL;
     }
-    if frame.rdx as u32 & libc::CLOSE_RANGE_CLOEXEC == 0 {
-        closed_range(first, last);
-    }
-    let mut ours = own::protected().map(|number| number as usize);
+    let closes = frame.rdx as u32 & libc::CLOSE_RANGE_CLOEXEC == 0;
+    let mut ours = if closes { closing_range(first, last) } else { kept::numbers() };
+    ours.extend(own::protected().map(|number| number as usize));
     ours.sort_unstable();
     let mut from = first;
     let mut result = 0;
-    for kept in ours {
-        if (from..=last).contains(&kept) {
-            if kept > from {
-                result = sys!(SYS_close_range, from, kept - 1, frame.rdx);
+    for &own in &ours {
+        if (from..=last).contains(&own) {
+            if own > from {
+                result = sys!(SYS_close_range, from, own - 1, frame.rdx);
             }
-            from = kept + 1;
+            from = own + 1;
         }
     }
     if from <= last {
         result = sys!(SYS_close_range, from, last, frame.rdx);
+    }
+    if closes {
+        let end = last.min(descriptors::highest());
+        (first..=end).filter(|number| !ours.contains(number)).for_each(descriptors::gone);
     }
     if frame.rdx as u32 & libc::CLOSE_RANGE_UNSHARE != 0 {
         helpers::retire();
@@ -294,15 +301,25 @@ pub(crate) fn unshare(frame: &mut Frame) -> isize {
 
 /// dup(2), dup2(2), dup3(2)
 pub(crate) fn dup(frame: &mut Frame) -> isize {
-    if frame.number() != libc::SYS_dup && descriptors::is_ours(frame.rsi) {
+    if frame.number() == libc::SYS_dup {
+        let result = frame.pass();
+        if !failed(result) {
+            descriptors::duplicated(frame.rdi, result);
+        }
+        return result;
+    }
+    if descriptors::is_ours(frame.rsi) {
         return EBADF;
     }
-    if frame.number() != libc::SYS_dup && frame.rdi as i32 != frame.rsi as i32 {
-        kept::for_waiters(frame.rsi as i32 as usize);
+    if frame.rdi as i32 == frame.rsi as i32 {
+        return frame.pass();
     }
+    // Should the call fail, what waits for the number goes on with the same file all the same.
+    kept::for_waiters(frame.rsi as i32 as usize);
+    descriptors::renewed(frame.rsi as i32 as isize);
     let result = frame.pass();
-    if !failed(result) && result != frame.rdi as i32 as isize {
-        descriptors::duplicated(frame.rdi, result);
+    if !failed(result) {
+        descriptors::replaced(frame.rdi, result);
     }
     result
 }
@@ -347,12 +364,18 @@ pub(crate) fn setsockopt(frame: &mut Frame) -> isize {
     result
 }
 
-/// Forgets all descriptors from `first` to `last`.
-fn closed_range(first: usize, last: usize) {
+/// Forgets all descriptors from `first` to `last`, and returns those that are kept.
+fn closing_range(first: usize, last: usize) -> Vec<usize> {
+    let mut kept = kept::numbers();
     for number in first..=last.min(descriptors::highest()) {
-        kept::for_waiters(number);
-        descriptors::renewed(number as isize);
+        if !kept.contains(&number) {
+            if kept::for_waiters(number) {
+                kept = kept::numbers();
+            }
+            descriptors::renewed(number as isize);
+        }
     }
+    kept
 }
 
 /// flock(2)

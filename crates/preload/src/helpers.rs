@@ -99,7 +99,7 @@ pub(crate) fn offload_on_kept(
     let mut rest = arguments;
     rest[0] = kept;
     let result = offload(number, rest, interrupted);
-    kept::give_back(kept);
+    kept::give_back(&mut lock(), kept);
     result
 }
 

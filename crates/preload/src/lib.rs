@@ -75,6 +75,7 @@ mod process;
 mod pump;
 mod receive;
 mod regions;
+mod registration;
 mod report;
 mod request;
 mod rings;

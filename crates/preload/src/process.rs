@@ -11,6 +11,7 @@ use crate::frame::{Frame, duality_thread_start, initial_context};
 use crate::futex;
 use crate::helpers;
 use crate::idle;
+use crate::kept;
 use crate::lock::{Locked, Setting, lock};
 use crate::loops;
 use crate::masks;
@@ -299,6 +300,7 @@ fn become_child(locked: &mut Locked, shares_files: bool) {
     } else {
         own::close();
     }
+    kept::reset_after_fork(locked);
     descriptors::share_all(true);
     if own::open(locked).is_err() {
         sys::complain(b"duality run: no descriptor is left for the engine after fork(2)\n");

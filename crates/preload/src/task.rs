@@ -128,16 +128,15 @@ impl Task {
         self.nodes.set(Some(Box::new(Nodes(nodes))));
     }
 
-    /// Its wait is over: it leaves the lists of descriptors, and the call is told how it ended.
-    pub(crate) fn leave(&'static self, locked: &mut Locked) {
+    /// Its wait is over: it leaves the list of its descriptor, and the call is told how it ended. Returns
+    /// its places in the lists of several, which it is to leave too.
+    pub(crate) fn leave(&'static self, locked: &mut Locked) -> Option<Box<[PollNode]>> {
         if let Some(side) = self.side.take() {
             side.remove(locked, &self.waiter);
-        }
-        if let Some(nodes) = self.nodes.take() {
-            nodes.0.iter().for_each(|node| node.unlink(locked));
         }
         let reason = self.waiter.reason.get();
         self.reason.set(reason as i32);
         self.ended.set((reason != Reason::Woken).then_some(reason));
+        self.nodes.take().map(|nodes| nodes.0)
     }
 }

@@ -4,6 +4,7 @@ use crate::clock::NEVER;
 use crate::descriptors;
 use crate::frame::Frame;
 use crate::futex;
+use crate::kept;
 use crate::lock::lock;
 use crate::loops::{self, MOST_LOOPS, Next};
 use crate::pump::count_call;
@@ -64,7 +65,9 @@ fn next() -> isize {
         match loops::next(&mut locked, number) {
             Next::Run(waiter) => {
                 let task = Task::of(waiter);
-                task.leave(&mut locked);
+                if let Some(nodes) = task.leave(&mut locked) {
+                    kept::end_wait(&mut locked, &nodes);
+                }
                 futex::remove(&mut locked, waiter);
                 waiter.state.set(State::Running);
                 return &raw const *task as isize;

@@ -306,7 +306,7 @@ impl Transfer<'_> {
         let frame = self.frame;
         if self.done > 0 {
             if let Some(kept) = kept::goes_on_with(self.number) {
-                kept::give_back(kept);
+                kept::give_back(&mut lock(), kept);
             }
             return self.done as isize;
         }

@@ -9,6 +9,7 @@ use crate::descriptors::{self, Direction};
 use crate::edges::Seen;
 use crate::frame::Frame;
 use crate::helpers::{Interrupted, offload, offload_on_kept};
+use crate::kept;
 use crate::lock::{Setting, lock};
 use crate::masked;
 use crate::poll_node::PollNode;
@@ -106,6 +107,7 @@ fn wait_for_list(list: usize, count: usize, limit: Limit, mask: Option<u64>) -> 
         return EINVAL;
     }
     let _masked = masked::with(mask);
+    let mut over = Reason::Woken;
     loop {
         let seen = descriptors::all_seen();
         let ready = sys!(SYS_poll, list, count, 0);
@@ -113,45 +115,43 @@ fn wait_for_list(list: usize, count: usize, limit: Limit, mask: Option<u64>) -> 
             count_call();
             return ready;
         }
+        match over {
+            Reason::TimedOut => return 0,
+            Reason::Interrupted => return EINTR,
+            Reason::Woken | Reason::Suspended => {}
+        }
         if limit == Limit::Now {
             give_turn();
             return 0;
         }
-        let reason = match descriptors_of(list, count) {
-            Ok(numbers) => park_for_all(&numbers, limit.deadline(), seen),
+        over = match read_polls(list, count) {
+            Ok(polls) => park_for_all(&polls, limit.deadline(), seen),
             Err(fault) => return fault,
         };
-        match reason {
-            Reason::Woken => {}
-            Reason::TimedOut => return sys!(SYS_poll, list, count, 0),
-            Reason::Interrupted => return EINTR,
-            Reason::Suspended => return SUSPENDED,
+        if over == Reason::Suspended {
+            return SUSPENDED;
         }
     }
 }
 
-fn descriptors_of(list: usize, count: usize) -> Result<Vec<usize>, isize> {
-    let mut numbers = Vec::with_capacity(count);
-    for index in 0..count {
-        let poll: libc::pollfd = user::read(list + index * size_of::<libc::pollfd>())?;
-        if poll.fd >= 0 {
-            numbers.push(poll.fd as usize);
-        }
-    }
-    Ok(numbers)
+fn read_polls(list: usize, count: usize) -> Result<Vec<libc::pollfd>, isize> {
+    (0..count).map(|index| user::read(list + index * size_of::<libc::pollfd>())).collect()
 }
 
 /// Parks until one of the descriptors has an event.
-fn park_for_all(numbers: &[usize], deadline: Nanoseconds, seen: Seen) -> Reason {
+fn park_for_all(polls: &[libc::pollfd], deadline: Nanoseconds, seen: Seen) -> Reason {
     let waiter = waiter();
     let mut locked = lock();
-    let mut nodes = Vec::with_capacity(numbers.len());
-    for &number in numbers {
+    let mut nodes = Vec::with_capacity(polls.len());
+    for poll in polls.iter().filter(|poll| poll.fd >= 0) {
+        let number = poll.fd as usize;
         if let Some(descriptor) = descriptors::get(number) {
             descriptor.kind(number);
-            if descriptor.register(number) {
-                nodes.push(PollNode::new(waiter, &descriptor.polls));
+            if descriptor.register(number) == Err(sys::EBADF) {
+                // Closed since the caller looked.
+                return Reason::Woken;
             }
+            nodes.push(PollNode::new(waiter, poll.events, &descriptor.polls));
         }
     }
     if descriptors::all_seen() != seen {
@@ -160,7 +160,7 @@ fn park_for_all(numbers: &[usize], deadline: Nanoseconds, seen: Seen) -> Reason 
     }
     let nodes = nodes.into_boxed_slice();
     nodes.iter().for_each(|node| node.link(&mut locked));
-    waiter.waits_for.set(numbers.first().copied().unwrap_or(0));
+    waiter.waits_for.set(polls.first().map_or(0, |poll| poll.fd as usize));
     let reason = park(&mut locked, deadline);
     if reason == Reason::Suspended
         && let Some(task) = current().task.get()
@@ -168,7 +168,7 @@ fn park_for_all(numbers: &[usize], deadline: Nanoseconds, seen: Seen) -> Reason 
         task.waits_by(nodes);
         return reason;
     }
-    nodes.iter().for_each(|node| node.unlink(&mut locked));
+    kept::end_wait(&mut locked, &nodes);
     reason
 }
 
@@ -305,8 +305,8 @@ fn wait_for_sets(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
         Err(error) => return error,
     };
     let mut polls = sets.polls();
-    let numbers: Vec<usize> = polls.iter().map(|poll| poll.fd as usize).collect();
     let mut waited = false;
+    let mut over = Reason::Woken;
     loop {
         let seen = descriptors::all_seen();
         let ready = sys!(SYS_poll, polls.as_mut_ptr(), polls.len(), 0);
@@ -318,19 +318,20 @@ fn wait_for_sets(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
             return sys::EBADF;
         }
         waited = true;
-        if ready > 0 || limit == Limit::Now {
-            if ready == 0 {
-                give_turn();
-            } else {
+        if ready > 0 || limit == Limit::Now || over == Reason::TimedOut {
+            if ready > 0 {
                 count_call();
+            } else if limit == Limit::Now {
+                give_turn();
             }
             return sets.write(&polls).unwrap_or_else(|fault| fault);
         }
-        match park_for_all(&numbers, limit.deadline(), seen) {
-            Reason::Woken => {}
-            Reason::TimedOut => return sets.write(&[]).unwrap_or_else(|fault| fault),
-            Reason::Interrupted => return EINTR,
-            Reason::Suspended => return SUSPENDED,
+        if over == Reason::Interrupted {
+            return EINTR;
+        }
+        over = park_for_all(&polls, limit.deadline(), seen);
+        if over == Reason::Suspended {
+            return SUSPENDED;
         }
     }
 }
