@@ -326,6 +326,29 @@ static void *cancel_me(void *argument) {
     pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
     return spin_until_set(argument);
 }
+/* Threads that wake go before one that computes, but not for ever. */
+static int there[2], back[2];
+static volatile bool counted;
+static void *count_far(void *argument) {
+    for (volatile long count = 0; count < 50000000; count++) {
+    }
+    counted = true;
+    return argument;
+}
+static void *send_back(void *argument) {
+    for (char byte; read(there[0], &byte, 1) == 1 && write(back[1], &byte, 1) == 1;) {
+    }
+    return argument;
+}
+TEST(preempt_waking_threads_let_others_compute) {
+    CHECK(!pipe(there) && !pipe(back));
+    start(send_back, NULL);
+    pthread_t counter = start(count_far, NULL);
+    for (char byte = 0; !counted;) CHECK(write(there[1], &byte, 1) == 1 && read(back[0], &byte, 1) == 1);
+    join(counter);
+    return 0;
+}
+
 TEST(preempt_async_cancel) {
     static bool never;
     pthread_t thread = start(cancel_me, &never);

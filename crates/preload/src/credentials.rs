@@ -77,7 +77,7 @@ pub(crate) fn credentials(frame: &mut Frame) -> isize {
 /// Lets another thread, or another worker, go on.
 fn wait_a_turn(locked: &mut Locked) {
     locked.released(|| sys!(SYS_sched_yield));
-    let _others = scheduler::let_others_run(locked);
+    let _others = scheduler::let_others_run(locked, false);
 }
 
 /// In the child of a fork: no other thread takes part in a change.

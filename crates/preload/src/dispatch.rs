@@ -85,7 +85,7 @@ fn in_vfork_child(frame: &mut Frame) -> isize {
 #[inline(always)]
 fn finish(frame: &mut Frame, mut result: isize) -> isize {
     if ticks::turn_is_over(worker()) {
-        turn_over();
+        end_turn();
     }
     if worker().storm.get() != 0 {
         storm::calm();
@@ -114,10 +114,9 @@ pub(crate) extern "C" fn resume(context: &mut Context) {
     current().place.set(&raw const *context as usize + 1);
     worker().attention.store(0, Ordering::Relaxed);
     if ticks::turn_is_over(worker()) {
-        ticks::pass_turn(worker());
-        stats::PREEMPTIONS.add_unlocked(1);
-        task_calls::tell_turn_is_over();
-        ticks::hurry(pump::give_turn());
+        ticks::hurry(end_turn());
+    } else if ticks::may_give_way(worker()) && pump::look_for_woken() {
+        end_turn();
     }
     signals::deliver_on_context(context);
     // The entry has the kernel block what the threads block.
@@ -125,11 +124,11 @@ pub(crate) extern "C" fn resume(context: &mut Context) {
     signals::seal(context);
 }
 
-/// A call that returns to the program after the end of its thread's turn.
+/// The turn of the current thread is over. Returns whether others waited for theirs.
 #[cold]
-fn turn_over() {
+fn end_turn() -> bool {
     ticks::pass_turn(worker());
     stats::PREEMPTIONS.add_unlocked(1);
     task_calls::tell_turn_is_over();
-    pump::give_turn();
+    pump::end_turn()
 }

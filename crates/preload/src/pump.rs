@@ -9,12 +9,14 @@ use crate::helpers;
 use crate::idle;
 use crate::lock::{Locked, lock};
 use crate::process;
-use crate::scheduler::{self, become_current, dequeue, expire, let_others_run, others_are_ready};
+use crate::scheduler::{
+    self, become_current, dequeue, expire, let_others_run, others_are_ready, woken_are_ready,
+};
 use crate::signals;
 use crate::stats;
 use crate::storm;
 use crate::sys::sys;
-use crate::thread::NOBODY;
+use crate::thread::{NOBODY, ThreadRef};
 use crate::ticks;
 use crate::uring;
 use crate::worker::{EVENTS, worker};
@@ -29,7 +31,7 @@ pub(crate) fn yield_now(locked: &mut Locked) -> bool {
     if !others_are_ready(locked) {
         look(locked);
     }
-    let_others_run(locked)
+    let_others_run(locked, false)
 }
 
 /// Counts a call that did not wait: after many in a row, the others have their turn.
@@ -43,16 +45,33 @@ pub(crate) fn count_call() {
     }
 }
 
-/// Has a look at the descriptors, and lets others run. Returns whether there were any.
+/// Has a look at the descriptors, and lets others run.
 #[cold]
-pub(crate) fn give_turn() -> bool {
+pub(crate) fn give_turn() {
+    pass_turn(false);
+}
+
+/// The turn of the current thread is over. Has a look at the descriptors, and lets others run.
+/// Returns whether there were any.
+#[cold]
+pub(crate) fn end_turn() -> bool {
+    pass_turn(true)
+}
+
+fn pass_turn(computes: bool) -> bool {
     worker().calls_in_a_row.set(0);
     let mut locked = lock();
     idle::lose_patience(&mut locked);
     look(&mut locked);
-    let others = others_are_ready(&mut locked);
-    yield_now(&mut locked);
-    others
+    let_others_run(&mut locked, computes)
+}
+
+/// Has a look at the descriptors. Returns whether threads have woken that wait for their turn on
+/// this worker.
+pub(crate) fn look_for_woken() -> bool {
+    let mut locked = lock();
+    look(&mut locked);
+    woken_are_ready(&mut locked)
 }
 
 /// A worker's own stack: runs what is ready, and waits where nothing is.
@@ -67,7 +86,7 @@ pub(crate) extern "C" fn worker_loop() -> ! {
         if worker.switches_left.get() <= 0 {
             look(&mut locked);
         }
-        match dequeue(&mut locked) {
+        match next(&mut locked) {
             Some(thread) => {
                 become_current(worker, thread);
                 // SAFETY: as in `switch_away`.
@@ -82,6 +101,17 @@ pub(crate) extern "C" fn worker_loop() -> ! {
             None => wait(&mut locked),
         }
     }
+}
+
+/// The thread that this worker runs next: before one that computes, it has a look at the
+/// descriptors.
+fn next(locked: &mut Locked) -> Option<ThreadRef> {
+    let woken = dequeue(locked, false);
+    if woken.is_some() || !others_are_ready(locked) {
+        return woken;
+    }
+    look(locked);
+    dequeue(locked, true)
 }
 
 /// Takes what has come, without waiting.

@@ -12,10 +12,12 @@
 //! A thread switches directly to the next ready one. Only where there is none is the worker's own stack
 //! switched to, on which it waits for an event: a descriptor, the next deadline, a helper that is done.
 //!
-//! Each worker has a run queue, to which it adds the threads that it wakes. Threads whose turn is over go to
-//! the common queue, where the one that has waited longest is next, whichever worker it ran on. A worker
-//! takes from its own queue, then from the common one, then from another worker's. Whether a worker that
-//! sleeps is woken for what is ready is decided when the lock is released (`idle.rs`).
+//! Each worker has a run queue, to which it adds the threads that it wakes. A thread at the end of
+//! its turn goes to the common queue, and so does one that yields. There the one that has waited
+//! longest is next, whichever worker it ran on. A worker takes from its own queue, then from the
+//! common one, then from another worker's. A thread that computes comes after all that have woken,
+//! within a credit (`ticks.rs`), and after a look at the descriptors. Whether a worker that sleeps
+//! is woken for what is ready is decided when the lock is released (`idle.rs`).
 
 use crate::clock::{self, NEVER, Nanoseconds};
 use crate::frame::duality_switch;
@@ -72,41 +74,60 @@ pub(crate) fn next_deadline(locked: &mut Locked) -> Option<Nanoseconds> {
 /// Puts a thread at the end of this worker's run queue.
 pub(crate) fn enqueue(locked: &mut Locked, thread: ThreadRef) {
     thread.state.set(State::Ready);
+    thread.computes.set(false);
     let scheduler = SCHEDULER.of(locked);
     scheduler.own[worker().index.get()].push(thread);
     scheduler.ready += 1;
     lock::attend(locked, true);
 }
 
-/// Puts a thread whose turn is over behind all that wait for theirs.
-pub(crate) fn enqueue_behind(locked: &mut Locked, thread: ThreadRef) {
-    if !lock::is_shared() {
-        return enqueue(locked, thread);
-    }
+/// Puts a thread behind all that wait for their turn. It `computes` if its turn was taken from it.
+fn enqueue_behind(locked: &mut Locked, thread: ThreadRef, computes: bool) {
     thread.state.set(State::Ready);
+    if thread.computes.replace(computes) {
+        ticks::renew_credit(worker());
+    }
     let scheduler = SCHEDULER.of(locked);
     scheduler.common.push(thread);
     scheduler.ready += 1;
     lock::attend(locked, true);
 }
 
-/// The thread that this worker runs next.
-pub(crate) fn dequeue(locked: &mut Locked) -> Option<ThreadRef> {
+/// The thread that this worker runs next. One that computes is not, unless its turn has come or the
+/// descriptors have been `looked` at.
+pub(crate) fn dequeue(locked: &mut Locked, looked: bool) -> Option<ThreadRef> {
     let workers = worker::count(locked);
     let scheduler = SCHEDULER.of(locked);
     if scheduler.ready == 0 {
         return None;
     }
-    let own = worker().index.get();
+    let worker = worker();
+    let own = worker.index.get();
     scheduler.taken = scheduler.taken.wrapping_add(1);
-    let common_first = scheduler.taken.is_multiple_of(COMMON_EVERY);
-    let common = if common_first { scheduler.common.pop() } else { None };
-    let next = common.or_else(|| scheduler.own[own].pop()).or_else(|| scheduler.common.pop());
+    let computes = scheduler.common.first().is_some_and(|first| thread::of(first).computes.get());
+    let common_first = if computes {
+        ticks::credit_is_used(worker)
+    } else {
+        scheduler.taken.is_multiple_of(COMMON_EVERY)
+    };
+    let mut next = if common_first { scheduler.common.pop() } else { None };
+    next = next.or_else(|| scheduler.own[own].pop());
+    if !computes {
+        next = next.or_else(|| scheduler.common.pop());
+    }
     // The other queues, beginning with the next worker's: so thieves spread.
-    let next =
+    next =
         next.or_else(|| (1..workers).find_map(|step| scheduler.own[(own + step) % workers].pop()));
+    if looked {
+        next = next.or_else(|| scheduler.common.pop());
+    }
     scheduler.ready -= usize::from(next.is_some());
     next.map(thread::of)
+}
+
+/// Whether threads have woken on this worker that wait for their turn.
+pub(crate) fn woken_are_ready(locked: &mut Locked) -> bool {
+    !SCHEDULER.of(locked).own[worker().index.get()].is_empty()
 }
 
 /// The threads that wait for their turn.
@@ -190,7 +211,7 @@ pub(crate) fn park_through_signals(locked: &mut Locked, deadline: Nanoseconds) -
     }
     set_parked(locked, thread, deadline);
     stats::parked_in(thread.call.get());
-    switch_away(locked);
+    switch_away(locked, false);
     thread.reason.get()
 }
 
@@ -216,12 +237,12 @@ fn set_parked(locked: &mut Locked, waiter: WaiterRef, deadline: Nanoseconds) {
 }
 
 /// Runs something else until the current thread, which is ready or parked, has its turn.
-pub(crate) fn switch_away(locked: &mut Locked) {
+fn switch_away(locked: &mut Locked, looked: bool) {
     let worker = worker();
     let from = worker.current.get();
     worker.switches_left.set(worker.switches_left.get() - 1);
     // After many switches, the worker itself has a look at the descriptors.
-    let next = if worker.switches_left.get() > 0 { dequeue(locked) } else { None };
+    let next = if worker.switches_left.get() > 0 { dequeue(locked, looked) } else { None };
     match next {
         Some(to) if to.is(from) => to.state.set(State::Running),
         Some(to) => {
@@ -244,16 +265,18 @@ pub(crate) fn become_current(worker: &Worker, thread: ThreadRef) {
     thread.state.set(State::Running);
     worker.current.set(thread);
     worker.calls_in_a_row.set(0);
-    ticks::begin_turn(worker);
+    ticks::begin_turn(worker, thread.computes.get());
     stats::SWITCHES.add(1);
 }
 
-/// Puts the current thread behind those that are ready; returns whether there were any.
-pub(crate) fn let_others_run(locked: &mut Locked) -> bool {
+/// Puts the current thread behind those that are ready; returns whether there were any. It yields,
+/// or else it
+/// `computes`, and the descriptors have been looked at.
+pub(crate) fn let_others_run(locked: &mut Locked, computes: bool) -> bool {
     let others = others_are_ready(locked);
     if others {
-        enqueue_behind(locked, current());
-        switch_away(locked);
+        enqueue_behind(locked, current(), computes);
+        switch_away(locked, computes);
     }
     others
 }

@@ -67,6 +67,8 @@ pub(crate) struct Thread {
     /// The call that it is in, for those who look.
     pub(crate) call: Cell<u32>,
     pub(crate) name: Cell<[u8; 16]>,
+    /// Its last turn was taken from it, and it has not waited since.
+    pub(crate) computes: Cell<bool>,
     /// The CPUs that it asked for, if any.
     pub(crate) affinity: Cell<[u64; 2]>,
     /// The task on whose behalf it makes a call.
@@ -105,6 +107,7 @@ impl Thread {
             place: Cell::new(0),
             call: Cell::new(0),
             name: Cell::new([0; 16]),
+            computes: Cell::new(false),
             affinity: Cell::new([0; 2]),
             task: Cell::new(None),
             loop_number: Cell::new(0),

@@ -7,6 +7,11 @@
 //!
 //! A turn ends with its second tick. The first may come a moment after the turn began, and the thread may hold a
 //! lock for which others spin: each of them would spin for a whole turn before the thread has its next one.
+//!
+//! A thread *computes* if the end of its turn was forced. Threads that wake go before those that
+//! compute, since they mostly wait again soon. They have a credit of so many ticks; when the credit
+//! is used, a thread that computes has the next turn. While credit is left, a thread that computes
+//! gives way at any tick.
 
 use core::sync::atomic::Ordering;
 
@@ -37,15 +42,38 @@ pub(crate) fn start() {
     set_period(settings::TICK.get());
 }
 
+/// Ticks for threads that wake, while others compute.
+const CREDIT: u32 = 2;
+
 /// The turn of a thread begins.
 #[inline(always)]
-pub(crate) fn begin_turn(worker: &Worker) {
+pub(crate) fn begin_turn(worker: &Worker, computes: bool) {
     worker.ticks.store(0, Ordering::Relaxed);
+    worker.gives_way.set(computes && !credit_is_used(worker));
+    if computes {
+        renew_credit(worker);
+    }
 }
 
-/// A tick: returns whether the turn is over.
+/// Whether a thread that computes is to have the next turn, although others have woken.
+pub(crate) fn credit_is_used(worker: &Worker) -> bool {
+    worker.credit_used.load(Ordering::Relaxed) >= CREDIT
+}
+
+/// A thread that computes has a turn, or has had it.
+pub(crate) fn renew_credit(worker: &Worker) {
+    worker.credit_used.store(0, Ordering::Relaxed);
+}
+
+/// A tick: returns whether the engine is to look at it.
 pub(crate) fn count(worker: &Worker) -> bool {
-    worker.ticks.fetch_add(1, Ordering::Relaxed) > 0
+    worker.credit_used.fetch_add(1, Ordering::Relaxed);
+    worker.ticks.fetch_add(1, Ordering::Relaxed) > 0 || worker.gives_way.get()
+}
+
+/// Whether there has been a tick, and the thread gives way to threads that wake.
+pub(crate) fn may_give_way(worker: &Worker) -> bool {
+    worker.gives_way.get() && worker.ticks.load(Ordering::Relaxed) > 0
 }
 
 /// Whether the thread has had its turn.

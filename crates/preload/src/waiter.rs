@@ -129,6 +129,11 @@ impl Queue {
         self.head.is_none()
     }
 
+    /// The next to be popped.
+    pub(crate) fn first(&self) -> Option<WaiterRef> {
+        self.head
+    }
+
     pub(crate) fn push(&mut self, waiter: WaiterRef) {
         waiter.next_ready.set(None);
         match self.tail {

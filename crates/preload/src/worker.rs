@@ -49,6 +49,10 @@ pub(crate) struct Worker {
     pub(crate) ended: Cell<Option<ThreadRef>>,
     /// Ticks in the turn of the thread that runs, see `ticks.rs`.
     pub(crate) ticks: AtomicU32,
+    /// Ticks since a thread that computes had a turn.
+    pub(crate) credit_used: AtomicU32,
+    /// The thread that runs computes, and gives way to threads that wake.
+    pub(crate) gives_way: Cell<bool>,
     /// Signals that interrupted the engine since a thread went on: see `signals::endure`.
     pub(crate) storm: Cell<u32>,
     /// A child of vfork(2) uses our memory: the id of its parent.
@@ -184,6 +188,8 @@ impl Worker {
             stack_pointer: Cell::new(0),
             ended: Cell::new(None),
             ticks: AtomicU32::new(0),
+            credit_used: AtomicU32::new(0),
+            gives_way: Cell::new(false),
             storm: Cell::new(0),
             vfork_parent: Cell::new(0),
             switches_left: Cell::new(64),
