@@ -14,6 +14,10 @@
 //! one waits, and then the reserve has come for nothing. So after each such time some single threads are
 //! skipped. One that is skipped is looked at again when the lock is released next, and at the latest when the
 //! current turn is over.
+//!
+//! To wake a worker costs more than many a thread runs for. After several workers that came and
+//! soon had nothing to run, the next one without work does not watch while others run. It is deputy
+//! at once, and the others find the events when they have run what is ready.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -48,6 +52,9 @@ struct Idle {
     skipped: u32,
     /// So many will be skipped after the next worker that came for nothing.
     patience: u32,
+    /// Workers that came for little: one more each time, half of them for one that had enough to
+    /// do.
+    short_runs: u32,
 }
 
 const AWAKE: Idle = Idle {
@@ -60,6 +67,7 @@ const AWAKE: Idle = Idle {
     summoned: false,
     skipped: 0,
     patience: 0,
+    short_runs: 0,
 };
 
 static IDLE: Guarded<Idle> = Guarded::new(AWAKE);
@@ -70,6 +78,8 @@ static CALLS: AtomicU32 = AtomicU32::new(0);
 /// What starts one more worker, while there may be more.
 pub(crate) static START_WORKER: Setting<Option<fn(&mut Locked)>> = Setting::new(None);
 
+/// So many workers that came for little make the next one deputy.
+const FEW_RUNS: u32 = 8;
 /// How long a deputy waits for somebody to look.
 const STAND_IN: Nanoseconds = 1_000_000;
 
@@ -88,10 +98,10 @@ pub(crate) fn distribute(locked: &mut Locked, ready: usize) {
     }
     if idle.reserves > 0 {
         idle.summoned = true;
-        call_reserve();
+        owe_call(locked, RESERVE);
     } else if idle.watched {
         idle.summoned = true;
-        ring();
+        lock::owe(locked, BELL);
     } else if let Some(start) = START_WORKER.get() {
         start(locked);
     }
@@ -108,7 +118,7 @@ pub(crate) fn expect(locked: &mut Locked, deadline: Nanoseconds) {
     if idle.watched && (idle.armed == NEVER || deadline < idle.armed) {
         idle.armed = deadline;
         idle.hurried = true;
-        ring();
+        lock::owe(locked, BELL);
     }
 }
 
@@ -117,7 +127,7 @@ pub(crate) fn expect(locked: &mut Locked, deadline: Nanoseconds) {
 pub(crate) fn remind_watcher(locked: &mut Locked) {
     let idle = IDLE.of(locked);
     if idle.watched && idle.hurried {
-        ring();
+        lock::owe(locked, BELL);
     }
 }
 
@@ -150,7 +160,7 @@ pub(crate) fn call_deputy(locked: &mut Locked) {
     let idle = IDLE.of(locked);
     if idle.reserves > 0 && idle.deputy == Deputy::None {
         idle.deputy = Deputy::Called;
-        call_reserve();
+        owe_call(locked, DEPUTY);
     }
 }
 
@@ -174,11 +184,46 @@ pub(crate) fn came(locked: &mut Locked, ready: usize) {
     }
 }
 
+/// A worker that came has run threads for so long, and has nothing more to run.
+pub(crate) fn ran(locked: &mut Locked, time: Nanoseconds) {
+    /// What it costs to wake a worker, some times over.
+    const WORTH_WHILE: Nanoseconds = 50_000;
+    let idle = IDLE.of(locked);
+    if time < WORTH_WHILE {
+        idle.short_runs = (idle.short_runs + 1).min(2 * FEW_RUNS);
+    } else {
+        idle.short_runs /= 2;
+    }
+}
+
+/// Whether a worker without work is to be deputy at once, while one of `workers` runs threads.
+pub(crate) fn begins_as_deputy(locked: &mut Locked, workers: usize) -> bool {
+    let idle = IDLE.of(locked);
+    let one_runs = others_run(idle, workers);
+    one_runs && !idle.watched && idle.deputy == Deputy::None && idle.short_runs >= FEW_RUNS
+}
+
+/// Whether workers other than the one that asks, of so many, run threads.
+pub(crate) fn are_others_running(locked: &mut Locked, workers: usize) -> bool {
+    others_run(IDLE.of(locked), workers)
+}
+
+fn others_run(idle: &Idle, workers: usize) -> bool {
+    idle.reserves + usize::from(idle.watched) + 1 < workers
+}
+
 /// Sleeps in reserve while there is nothing to do: no thread is ready, as `ready` counts, and no signal waits. As
 /// a deputy, it ends too when nobody looks at the descriptors any more.
-pub(crate) fn stand_by(locked: &mut Locked, ready: impl Fn(&mut Locked) -> usize) {
-    IDLE.of(locked).reserves += 1;
-    let mut serving = false;
+pub(crate) fn stand_by(
+    locked: &mut Locked,
+    mut serving: bool,
+    ready: impl Fn(&mut Locked) -> usize,
+) {
+    let idle = IDLE.of(locked);
+    idle.reserves += 1;
+    if serving {
+        idle.deputy = Deputy::Serving;
+    }
     loop {
         let looks = IDLE.of(locked).looks;
         let calls = CALLS.load(Ordering::Relaxed);
@@ -197,6 +242,8 @@ pub(crate) fn stand_by(locked: &mut Locked, ready: impl Fn(&mut Locked) -> usize
             serving = true;
         } else if serving && timed_out && looks == idle.looks {
             if !idle.watched {
+                // The others run for long: their events are to be looked at.
+                idle.short_runs = 0;
                 break;
             }
             // The program rests.
@@ -219,11 +266,39 @@ fn sleep(locked: &mut Locked, calls: u32, serving: bool) -> bool {
     locked.released(|| sys!(SYS_futex, CALLS.as_ptr(), flags, calls, longest)) == ETIMEDOUT
 }
 
+/// Calls of the kernel that are made once the lock is free: they wake a reserve, one that is to be
+/// deputy, and the watcher.
+const RESERVE: u32 = 1;
+const DEPUTY: u32 = 2;
+const BELL: u32 = 4;
+
+/// Has a reserve woken. What it sleeps on changes under the lock, so that it does not fall asleep
+/// meanwhile.
+fn owe_call(locked: &mut Locked, call: u32) {
+    CALLS.fetch_add(1, Ordering::Relaxed);
+    lock::owe(locked, call);
+}
+
+/// After the lock has been released: the calls that are owed.
+pub(crate) fn make_calls(owed: u32) {
+    if owed & BELL != 0 {
+        ring();
+    }
+    let reserves = (owed & (RESERVE | DEPUTY)).count_ones();
+    if reserves > 0 {
+        wake_reserves(reserves);
+    }
+}
+
 /// Wakes a reserve. The handler of signals may call it.
 pub(crate) fn call_reserve() {
     CALLS.fetch_add(1, Ordering::Relaxed);
+    wake_reserves(1);
+}
+
+fn wake_reserves(count: u32) {
     let flags = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-    sys!(SYS_futex, CALLS.as_ptr(), flags, 1);
+    sys!(SYS_futex, CALLS.as_ptr(), flags, count);
 }
 
 /// In the child of a fork: there are no others.

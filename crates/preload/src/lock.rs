@@ -28,6 +28,11 @@ static SHARED: AtomicBool = AtomicBool::new(false);
 static ATTENTION: AtomicBool = AtomicBool::new(false);
 /// What it does.
 static BEFORE_RELEASE: Setting<Option<fn(&mut Locked)>> = Setting::new(None);
+/// Calls of the kernel that are owed, as bits: they are made without the lock, since each takes
+/// longer than most holds.
+static OWED: AtomicU32 = AtomicU32::new(0);
+/// What makes them.
+static AFTER_RELEASE: Setting<Option<fn(u32)>> = Setting::new(None);
 
 /// Takes the lock.
 #[inline(always)]
@@ -45,9 +50,10 @@ pub(crate) fn is_shared() -> bool {
 }
 
 /// Makes the lock real, before the second worker starts.
-pub(crate) fn share(_: &mut Locked, before_release: fn(&mut Locked)) {
+pub(crate) fn share(_: &mut Locked, before_release: fn(&mut Locked), after_release: fn(u32)) {
     STATE.store(HELD, Ordering::Relaxed);
     BEFORE_RELEASE.set(Some(before_release));
+    AFTER_RELEASE.set(Some(after_release));
     SHARED.store(true, Ordering::Release);
 }
 
@@ -56,12 +62,18 @@ pub(crate) fn unshare(_: &mut Locked) {
     SHARED.store(false, Ordering::Relaxed);
     STATE.store(FREE, Ordering::Relaxed);
     ATTENTION.store(false, Ordering::Relaxed);
+    OWED.store(0, Ordering::Relaxed);
 }
 
 /// Has the scheduler look, before the lock is released, whether another worker is needed.
 #[inline(always)]
 pub(crate) fn attend(_: &mut Locked, wanted: bool) {
     ATTENTION.store(wanted, Ordering::Relaxed);
+}
+
+/// Has calls of the kernel made as soon as the lock has been released.
+pub(crate) fn owe(_: &mut Locked, calls: u32) {
+    OWED.store(OWED.load(Ordering::Relaxed) | calls, Ordering::Relaxed);
 }
 
 #[inline(always)]
@@ -97,9 +109,18 @@ fn release(locked: &mut Locked) {
     {
         before_release(locked);
     }
+    let owed = OWED.load(Ordering::Relaxed);
+    if owed != 0 {
+        OWED.store(0, Ordering::Relaxed);
+    }
     if STATE.swap(FREE, Ordering::Release) == AWAITED {
         let flags = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
         sys!(SYS_futex, STATE.as_ptr(), flags, 1);
+    }
+    if owed != 0
+        && let Some(after_release) = AFTER_RELEASE.get()
+    {
+        after_release(owed);
     }
 }
 

@@ -19,7 +19,7 @@ use crate::sys::sys;
 use crate::thread::{NOBODY, ThreadRef};
 use crate::ticks;
 use crate::uring;
-use crate::worker::{EVENTS, worker};
+use crate::worker::{self, EVENTS, worker};
 
 /// Switches between two looks at the descriptors.
 const SWITCHES: i32 = 64;
@@ -137,11 +137,18 @@ fn wait(locked: &mut Locked) {
     ticks::hurry(false);
     // Whoever sees the process asleep may take it that its calls have begun.
     helpers::let_begin(locked);
-    if idle::is_watched(locked) {
-        idle::stand_by(locked, scheduler::ready);
+    let workers = worker::count(locked);
+    if worker.came_at.get() != 0 {
+        idle::ran(locked, clock::now() - worker.came_at.get());
+    }
+    let as_deputy = idle::begins_as_deputy(locked, workers);
+    if as_deputy || idle::is_watched(locked) {
+        idle::stand_by(locked, as_deputy, scheduler::ready);
     } else {
         watch(locked);
     }
+    let beside_others = idle::are_others_running(locked, workers);
+    worker.came_at.set(if beside_others { clock::now() } else { 0 });
     worker.set_idle(false);
     settle(locked);
 }

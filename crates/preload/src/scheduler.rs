@@ -142,10 +142,11 @@ pub(crate) fn others_are_ready(locked: &mut Locked) -> bool {
 /// Has the engine's state shared by several workers from now on.
 pub(crate) fn share(locked: &mut Locked) {
     if !lock::is_shared() {
-        lock::share(locked, |locked| {
+        let distribute = |locked: &mut Locked| {
             let ready = SCHEDULER.of(locked).ready;
             idle::distribute(locked, ready);
-        });
+        };
+        lock::share(locked, distribute, idle::make_calls);
     }
 }
 

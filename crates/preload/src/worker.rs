@@ -67,6 +67,8 @@ pub(crate) struct Worker {
     pub(crate) tick_timer: Cell<i32>,
     /// Its ticks come faster for now.
     pub(crate) short_ticks: Cell<bool>,
+    /// When it woke beside workers that ran threads; zero if it did not.
+    pub(crate) came_at: Cell<Nanoseconds>,
     /// The last errand that it has done (`errands::everywhere`).
     pub(crate) errand: Cell<usize>,
     /// What epoll wrote last.
@@ -199,6 +201,7 @@ impl Worker {
             attention: AtomicU32::new(0),
             tick_timer: Cell::new(-1),
             short_ticks: Cell::new(false),
+            came_at: Cell::new(0),
             errand: Cell::new(0),
             events: UnsafeCell::new([libc::epoll_event { events: 0, u64: 0 }; EVENTS]),
         }
