@@ -131,6 +131,34 @@ fn preemptions(output: &Output) -> u32 {
 }
 
 #[test]
+fn calls_that_need_not_wait_need_no_helper() {
+    let source = "#define _GNU_SOURCE\n#include <fcntl.h>\n#include <mqueue.h>\n#include <stdio.h>\n\
+        #include <sys/msg.h>\n#include <sys/sem.h>\n#include <unistd.h>\n\
+        int main(void) { struct { long type; char byte; } message = {1, 'x'};\n\
+        int queue = msgget(IPC_PRIVATE, 0600), failed = msgsnd(queue, &message, 1, 0);\n\
+        failed |= msgrcv(queue, &message, 1, 0, 0) != 1; msgctl(queue, IPC_RMID, 0);\n\
+        int set = semget(IPC_PRIVATE, 1, 0600); struct sembuf up = {0, 1, 0}, down = {0, -1, 0};\n\
+        struct timespec second = {1, 0};\n\
+        failed |= semop(set, &up, 1) | semtimedop(set, &down, 1, &second); semctl(set, 0, IPC_RMID);\n\
+        struct mq_attr one = {.mq_maxmsg = 1, .mq_msgsize = 1}; char name[40], byte;\n\
+        sprintf(name, \"/first.%d\", getpid());\n\
+        mqd_t box = mq_open(name, O_RDWR | O_CREAT, 0600, &one); mq_unlink(name);\n\
+        failed |= mq_send(box, \"x\", 1, 0) | (mq_receive(box, &byte, 1, 0) != 1);\n\
+        int from[2], to[2]; failed |= pipe(from) | pipe(to) | (write(from[1], \"x\", 1) != 1);\n\
+        failed |= tee(from[0], to[1], 1, 0) != 1 || splice(from[0], 0, to[1], 0, 1, 0) != 1;\n\
+        FILE *file = tmpfile(); struct flock lock = {.l_type = F_WRLCK};\n\
+        failed |= fcntl(fileno(file), F_SETLKW, &lock);\n\
+        return failed; }\n";
+    let place = tempfile::tempdir().expect("a folder");
+    let (file, program) = (place.path().join("first.c"), place.path().join("first"));
+    std::fs::write(&file, source).expect("written");
+    compile(&[file], &["-lrt"], &program);
+    let output = run(&["--stats", "--", program.to_str().expect("a name")]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("offloads 0;"), "{said}");
+}
+
+#[test]
 fn what_cannot_work_is_refused() {
     let place = tempfile::tempdir().expect("a folder");
     let source = place.path().join("main.c");

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use crate::attempts;
 use crate::descriptors::{self, Descriptor, Kind};
 use crate::fact;
 use crate::frame::Frame;
@@ -328,7 +329,7 @@ pub(crate) fn dup(frame: &mut Frame) -> isize {
 pub(crate) fn fcntl(frame: &mut Frame) -> isize {
     let command = frame.rsi as i32;
     if matches!(command, libc::F_SETLKW | libc::F_OFD_SETLKW) {
-        return offload(frame.number(), frame.arguments(), Interrupted::Restarts);
+        return attempts::lock_file(frame);
     }
     let flags = matches!(command, libc::F_GETFL | libc::F_SETFL);
     let result = match descriptors::get(frame.rdi) {

@@ -37,6 +37,7 @@
 extern crate alloc;
 
 mod action;
+mod attempts;
 mod away;
 mod bell;
 mod children;
