@@ -1,6 +1,6 @@
 //! Calls on sockets that know no flag against waiting: accept, connect, sendfile.
 
-use crate::clock::NEVER;
+use crate::clock::{NEVER, Nanoseconds};
 use crate::descriptors::{self, Descriptor, Direction, Kind};
 use crate::fact;
 use crate::frame::Frame;
@@ -18,29 +18,59 @@ pub(crate) fn accept(frame: &mut Frame) -> isize {
     let number = frame.rdi;
     let Some(descriptor) = descriptors::get(number) else { return frame.pass() };
     let kind = descriptor.kind(number);
-    let result =
-        if !matches!(kind, Kind::Stream | Kind::Message) || descriptor.is_nonblocking(number) {
-            attempt(frame)
-        } else if descriptor.has(fact::SHARED) {
-            // Another process may take the connection between a look and the call.
-            let look = || if listens(number) { EAGAIN } else { frame.pass() };
-            wait_for(frame, descriptor, Direction::Read, look, true)
-        } else {
+    let waits = matches!(kind, Kind::Stream | Kind::Message) && !descriptor.is_nonblocking(number);
+    let result = match (waits, descriptor.has(fact::SHARED)) {
+        (false, _) => attempt(frame),
+        (true, true) => accept_among_processes(frame, descriptor),
+        (true, false) => {
             let try_accept = || {
-                descriptor.alone(|| {
-                    let at_once = sys::is_ready(number, libc::POLLIN) || !listens(number);
-                    if at_once { frame.pass() } else { EAGAIN }
-                })
+                let at_once = sys::is_ready(number, libc::POLLIN) || !listens(number);
+                if at_once { frame.pass() } else { EAGAIN }
             };
-            wait_for(frame, descriptor, Direction::Read, try_accept, false)
-        };
-    descriptor.pass_on(Direction::Read);
+            let call = || descriptor.alone(try_accept);
+            let result = wait_for(frame, descriptor, Direction::Read, call);
+            descriptor.pass_on(Direction::Read);
+            result
+        }
+    };
     if result >= 0 {
         let nonblocking =
             frame.number() == libc::SYS_accept4 && frame.r10 as i32 & libc::SOCK_NONBLOCK != 0;
         descriptors::opened(result, kind, nonblocking);
     }
     result
+}
+
+/// Other processes may accept from the same socket. An event would wake each of them for one
+/// connection, and the connection may be gone before it is accepted. So a helper waits in the
+/// kernel, which wakes one of all that wait. Of a process's threads, one at a time has a helper,
+/// and the others stand in line.
+fn accept_among_processes(frame: &Frame, descriptor: &'static Descriptor) -> isize {
+    let (number, direction) = (frame.rdi, Direction::Read);
+    if !listens(number) {
+        return attempt(frame);
+    }
+    if current().task.get().is_some() {
+        // A task stands in no line for a helper: it needs a thread as soon as there is a
+        // connection.
+        let by_thread = || offload(frame.number(), frame.arguments(), Interrupted::Restarts);
+        let look = || if sys::is_ready(number, libc::POLLIN) { by_thread() } else { EAGAIN };
+        return wait_for(frame, descriptor, direction, look);
+    }
+    let deadline = descriptor.socket_deadline(number, direction);
+    loop {
+        let seen = descriptor.seen(direction);
+        if descriptor.begins_to_accept() {
+            let result = offload(frame.number(), frame.arguments(), Interrupted::Restarts);
+            descriptor.has_accepted();
+            return result;
+        }
+        let generation = descriptor.generation();
+        let reason = descriptor.wait_in_line(&mut lock(), number, direction, deadline, seen);
+        if let Some(result) = ended(frame, descriptor, generation, reason, deadline) {
+            return result;
+        }
+    }
 }
 
 /// Whether a socket listens: on another one, accept fails at once.
@@ -52,22 +82,17 @@ fn listens(number: usize) -> bool {
     listens != 0
 }
 
-/// Tries until it does not block; parks in between. With `offloaded`, a helper makes the attempt once
-/// the descriptor is ready.
+/// Tries until it does not block; parks in between.
 fn wait_for(
     frame: &Frame,
     descriptor: &'static Descriptor,
     direction: Direction,
     call: impl Fn() -> isize,
-    offloaded: bool,
 ) -> isize {
     let number = frame.rdi;
     let deadline = descriptor.socket_deadline(number, direction);
     loop {
         let seen = descriptor.seen(direction);
-        if offloaded && sys::is_ready(number, libc::POLLIN) {
-            return offload(frame.number(), frame.arguments(), Interrupted::Restarts);
-        }
         let result = call();
         if result != EAGAIN {
             count_call();
@@ -75,18 +100,32 @@ fn wait_for(
         }
         let generation = descriptor.generation();
         let reason = descriptor.wait(&mut lock(), number, direction, deadline, seen);
-        match reason {
-            None => return offload(frame.number(), frame.arguments(), Interrupted::Restarts),
-            Some(Reason::Suspended) => return SUSPENDED,
-            Some(_) if descriptor.generation() != generation => {
-                let (number, arguments) = (frame.number(), frame.arguments());
-                return offload_on_kept(number, arguments, Interrupted::Restarts);
-            }
-            Some(Reason::Woken) => {}
-            Some(Reason::TimedOut) => return EAGAIN,
-            Some(Reason::Interrupted) if deadline != NEVER => return EINTR,
-            Some(Reason::Interrupted) => return RESTART,
+        let Some(reason) = reason else {
+            return offload(frame.number(), frame.arguments(), Interrupted::Restarts);
+        };
+        if let Some(result) = ended(frame, descriptor, generation, reason, deadline) {
+            return result;
         }
+    }
+}
+
+/// What ends a call after a wait that was over for `reason`, if anything does.
+fn ended(
+    frame: &Frame,
+    descriptor: &Descriptor,
+    generation: u32,
+    reason: Reason,
+    deadline: Nanoseconds,
+) -> Option<isize> {
+    match reason {
+        Reason::Suspended => Some(SUSPENDED),
+        _ if descriptor.generation() != generation => {
+            Some(offload_on_kept(frame.number(), frame.arguments(), Interrupted::Restarts))
+        }
+        Reason::Woken => None,
+        Reason::TimedOut => Some(EAGAIN),
+        Reason::Interrupted if deadline != NEVER => Some(EINTR),
+        Reason::Interrupted => Some(RESTART),
     }
 }
 
@@ -125,7 +164,7 @@ pub(crate) fn connect(frame: &mut Frame) -> isize {
     // Until it is called again, the kernel has the connection as one that is still being made.
     let again = || with_nonblocking(descriptor, number, || frame.pass());
     let made = || if sys::is_ready(number, libc::POLLOUT) { again() } else { EAGAIN };
-    match wait_for(frame, descriptor, Direction::Write, made, false) {
+    match wait_for(frame, descriptor, Direction::Write, made) {
         EAGAIN => error(libc::EINPROGRESS),
         other => other,
     }
@@ -157,7 +196,7 @@ pub(crate) fn sendfile(frame: &mut Frame) -> isize {
         let rest =
             frame.with(frame.number(), [frame.rdi, frame.rsi, frame.rdx, frame.r10 - done, 0, 0]);
         let call = || with_nonblocking(descriptor, number, || rest.pass());
-        let result = wait_for(&rest, descriptor, Direction::Write, call, false);
+        let result = wait_for(&rest, descriptor, Direction::Write, call);
         if result == SUSPENDED {
             if let Some(task) = current().task.get() {
                 task.done.set(done);

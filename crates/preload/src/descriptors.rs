@@ -58,6 +58,8 @@ pub(crate) struct Descriptor {
     drained: AtomicBool,
     /// A worker makes a call that no other may make at the same time.
     busy: AtomicBool,
+    /// A helper waits in accept(2): see `connections.rs`.
+    accepts: AtomicBool,
     /// The socket's timeouts for reading and writing, in nanoseconds; zero for none.
     pub(crate) timeouts: [Cell<Nanoseconds>; 2],
     /// The thread that a descriptor of the kind `Name` names.
@@ -370,7 +372,22 @@ impl Descriptor {
         self.write.count();
     }
 
+    /// Whether the current thread is the one that has a helper accept. Until
+    /// [`has_accepted`](Self::has_accepted).
+    pub(crate) fn begins_to_accept(&self) -> bool {
+        !self.accepts.swap(true, Ordering::Acquire)
+    }
+
+    /// The helper has returned: the next thread that waits has its turn.
+    pub(crate) fn has_accepted(&self) {
+        self.accepts.store(false, Ordering::Release);
+        let mut locked = lock();
+        self.read.count();
+        self.wake_next(&mut locked, Direction::Read, false);
+    }
+
     fn forget_facts(&self) {
+        self.accepts.store(false, Ordering::Relaxed);
         self.kind.store(Kind::Unknown as u8, Ordering::Relaxed);
         self.facts.store(0, Ordering::Relaxed);
         self.set_drained(false);
@@ -461,6 +478,7 @@ pub(crate) fn share_all(in_child: bool) {
             descriptor.read.count();
             descriptor.write.count();
             descriptor.busy.store(false, Ordering::Relaxed);
+            descriptor.accepts.store(false, Ordering::Relaxed);
             descriptor.read.clear();
             descriptor.write.clear();
             descriptor.polls.store(core::ptr::null_mut(), Ordering::Relaxed);

@@ -68,8 +68,21 @@ impl Descriptor {
         if self.register(number).is_err() {
             return None;
         }
+        Some(self.wait_in_line(locked, number, direction, deadline, seen))
+    }
+
+    /// Parks the current thread until another thread wakes it, whether epoll tells of the
+    /// descriptor or not.
+    pub(crate) fn wait_in_line(
+        &'static self,
+        locked: &mut Locked,
+        number: usize,
+        direction: Direction,
+        deadline: Nanoseconds,
+        seen: Seen,
+    ) -> Reason {
         if self.seen(direction) != seen {
-            return Some(Reason::Woken);
+            return Reason::Woken;
         }
         let (waiter, side) = (waiter(), self.side(direction));
         waiter.waits_for.set(number);
@@ -80,7 +93,7 @@ impl Descriptor {
             Reason::Suspended => self.keep_task(side),
             Reason::TimedOut | Reason::Interrupted => side.remove(locked, waiter),
         }
-        Some(reason)
+        reason
     }
 
     /// The current call's task waits for this file, and for no other of its number.
