@@ -1,5 +1,6 @@
 /* Processes, signals, descriptors, memory: what the engine stands between. */
 #include "test.h"
+#include <sys/un.h>
 #include <dlfcn.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -761,5 +762,41 @@ TEST(daemon_goes_on) {
     char byte = 0;
     CHECK(exit_status(child) == 0);
     CHECK(read(ends[0], &byte, 1) == 1 && byte == 'k');
+    return 0;
+}
+
+/* Many processes accept from one socket: a connection wakes one of them. */
+TEST(a_connection_wakes_one_process) {
+    enum { PROCESSES = 20, CONNECTIONS = 100, SWITCHES = 8 };
+    int server = socket(AF_UNIX, SOCK_STREAM, 0);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    socklen_t length = sizeof(sa_family_t) + snprintf(address.sun_path + 1, 40, "torture.%d", getpid()) + 1;
+    CHECK(!bind(server, (struct sockaddr *)&address, length) && !listen(server, 10));
+    pid_t children[PROCESSES];
+    for (int index = 0; index < PROCESSES; index++) {
+        children[index] = fork();
+        while (!children[index]) {
+            int client = accept(server, NULL, NULL);
+            char byte;
+            if (client < 0 || read(client, &byte, 1) != 1) _exit(1);
+            if (byte == 'e') _exit(0);
+            if (write(client, "y", 1) != 1 || close(client)) _exit(1);
+        }
+    }
+    for (int count = 0; count < CONNECTIONS + PROCESSES; count++) {
+        int client = socket(AF_UNIX, SOCK_STREAM, 0);
+        char byte = count < CONNECTIONS ? 'x' : 'e';
+        CHECK(!connect(client, (struct sockaddr *)&address, length) && write(client, &byte, 1) == 1);
+        CHECK(byte == 'e' || read(client, &byte, 1) == 1);
+        close(client);
+    }
+    for (int index = 0; index < PROCESSES; index++) {
+        int status;
+        CHECK(waitpid(children[index], &status, 0) == children[index] && !status);
+    }
+    struct rusage usage;
+    CHECK(!getrusage(RUSAGE_CHILDREN, &usage));
+    printf("%ld switches\n", usage.ru_nvcsw);
+    CHECK(usage.ru_nvcsw < CONNECTIONS * SWITCHES);
     return 0;
 }
