@@ -28,7 +28,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::common::accept_queue::{AcceptQueue, reserve};
 use crate::common::admission::Admission;
-use crate::common::pressure::Pressure;
+use crate::common::door::{AsTasks, Door};
+use crate::common::line::Limit;
 use crate::{Architecture, Disk, Needs, Options, Served, Server, World};
 
 /// The event loop on `select(2)`.
@@ -97,12 +98,12 @@ pub(crate) fn run_event_loops(server: Server, poller: Kind, world: LoopWorld) ->
     let options = server.options.clone();
     let backlog = options.backlog as usize;
     let queue_size = options.accept_queue.map_or(usize::MAX, |all| all.div_ceil(options.cores));
-    run_loops(server, move |service| {
+    run_loops(server, move |service, limit| {
         let service = service.clone();
         let mut event_loop = open_loop(poller, world, &options)?;
         let queue = Arc::new(AcceptQueue::new(options.prefer, queue_size));
         Ok(move |listener, admission| {
-            let policy = AcceptPolicy { admission, queue, backlog };
+            let policy = AcceptPolicy { limit, admission, queue, backlog };
             event_loop.run(accept_and_spawn(listener, service, policy));
         })
     })
@@ -112,16 +113,16 @@ pub(crate) fn run_event_loops(server: Server, poller: Kind, world: LoopWorld) ->
 /// each confined to a processor. Loops share nothing. `open` makes a loop ready, and returns what runs it.
 pub(crate) fn run_loops<R: FnOnce(TcpListener, Admission)>(
     server: Server,
-    open: impl Fn(&Served) -> io::Result<R> + Clone + Send + 'static,
+    open: impl Fn(&Served, Limit) -> io::Result<R> + Clone + Send + 'static,
 ) -> io::Result<()> {
     const LOOP_STACK: thread::ThreadStack =
         thread::ThreadStack::fixed(1 << 20, "the thread of a loop");
-    let service = server.service.clone();
+    let (service, limit) = (server.service.clone(), server.limit());
     task::limit_helpers(server.options.disk_helpers);
     let mut listeners = server.into_listeners();
     let first = listeners.swap_remove(0);
     if listeners.is_empty() {
-        let run = open(&service)?;
+        let run = open(&service, limit)?;
         let admission = Admission::new(&first, service.descriptors(), 1);
         run(first, admission);
         return Ok(());
@@ -138,7 +139,7 @@ pub(crate) fn run_loops<R: FnOnce(TcpListener, Admission)>(
         let cpu = cpus[(index + 1) % cpus.len()];
         let body = move || {
             let _running = running;
-            let (run, outcome) = match confine(cpu).and_then(|()| open(&service)) {
+            let (run, outcome) = match confine(cpu).and_then(|()| open(&service, limit)) {
                 Ok(run) => (Some(run), Ok(())),
                 Err(error) => (None, Err(error)),
             };
@@ -154,7 +155,7 @@ pub(crate) fn run_loops<R: FnOnce(TcpListener, Admission)>(
         thread::start(LOOP_STACK, Box::new(body)).map_err(|refused| refused.error)?;
     }
     drop(opened);
-    let own = confine(cpus[0]).and_then(|()| open(&service));
+    let own = confine(cpus[0]).and_then(|()| open(&service, limit));
     all_open.wait();
     outcomes.iter().collect::<io::Result<()>>()?;
     let admission = Admission::new(&first, service.descriptors(), loops);
@@ -176,6 +177,7 @@ fn open_loop(poller: Kind, world: LoopWorld, options: &Options) -> io::Result<Ev
 
 /// What decides whether a loop accepts another connection.
 struct AcceptPolicy {
+    limit: Limit,
     admission: Admission,
     queue: Arc<AcceptQueue>,
     /// How many connections the kernel may have ready for the loop.
@@ -191,41 +193,35 @@ impl AcceptPolicy {
 }
 
 /// The loop's first task: accepts, and spawns a task for each connection, or has it wait in the accept queue.
-async fn accept_and_spawn(mut listener: TcpListener, service: Served, policy: AcceptPolicy) {
+async fn accept_and_spawn(listener: TcpListener, service: Served, policy: AcceptPolicy) {
     task::show_stage("accept");
     let queue = &policy.queue;
     let connections = Connections::default();
-    let mut pressure = Pressure::new(&connections);
+    let mut door =
+        Door::<AsTasks>::new(listener, &service, policy.limit, &connections, policy.admission);
     let starter = {
         let (queue, service, connections) = (queue.clone(), service.clone(), connections.clone());
         task::spawn(async move { queue.start_connections(&service, &connections).await })
     };
     let starter = starter.expect("a loop without connections has room for a task");
     // Reserve first: a connection that is accepted can be served.
-    let mut reserved = reserve(&mut pressure).await;
+    let mut reserved = reserve(&mut door.pressure).await;
     let mut credit = 0;
     loop {
         queue.wait_for_room(&connections, &mut credit).await;
-        let held = || connections.count() + queue.waiting();
-        pressure.admit(&policy.admission, held).await;
-        if policy.is_one_by_one(held()) {
-            listener.accept_on_demand();
+        let served = || connections.count() + queue.waiting();
+        if policy.is_one_by_one(served() + door.waiting()) {
+            door.listener().accept_on_demand();
         }
-        match listener.accept_until_drain().await {
-            Ok(Some(stream)) => {
-                pressure.relieved();
-                if queue.starts_at_once(&connections) {
-                    reserved.spawn(service.begin(stream, connections.enter()));
-                    reserved = reserve(&mut pressure).await;
-                } else {
-                    queue.push(stream);
-                }
-            }
-            Ok(None) => break,
-            Err(error) => pressure.wait_out("accept", &error).await,
+        let Some(stream) = door.next(served).await else { break };
+        if queue.starts_at_once(&connections) {
+            reserved.spawn(service.begin(stream, connections.enter()));
+            reserved = reserve(&mut door.pressure).await;
+        } else {
+            queue.push(stream);
         }
     }
-    drop(listener);
+    door.close().await;
     queue.close();
     let _ = starter.await;
     connections.all_ended().await;
@@ -290,7 +286,7 @@ mod tests {
     }
 
     fn policy(queue: Arc<AcceptQueue>) -> AcceptPolicy {
-        AcceptPolicy { admission: Admission::unlimited(), queue, backlog: 0 }
+        AcceptPolicy { limit: Limit::none(), admission: Admission::unlimited(), queue, backlog: 0 }
     }
 
     /// Serves on a loop until `is_over`, which is asked in every round, so that the loop is never idle.

@@ -16,12 +16,16 @@ use std::io;
 
 use duality_runtime::handler::Connections;
 use duality_runtime::net::TcpStream;
-use duality_runtime::time::timeout;
+use duality_runtime::time::{Duration, timeout};
 use duality_runtime::{block_on, drain, task};
 
+use crate::common::admission::Admission;
 use crate::common::children::{Children, ROUND};
-use crate::common::pressure::Pressure;
+use crate::common::door::{Door, InPlace};
 use crate::{Architecture, Needs, Server, World};
+
+/// How often a parent looks after its children while connections wait for the end of one.
+const SHORT_ROUND: Duration = Duration::from_millis(1);
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug)]
@@ -53,53 +57,52 @@ impl Architecture for Fork {
     }
 
     fn serve(&self, server: Server) -> io::Result<()> {
-        let service = server.service.clone();
-        let mut listener = Some(server.into_listener());
+        let (service, limit) = (server.service.clone(), server.limit());
+        let listener = server.into_listener();
         let mut children = Children::new()?;
         let connections = Connections::default();
-        let mut pressure = Pressure::new(&connections);
+        // What a child has does not fill the parent.
+        let admission = Admission::unlimited();
+        let door = Door::<InPlace>::new(listener, &service, limit, &connections, admission);
+        let mut door = Some(door);
         block_on(async {
             task::show_stage("accept");
-            while let Some(accepting) = &mut listener {
+            while let Some(accepting) = &mut door {
                 children.reap_all();
-                // While there are children to reap, the parent does not stay in accept for long.
-                let accepted = match children.count() {
-                    0 => accepting.accept_until_drain().await,
-                    _ => match timeout(ROUND, accepting.accept_until_drain()).await {
-                        Ok(accepted) => accepted,
-                        Err(_) => continue,
-                    },
+                let served = children.count();
+                // While there are children to reap, the parent does not wait for long.
+                let next = match (served, accepting.waiting()) {
+                    (0, _) => Ok(accepting.next(|| 0).await),
+                    (_, 0) => timeout(ROUND, accepting.next(|| served)).await,
+                    // A slot is free when its child has been reaped.
+                    _ => timeout(SHORT_ROUND, accepting.next(|| served)).await,
                 };
-                let stream = match accepted {
-                    Ok(Some(stream)) => stream,
+                let mut waiting = match next {
+                    Ok(Some(stream)) => Some(stream),
                     Ok(None) => break,
-                    Err(error) => {
-                        pressure.wait_out("accept", &error).await;
-                        continue;
-                    }
+                    Err(_) => continue,
                 };
-                let mut waiting = Some(stream);
                 while waiting.is_some() && !drain::requested() {
-                    let siblings = children.count();
                     let started = children.start(|| {
-                        drop(listener.take());
+                        drop(door.take());
                         let stream = waiting.take().expect("the loop's condition");
-                        let active = connections.enter_beside(siblings);
-                        task::contain(|| block_on(service.begin(stream, active)));
+                        task::contain(|| block_on(service.begin(stream, connections.enter())));
                     });
                     match started {
                         // The child has the connection; the parent's descriptor goes.
                         Ok(()) => waiting.take().into_iter().for_each(TcpStream::leave_to_child),
                         Err(error) => {
-                            pressure.wait_out("fork", &error).await;
+                            let Some(door) = &mut door else { return };
+                            door.pressure.wait_out("fork", &error).await;
                             children.reap_all();
                         }
                     }
                 }
-                pressure.relieved();
+            }
+            if let Some(door) = door.take() {
+                door.close().await;
             }
         });
-        drop(listener);
         children.drain();
         Ok(())
     }

@@ -47,7 +47,7 @@ impl Architecture for Iterative {
 
     fn serve(&self, server: Server) -> io::Result<()> {
         let service = server.service.clone();
-        accept_and_serve(server.into_listener(), &service, &Connections::default());
+        accept_and_serve(server.into_listener(), &service, &Connections::default(), None);
         Ok(())
     }
 }

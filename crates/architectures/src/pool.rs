@@ -20,14 +20,15 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use duality_runtime::handler::{Active, Connections};
-use duality_runtime::net::{TcpListener, TcpStream};
+use duality_runtime::net::TcpStream;
 use duality_runtime::task::{self, thread};
 use duality_runtime::{block_on, log};
 
-use crate::common::accept::accept_and_serve;
+use crate::common::accept::{Slots, accept_and_serve};
 use crate::common::admission::Admission;
-use crate::common::pressure::{Pressure, remedy};
-use crate::{Architecture, HandOver, Needs, Options, Served, Server, World};
+use crate::common::door::{Door, InPlace};
+use crate::common::pressure::remedy;
+use crate::{Architecture, HandOver, Needs, Options, Server, World};
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug)]
@@ -65,12 +66,9 @@ impl Architecture for Pool {
             present: Connections::default(),
             connections: Connections::default(),
         };
-        let service = server.service.clone();
-        let (hand_over, list_size) = (server.options.hand_over, server.options.accept_queue);
-        let listener = server.into_listener();
-        match hand_over {
-            HandOver::List => by_a_list(&crew, listener, &service, list_size),
-            HandOver::Accept => each_accepts(&crew, &listener, &service),
+        match server.options.hand_over {
+            HandOver::List => by_a_list(&crew, server),
+            HandOver::Accept => each_accepts(&crew, server),
         }
     }
 }
@@ -81,7 +79,7 @@ struct Crew {
     stack: thread::ThreadStack,
     /// Counts threads, as others count connections.
     present: Connections,
-    /// Those that the threads serve.
+    /// Those that the threads serve, or that wait for one.
     connections: Connections,
 }
 
@@ -120,14 +118,17 @@ impl Crew {
     }
 }
 
-fn each_accepts(crew: &Crew, listener: &TcpListener, service: &Served) -> io::Result<()> {
+fn each_accepts(crew: &Crew, server: Server) -> io::Result<()> {
+    let slots = Arc::new(Slots::for_threads(server.limit(), crew.workers));
+    let service = server.service.clone();
+    let listener = server.into_listener();
     // Each thread has a listener of its own beside its connection.
-    let admission = Admission::new(listener, service.descriptors() + 1, 1);
+    let admission = Admission::new(&listener, service.descriptors() + 1, 1);
     crew.start(&admission, |present| {
-        let (listener, service) = (listener.try_clone()?, service.clone());
+        let (listener, service, slots) = (listener.try_clone()?, service.clone(), slots.clone());
         let connections = crew.connections.clone();
         Ok(Box::new(move || {
-            accept_and_serve(listener, &service, &connections);
+            accept_and_serve(listener, &service, &connections, slots.as_ref().as_ref());
             drop(present);
         }))
     })?;
@@ -135,42 +136,31 @@ fn each_accepts(crew: &Crew, listener: &TcpListener, service: &Served) -> io::Re
     Ok(())
 }
 
-fn by_a_list(
-    crew: &Crew,
-    mut listener: TcpListener,
-    service: &Served,
-    size: Option<usize>,
-) -> io::Result<()> {
-    let list = Arc::new(List::new(size.unwrap_or(usize::MAX)));
+fn by_a_list(crew: &Crew, server: Server) -> io::Result<()> {
+    let (service, limit) = (server.service.clone(), server.limit());
+    let list = Arc::new(List::new(server.options.accept_queue.unwrap_or(usize::MAX)));
     crew.start(&Admission::of_memory(), |present| {
         let (list, service) = (list.clone(), service.clone());
-        let connections = crew.connections.clone();
         Ok(Box::new(move || {
-            while let Some(stream) = list.take() {
-                let task = service.begin(stream, connections.enter());
+            while let Some((stream, active)) = list.take() {
+                let task = service.begin(stream, active);
                 task::contain(|| block_on(task));
             }
             drop(present);
         }))
     })?;
-    let mut pressure = Pressure::new(&crew.connections);
+    let listener = server.into_listener();
     let admission = Admission::new(&listener, service.descriptors(), 1).of_descriptors();
+    let connections = &crew.connections;
+    let mut door = Door::<InPlace>::new(listener, &service, limit, connections, admission);
     block_on(async {
         task::show_stage("accept");
         loop {
             list.vacancy();
-            let held = || crew.connections.count() + list.lock().streams.len();
-            pressure.admit(&admission, held).await;
-            match listener.accept_until_drain().await {
-                Ok(Some(stream)) => {
-                    pressure.relieved();
-                    list.put(stream);
-                }
-                Ok(None) => break,
-                Err(error) => pressure.wait_out("accept", &error).await,
-            }
+            let Some(stream) = door.next(|| connections.count()).await else { break };
+            list.put(stream, connections.enter());
         }
-        drop(listener);
+        door.close().await;
         list.close();
         crew.present.all_ended().await;
     });
@@ -192,7 +182,7 @@ struct List {
 
 #[derive(Default)]
 struct Inner {
-    streams: VecDeque<TcpStream>,
+    streams: VecDeque<(TcpStream, Active)>,
     /// Threads that wait for a connection.
     waiting: usize,
     closed: bool,
@@ -219,9 +209,9 @@ impl List {
         drop(self.left.wait_while(self.lock(), is_full).unwrap_or_else(PoisonError::into_inner));
     }
 
-    fn put(&self, stream: TcpStream) {
+    fn put(&self, stream: TcpStream, active: Active) {
         let mut inner = self.lock();
-        inner.streams.push_back(stream);
+        inner.streams.push_back((stream, active));
         let is_waited_for = inner.waiting > 0;
         drop(inner);
         if is_waited_for {
@@ -230,7 +220,7 @@ impl List {
     }
 
     /// The connection that has waited longest, as soon as there is one; `None` when there will be none.
-    fn take(&self) -> Option<TcpStream> {
+    fn take(&self) -> Option<(TcpStream, Active)> {
         let mut inner = self.lock();
         inner.waiting += 1;
         if inner.has_room(self.size) {

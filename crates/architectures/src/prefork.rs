@@ -61,7 +61,8 @@ impl Architecture for Prefork {
     }
 
     fn serve(&self, server: Server) -> io::Result<()> {
-        let workers = server.options.workers;
+        // Each process serves one connection at a time.
+        let workers = server.options.workers.min(server.options.max_connections);
         let service = server.service.clone();
         let mut listener = Some(server.into_listener());
         let mut children = Children::new()?;
@@ -75,7 +76,7 @@ impl Architecture for Prefork {
             while children.count() < workers && losses.are_over() && !drain::requested() {
                 let started = children.start(|| {
                     let listener = listener.take().expect("taken in children only");
-                    accept_and_serve(listener, &service, &Connections::default());
+                    accept_and_serve(listener, &service, &Connections::default(), None);
                 });
                 match started {
                     Ok(()) => pressure.relieved(),

@@ -19,7 +19,7 @@ use duality_runtime::handler::Connections;
 use duality_runtime::task::{self, thread};
 
 use crate::common::admission::Admission;
-use crate::common::pressure::Pressure;
+use crate::common::door::{Door, InPlace};
 use crate::{Architecture, Needs, Server, World};
 
 /// See the [module](self).
@@ -50,32 +50,22 @@ impl Architecture for Threads {
     fn serve(&self, server: Server) -> io::Result<()> {
         let stack =
             thread::ThreadStack::chosen(server.options.stack_size, "the thread of a connection");
-        let service = server.service.clone();
-        let mut listener = server.into_listener();
+        let (service, limit) = (server.service.clone(), server.limit());
+        let listener = server.into_listener();
         let connections = Connections::default();
-        let mut pressure = Pressure::new(&connections);
         let admission = Admission::new(&listener, service.descriptors(), 1);
+        let mut door = Door::<InPlace>::new(listener, &service, limit, &connections, admission);
         block_on(async {
             task::show_stage("accept");
-            loop {
-                pressure.admit(&admission, || connections.count()).await;
-                let stream = match listener.accept_until_drain().await {
-                    Ok(Some(stream)) => stream,
-                    Ok(None) => break,
-                    Err(error) => {
-                        pressure.wait_out("accept", &error).await;
-                        continue;
-                    }
-                };
+            while let Some(stream) = door.next(|| connections.count()).await {
                 let task = service.begin(stream, connections.enter());
                 let mut body: thread::ThreadBody = Box::new(move || block_on(task));
                 while let Err(refused) = thread::start(stack, body) {
-                    pressure.wait_out("thread", &refused.error).await;
+                    door.pressure.wait_out("thread", &refused.error).await;
                     body = refused.body;
                 }
-                pressure.relieved();
             }
-            drop(listener);
+            door.close().await;
             connections.all_ended().await;
         });
         Ok(())

@@ -3,11 +3,15 @@
 
 use std::io::{Read, Write};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Instant;
 
 use duality_architectures::Options;
-use duality_conformance::{ServerProcess, eventually, runs_here};
+use duality_conformance::{PATIENCE, ServerProcess, eventually, runs_here};
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n";
+const CLOSE: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
 
 // Not iterative and prefork, whose processes have one connection at a time and know of no other, and not
 // two cores, which divide the limit, while the kernel chooses the core.
@@ -20,6 +24,9 @@ macro_rules! admission {
             let architecture = &[$architecture $(, $argument)*];
             if runs_here(architecture) {
                 one_too_many_is_refused(architecture);
+                for when_full in ["delay", "shed"] {
+                    a_crowd_that_comes_again_at_once_is_served(architecture, when_full);
+                }
             }
         })*
     };
@@ -123,4 +130,39 @@ fn one_too_many_is_refused(architecture: &[&str]) {
         stream.read_exact(&mut start).unwrap();
         (&start == b"HTTP/1.1 200").then_some(())
     });
+}
+
+/// Five times as many clients as slots, each of which comes again as soon as it has been answered.
+/// Refusals must not keep the slots from those that are served.
+fn a_crowd_that_comes_again_at_once_is_served(architecture: &[&str], when_full: &str) {
+    const SLOTS: usize = 2;
+    const WANTED: usize = 200;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
+    command.args(["serve", "http", "--listen=127.0.0.1:0"]);
+    command.arg(format!("--max-connections={SLOTS}")).arg(format!("--when-full={when_full}"));
+    let server = ServerProcess::start(command.arg("--architecture").args(architecture));
+    let good = AtomicUsize::new(0);
+    let deadline = Instant::now() + PATIENCE;
+    thread::scope(|scope| {
+        for _ in 0..5 * SLOTS {
+            scope.spawn(|| {
+                // A refused client keeps its connection until the next one has been answered. So
+                // there are always more refused connections than slots.
+                let mut last = None;
+                while good.load(Ordering::Relaxed) < WANTED && Instant::now() < deadline {
+                    let mut stream = server.connect();
+                    stream.write_all(CLOSE).unwrap();
+                    let mut reply = Vec::new();
+                    stream.read_to_end(&mut reply).unwrap();
+                    let is_good = reply.starts_with(b"HTTP/1.1 200 ");
+                    assert!(is_good || reply.starts_with(b"HTTP/1.1 503 "), "{reply:?}");
+                    good.fetch_add(usize::from(is_good), Ordering::Relaxed);
+                    last = Some(stream);
+                }
+                drop(last);
+            });
+        }
+    });
+    let good = good.into_inner();
+    assert!(good >= WANTED, "{good} of {WANTED} good replies within {PATIENCE:?}");
 }

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use duality_architectures::common::admission::Admission;
+use duality_architectures::common::line::{Limit, Line, MOST_REFUSALS, Turn};
 use duality_architectures::common::pressure::{PAUSE, Pressure};
 use duality_poller::{Direction, Event, Kind, Poller, Timers, Token};
 use duality_runtime::drain;
@@ -33,8 +34,10 @@ const FIRST: u32 = 2;
 /// The loop of one kernel thread.
 pub(crate) struct CallbackLoop<M: StateMachine> {
     common: M::Common,
-    /// Connections at a time; the next are refused.
-    limit: usize,
+    /// Connections that wait for a slot.
+    line: Line<OwnedFd>,
+    /// How many of the connections are being refused, and so have no slot.
+    refusing: usize,
     poller: Box<dyn Poller>,
     timers: Timers,
     wakeup: Wakeup,
@@ -70,6 +73,7 @@ struct Connection<M> {
     socket: OwnedFd,
     readiness: Readiness,
     waits_for: WaitsFor,
+    is_refused: bool,
     machine: M,
 }
 
@@ -84,13 +88,14 @@ enum WaitsFor {
 
 impl<M: StateMachine> CallbackLoop<M> {
     /// Opens what the loop needs before it can serve.
-    pub(crate) fn open(common: M::Common, limit: usize) -> io::Result<Self> {
+    pub(crate) fn open(common: M::Common, limit: Limit) -> io::Result<Self> {
         let (mut poller, wakeup) = (Kind::Epoll.open()?, Wakeup::new()?);
         poller.arm(wakeup.as_fd(), WAKEUP, Direction::Read)?;
         let now = Instant::now();
         Ok(Self {
             common,
-            limit,
+            line: Line::new(limit),
+            refusing: 0,
             poller,
             timers: Timers::new(now),
             wakeup,
@@ -113,9 +118,10 @@ impl<M: StateMachine> CallbackLoop<M> {
         if drain::requested_before_wakeup() {
             self.drain();
         }
-        while self.listener.is_some() || !self.connections.is_empty() {
+        while self.listener.is_some() || !self.connections.is_empty() || !self.line.is_empty() {
             self.accept();
             self.give_turns();
+            self.attend_line();
             self.await_events(&mut events);
             for event in &events {
                 self.dispatch(event);
@@ -132,10 +138,12 @@ impl<M: StateMachine> CallbackLoop<M> {
 
     fn await_events(&mut self, events: &mut Vec<Event>) {
         let accepting = self.listener.as_ref().is_some_and(|listener| listener.ready);
-        let timeout = if accepting || !self.cut_short.is_empty() {
+        let timeout = if accepting && self.line.has_room() || !self.cut_short.is_empty() {
             Some(Duration::ZERO)
         } else {
-            let expiry = self.timers.next_expiry();
+            // With as many refusals as may be, one of them has to end first.
+            let end = self.line.end_of_patience().filter(|_| self.refusing < MOST_REFUSALS);
+            let expiry = [self.timers.next_expiry(), end].into_iter().flatten().min();
             expiry.map(|expiry| expiry.saturating_duration_since(Instant::now()))
         };
         let waited = self.poller.wait(timeout, events);
@@ -182,14 +190,14 @@ impl<M: StateMachine> CallbackLoop<M> {
 
     fn accept(&mut self) {
         for _ in 0..BUDGET {
-            let Some(listener) = self.listener.as_mut().filter(|listener| listener.ready) else {
-                return;
-            };
-            let admitted = listener.admission.check(self.connections.len());
+            let may_accept = |listener: &&mut Listener| listener.ready && self.line.has_room();
+            let Some(listener) = self.listener.as_mut().filter(may_accept) else { return };
+            let held = self.connections.len() + self.line.len();
+            let admitted = listener.admission.check(held);
             match admitted.and_then(|()| listener.accept()) {
                 Ok(socket) => {
                     listener.pressure.relieved();
-                    self.begin(socket);
+                    self.arrive(socket);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.await_clients(),
@@ -223,15 +231,41 @@ impl<M: StateMachine> CallbackLoop<M> {
         }
     }
 
-    fn begin(&mut self, socket: OwnedFd) {
-        let machine = if self.connections.len() < self.limit {
-            Some(M::accepted(&self.common))
+    /// A connection that has been accepted: it begins, or waits for a slot.
+    fn arrive(&mut self, socket: OwnedFd) {
+        if self.line.passes(self.served()) {
+            self.begin(socket, M::accepted(&self.common), false);
         } else {
-            M::refused(&self.common)
-        };
-        let Some(machine) = machine else { return };
+            self.line.join(socket, self.now);
+        }
+    }
+
+    /// Begins those that wait and have a slot now, and refuses those that have waited too long.
+    fn attend_line(&mut self) {
+        while !self.line.is_empty() {
+            let may_refuse = self.refusing < MOST_REFUSALS;
+            match self.line.turn(self.served(), may_refuse, self.now) {
+                Turn::Serve(socket) => self.begin(socket, M::accepted(&self.common), false),
+                Turn::Refuse(socket) => {
+                    if let Some(machine) = M::refused(&self.common) {
+                        self.begin(socket, machine, true);
+                    }
+                }
+                Turn::Wait => return,
+            }
+        }
+    }
+
+    /// How many connections have a slot.
+    fn served(&self) -> usize {
+        self.connections.len() - self.refusing
+    }
+
+    fn begin(&mut self, socket: OwnedFd, machine: M, is_refused: bool) {
+        self.refusing += usize::from(is_refused);
         let (readiness, waits_for) = (Readiness::default(), WaitsFor::Turn);
-        let key = self.connections.insert(Connection { socket, readiness, waits_for, machine });
+        let connection = Connection { socket, readiness, waits_for, is_refused, machine };
+        let key = self.connections.insert(connection);
         self.wake(key, Why::Ready);
     }
 
@@ -286,6 +320,7 @@ impl<M: StateMachine> CallbackLoop<M> {
 
     fn end(&mut self, key: usize) {
         let connection = self.connections.remove(key);
+        self.refusing -= usize::from(connection.is_refused);
         let token = token_of(key);
         self.timers.clear(token.0);
         self.poller.forget(connection.socket.as_fd(), token);

@@ -34,6 +34,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
+use duality_architectures::common::line::Limit;
 use duality_architectures::{ByHand, OpenedByHand};
 use duality_services::{self as services, Setup, SetupError, http::Http};
 
@@ -68,7 +69,7 @@ pub fn http(http: Http) -> ByHand {
 }
 
 fn by_hand<M: StateMachine>(common: impl Fn() -> M::Common + Send + Sync + 'static) -> ByHand {
-    Arc::new(move |limit| {
+    Arc::new(move |limit: Limit| {
         let callback_loop = CallbackLoop::<M>::open(common(), limit)?;
         Ok(Box::new(move |listener, admission| callback_loop.run(listener, admission))
             as OpenedByHand)

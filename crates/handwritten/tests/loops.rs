@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use duality_architectures::ByHand;
 use duality_architectures::common::admission::Admission;
+use duality_architectures::common::line::Limit;
 use duality_runtime::drain;
 use duality_runtime::net::{ListenOptions, TcpListener};
 use duality_services::http::Http;
@@ -19,7 +20,7 @@ fn serve(program: ByHand) -> (SocketAddr, JoinHandle<(u64, Duration)>) {
     let address = listener.local_addr().unwrap();
     let server = thread::spawn(move || {
         let start = Instant::now();
-        let run = program(usize::MAX).unwrap();
+        let run = program(Limit::none()).unwrap();
         let counted = allocation_counter::measure(|| run(listener, Admission::unlimited()));
         (counted.count_total, start.elapsed())
     });

@@ -3,20 +3,41 @@
 
 use duality_runtime::handler::Connections;
 use duality_runtime::net::TcpListener;
+use duality_runtime::sync::Semaphore;
+use duality_runtime::time::{Duration, timeout};
 use duality_runtime::{block_on, drain, task};
 
 use super::admission::Admission;
+use super::door::{Door, InPlace};
+use super::line::Limit;
 use super::pressure::{PAUSE, Pressure};
 use super::served::{ConnectionTask, Served};
 use super::server::Server;
 
+/// The slots of a server whose threads accept for themselves. A thread waits for a slot beside its
+/// connection, and so the first come is the first served.
+pub(crate) struct Slots {
+    free: Semaphore,
+    patience: Duration,
+}
+
+impl Slots {
+    /// Slots for so many threads; none are needed if there are as many as threads.
+    pub(crate) fn for_threads(limit: Limit, threads: usize) -> Option<Self> {
+        let patience = limit.patience();
+        (limit.most < threads).then(|| Self { free: Semaphore::new(limit.most), patience })
+    }
+}
+
 /// Accepts a connection, serves it to its end, and accepts the next; returns when the process drains.
 ///
-/// `connections` counts those of all members together.
+/// `connections` counts those of all members together. With `slots`, a connection is served in one
+/// of them.
 pub(crate) fn accept_and_serve(
     mut listener: TcpListener,
     service: &Served,
     connections: &Connections,
+    slots: Option<&Slots>,
 ) {
     let mut pressure = Pressure::new(connections);
     block_on(async {
@@ -25,7 +46,16 @@ pub(crate) fn accept_and_serve(
             match listener.accept_until_drain().await {
                 Ok(Some(stream)) => {
                     pressure.relieved();
-                    let task = service.begin(stream, connections.enter());
+                    let slot = match slots {
+                        None => Ok(None),
+                        Some(slots) => {
+                            timeout(slots.patience, slots.free.acquire()).await.map(Some)
+                        }
+                    };
+                    let task = match &slot {
+                        Ok(_) => service.begin(stream, connections.enter()),
+                        Err(_) => service.refuse(stream),
+                    };
                     task::contain(|| block_on(task));
                 }
                 Ok(None) => return,
@@ -47,27 +77,21 @@ pub(crate) fn accept_and_begin(
 ) {
     let service = server.service.clone();
     let most = server.options.admit.unwrap_or(usize::MAX);
-    let mut listener = server.into_listener();
+    let limit = server.limit();
+    let listener = server.into_listener();
     let connections = Connections::default();
-    let mut pressure = Pressure::new(&connections);
     let admission = Admission::new(&listener, service.descriptors(), 1);
+    let mut door = Door::<InPlace>::new(listener, &service, limit, &connections, admission);
     block_on(async {
         task::show_stage("accept");
         loop {
             while connections.count() >= most && !drain::requested() {
                 connections.one_ended(PAUSE).await;
             }
-            pressure.admit(&admission, || connections.count()).await;
-            match listener.accept_until_drain().await {
-                Ok(Some(stream)) => {
-                    pressure.relieved();
-                    begin(service.begin(stream, connections.enter()));
-                }
-                Ok(None) => break,
-                Err(error) => pressure.wait_out("accept", &error).await,
-            }
+            let Some(stream) = door.next(|| connections.count()).await else { break };
+            begin(service.begin(stream, connections.enter()));
         }
-        drop(listener);
+        door.close().await;
         connections.all_ended().await;
         close();
         workers.all_ended().await;

@@ -4,6 +4,8 @@ pub mod accept;
 pub mod accept_queue;
 pub mod admission;
 pub mod children;
+pub(crate) mod door;
+pub mod line;
 pub mod options;
 pub mod pressure;
 pub mod served;

@@ -28,13 +28,14 @@ pub enum Prefer {
     Accept,
 }
 
-/// What a staged server does with a connection that comes while its queues are too long.
+/// What a server that is full does with another connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
-    /// Leaves it in the kernel's accept queue until they are short.
+    /// Has it wait up to a second for a slot before it is refused. A staged server leaves it in
+    /// the kernel's accept queue while a queue is too long.
     #[default]
     Delay,
-    /// Refuses it in order, as the service does that.
+    /// Refuses it after 100 ms, as the service does that.
     Shed,
 }
 
@@ -70,8 +71,9 @@ pub struct Options {
     pub cores: usize,
     /// Connections that may wait to be accepted.
     pub backlog: i32,
-    /// Connections served at a time; the next are refused in order. Divided among the cores. Where it is
-    /// more than `workers`, a pool's and `prefork`'s own number is the bound, and the next wait.
+    /// Connections served at a time; the next wait for a slot, and are refused if none becomes
+    /// free. Divided among the cores. Where it is more than `workers`, a pool's and `prefork`'s own
+    /// number is the bound, and the next wait.
     pub max_connections: usize,
     /// Bytes of stack for each kernel or user-level thread. Only the pages that are touched cost memory.
     pub stack_size: usize,
@@ -93,7 +95,7 @@ pub struct Options {
     pub stage_threads: NonZeroUsize,
     /// How many events may wait at each stage before a staged server admits no further connection.
     pub stage_queue: NonZeroUsize,
-    /// What a staged server does with connections that it does not admit.
+    /// What a full server does with further connections.
     pub when_full: WhenFull,
     /// Which queues `gcd` has.
     pub gcd_queues: GcdQueues,

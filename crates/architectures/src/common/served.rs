@@ -9,6 +9,7 @@ use duality_runtime::net::{TcpListener, TcpStream};
 use duality_runtime::task::BoxedFuture;
 
 use super::admission::Admission;
+use super::line::Limit;
 
 /// What a service asks of its architecture, or an architecture gives to services.
 ///
@@ -56,10 +57,10 @@ impl Needs {
 /// A connection's task, from the first byte to the close.
 pub type ConnectionTask = BoxedFuture;
 
-/// A service's state machines and event loop, written by hand. Called once for each core with the number of
-/// connections that are served at a time, it opens what the loop needs, and returns what runs it until the
-/// process drains.
-pub type ByHand = Arc<dyn Fn(usize) -> io::Result<OpenedByHand> + Send + Sync>;
+/// A service's state machines and event loop, written by hand. It is called once for each core,
+/// with the limit on the core's connections. It opens what the loop needs. What it returns runs the
+/// loop until the process drains.
+pub type ByHand = Arc<dyn Fn(Limit) -> io::Result<OpenedByHand> + Send + Sync>;
 
 /// What runs a loop that is open, with its listener, and accepts as it is told.
 pub type OpenedByHand = Box<dyn FnOnce(TcpListener, Admission)>;
@@ -72,8 +73,6 @@ pub struct Served {
     handler: Handler,
     by_hand: Option<ByHand>,
     on_error: Option<ErrorHook>,
-    /// More connections than this at a time are refused.
-    limit: usize,
     /// How many descriptors a connection has, its socket included.
     descriptors: usize,
 }
@@ -81,15 +80,7 @@ pub struct Served {
 impl Served {
     /// A service that does with each connection what `handler` does.
     pub fn new(name: &str, needs: Needs, handler: Handler) -> Self {
-        Self {
-            name: name.into(),
-            needs,
-            handler,
-            by_hand: None,
-            on_error: None,
-            limit: usize::MAX,
-            descriptors: 1,
-        }
+        Self { name: name.into(), needs, handler, by_hand: None, on_error: None, descriptors: 1 }
     }
 
     /// The same service, which is also there as a state machine written by hand. That answers the same.
@@ -130,21 +121,14 @@ impl Served {
     }
 
     /// Opens the loop of its state machine that is written by hand, for one core.
-    pub(crate) fn open_by_hand(&self) -> io::Result<OpenedByHand> {
+    pub(crate) fn open_by_hand(&self, limit: Limit) -> io::Result<OpenedByHand> {
         match &self.by_hand {
-            Some(open) => open(self.limit),
+            Some(open) => open(limit),
             None => Err(io::Error::other(format!(
                 "the state machine of {} is not written by hand: choose another architecture",
                 self.name
             ))),
         }
-    }
-
-    /// The same service for at most `limit` connections at a time.
-    #[must_use]
-    pub(crate) fn limited(mut self, limit: usize) -> Self {
-        self.limit = limit;
-        self
     }
 
     /// Its name.
@@ -158,14 +142,13 @@ impl Served {
     }
 
     /// The task that refuses a connection.
-    pub(crate) fn refuse(&self, stream: TcpStream, active: Active) -> ConnectionTask {
-        self.handler.begin(stream, active, 0, self.on_error.as_ref())
+    pub(crate) fn refuse(&self, stream: TcpStream) -> ConnectionTask {
+        self.handler.refuse(stream, self.on_error.as_ref())
     }
 
-    /// The task that serves a connection, or refuses it where there are too many. It counts as active
-    /// until the task is dropped.
+    /// The task that serves a connection. It counts as active until the task is dropped.
     pub fn begin(&self, stream: TcpStream, active: Active) -> ConnectionTask {
-        self.handler.begin(stream, active, self.limit, self.on_error.as_ref())
+        self.handler.begin(stream, active, self.on_error.as_ref())
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use duality_runtime::net::{Injector, ListenOptions, TcpListener};
 
+use super::line::Limit;
 use super::options::Options;
 use super::served::Served;
 use crate::Architecture;
@@ -57,7 +58,6 @@ impl Server {
         for _ in 1..cores {
             listeners.push(TcpListener::bind(address, &listen)?);
         }
-        let service = service.limited(options.max_connections.div_ceil(cores));
         Ok(Self { service, options, listeners, address })
     }
 
@@ -68,7 +68,6 @@ impl Server {
     /// When no descriptor is left.
     pub fn injected(service: Served, options: Options) -> io::Result<(Self, Injector)> {
         let (listener, injector) = TcpListener::injected()?;
-        let service = service.limited(options.max_connections);
         let address = (Ipv4Addr::UNSPECIFIED, 0).into();
         Ok((Self { service, options, listeners: vec![listener], address }, injector))
     }
@@ -76,6 +75,12 @@ impl Server {
     /// The address, with the port that was taken.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The limit on the connections of each listener.
+    pub(crate) fn limit(&self) -> Limit {
+        let Options { max_connections, when_full, .. } = self.options;
+        Limit::new(max_connections.div_ceil(self.listeners.len()), when_full)
     }
 
     /// The listener of an architecture that has one.

@@ -9,7 +9,8 @@ use duality_runtime::time::timeout;
 use duality_runtime::{block_on, drain, task};
 
 use crate::common::admission::Admission;
-use crate::common::pressure::{PAUSE, Pressure};
+use crate::common::door::{Door, InPlace};
+use crate::common::pressure::PAUSE;
 use crate::{Server, WhenFull};
 
 /// Counts the stages whose queues are longer than their bound.
@@ -55,15 +56,24 @@ impl Gate {
 
 /// Accepts connections and begins a task for each that is admitted, until the process drains. When all have ended, calls `close`.
 ///
-/// One that is not admitted waits in the kernel's accept queue, or is refused as the service does it: by a task too, which is
-/// short and costs none of the work that is shed.
+/// One that is not admitted waits in the kernel's accept queue, or is refused as the service does
+/// it.
 pub(super) fn accept_and_admit(server: Server, gate: &Gate, tasks: &Tasks, close: impl FnOnce()) {
     let service = server.service.clone();
     let (most, when_full) = (server.options.admit.unwrap_or(usize::MAX), server.options.when_full);
-    let mut listener = server.into_listener();
+    let mut limit = server.limit();
+    if when_full == WhenFull::Shed {
+        limit.most = limit.most.min(most);
+    }
+    let listener = server.into_listener();
     let connections = Connections::default();
-    let mut pressure = Pressure::new(&connections);
     let admission = Admission::new(&listener, service.descriptors(), 1);
+    let mut door = Door::<InPlace>::new(listener, &service, limit, &connections, admission);
+    // While the gate is shut, there is no slot for another one.
+    let served = || match when_full {
+        WhenFull::Shed if !gate.is_open() => usize::MAX,
+        _ => connections.count(),
+    };
     block_on(async {
         task::show_stage("accept");
         loop {
@@ -73,22 +83,10 @@ pub(super) fn accept_and_admit(server: Server, gate: &Gate, tasks: &Tasks, close
                     connections.one_ended(PAUSE).await;
                 }
             }
-            pressure.admit(&admission, || connections.count()).await;
-            match listener.accept_until_drain().await {
-                Ok(Some(stream)) => {
-                    pressure.relieved();
-                    let active = connections.enter();
-                    let is_admitted = gate.is_open() && connections.count() <= most;
-                    tasks.start(match when_full {
-                        WhenFull::Shed if !is_admitted => service.refuse(stream, active),
-                        _ => service.begin(stream, active),
-                    });
-                }
-                Ok(None) => break,
-                Err(error) => pressure.wait_out("accept", &error).await,
-            }
+            let Some(stream) = door.next(served).await else { break };
+            tasks.start(service.begin(stream, connections.enter()));
         }
-        drop(listener);
+        door.close().await;
         connections.all_ended().await;
         close();
     });

@@ -89,7 +89,12 @@ flags! {
         /// Connections that may wait to be accepted; the kernel caps it at net.core.somaxconn [default: 4096]
         #[arg(long, value_parser = clap::value_parser!(i32).range(1..))]
         backlog: i32 = Some(default.backlog);
-        /// Connections served at a time; further ones are refused, http ones by 503 [default: no limit]
+        /// Connections served at a time; further ones wait for a slot, then are refused [default:
+        /// no limit]
+        ///
+        /// A slot that becomes free goes to the connection that has waited longest. One that has
+        /// waited for a second, or for 100 ms under `--when-full shed`, is refused: http by 503,
+        /// other services by a close.
         #[arg(long, value_parser = at_least_one, value_name = "N", help_heading = heading::LIMITS)]
         max_connections: usize = None;
         /// Stack of each thread, kernel or user-level, such as 64K or 1M; a service may need more than 16K [default: 128K]
@@ -136,10 +141,13 @@ flags! {
         /// Tasks that may wait at each stage of staged before it admits no further connection [default: 1024]
         #[arg(long, value_name = "N")]
         stage_queue: NonZeroUsize = Some(default.stage_queue);
-        /// What staged does with connections that it does not admit [default: delay]
+        /// What a full server does with further connections [default: delay]
         ///
-        /// delay: they wait in the kernel's accept queue. shed: they are refused in order, http ones by 503, so that a client
-        /// or a load balancer can go elsewhere at once.
+        /// A server is full at `--max-connections`. With delay, a connection waits up to a second
+        /// for a slot before it is refused. With shed, it waits up to 100 ms, so that a client or a
+        /// load balancer can go elsewhere soon. staged is also full at `--admit`, and while a queue
+        /// is longer than `--stage-queue`. Then connections wait in the kernel's accept queue
+        /// (delay), or are refused (shed).
         #[arg(long, value_parser = by_name::<WhenFull>())]
         when_full: WhenFull = Some(default.when_full);
         /// Which queues of libdispatch gcd has [default: concurrent]

@@ -28,13 +28,8 @@ struct Shared {
 impl Connections {
     /// Counts one more, until the result is dropped.
     pub fn enter(&self) -> Active {
-        self.enter_beside(0)
-    }
-
-    /// The same where there are `others` that are counted elsewhere.
-    pub fn enter_beside(&self, others: usize) -> Active {
-        let before = self.shared.active.fetch_add(1, Ordering::Relaxed);
-        Active { number: others + before + 1, shared: self.shared.clone() }
+        self.shared.active.fetch_add(1, Ordering::Relaxed);
+        Active { shared: self.shared.clone() }
     }
 
     /// How many there are.
@@ -57,20 +52,12 @@ impl Connections {
 
 /// One connection that is being served.
 pub struct Active {
-    number: usize,
     shared: Arc<Shared>,
 }
 
 impl fmt::Debug for Active {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Active").field("number", &self.number).finish_non_exhaustive()
-    }
-}
-
-impl Active {
-    /// How many connections there were when this one began, itself included.
-    pub(super) fn number(&self) -> usize {
-        self.number
+        formatter.debug_struct("Active").finish_non_exhaustive()
     }
 }
 

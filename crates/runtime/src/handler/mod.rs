@@ -5,7 +5,7 @@
 //!        │ Handler::new
 //!        ▼
 //!   Handler        one type for all services
-//!        │ Handler::begin, once for each connection
+//!        │ Handler::begin or Handler::refuse, once for each connection
 //!        ▼
 //!   BoxedFuture    the connection's task: the service, what counts it, who is told of its error
 //! ```
@@ -35,7 +35,8 @@ pub use connections::{Active, Connections};
 pub use failures::ErrorHook;
 
 /// How a connection's task is made, which tells the hook of an error.
-type Begin = Arc<dyn Fn(TcpStream, Active, Option<&ErrorHook>) -> BoxedFuture + Send + Sync>;
+type Begin =
+    Arc<dyn Fn(TcpStream, Option<Active>, Option<&ErrorHook>) -> BoxedFuture + Send + Sync>;
 
 /// What is done with each connection of a service, and with one that is one too many.
 #[derive(Clone)]
@@ -71,18 +72,22 @@ impl Handler {
         self
     }
 
-    /// The task that serves a connection, or refuses it where there are more than `limit`. It counts as
-    /// active until the task is dropped. `hook` is called for an error; without one, the first few are
-    /// logged.
+    /// The task that serves a connection. It counts as active until the task is dropped. `hook` is
+    /// called for an error; without one, the first few are logged.
     pub fn begin(
         &self,
         stream: TcpStream,
         active: Active,
-        limit: usize,
         hook: Option<&ErrorHook>,
     ) -> BoxedFuture {
-        let begin = if active.number() > limit { &self.refuse } else { &self.serve };
-        let task = begin(stream, active, hook);
+        let task = (self.serve)(stream, Some(active), hook);
+        visibility::connection_began(size_of_val(&*task));
+        task
+    }
+
+    /// The task that refuses a connection.
+    pub fn refuse(&self, stream: TcpStream, hook: Option<&ErrorHook>) -> BoxedFuture {
+        let task = (self.refuse)(stream, None, hook);
         visibility::connection_began(size_of_val(&*task));
         task
     }
@@ -135,7 +140,7 @@ impl<F: Future<Output = io::Result<()>>> Future for Serving<F> {
 }
 
 /// Counts for as long as its task lives.
-struct Connection(#[expect(dead_code, reason = "it counts until it is dropped")] Active);
+struct Connection(#[expect(dead_code, reason = "it counts until it is dropped")] Option<Active>);
 
 impl Drop for Connection {
     fn drop(&mut self) {

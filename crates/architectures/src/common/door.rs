@@ -1,0 +1,211 @@
+//! The door of a server: accepts connections, and says which is served next and which is refused
+//! ([`Line`]).
+//!
+//! Refused connections have no slot. They are told so, and listened to until their clients have
+//! gone, for as long as the service has it; otherwise the close could destroy what they were told.
+//! At most [`MOST_REFUSALS`] are at a time: beyond that, connections wait in the line.
+
+use std::io;
+use std::time::Instant;
+
+use duality_runtime::handler::Connections;
+use duality_runtime::net::{TcpListener, TcpStream};
+use duality_runtime::time::{Duration, sleep, timeout};
+use duality_runtime::{block_on, task};
+
+use super::admission::Admission;
+use super::line::{Limit, Line, MOST_REFUSALS, Turn};
+use super::pressure::Pressure;
+use super::served::{ConnectionTask, Served};
+
+/// How often the door looks after those that wait or are being refused, if nothing else happens.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Where refusals run.
+pub(crate) trait Refusals {
+    /// Begins one.
+    fn begin(&mut self, refusal: ConnectionTask);
+
+    /// How many are under way.
+    fn count(&self) -> usize;
+
+    /// Goes on with those that can go on, without waiting. Returns whether it is to be called
+    /// again.
+    fn attend(&mut self) -> bool;
+}
+
+/// Tasks of the acceptor's loop.
+#[derive(Default)]
+pub(crate) struct AsTasks(Connections);
+
+impl Refusals for AsTasks {
+    fn begin(&mut self, refusal: ConnectionTask) {
+        let active = self.0.enter();
+        // Without room for a task, the connection closes without a word.
+        let _ = task::spawn(async move {
+            refusal.await;
+            drop(active);
+        });
+    }
+
+    fn count(&self) -> usize {
+        self.0.count()
+    }
+
+    fn attend(&mut self) -> bool {
+        false
+    }
+}
+
+/// Futures that the acceptor's own kernel thread polls, for where a task would be a thread, or one
+/// of the workers.
+#[derive(Default)]
+pub(crate) struct InPlace(Vec<ConnectionTask>);
+
+impl Refusals for InPlace {
+    fn begin(&mut self, refusal: ConnectionTask) {
+        self.0.push(refusal);
+    }
+
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn attend(&mut self) -> bool {
+        self.0.retain_mut(|refusal| {
+            let mut goes_on = false;
+            task::contain(|| goes_on = block_on(timeout(Duration::ZERO, refusal)).is_err());
+            goes_on
+        });
+        !self.0.is_empty()
+    }
+}
+
+/// Accepts for a server.
+pub(crate) struct Door<R> {
+    listener: TcpListener,
+    service: Served,
+    /// Those that are served, or one of them for each that is: its end makes the door look again.
+    connections: Connections,
+    admission: Admission,
+    line: Line<TcpStream>,
+    refusals: R,
+    pub(crate) pressure: Pressure,
+    /// The listener accepts no more.
+    is_over: bool,
+}
+
+impl<R: Refusals + Default> Door<R> {
+    pub(crate) fn new(
+        listener: TcpListener,
+        service: &Served,
+        limit: Limit,
+        connections: &Connections,
+        admission: Admission,
+    ) -> Self {
+        Self {
+            listener,
+            service: service.clone(),
+            connections: connections.clone(),
+            admission,
+            line: Line::new(limit),
+            refusals: R::default(),
+            pressure: Pressure::new(connections),
+            is_over: false,
+        }
+    }
+
+    pub(crate) fn listener(&mut self) -> &mut TcpListener {
+        &mut self.listener
+    }
+
+    /// How many connections it has, beside those that are served.
+    pub(crate) fn waiting(&self) -> usize {
+        self.line.len() + self.refusals.count()
+    }
+
+    /// The next connection to be served, beside the `served` ones; `None` when there will be none.
+    /// May be given up.
+    pub(crate) async fn next(&mut self, served: impl Fn() -> usize) -> Option<TcpStream> {
+        loop {
+            let is_refusing = self.refusals.attend();
+            if !self.line.is_empty() {
+                let may_refuse = self.refusals.count() < MOST_REFUSALS;
+                match self.line.turn(served(), may_refuse, Instant::now()) {
+                    Turn::Serve(stream) => return Some(stream),
+                    Turn::Refuse(stream) => {
+                        self.refusals.begin(self.service.refuse(stream));
+                        continue;
+                    }
+                    Turn::Wait => {}
+                }
+            } else if self.is_over {
+                return None;
+            }
+            let accepted = if !self.line.is_empty() {
+                self.accept_or_look(&served).await
+            } else if is_refusing {
+                timeout(LOOK, self.accept(&served)).await.ok().flatten()
+            } else {
+                self.accept(&served).await
+            };
+            match accepted {
+                Some(stream) if self.line.passes(served()) => return Some(stream),
+                Some(stream) => self.line.join(stream, Instant::now()),
+                None => {}
+            }
+        }
+    }
+
+    /// Accepts a connection, as soon as there is one and what it needs.
+    async fn accept(&mut self, served: impl Fn() -> usize) -> Option<TcpStream> {
+        let held = || served() + self.line.len() + self.refusals.count();
+        self.pressure.admit(&self.admission, held).await;
+        let accepted = self.listener.accept_until_drain().await;
+        self.note(accepted).await
+    }
+
+    /// Accepts a connection if there is one and room for it in the line. Otherwise waits until a
+    /// connection ends, or there is something to be looked after.
+    async fn accept_or_look(&mut self, served: impl Fn() -> usize) -> Option<TcpStream> {
+        let is_admitted = || self.admission.check(served() + self.waiting()).is_ok();
+        if !self.is_over && self.line.has_room() && is_admitted() {
+            let attempt = timeout(Duration::ZERO, self.listener.accept_until_drain()).await;
+            if let Ok(accepted) = attempt {
+                return self.note(accepted).await;
+            }
+        }
+        let end = self.line.end_of_patience();
+        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+        self.connections
+            .one_ended(left.filter(|left| !left.is_zero()).unwrap_or(LOOK).min(LOOK))
+            .await;
+        None
+    }
+
+    async fn note(&mut self, accepted: io::Result<Option<TcpStream>>) -> Option<TcpStream> {
+        match accepted {
+            Ok(Some(stream)) => {
+                self.pressure.relieved();
+                Some(stream)
+            }
+            Ok(None) => {
+                self.is_over = true;
+                None
+            }
+            Err(error) => {
+                self.pressure.wait_out("accept", &error).await;
+                None
+            }
+        }
+    }
+
+    /// Ends the listener, and waits until those that are being refused have ended.
+    pub(crate) async fn close(self) {
+        let Self { listener, mut refusals, .. } = self;
+        drop(listener);
+        while refusals.attend() || refusals.count() > 0 {
+            sleep(LOOK).await;
+        }
+    }
+}

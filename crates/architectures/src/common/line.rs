@@ -1,0 +1,190 @@
+//! A limit on the connections that are served at a time, and the line of those that wait for a
+//! slot.
+//!
+//! ```text
+//!   accepted ─┬─ a slot is free, the line is empty ─────────────────────▶ served
+//!             └─▶ line, first in, first out ─┬─ a slot becomes free ─────▶ served
+//!                                            └─ waited for `patience` ───▶ refused, without a slot
+//! ```
+//!
+//! A refusal costs as much as a short request. A server that refuses at once is busy with refusals
+//! while a crowd tries again and again. At five times the limit, four of five connections would be
+//! refused. So a connection waits first. While slots become free, nothing that waits is refused.
+//!
+//! Refusals are bounded where slots do not become free. The line has a place for each millisecond
+//! of patience, and what it has no room for stays in the kernel's accept queue. So at most a
+//! thousand connections a second are refused, however many come.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use super::options::WhenFull;
+
+/// How many connections are being refused at a time.
+pub const MOST_REFUSALS: usize = 64;
+
+/// A limit on the connections that are served at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// How many are served at a time.
+    pub(crate) most: usize,
+    /// How long another one waits for a slot before it is refused.
+    patience: Duration,
+}
+
+impl Limit {
+    /// How long a connection waits for a slot under [`WhenFull::Delay`], and under
+    /// [`WhenFull::Shed`].
+    const PATIENCE: [Duration; 2] = [Duration::from_secs(1), Duration::from_millis(100)];
+
+    /// A limit of `most` connections.
+    #[must_use]
+    pub fn new(most: usize, when_full: WhenFull) -> Self {
+        let [delay, shed] = Self::PATIENCE;
+        let patience = match when_full {
+            WhenFull::Delay => delay,
+            WhenFull::Shed => shed,
+        };
+        Self { most, patience }
+    }
+
+    /// Room for all that come.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::new(usize::MAX, WhenFull::Delay)
+    }
+
+    /// How long a connection waits for a slot.
+    pub(crate) fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// How many wait in a line.
+    fn places(&self) -> usize {
+        self.patience.as_millis() as usize
+    }
+}
+
+/// Connections that wait for a slot.
+#[derive(Debug)]
+pub struct Line<T> {
+    limit: Limit,
+    /// Each with the time at which it is refused.
+    waiting: VecDeque<(T, Instant)>,
+}
+
+/// What becomes of the connection that has waited longest.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Turn<T> {
+    /// It has a slot.
+    Serve(T),
+    /// It has waited too long.
+    Refuse(T),
+    /// It goes on waiting, or none waits.
+    Wait,
+}
+
+impl<T> Line<T> {
+    /// An empty line.
+    #[must_use]
+    pub fn new(limit: Limit) -> Self {
+        Self { limit, waiting: VecDeque::new() }
+    }
+
+    /// Whether a connection that comes now is served at once, beside `served` ones.
+    #[inline]
+    pub fn passes(&self, served: usize) -> bool {
+        self.waiting.is_empty() && served < self.limit.most
+    }
+
+    /// Adds a connection that came at `now`.
+    pub fn join(&mut self, connection: T, now: Instant) {
+        self.waiting.push_back((connection, now + self.limit.patience));
+    }
+
+    /// Takes the connection that has waited longest, if `served` others leave it a slot, or it
+    /// `may_be_refused` and has waited too long.
+    pub fn turn(&mut self, served: usize, may_be_refused: bool, now: Instant) -> Turn<T> {
+        let is_late = may_be_refused && self.end_of_patience().is_some_and(|end| end <= now);
+        let has_slot = served < self.limit.most;
+        let first = if has_slot || is_late { self.waiting.pop_front() } else { None };
+        match first {
+            Some((connection, _)) if has_slot => Turn::Serve(connection),
+            Some((connection, _)) => Turn::Refuse(connection),
+            None => Turn::Wait,
+        }
+    }
+
+    /// When the connection that has waited longest has waited too long.
+    pub fn end_of_patience(&self) -> Option<Instant> {
+        self.waiting.front().map(|(_, end)| *end)
+    }
+
+    /// Whether another connection may join.
+    pub fn has_room(&self) -> bool {
+        self.waiting.len() < self.limit.places()
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether none waits.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shed(most: usize) -> Line<u32> {
+        Line::new(Limit::new(most, WhenFull::Shed))
+    }
+
+    #[test]
+    fn a_slot_goes_to_the_connection_that_has_waited_longest() {
+        let (mut line, now) = (shed(2), Instant::now());
+        assert!(line.passes(1) && !line.passes(2));
+        (0..3).for_each(|number| line.join(number, now));
+        assert!(!line.passes(1), "nothing overtakes the line");
+        assert_eq!(line.turn(2, true, now), Turn::Wait);
+        assert_eq!(line.turn(1, true, now), Turn::Serve(0));
+        // A slot that is free goes before impatience.
+        assert_eq!(line.turn(1, true, now + Duration::from_secs(9)), Turn::Serve(1));
+    }
+
+    #[test]
+    fn a_connection_is_refused_when_it_has_waited_for_too_long() {
+        let (mut line, now) = (shed(1), Instant::now());
+        line.join(0, now);
+        line.join(1, now + Duration::from_millis(1));
+        let end = line.end_of_patience().unwrap();
+        assert_eq!(line.turn(1, true, end - Duration::from_millis(1)), Turn::Wait);
+        assert_eq!(line.turn(1, false, end), Turn::Wait, "refusals are bounded");
+        assert_eq!(line.turn(1, true, end), Turn::Refuse(0));
+        assert_eq!(line.turn(1, true, end), Turn::Wait);
+    }
+
+    /// A crowd that is refused comes back at once, and no slot ever becomes free.
+    #[test]
+    fn at_most_a_thousand_a_second_are_refused() {
+        for when_full in [WhenFull::Delay, WhenFull::Shed] {
+            let mut line = Line::new(Limit::new(1, when_full));
+            let (start, mut refused) = (Instant::now(), 0);
+            for elapsed in 0..10_000 {
+                let now = start + Duration::from_millis(elapsed);
+                while let Turn::Refuse(()) = line.turn(1, true, now) {
+                    refused += 1;
+                }
+                while line.has_room() {
+                    line.join((), now);
+                }
+            }
+            assert!((8_900..=10_000).contains(&refused), "{when_full:?}: {refused}");
+        }
+    }
+}
