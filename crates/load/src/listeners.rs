@@ -141,6 +141,8 @@ fn number(message: &[u8], at: usize) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use std::os::fd::OwnedFd;
+    use std::thread;
+    use std::time::{Duration, Instant};
 
     use super::*;
 
@@ -174,9 +176,12 @@ mod tests {
         let clients: Vec<OwnedFd> = (0..8).map(|_| knock(its_address)).collect();
         let clients: Vec<OwnedFd> =
             clients.into_iter().chain((0..8).map(|_| knock(other_address))).collect();
-        // Over loopback, a connection request has been handled when connect returns. Three of eight
-        // found a place.
-        assert!(Listeners::at(its_address).unwrap().drops >= 5);
+        // Three of eight found a place. A busy kernel handles the others later.
+        let begun = Instant::now();
+        while Listeners::at(its_address).unwrap().drops < 5 {
+            assert!(begun.elapsed() < Duration::from_secs(60), "nothing was dropped");
+            thread::yield_now();
+        }
         assert_eq!(
             Listeners::at(other_address).unwrap(),
             Listeners { count: 1, queue: 10, drops: 0 }

@@ -316,7 +316,7 @@ impl Goodput {
             _ if self.generator_at_lowest().is_some() => {
                 let share = self.probes.iter().filter(|probe| probe.missed_by_generator()).count();
                 format!(
-                    "No peak is known: the generator was the limit in {share} of {} probes, and what it was late is in \
+                    "No peak is known: the generator was the limit in {share} of {} probes, and its own lag is in \
                      their latencies. {OWN_PROCESSOR}",
                     self.probes.len()
                 )

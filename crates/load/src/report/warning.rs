@@ -167,11 +167,16 @@ impl Report {
                 ),
             );
         }
-        // Where it held up the generator for long, the figures are invalid, and that says the same.
-        if let Some(exhausted) = self.quota.as_ref().filter(|_| !self.was_starved()) {
-            warn(WarningKind::Quota, format!("During the run, {}.", exhausted.told()));
-        }
+        warnings.extend(self.quota_warning());
         warnings
+    }
+
+    /// That a quota ran out. Where it held up the generator for long, the figures are invalid, and that
+    /// says the same.
+    fn quota_warning(&self) -> Option<Warning> {
+        let exhausted = self.quota.as_ref().filter(|_| !self.was_starved())?;
+        let told = format!("During the run, {}.", exhausted.told());
+        Some(Warning::new(WarningKind::Quota, told))
     }
 }
 
