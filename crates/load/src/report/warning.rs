@@ -171,8 +171,8 @@ impl Report {
         warnings
     }
 
-    /// That a quota ran out. Where it held up the generator for long, the figures are invalid, and that
-    /// says the same.
+    /// That a quota ran out. Where it held up the generator for long, the figures are invalid, and
+    /// that says the same.
     fn quota_warning(&self) -> Option<Warning> {
         let exhausted = self.quota.as_ref().filter(|_| !self.was_starved())?;
         let told = format!("During the run, {}.", exhausted.told());
