@@ -240,6 +240,15 @@ fn who_serves_more_than_the_best_is_explained() {
         idle.contains("epoll used 3") && idle.ends_with("what is left could serve more."),
         "{idle}"
     );
+    let mut shared = trial(&names, &[100], |name, _| match name {
+        "epoll" => Shape { server_us: 12.0, client_us: 15.0, rate: 30_000.0 },
+        _ => Shape { server_us: 24.0, client_us: 15.0, rate: 70_000.0 },
+    });
+    for block in &mut shared.records.blocks {
+        block.disturbance.processors[0].strangers = 0.6;
+    }
+    let shared = text(&said(&shared))[1].to_owned();
+    assert!(shared.contains("for other processes used its processors meanwhile"), "{shared}");
     let agreed = explained(15.0, 90_000.0);
     assert!(agreed.starts_with("At 100 connections it takes "), "{agreed}");
 }

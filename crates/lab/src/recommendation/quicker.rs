@@ -2,7 +2,7 @@
 
 use crate::format::{connections, duration, grouped, percent};
 use crate::summary::Summary;
-use crate::verdict::{Metric, Standing, Verdict};
+use crate::verdict::{Evidence, Metric, Standing, Verdict};
 
 /// A load generator's time that is longer by this share shows that it does more of the work.
 const MORE: f64 = 0.10;
@@ -16,13 +16,13 @@ pub(super) fn sentences(summary: &Summary, chosen: Option<&str>) -> Vec<String> 
         };
         let quicker = verdict.standings.iter().filter(|other| other.rate_low > own.rate_high);
         let other = quicker.max_by(|one, other| one.rate.total_cmp(&other.rate))?;
-        Some(tell(verdict.concurrency, own, other))
+        Some(tell(verdict, own, other))
     };
     let by_time = summary.verdicts.iter().filter(|verdict| verdict.metric == Metric::ServerCpu);
     by_time.filter(|verdict| verdict.tells_apart()).filter_map(told).collect()
 }
 
-fn tell(concurrency: usize, own: &Standing, other: &Standing) -> String {
+fn tell(verdict: &Verdict, own: &Standing, other: &Standing) -> String {
     let more = other.server_cpu_us / own.server_cpu_us - 1.0;
     let takes = match more > 0.0 {
         true => format!(", and takes {} more processor time for each", percent(more)),
@@ -30,18 +30,22 @@ fn tell(concurrency: usize, own: &Standing, other: &Standing) -> String {
     };
     format!(
         "At {} {} serves more requests/s, {} beside {} of {}{takes}. Processor time decides there, for {}.",
-        connections(concurrency),
+        connections(verdict.concurrency),
         other.subject,
         grouped(other.rate),
         grouped(own.rate),
         own.subject,
-        why(own, other)
+        why(&verdict.evidence, own, other)
     )
 }
 
 /// What else than the server keeps its rate down.
-fn why(own: &Standing, other: &Standing) -> String {
+fn why(evidence: &Evidence, own: &Standing, other: &Standing) -> String {
     let name = &own.subject;
+    if 2 * evidence.with_strangers > evidence.measured {
+        return "other processes used its processors meanwhile, which disturbs rates more than processor times"
+            .to_owned();
+    }
     if own.at_least {
         return format!("the load generator was the limit of {name}, whose rate may be higher");
     }

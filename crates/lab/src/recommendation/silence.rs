@@ -28,11 +28,18 @@ pub(super) fn nothing(summary: &Summary) -> String {
             alone[0]
         );
     }
-    let equal = verdicts.iter().any(|verdict| verdict.finding == Finding::NoDifference);
-    if equal && verdicts.iter().all(|verdict| verdict.finding == Finding::NoDifference) {
-        let largest = verdicts.iter().filter_map(|verdict| verdict.critical).fold(0.0, f64::max);
+    let equal = || verdicts.iter().filter(|verdict| verdict.finding == Finding::NoDifference);
+    if equal().next().is_some() {
+        let largest = equal().filter_map(|verdict| verdict.critical).fold(0.0, f64::max);
+        let at = match equal().count() == verdicts.len() {
+            true => String::new(),
+            false => {
+                let counts: Vec<usize> = equal().map(|verdict| verdict.concurrency).collect();
+                format!(" at {}", connections_of(&counts))
+            }
+        };
         return format!(
-            "No difference above {} was found between any of them: choose by something else than speed.",
+            "No difference above {} was found between any of them{at}: choose by something else than speed.",
             percent(largest)
         );
     }
@@ -42,11 +49,7 @@ pub(super) fn nothing(summary: &Summary) -> String {
     {
         return nobody(summary);
     }
-    match verdicts.iter().all(Verdict::is_withheld) {
-        true => "No recommendation: what was measured is too noisy, or too little, for a verdict.",
-        false => "No recommendation: nowhere could one be told from all others.",
-    }
-    .to_owned()
+    "No recommendation: what was measured is too noisy, or too little, for a verdict.".to_owned()
 }
 
 /// Why nobody is left.
