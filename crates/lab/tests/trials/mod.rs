@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use duality_lab::random::SplitMix64;
+use duality_lab::recommendation::{Recommendation, recommend};
 use duality_lab::record::{
     Block, Cell, Design, Disturbance, Experiment, Outcome, Processor, Records, Slice,
 };
@@ -191,6 +192,26 @@ impl Trial {
     pub(crate) fn verdict(&self) -> Verdict {
         self.summary().verdicts.remove(0)
     }
+}
+
+/// What is recommended.
+pub(crate) fn said(trial: &Trial) -> Recommendation {
+    recommend(&trial.summary(), &trial.experiment, &trial.records)
+}
+
+/// All that is said, in order.
+pub(crate) fn text(recommendation: &Recommendation) -> Vec<&str> {
+    recommendation.all_sentences().map(String::as_str).collect()
+}
+
+/// Whether a sentence begins and ends so; what is between has figures that chance makes.
+pub(crate) fn says(recommendation: &Recommendation, begin: &str, end: &str) -> bool {
+    text(recommendation).iter().any(|told| told.starts_with(begin) && told.ends_with(end))
+}
+
+/// epoll takes 12 µs, threads 15.
+pub(crate) fn clear(name: &str, _: usize) -> Shape {
+    busy(if name == "epoll" { 12.0 } else { 15.0 })
 }
 
 /// A machine that does nothing else.

@@ -136,26 +136,8 @@ impl Report {
         {
             warn(WarningKind::OpenLoop, told);
         }
-        for (kind, failures) in &measurement.failures {
-            let times = if failures.count == 1 { "once" } else { "times, at first" };
-            let count =
-                if failures.count == 1 { String::new() } else { format!("{} ", failures.count) };
-            warn(
-                WarningKind::Failed((*kind).to_owned()),
-                format!("{kind} {count}{times}: {}{}.", failures.example, remedy(kind)),
-            );
-        }
-        if measurement.wrong_outside > 0 {
-            warn(
-                WarningKind::Failed(WRONG_OUTSIDE.to_owned()),
-                format!("{} replies outside the window were wrong.", measurement.wrong_outside),
-            );
-        }
-        if measurement.failures_outside > 0 {
-            warn(
-                WarningKind::FailedOutside,
-                format!("{} requests failed outside the window.", measurement.failures_outside),
-            );
+        for Warning { kind, text } in failed(measurement) {
+            warn(kind, text);
         }
         if self.listen_overflows > 0 {
             warn(
@@ -178,6 +160,31 @@ impl Report {
         let told = format!("During the run, {}.", exhausted.told());
         Some(Warning::new(WarningKind::Quota, told))
     }
+}
+
+/// Which requests failed, in the window and outside of it.
+fn failed(measurement: &Measurement) -> Vec<Warning> {
+    let in_window = measurement.failures.iter().map(|(kind, failures)| {
+        let times = if failures.count == 1 { "once" } else { "times, at first" };
+        let count =
+            if failures.count == 1 { String::new() } else { format!("{} ", failures.count) };
+        Warning::new(
+            WarningKind::Failed((*kind).to_owned()),
+            format!("{kind} {count}{times}: {}{}.", failures.example, remedy(kind)),
+        )
+    });
+    let mut warnings: Vec<Warning> = in_window.collect();
+    let wrong = measurement.wrong_outside;
+    if wrong > 0 {
+        let told = format!("{wrong} replies outside the window were wrong.");
+        warnings.push(Warning::new(WarningKind::Failed(WRONG_OUTSIDE.to_owned()), told));
+    }
+    let others = measurement.failures_outside;
+    if others > 0 {
+        let told = format!("{others} requests failed outside the window.");
+        warnings.push(Warning::new(WarningKind::FailedOutside, told));
+    }
+    warnings
 }
 
 /// What was still unanswered at the end, if the percentiles would be other ones with it: when it is one
