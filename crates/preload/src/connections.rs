@@ -60,6 +60,11 @@ fn accept_among_processes(frame: &Frame, descriptor: &'static Descriptor) -> isi
     let deadline = descriptor.socket_deadline(number, direction);
     loop {
         let seen = descriptor.seen(direction);
+        if sys::is_ready(number, libc::POLLIN) {
+            // There may be more connections for those in line.
+            descriptor.has_connections();
+            return offload(frame.number(), frame.arguments(), Interrupted::Restarts);
+        }
         if descriptor.begins_to_accept() {
             let result = offload(frame.number(), frame.arguments(), Interrupted::Restarts);
             descriptor.has_accepted();

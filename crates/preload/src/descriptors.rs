@@ -381,6 +381,11 @@ impl Descriptor {
     /// The helper has returned: the next thread that waits has its turn.
     pub(crate) fn has_accepted(&self) {
         self.accepts.store(false, Ordering::Release);
+        self.has_connections();
+    }
+
+    /// The next thread that waits has a look.
+    pub(crate) fn has_connections(&self) {
         let mut locked = lock();
         self.read.count();
         self.wake_next(&mut locked, Direction::Read, false);
