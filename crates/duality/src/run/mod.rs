@@ -141,7 +141,7 @@ fn out_of_the_way(file: OwnedFd) -> io::Result<OwnedFd> {
     let before = getrlimit(Resource::Nofile);
     let limit = before.current.unwrap_or(MOST).min(MOST);
     if limit >= FAR + ROOM {
-        return Ok(fcntl_dupfd_cloexec(&file, FAR as i32).unwrap_or(file));
+        return Ok(fcntl_dupfd_cloexec(&file, i32::try_from(FAR).unwrap_or(0)).unwrap_or(file));
     }
     let higher = (limit + ROOM).min(MOST);
     // Above the hard limit if that is as low, which takes a privilege; for a moment in any case.
