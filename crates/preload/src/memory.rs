@@ -22,6 +22,8 @@ const SMALLEST: usize = 32;
 const CLASSES: usize = 12;
 const LARGEST: usize = SMALLEST << (CLASSES - 1);
 const CHUNK: usize = 1 << 20;
+/// Nothing is aligned to more.
+const PAGE: usize = 4096;
 
 // SAFETY: the cells are used under the lock.
 unsafe impl Sync for Heap {}
@@ -58,6 +60,12 @@ impl Heap {
             return free;
         }
         let bytes = SMALLEST << class;
+        // Smaller blocks fill what is before the next multiple of the size.
+        while self.fresh.get() % bytes.min(PAGE) != 0 {
+            let filling = self.fresh.get().trailing_zeros() - SMALLEST.trailing_zeros();
+            self.put(filling as usize, self.fresh.get());
+            self.fresh.set(self.fresh.get() + (SMALLEST << filling));
+        }
         if self.fresh.get() + bytes > self.end.get() {
             let Some(chunk) = sys::map(CHUNK, libc::PROT_READ | libc::PROT_WRITE, 0) else {
                 return 0;
@@ -69,6 +77,12 @@ impl Heap {
         self.fresh.set(block + bytes);
         block
     }
+
+    fn put(&self, class: usize, block: usize) {
+        // SAFETY: the block is free, mapped, and has room for an address, for which it is aligned.
+        unsafe { *(block as *mut usize) = self.free[class].get() };
+        self.free[class].set(block);
+    }
 }
 
 fn class_of(layout: Layout) -> usize {
@@ -76,9 +90,13 @@ fn class_of(layout: Layout) -> usize {
     (bytes / SMALLEST).trailing_zeros() as usize
 }
 
-// SAFETY: blocks are disjoint, and aligned to their size, which is a power of two, or to a page.
+// SAFETY: blocks are disjoint, and aligned to their size, which is a power of two, or to a page where that is less. What
+// is to be aligned to more than a page is refused.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if layout.align() > PAGE {
+            return ptr::null_mut();
+        }
         if layout.size().max(layout.align()) > LARGEST {
             let block = sys::map(layout.size(), libc::PROT_READ | libc::PROT_WRITE, 0);
             return block.map_or(ptr::null_mut(), |address| address as *mut u8);
@@ -113,10 +131,37 @@ unsafe impl GlobalAlloc for Heap {
             return;
         }
         let class = class_of(layout);
-        self.with_lock(|| {
-            // SAFETY: the block is free, and has room for an address.
-            unsafe { *block.cast::<usize>() = self.free[class].get() };
-            self.free[class].set(block as usize);
-        });
+        self.with_lock(|| self.put(class, block as usize));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_aligned_disjoint_and_used_again() {
+        let heap = Heap::new();
+        let mut blocks: Vec<(usize, usize)> = Vec::new();
+        for round in 0..200usize {
+            for (size, align) in [(1, 1), (100, 64), (40, 8), (3000, 4096), (70_000, 16), (5, 512)]
+            {
+                let layout = Layout::from_size_align(size + round % 7, align).expect("valid");
+                // SAFETY: the layout is not empty.
+                let block = unsafe { heap.alloc(layout) };
+                assert!(!block.is_null() && (block as usize).is_multiple_of(align));
+                if layout.size() > LARGEST {
+                    // SAFETY: allocated just now.
+                    unsafe { heap.dealloc(block, layout) };
+                } else {
+                    blocks.push((block as usize, layout.size()));
+                }
+            }
+        }
+        blocks.sort_unstable();
+        assert!(blocks.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0));
+        let impossible = Layout::from_size_align(8, 1 << 16).expect("valid");
+        // SAFETY: as above.
+        assert!(unsafe { heap.alloc(impossible) }.is_null());
     }
 }
