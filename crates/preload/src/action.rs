@@ -7,6 +7,9 @@ use crate::user::Plain;
 pub(crate) const TICK_SIGNAL: i32 = 62;
 pub(crate) const HELPER_SIGNAL: i32 = 61;
 
+/// Real-time signals wait in a queue, from this one on; and libc's own two do not.
+pub(crate) const FIRST_QUEUED: i32 = 34;
+
 pub(crate) const SA_ONSTACK: u64 = libc::SA_ONSTACK as u32 as u64;
 pub(crate) const SA_RESTORER: u64 = 0x0400_0000;
 pub(crate) const SIG_DFL: u64 = 0;
@@ -19,6 +22,8 @@ pub(crate) const HELPER_VALUE: usize = 0x6475_616c_6865_6c70;
 
 /// The value in a signal that has a worker look at what has come.
 pub(crate) const NUDGE_VALUE: usize = 0x6475_616c_6e75_6467;
+/// The value in the signal that ends a thread's moment without signals (`storm.rs`).
+pub(crate) const RECALL_VALUE: usize = 0x6475_616c_7265_6361;
 
 /// Sends a signal with a value to a kernel thread of this process.
 pub(crate) fn send(kernel_thread: i32, number: i32, value: usize) {

@@ -5,7 +5,7 @@
 use core::arch::asm;
 
 use crate::action::{Action, SA_ONSTACK};
-use crate::frame::Frame;
+use crate::frame::{Frame, duality_resume};
 
 use crate::thread::Thread;
 use crate::user;
@@ -48,8 +48,11 @@ pub(crate) struct Context {
     pub(crate) mask: u64,
 }
 
-/// Offset that the entry knows.
+/// Offsets that the entry knows.
 pub(crate) const MASK_OFFSET: usize = core::mem::offset_of!(Context, mask);
+pub(crate) const STACK_POINTER_OFFSET: usize = core::mem::offset_of!(Context, rsp);
+/// A stack pointer so little beneath a context is one of the same stack.
+pub(crate) const SAME_STACK: usize = 64 << 10;
 
 /// `struct rt_sigframe`: a context, and what the signal says.
 #[repr(C)]
@@ -75,7 +78,7 @@ pub(crate) struct Delivery<'a> {
 const LEGACY_BYTES: usize = 512;
 const NOTE_OFFSET: usize = 464;
 const NOTE_MAGIC: u32 = 0x4650_5853;
-const RED_ZONE: u64 = 128;
+pub(crate) const RED_ZONE: u64 = 128;
 /// Room for what the engine's functions still use beneath, while a frame is built.
 const MARGIN: u64 = 1024;
 
@@ -153,8 +156,9 @@ impl Context {
         let here = stack_pointer();
         let own = (&raw const *self as u64) - CONTEXT_OFFSET;
         let own_end = own + size_of::<SignalFrame>() as u64;
+        let bytes = self.vector_bytes()?;
         let mut vectors_stay = false;
-        if beneath == Beneath::Frame && self.place_of_vectors(top) == self.vectors {
+        if beneath == Beneath::Frame && place_of_vectors(top, bytes) == self.vectors {
             // They are where they belong already, and stay there: small stacks have no room for two copies.
             vectors_stay = true;
             top = self.vectors;
@@ -162,10 +166,10 @@ impl Context {
                 top = here - MARGIN;
             }
         } else if beneath == Beneath::Frame {
-            let place = frame_below(self.place_of_vectors(top));
+            let place = frame_below(place_of_vectors(top, bytes));
             // A frame above this one is in memory that the program has left. Without it, handlers that follow each
             // other without a pause would go down the stack.
-            let end = own_end.max(self.vectors + self.vector_bytes() as u64);
+            let end = own_end.max(self.vectors + bytes);
             if place < end && top > here - MARGIN && top < here + (1 << 20) {
                 top = here - MARGIN;
             }
@@ -176,7 +180,7 @@ impl Context {
         let (vectors, place) = if vectors_stay {
             (self.vectors, frame_below(top))
         } else {
-            let vectors = self.copy_vectors(top)?;
+            let vectors = self.copy_vectors(top, bytes)?;
             (vectors, frame_below(vectors))
         };
         let mut saved = *self;
@@ -209,48 +213,54 @@ impl Context {
         ]
     }
 
-    /// How many bytes the vector registers of the context take.
-    fn vector_bytes(&self) -> usize {
-        if self.vectors == 0 {
-            return 0;
-        }
-        // SAFETY: the kernel, or the engine, left at least the legacy area there.
-        let (magic, extended) = unsafe {
-            let note = (self.vectors as *const u8).add(NOTE_OFFSET).cast::<u32>();
-            (note.read(), note.add(1).read())
-        };
-        if magic == NOTE_MAGIC { extended as usize } else { LEGACY_BYTES }
-    }
-
-    /// Where a frame beneath `top` has its vector registers.
-    fn place_of_vectors(&self, top: u64) -> u64 {
-        (top - self.vector_bytes() as u64) & !63
-    }
-
-    /// Copies the vector registers of the context to beneath `top`; returns where.
-    fn copy_vectors(&self, top: u64) -> Result<u64, isize> {
+    /// How many bytes the vector registers of the context take: the kernel says so, or a program that made the
+    /// context by itself.
+    fn vector_bytes(&self) -> Result<u64, isize> {
         if self.vectors == 0 {
             return Ok(0);
         }
-        let place = self.place_of_vectors(top);
-        user::write_bytes(place as usize, self.vectors as *const u8, self.vector_bytes())?;
+        let [magic, extended]: [u32; 2] = user::read(self.vectors as usize + NOTE_OFFSET)?;
+        Ok(if magic == NOTE_MAGIC { u64::from(extended) } else { LEGACY_BYTES as u64 })
+    }
+
+    /// Copies the vector registers of the context, so many bytes, to beneath `top`; returns where.
+    fn copy_vectors(&self, top: u64, bytes: u64) -> Result<u64, isize> {
+        if self.vectors == 0 {
+            return Ok(0);
+        }
+        let place = place_of_vectors(top, bytes);
+        user::copy(place as usize, self.vectors as usize, bytes as usize)?;
         Ok(place)
     }
 
     /// Moves the context to the stack that it belongs to, as one that `sigreturn` goes on with, and makes
-    /// this one go on at `entry` with the new frame on top of its stack.
-    pub(crate) fn set_aside(&mut self, entry: unsafe extern "C" fn()) {
-        // Where the stack has run over, what follows faults, and the program dies as it would natively.
-        let vectors = self.copy_vectors(self.rsp - RED_ZONE).unwrap_or(0);
-        let place = frame_below(if vectors == 0 { self.rsp - RED_ZONE } else { vectors });
-        let mut saved = *self;
-        saved.vectors = vectors;
-        // SAFETY: as in `enter_handler`.
-        unsafe { (&raw mut (*(place as *mut SignalFrame)).context).write(saved) };
+    /// this one go on at `entry` with the new frame on top of its stack. For the handler of signals, whose contexts
+    /// are the kernel's.
+    ///
+    /// # Errors
+    ///
+    /// The stack has no room, and the context is as it was.
+    pub(crate) fn set_aside(&mut self, entry: unsafe extern "C" fn()) -> Result<(), isize> {
+        let bytes = self.vector_bytes()?;
+        let top = self.rsp - RED_ZONE;
+        let vectors = if self.vectors == 0 { 0 } else { place_of_vectors(top, bytes) };
+        let place = frame_below(if vectors == 0 { top } else { vectors });
+        // The handler blocks what a fault raises, so a copy that faulted would be the end of the process.
+        user::probe_for_writing(place as usize, (top - place) as usize)?;
+        self.copy_vectors(top, bytes)?;
+        let saved = Self { vectors, ..*self };
+        let to = place as usize + CONTEXT_OFFSET as usize;
+        user::write_bytes(to, (&raw const saved).cast(), size_of::<Self>())?;
         self.rip = entry as *const () as u64;
         self.rsp = place;
         self.rflags &= !0x500;
+        Ok(())
     }
+}
+
+/// Where a frame beneath `top` has its vector registers, so many bytes.
+fn place_of_vectors(top: u64, bytes: u64) -> u64 {
+    (top - bytes) & !63
 }
 
 /// The place of a frame: a handler starts with a stack as after a call.
@@ -259,34 +269,9 @@ fn frame_below(address: u64) -> u64 {
 }
 
 impl Frame {
-    /// Makes a call return into a handler, which returns to `rip` with `result`.
-    ///
-    /// # Errors
-    ///
-    /// See [`Context::enter_handler`].
-    pub(crate) fn enter_handler(
-        &mut self,
-        thread: &Thread,
-        delivery: &Delivery<'_>,
-        rip: usize,
-        result: usize,
-    ) -> Result<(), isize> {
-        let mut area = Legacy([0; LEGACY_BYTES]);
-        // SAFETY: the area is large enough, and aligned.
-        unsafe { asm!("fxsave64 [{}]", in(reg) &raw mut area, options(nostack)) };
-        area.0[NOTE_OFFSET..].fill(0);
-        let mut context = self.context(rip, result);
-        context.vectors = &raw const area as u64;
-        context.enter_handler(thread, delivery, Beneath::Call)?;
-        self.rip = context.rip as usize;
-        self.rsp = context.rsp as usize;
-        self.rdi = context.rdi as usize;
-        self.rsi = context.rsi as usize;
-        self.rdx = context.rdx as usize;
-        Ok(())
-    }
-
-    fn context(&self, rip: usize, result: usize) -> Context {
+    /// The thread as one that was interrupted after its call: it goes on at `rip` with `result`. Its vector registers
+    /// are still where they were.
+    fn interrupted(&self, rip: usize, result: usize) -> Context {
         // SAFETY: all zeros are a context.
         let zeros: Context = unsafe { core::mem::zeroed() };
         Context {
@@ -316,5 +301,38 @@ impl Frame {
     }
 }
 
+/// A thread whose call is over, as a context. It lies on the thread's stack, and its vector registers above it.
+#[repr(C)]
+pub(crate) struct AfterCall {
+    context: Context,
+    vectors: Legacy,
+}
+
 #[repr(C, align(64))]
 struct Legacy([u8; LEGACY_BYTES]);
+
+impl AfterCall {
+    /// A thread that goes on at `rip` with `result`. Of the vector registers, what lives across a call is kept.
+    #[inline(always)]
+    pub(crate) fn new(frame: &Frame, rip: usize, result: usize) -> Self {
+        let mut area = Legacy([0; LEGACY_BYTES]);
+        // SAFETY: the area is large enough, and aligned.
+        unsafe { asm!("fxsave64 [{}]", in(reg) &raw mut area, options(nostack)) };
+        area.0[NOTE_OFFSET..].fill(0);
+        Self { context: frame.interrupted(rip, result), vectors: area }
+    }
+
+    pub(crate) fn context(&mut self) -> &mut Context {
+        self.context.vectors = &raw const self.vectors as u64;
+        &mut self.context
+    }
+
+    /// Goes on as the context says.
+    pub(crate) fn go_on(&mut self) -> ! {
+        let context = &raw const *self.context();
+        // SAFETY: what the engine has on this stack beneath the context is used no more.
+        unsafe {
+            asm!("mov rsp, {}", "jmp {}", in(reg) context, sym duality_resume, options(noreturn))
+        }
+    }
+}

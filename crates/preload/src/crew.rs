@@ -11,7 +11,7 @@ use crate::settings;
 use crate::signals;
 use crate::sys::{self, error, failed, sys};
 use crate::ticks;
-use crate::worker::{self, FIRST, MOST_WORKERS, Worker};
+use crate::worker::{self, FIRST, MOST_WORKERS, Worker, set_in_engine};
 
 /// A worker's own stack: it sleeps there, and the signal handler has the other part.
 const STACK: usize = 64 << 10;
@@ -87,7 +87,7 @@ extern "C" fn begin(argument: usize) {
     // SAFETY: `start` passed a worker, which is never taken away once its kernel thread exists.
     let worker: &'static Worker = unsafe { &*(argument as *const Worker) };
     worker.adopt();
-    worker.set_in_engine(true);
+    set_in_engine(true);
     signals::use_stack(worker.stack_pointer.get());
     worker.kernel_id.set(sys!(SYS_gettid) as i32);
     // From here on, signals come.

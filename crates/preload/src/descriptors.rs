@@ -75,7 +75,7 @@ static ALL_EDGES: AtomicU32 = AtomicU32::new(0);
 /// So many entries of the table can be used.
 static OPENED: AtomicUsize = AtomicUsize::new(0);
 /// What had a lower number when the process started or was forked last is shared.
-static FORKED_BELOW: Setting<usize> = Setting::new(0);
+static FORKED_BELOW: AtomicUsize = AtomicUsize::new(0);
 
 /// Makes room for the table. All zeros are descriptors of which nothing is known.
 pub(crate) fn reserve() -> bool {
@@ -111,7 +111,7 @@ pub(crate) fn inherit() {
     // One call tells which numbers refer to nothing.
     sys!(SYS_poll, polls.as_mut_ptr(), LOW, 0);
     let highest = polls.iter().rposition(|poll| poll.revents & libc::POLLNVAL == 0);
-    FORKED_BELOW.set(highest.map_or(0, |number| number + 1));
+    FORKED_BELOW.store(highest.map_or(0, |number| number + 1), Ordering::Relaxed);
 }
 
 /// The descriptor with this number, unless the engine does not follow it.
@@ -244,7 +244,7 @@ impl Descriptor {
         if failed(sys!(SYS_fstat, number, &raw mut status)) {
             return Kind::Direct;
         }
-        if number < FORKED_BELOW.get() || number <= 2 {
+        if number < FORKED_BELOW.load(Ordering::Relaxed) || number <= 2 {
             self.set(fact::SHARED);
         }
         let kind = match status.st_mode & libc::S_IFMT {
@@ -474,7 +474,7 @@ pub(crate) fn duplicated(from: usize, to: isize) {
 
 /// After a fork, parent and child share what is open. The child's epoll is a new one.
 pub(crate) fn share_all(in_child: bool) {
-    FORKED_BELOW.set(HIGHEST.load(Ordering::Relaxed) + 1);
+    FORKED_BELOW.store(HIGHEST.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     for number in 0..=HIGHEST.load(Ordering::Relaxed) {
         let Some(descriptor) = get(number) else { break };
         descriptor.share();

@@ -8,6 +8,7 @@ use crate::frame::Frame;
 use crate::held;
 use crate::helpers::{Interrupted, offload};
 use crate::lock::Locked;
+use crate::masks;
 use crate::process;
 use crate::pump;
 use crate::report;
@@ -19,7 +20,7 @@ use crate::sys::{RESTART, sys};
 use crate::table::{self, CLASSES, Class};
 use crate::task_calls;
 use crate::ticks;
-use crate::worker::{current, worker};
+use crate::worker::{HANDLER_ENTERED, current, set_in_engine, worker};
 
 /// Executes a call of the program; called by the entry alone.
 pub(crate) extern "C" fn dispatch(frame: &mut Frame) -> isize {
@@ -28,7 +29,7 @@ pub(crate) extern "C" fn dispatch(frame: &mut Frame) -> isize {
         if worker.vfork_parent.get() as isize != sys!(SYS_getpid) {
             return in_vfork_child(frame);
         }
-        if !process::MEMORY_IS_SHARED.get() {
+        if !process::MEMORY_IS_SHARED.load(Ordering::Relaxed) {
             worker.vfork_parent.set(0);
         }
     }
@@ -74,10 +75,10 @@ fn in_vfork_child(frame: &mut Frame) -> isize {
     let executes = matches!(frame.number(), libc::SYS_execve | libc::SYS_execveat);
     if executes && settings::CHILDREN.get() {
         let result = process::execve_with_engine(frame);
-        worker().set_in_engine(false);
+        set_in_engine(false);
         return result;
     }
-    worker().set_in_engine(false);
+    set_in_engine(false);
     frame.leave_to_kernel()
 }
 
@@ -90,11 +91,10 @@ fn finish(frame: &mut Frame, mut result: isize) -> isize {
     if worker().storm.get() != 0 {
         storm::calm();
     }
+    let thread = current();
     loop {
-        // The worker may be another one after every switch.
-        let worker = worker();
-        worker.set_in_engine(false);
-        let thread = worker.current.get();
+        // From here on a signal may take the thread to another worker.
+        set_in_engine(false);
         let quiet = !held::any()
             && thread.deliverable() == 0
             && thread.mask_after.get().is_none()
@@ -102,26 +102,33 @@ fn finish(frame: &mut Frame, mut result: isize) -> isize {
         if quiet {
             return result;
         }
-        worker.set_in_engine(true);
+        set_in_engine(true);
         result = signals::deliver_on_return(frame, result);
     }
 }
 
 /// Before a thread goes on from a frame in the kernel's format: where it was interrupted in its own code, or
-/// where a handler returns to. The entry executes it again if a signal comes before the thread has gone on.
-pub(crate) extern "C" fn resume(context: &mut Context) {
-    worker().set_in_engine(true);
+/// where a handler returns to. Returns what the kernel is to block from then on. The entry executes it again if a
+/// signal comes before the thread has gone on.
+pub(crate) extern "C" fn resume(context: &mut Context) -> u64 {
     current().place.set(&raw const *context as usize + 1);
-    worker().attention.store(0, Ordering::Relaxed);
+    let entered = worker().attention.swap(0, Ordering::Relaxed) & HANDLER_ENTERED != 0;
     if ticks::turn_is_over(worker()) {
         ticks::hurry(end_turn());
     } else if ticks::may_give_way(worker()) && pump::look_for_woken() {
         end_turn();
     }
-    signals::deliver_on_context(context);
-    // The entry has the kernel block what the threads block.
-    worker().storm.set(0);
     signals::seal(context);
+    if !entered && storm::gives_moment() {
+        return storm::MOMENT;
+    }
+    if signals::deliver_on_context(context) {
+        storm::count_delivery();
+        // There may be more: the entry looks again, beneath the handler's frame.
+        worker().attention.fetch_or(HANDLER_ENTERED, Ordering::Relaxed);
+    }
+    worker().storm.set(0);
+    masks::wanted()
 }
 
 /// The turn of the current thread is over. Returns whether others waited for theirs.

@@ -14,7 +14,7 @@ struct Errand {
     /// The worker that it is for, or `EVERYBODY`.
     index: Setting<usize>,
     result: AtomicIsize,
-    /// Workers that have not executed it.
+    /// Workers that have not looked at it. Until they all have, the next errand is not written.
     left: AtomicU32,
     /// Changes with each errand; a worker remembers the last that it has seen.
     generation: AtomicUsize,
@@ -33,11 +33,7 @@ static ERRAND: Errand = Errand {
 
 /// Has every other worker execute a call, and waits until they have.
 pub(crate) fn everywhere(number: i64, arguments: Arguments) {
-    let mut locked = lock();
-    let count = worker::others(&mut locked).count();
-    if count > 0 {
-        send(&mut locked, number, arguments, EVERYBODY, count);
-    }
+    send(&mut lock(), number, arguments, EVERYBODY);
 }
 
 /// Has the other workers execute a call, one after the other, until one returns something else than `refusal`:
@@ -45,7 +41,7 @@ pub(crate) fn everywhere(number: i64, arguments: Arguments) {
 pub(crate) fn until_done(number: i64, arguments: Arguments, refusal: isize) -> isize {
     let mut locked = lock();
     for other in worker::others(&mut locked) {
-        send(&mut locked, number, arguments, other.index.get(), 1);
+        send(&mut locked, number, arguments, other.index.get());
         let result = ERRAND.result.load(Ordering::Relaxed);
         if result != refusal {
             return result;
@@ -54,7 +50,8 @@ pub(crate) fn until_done(number: i64, arguments: Arguments, refusal: isize) -> i
     refusal
 }
 
-fn send(locked: &mut Locked, number: i64, arguments: Arguments, index: usize, count: usize) {
+fn send(locked: &mut Locked, number: i64, arguments: Arguments, index: usize) {
+    let count = worker::others(locked).count();
     let next = ERRAND.generation.load(Ordering::Relaxed) + 1;
     ERRAND.number.set(number);
     ERRAND.arguments.set(arguments);
@@ -73,12 +70,14 @@ fn send(locked: &mut Locked, number: i64, arguments: Arguments, index: usize, co
 /// What a worker does about a nudge, in the handler.
 pub(crate) fn run(worker: &Worker) {
     let generation = ERRAND.generation.load(Ordering::Acquire);
-    let meant = [EVERYBODY, worker.index.get()].contains(&ERRAND.index.get());
-    if worker.errand.replace(generation) != generation && meant {
+    if worker.errand.replace(generation) == generation {
+        return;
+    }
+    if [EVERYBODY, worker.index.get()].contains(&ERRAND.index.get()) {
         let result = sys::call(ERRAND.number.get(), ERRAND.arguments.get());
         ERRAND.result.store(result, Ordering::Relaxed);
-        ERRAND.left.fetch_sub(1, Ordering::Release);
     }
+    ERRAND.left.fetch_sub(1, Ordering::Release);
 }
 
 /// What a new worker need not do, since it inherits the effects.

@@ -6,6 +6,7 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use crate::action::FIRST_QUEUED;
 use crate::sys::sys;
 
 /// Signals that can wait. More are lost, as ordinary signals are when one of their number waits already.
@@ -37,15 +38,20 @@ fn with_list<T>(work: impl FnOnce(&mut [libc::siginfo_t; MOST]) -> T) -> T {
     result
 }
 
-/// Holds back a signal; called by the handler alone.
-pub(crate) fn hold(info: &libc::siginfo_t) {
+/// Holds back a signal; called by the handler alone. Returns `false` where that changes nothing, for ordinary signals do
+/// not queue. Those of timers count how often they came.
+pub(crate) fn hold(info: &libc::siginfo_t) -> bool {
     with_list(|list| {
         let count = HELD.count.load(Ordering::Relaxed);
-        if count < MOST {
-            list[count] = *info;
-            HELD.count.store(count + 1, Ordering::Relaxed);
+        let queues = info.si_signo >= FIRST_QUEUED || info.si_code == libc::SI_TIMER;
+        let known = !queues && list[..count].iter().any(|other| other.si_signo == info.si_signo);
+        if known || count == MOST {
+            return false;
         }
-    });
+        list[count] = *info;
+        HELD.count.store(count + 1, Ordering::Relaxed);
+        true
+    })
 }
 
 /// Whether a signal waits.

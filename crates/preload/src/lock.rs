@@ -173,7 +173,9 @@ impl<T> Guarded<T> {
     }
 }
 
-/// A cell in a static that is set once before a second thread exists, or changed under the lock.
+/// A cell in a static that is changed only while no other worker reads it: before a second worker exists, in the child of
+/// a fork, where it is read under the lock too, or by a protocol of its own (`errands.rs`). All else is an atomic, or
+/// `Guarded`.
 pub(crate) struct Setting<T>(Cell<T>);
 
 // SAFETY: see the type.
@@ -192,10 +194,5 @@ impl<T: Copy> Setting<T> {
     #[inline(always)]
     pub(crate) fn set(&self, value: T) {
         self.0.set(value);
-    }
-
-    /// Sets the value, and returns the one before.
-    pub(crate) fn replace(&self, value: T) -> T {
-        self.0.replace(value)
     }
 }

@@ -24,6 +24,11 @@ static MASKS: Guarded<Masks> =
 /// What the kernel is to block for every worker.
 pub(crate) static WANTED: AtomicU64 = AtomicU64::new(0);
 
+/// What the kernel is to block while the program executes.
+pub(crate) fn wanted() -> u64 {
+    WANTED.load(Ordering::Relaxed)
+}
+
 /// What no mask blocks.
 pub(crate) const NEVER_BLOCKED: u64 = bit(libc::SIGKILL) | bit(libc::SIGSTOP);
 /// What a faulting instruction raises. The kernel never blocks them for us.

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::credentials;
 use crate::crew;
@@ -12,7 +12,7 @@ use crate::futex;
 use crate::helpers;
 use crate::idle;
 use crate::kept;
-use crate::lock::{Locked, Setting, lock};
+use crate::lock::{Locked, lock};
 use crate::loops;
 use crate::masks;
 use crate::own;
@@ -22,6 +22,7 @@ use crate::settings;
 use crate::signals;
 use crate::stacks::STACKS;
 use crate::stats;
+use crate::storm;
 use crate::sys::{self, EAGAIN, EFAULT, EINVAL, sys};
 use crate::thread::{MAIN, THREADS, Thread, ThreadRef};
 use crate::ticks;
@@ -34,10 +35,10 @@ const VM: u64 = libc::CLONE_VM as u64;
 const VFORK: u64 = libc::CLONE_VFORK as u64;
 
 /// Another process executes in our memory, and may do so at any time.
-pub(crate) static MEMORY_IS_SHARED: Setting<bool> = Setting::new(false);
+pub(crate) static MEMORY_IS_SHARED: AtomicBool = AtomicBool::new(false);
 
 /// Another process has the same table of descriptors: what the engine opened is to be closed at the end.
-static FILES_ARE_SHARED: Setting<bool> = Setting::new(false);
+static FILES_ARE_SHARED: AtomicBool = AtomicBool::new(false);
 
 /// What a clone asks for.
 struct Request {
@@ -96,7 +97,7 @@ fn make(frame: &mut Frame, request: &Request) -> isize {
     }
     if request.flags & VM != 0 {
         // Without CLONE_VFORK, the other process uses our memory for as long as it likes.
-        MEMORY_IS_SHARED.set(MEMORY_IS_SHARED.get() || request.flags & VFORK == 0);
+        MEMORY_IS_SHARED.fetch_or(request.flags & VFORK == 0, Ordering::Relaxed);
         return vfork(frame);
     }
     fork_as(frame, request).unwrap_or_else(|error| error)
@@ -148,6 +149,8 @@ fn fork_as(frame: &mut Frame, request: &Request) -> Result<isize, isize> {
 /// The worker stays inside the engine, so that the thread is not moved to another one before the call. The
 /// child's first call clears the mark.
 pub(crate) fn vfork(frame: &mut Frame) -> isize {
+    // The child inherits what the kernel blocks.
+    storm::calm();
     worker().vfork_parent.set(MAIN.id.get());
     frame.leave_to_kernel()
 }
@@ -252,7 +255,7 @@ pub(crate) fn finish_thread(locked: &mut Locked, thread: ThreadRef) {
 /// exit_group(2)
 pub(crate) fn exit_group(frame: &mut Frame) -> isize {
     report::at_exit();
-    if FILES_ARE_SHARED.get() {
+    if FILES_ARE_SHARED.load(Ordering::Relaxed) {
         own::close();
     }
     let mut locked = lock();
@@ -294,7 +297,8 @@ fn become_child(locked: &mut Locked, shares_files: bool) {
     helpers::reset_after_fork();
     credentials::reset_after_fork(locked);
     ticks::reset_after_fork();
-    FILES_ARE_SHARED.set(shares_files);
+    storm::reset_after_fork();
+    FILES_ARE_SHARED.store(shares_files, Ordering::Relaxed);
     if shares_files {
         own::leave_to_parent();
     } else {

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::action::{Action, bit};
+use crate::action::{Action, FIRST_QUEUED, bit};
 use crate::clock::{self, NEVER};
 use crate::context::{Context, on_alternate};
 use crate::credentials;
@@ -12,7 +12,7 @@ use crate::lock::lock;
 use crate::masked;
 use crate::scheduler::park;
 use crate::signals::{
-    self, ACTIONS, act_by_default, add_pending, install, process_bits, set_mask, take_pending,
+    self, act_by_default, add_pending, install, process_bits, set_mask, take_pending,
     take_process_signal,
 };
 use crate::sys::{EAGAIN, EFAULT, EINTR, EINVAL, ESRCH, error, failed, sys};
@@ -24,8 +24,6 @@ use crate::worker::{current, worker};
 
 /// libc's own: by it, a change of credentials reaches every thread.
 const SETXID_SIGNAL: i32 = 33;
-/// Real-time signals wait in a queue, from this one on.
-const FIRST_QUEUED: i32 = 34;
 
 /// Runs a body that may fail, as a system call's result.
 fn result(body: impl FnOnce() -> Result<isize, isize>) -> isize {
@@ -61,16 +59,19 @@ pub(crate) fn rt_sigaction(frame: &mut Frame) -> isize {
         if !(1..=64).contains(&number) || frame.r10 != 8 {
             return Err(EINVAL);
         }
-        let before = ACTIONS[number as usize].get();
-        if let Some(action) = user::read_optional::<Action>(frame.rsi)? {
+        let wanted = user::read_optional::<Action>(frame.rsi)?;
+        let mut locked = lock();
+        let before = signals::action(&mut locked, number);
+        if let Some(action) = wanted {
             if matches!(number, libc::SIGKILL | libc::SIGSTOP) {
                 return Err(EINVAL);
             }
-            let installed = install(number, action);
+            let installed = install(&mut locked, number, action);
             if failed(installed) {
                 return Err(installed);
             }
         }
+        drop(locked);
         user::write_optional(frame.rdx, &before)?;
         Ok(0)
     })
@@ -100,11 +101,16 @@ pub(crate) fn rt_sigsuspend(frame: &mut Frame) -> isize {
 /// rt_sigpending(2)
 pub(crate) fn rt_sigpending(frame: &mut Frame) -> isize {
     result(|| {
+        // The kernel takes shorter sets here, and here alone.
+        if frame.rsi > size_of::<u64>() {
+            return Err(EINVAL);
+        }
         let mut pending = 0u64;
         sys!(SYS_rt_sigpending, &raw mut pending, 8);
         let thread = current();
         pending |= thread.pending_bits.load(Ordering::Relaxed) | process_bits();
-        user::write(frame.rdi, &(pending & thread.mask.get()))?;
+        pending &= thread.mask.get();
+        user::write_bytes(frame.rdi, (&raw const pending).cast(), frame.rsi)?;
         Ok(0)
     })
 }
@@ -254,10 +260,10 @@ pub(crate) fn rt_sigqueueinfo(frame: &mut Frame) -> isize {
 /// Whether the current thread sends its process a signal for which it has a handler.
 fn signals_itself(process: i32, number: i32) -> bool {
     process == MAIN.id.get()
-        && !thread_calls::IS_TRACED.get()
+        && !thread_calls::IS_TRACED.load(Ordering::Relaxed)
         && (1..=64).contains(&number)
         && current().mask.get() & bit(number) == 0
-        && ACTIONS[number as usize].get().runs()
+        && signals::action(&mut lock(), number).runs()
 }
 
 /// The handler has run when the call returns, whatever kernel thread the kernel would have given the signal to.
@@ -311,7 +317,7 @@ fn send(
     if number == SETXID_SIGNAL {
         credentials::announce_credentials(&mut locked);
     }
-    let action = ACTIONS[number as usize].get();
+    let action = signals::action(&mut locked, number);
     let blocked = thread.mask.get() & bit(number) != 0;
     if !action.runs() && !blocked && thread.awaited.get() & bit(number) == 0 {
         if !action.ignores(number) {

@@ -11,16 +11,16 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::action::{
-    Action, HELPER_SIGNAL, HELPER_VALUE, NUDGE_VALUE, SA_RESTORER, SIG_DFL, TICK_SIGNAL,
-    TICK_VALUE, bit, value,
+    Action, FIRST_QUEUED, HELPER_SIGNAL, HELPER_VALUE, NUDGE_VALUE, RECALL_VALUE, SA_RESTORER,
+    SIG_DFL, TICK_SIGNAL, TICK_VALUE, bit, value,
 };
 use crate::bell::ring;
-use crate::context::{Beneath, Context, Delivery, room, stack_pointer};
+use crate::context::{AfterCall, Beneath, Context, Delivery, room, stack_pointer};
 use crate::errands;
 use crate::frame::{Frame, duality_preempted, duality_restorer, duality_resume, is_resuming};
 use crate::held;
 use crate::idle;
-use crate::lock::{Guarded, Locked, Setting, lock};
+use crate::lock::{Guarded, Locked, lock};
 use crate::masks;
 use crate::report;
 use crate::scheduler::wake;
@@ -31,10 +31,15 @@ use crate::thread::{MAIN, NO_STACK, Pending, THREADS, Thread, ThreadRef};
 use crate::ticks;
 use crate::user;
 use crate::waiter::{Reason, State};
-use crate::worker::{self, current, worker};
+use crate::worker::{self, SIGNAL_CAME, current, set_in_engine, worker};
 
 /// What the program has asked for, by signal number.
-pub(crate) static ACTIONS: [Setting<Action>; 65] = [const { Setting::new(Action::DEFAULT) }; 65];
+static ACTIONS: Guarded<[Action; 65]> = Guarded::new([Action::DEFAULT; 65]);
+
+/// What the program has asked for when this signal comes.
+pub(crate) fn action(locked: &mut Locked, number: i32) -> Action {
+    ACTIONS.of(locked)[number as usize]
+}
 
 /// Signals sent to the process that every thread blocks at the moment.
 static PROCESS: Guarded<Vec<Pending>> = Guarded::new(Vec::new());
@@ -102,7 +107,7 @@ pub(crate) fn take_pending(locked: &mut Locked, thread: &Thread, wanted: u64) ->
 pub(crate) fn add_pending(locked: &mut Locked, thread: ThreadRef, pending: Pending) {
     let signal = bit(pending.number);
     // Ordinary signals do not queue, nor do libc's own two.
-    if pending.number < 34 && thread.pending_bits.load(Ordering::Relaxed) & signal != 0 {
+    if pending.number < FIRST_QUEUED && thread.pending_bits.load(Ordering::Relaxed) & signal != 0 {
         return;
     }
     if pending.info.si_code == libc::SI_TIMER && overruns(thread.pending(locked), &pending) {
@@ -129,7 +134,7 @@ pub(crate) fn assign_held(locked: &mut Locked) {
 }
 
 fn assign(locked: &mut Locked, pending: Pending) {
-    if is_dump(pending.number)
+    if is_dump(locked, pending.number)
         && let Some(dump) = report::DUMP.get()
     {
         return dump(locked);
@@ -150,7 +155,7 @@ fn assign(locked: &mut Locked, pending: Pending) {
         Some(thread) => add_pending(locked, thread, pending),
         None => {
             let known = PROCESS_BITS.load(Ordering::Relaxed) & signal != 0;
-            if pending.number >= 34 || !known {
+            if pending.number >= FIRST_QUEUED || !known {
                 PROCESS.of(locked).push(pending);
                 PROCESS_BITS.fetch_or(signal, Ordering::Relaxed);
             }
@@ -159,8 +164,8 @@ fn assign(locked: &mut Locked, pending: Pending) {
 }
 
 /// The signal on which all threads are listed, unless the program has a handler for it.
-fn is_dump(number: i32) -> bool {
-    number == settings::DUMP_SIGNAL.get() && !ACTIONS[number as usize].get().runs()
+fn is_dump(locked: &mut Locked, number: i32) -> bool {
+    number == settings::DUMP_SIGNAL.get() && !action(locked, number).runs()
 }
 
 /// The thread that a timer's signals are for.
@@ -198,12 +203,13 @@ fn overruns(list: &mut [Pending], pending: &Pending) -> bool {
 
 /// Remembers for which thread a timer is.
 pub(crate) fn route_timer(number: i32, timer: i32, thread: i32) {
+    let mut locked = lock();
     if (1..=64).contains(&number) {
         // The kernel would act by default, for it does not know that the thread waits for the signal.
         ROUTED.fetch_or(bit(number), Ordering::Relaxed);
-        install(number, ACTIONS[number as usize].get());
+        let action = action(&mut locked, number);
+        install(&mut locked, number, action);
     }
-    let mut locked = lock();
     let timers = TIMERS.of(&mut locked);
     timers.retain(|(number, _)| *number != timer);
     timers.push((timer, thread));
@@ -236,33 +242,35 @@ pub(crate) extern "C" fn handler(number: i32, info: &mut libc::siginfo_t, contex
     let tick = number == TICK_SIGNAL && info.si_code == libc::SI_TIMER && value(info) == TICK_VALUE;
     let nudge =
         number == TICK_SIGNAL && info.si_code == libc::SI_QUEUE && value(info) == NUDGE_VALUE;
+    let recall =
+        number == TICK_SIGNAL && info.si_code == libc::SI_TIMER && value(info) == RECALL_VALUE;
+    let mut known = false;
     if tick {
         if !ticks::count(worker) {
             return;
         }
     } else if nudge {
         errands::run(worker);
-    } else {
-        held::hold(info);
+    } else if !recall {
+        known = !held::hold(info);
     }
-    worker.attention.store(1, Ordering::Relaxed);
+    worker.attention.fetch_or(SIGNAL_CAME, Ordering::Relaxed);
     if worker.is_in_engine() || foreign {
         if worker.is_idle() {
             idle::call_reserve();
             ring();
         }
         if !foreign {
-            storm::endure(worker, number, &mut context.mask);
+            storm::endure(worker, number, known, &mut context.mask);
         }
         return;
     }
     // The program was executing: the engine looks at the signal on the thread's own stack.
     if is_resuming(context.rip as usize) {
-        worker.set_in_engine(true);
+        set_in_engine(true);
         context.rip = duality_resume as *const () as u64;
-    } else if room(current(), context.rsp) >= ROOM {
-        worker.set_in_engine(true);
-        context.set_aside(duality_preempted);
+    } else if room(current(), context.rsp) >= ROOM && context.set_aside(duality_preempted).is_ok() {
+        set_in_engine(true);
     }
 }
 
@@ -270,22 +278,25 @@ pub(crate) extern "C" fn handler(number: i32, info: &mut libc::siginfo_t, contex
 fn fault(number: i32, info: &libc::siginfo_t, context: &mut Context) {
     let worker = worker();
     let thread = current();
-    let action = ACTIONS[number as usize].get();
     if worker.is_in_engine() && worker.vfork_parent.get() == 0 {
         report::engine_fault(number, context);
         return die_natively(number);
     }
+    // The program was executing, so this worker does not hold the lock.
+    let mut locked = lock();
+    let action = action(&mut locked, number);
     let blocked = thread.mask.get() & bit(number) != 0;
     if !action.runs() || blocked {
+        drop(locked);
         report::stack_overflow(thread, info, context);
         return die_natively(number);
     }
     let mask = thread.mask.get();
     let delivery = Delivery { number, info, action: &action, mask };
-    match context.enter_handler(thread, &delivery, Beneath::Nothing) {
-        Ok(()) => enter(thread, number, &action),
-        Err(_) => die_natively(number),
+    if context.enter_handler(thread, &delivery, Beneath::Nothing).is_err() {
+        return die_natively(number);
     }
+    begin_handler(&mut locked, thread, number, &action);
 }
 
 /// A handler cannot be entered, for there is no stack: the thread faults (`force_sigsegv` of the kernel).
@@ -293,14 +304,15 @@ fn fault(number: i32, info: &libc::siginfo_t, context: &mut Context) {
 fn fault_instead(thread: ThreadRef, number: i32) {
     let fault = libc::SIGSEGV;
     let blocked = thread.mask.get() & bit(fault) != 0;
-    if number == fault || blocked || !ACTIONS[fault as usize].get().runs() {
+    let mut locked = lock();
+    if number == fault || blocked || !action(&mut locked, fault).runs() {
         return act_by_default(fault);
     }
     // SAFETY: all zeros are a `siginfo_t`.
     let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
     info.si_signo = fault;
     info.si_code = libc::SI_KERNEL;
-    add_pending(&mut lock(), thread, Pending { number: fault, info });
+    add_pending(&mut locked, thread, Pending { number: fault, info });
 }
 
 /// The instruction is executed again, and the kernel does what it does by default.
@@ -310,13 +322,41 @@ fn die_natively(number: i32) {
 }
 
 /// While a handler runs: its signals are blocked, and it may be for one time only.
-fn enter(thread: ThreadRef, number: i32, action: &Action) {
+fn begin_handler(locked: &mut Locked, thread: ThreadRef, number: i32, action: &Action) {
     let own = if action.has(libc::SA_NODEFER) { 0 } else { bit(number) };
-    set_mask(&mut lock(), thread, thread.mask.get() | action.mask | own);
+    set_mask(locked, thread, thread.mask.get() | action.mask | own);
     if action.has(libc::SA_RESETHAND) {
         let once = Action { handler: SIG_DFL, ..*action };
-        install(number, once);
+        install(locked, number, once);
     }
+}
+
+/// Has a context enter the handler of a signal. If there is no memory for that, the thread faults instead.
+fn deliver(
+    mut locked: Locked,
+    context: &mut Context,
+    next: &(Pending, Action),
+    beneath: Beneath,
+) -> bool {
+    let (pending, action) = next;
+    let thread = current();
+    let (mask, after) = (thread.mask.get(), thread.mask_after.take());
+    begin_handler(&mut locked, thread, pending.number, action);
+    drop(locked);
+    // Beneath the new frame, the engine does nothing more: see `duality_resume`.
+    let delivery = Delivery {
+        number: pending.number,
+        info: &pending.info,
+        action,
+        mask: after.unwrap_or(mask),
+    };
+    let entered = context.enter_handler(thread, &delivery, beneath).is_ok();
+    if !entered {
+        set_mask(&mut lock(), thread, mask);
+        thread.mask_after.set(after);
+        fault_instead(thread, pending.number);
+    }
+    entered
 }
 
 /// A signal that is pending for the current thread and has a handler to run. Those without are dealt with.
@@ -324,7 +364,7 @@ fn next_delivery(locked: &mut Locked) -> Option<(Pending, Action)> {
     loop {
         let thread = current();
         let pending = take_pending(locked, thread, !thread.mask.get())?;
-        let action = ACTIONS[pending.number as usize].get();
+        let action = action(locked, pending.number);
         if action.runs() {
             return Some((pending, action));
         }
@@ -344,18 +384,13 @@ pub(crate) fn act_by_default(number: i32) {
     sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const before, 0, 8);
 }
 
-/// The mask that the program returns to after a handler.
-fn mask_after(thread: &Thread) -> u64 {
-    thread.mask_after.take().unwrap_or(thread.mask.get())
-}
-
 /// Before a call returns to the program: handlers of pending signals come first.
 #[cold]
 pub(crate) fn deliver_on_return(frame: &mut Frame, result: isize) -> isize {
     let mut locked = lock();
     assign_held(&mut locked);
     let thread = current();
-    let Some((pending, action)) = next_delivery(&mut locked) else {
+    let Some(next) = next_delivery(&mut locked) else {
         if let Some(mask) = thread.mask_after.take() {
             set_mask(&mut locked, thread, mask);
         }
@@ -365,7 +400,7 @@ pub(crate) fn deliver_on_return(frame: &mut Frame, result: isize) -> isize {
         }
         return result;
     };
-    drop(locked);
+    let (pending, action) = &next;
     let (rip, value) = if result == RESTART {
         // libc's own signals unwind the stack from here, which they can from an address of the text alone.
         let internal = matches!(pending.number, 32 | 33);
@@ -380,44 +415,27 @@ pub(crate) fn deliver_on_return(frame: &mut Frame, result: isize) -> isize {
     } else {
         (frame.rip, result as usize)
     };
-    let number = pending.number;
-    let before = thread.mask_after.get();
-    let delivery =
-        Delivery { number, info: &pending.info, action: &action, mask: mask_after(thread) };
-    if frame.enter_handler(thread, &delivery, rip, value).is_err() {
-        thread.mask_after.set(before);
-        fault_instead(thread, number);
+    let mut left = AfterCall::new(frame, rip, value);
+    if !deliver(locked, left.context(), &next, Beneath::Call) {
         return result;
     }
-    enter(thread, number, &action);
-    0
+    left.go_on()
 }
 
-/// Before a thread that was interrupted in its own code goes on.
-pub(crate) fn deliver_on_context(context: &mut Context) {
+/// Before a thread goes on that was interrupted in its own code: has it enter the handler of a signal that is pending.
+/// Returns whether there was one, and may be more.
+pub(crate) fn deliver_on_context(context: &mut Context) -> bool {
     // Room for a frame, and for a handler that makes calls.
     const ROOM: u64 = 6 << 10;
-    loop {
-        let mut locked = lock();
-        assign_held(&mut locked);
-        if room(current(), stack_pointer()) < ROOM {
-            // The thread's next call delivers the signal with less.
-            return;
-        }
-        let Some((pending, action)) = next_delivery(&mut locked) else { return };
-        drop(locked);
-        let thread = current();
-        let number = pending.number;
-        let before = thread.mask_after.get();
-        let delivery =
-            Delivery { number, info: &pending.info, action: &action, mask: mask_after(thread) };
-        if context.enter_handler(thread, &delivery, Beneath::Frame).is_ok() {
-            enter(thread, number, &action);
-        } else {
-            thread.mask_after.set(before);
-            fault_instead(thread, number);
-        }
+    let mut locked = lock();
+    assign_held(&mut locked);
+    if room(current(), stack_pointer()) < ROOM {
+        // The thread's next call delivers the signal with less.
+        return false;
     }
+    let Some(next) = next_delivery(&mut locked) else { return false };
+    deliver(locked, context, &next, Beneath::Frame);
+    true
 }
 
 /// Prepares a context for `sigreturn`. The entry fills in the mask. The signal stack is the worker's: flags
@@ -431,8 +449,9 @@ pub(crate) fn seal(context: &mut Context) {
 pub(crate) const STACK_BYTES: usize = 64 << 10;
 
 /// Tells the kernel what to do with a signal, such that the engine learns what the program wants to know.
-pub(crate) fn install(number: i32, action: Action) -> isize {
-    let previous = ACTIONS[number as usize].replace(action);
+pub(crate) fn install(locked: &mut Locked, number: i32, action: Action) -> isize {
+    // First, for a signal may come as soon as the kernel knows.
+    let previous = core::mem::replace(&mut ACTIONS.of(locked)[number as usize], action);
     let always = [TICK_SIGNAL, HELPER_SIGNAL, libc::SIGSEGV, libc::SIGBUS];
     let dump = settings::DUMP_SIGNAL.get();
     let routed = ROUTED.load(Ordering::Relaxed) & bit(number) != 0;
@@ -455,7 +474,7 @@ pub(crate) fn install(number: i32, action: Action) -> isize {
     };
     let result = sys!(SYS_rt_sigaction, number, &raw const kernel, 0, 8);
     if sys::failed(result) {
-        ACTIONS[number as usize].set(previous);
+        ACTIONS.of(locked)[number as usize] = previous;
     }
     result
 }
@@ -464,10 +483,11 @@ pub(crate) fn install(number: i32, action: Action) -> isize {
 pub(crate) fn take_over() {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     use_stack(sys::map(STACK_BYTES, protection, libc::MAP_NORESERVE).unwrap_or(0));
+    let mut locked = lock();
     for number in 1..=64 {
         let mut action = Action::DEFAULT;
         sys!(SYS_rt_sigaction, number, 0, &raw mut action, 8);
-        ACTIONS[number as usize].set(action);
+        ACTIONS.of(&mut locked)[number as usize] = action;
     }
     let mut mask = 0u64;
     sys!(SYS_rt_sigprocmask, 0, 0, &raw mut mask, 8);
@@ -476,9 +496,9 @@ pub(crate) fn take_over() {
     let always =
         [libc::SIGSEGV, libc::SIGBUS, TICK_SIGNAL, HELPER_SIGNAL, settings::DUMP_SIGNAL.get()];
     for number in always.into_iter().filter(|&number| number != 0) {
-        install(number, ACTIONS[number as usize].get());
+        let action = action(&mut locked, number);
+        install(&mut locked, number, action);
     }
-    let mut locked = lock();
     MAIN.mask.set(mask);
     masks::restart(&mut locked, mask);
 }

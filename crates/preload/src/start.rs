@@ -19,7 +19,7 @@ use crate::sys::{self, sys};
 use crate::table;
 use crate::thread::{MAIN, THREADS};
 use crate::waiter::State;
-use crate::worker::FIRST;
+use crate::worker::{FIRST, set_in_engine};
 
 /// Entries of the auxiliary vector (getauxval(3)).
 const AT_SYSINFO_EHDR: usize = 33;
@@ -79,7 +79,7 @@ fn begin(vdso: usize, capabilities: usize) {
     }
     clock::find(vdso);
     FIRST.adopt();
-    FIRST.set_in_engine(true);
+    set_in_engine(true);
     let ready = prepare();
     if let Err(error) = ready {
         say(format_args!("cannot start: error {}", -error));
@@ -88,7 +88,7 @@ fn begin(vdso: usize, capabilities: usize) {
     if let Err(site) = objects::patch_loaded() {
         objects::refuse(&site);
     }
-    FIRST.set_in_engine(false);
+    set_in_engine(false);
     ENTRY.store(duality_entry as *const () as usize, Ordering::Relaxed);
 }
 

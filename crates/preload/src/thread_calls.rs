@@ -1,8 +1,10 @@
 //! What threads ask about themselves and about others: numbers, names, processors.
 
+use core::sync::atomic::{AtomicBool, Ordering};
+
 use crate::errands;
 use crate::frame::Frame;
-use crate::lock::{Setting, lock};
+use crate::lock::lock;
 use crate::settings;
 use crate::sys::{self, EINVAL, failed, sys};
 use crate::thread::{MAIN, THREADS, is_ours};
@@ -109,12 +111,12 @@ pub(crate) fn arch_prctl(frame: &mut Frame) -> isize {
 }
 
 /// The process has asked to be traced: the kernel is to see the signals that it sends to itself.
-pub(crate) static IS_TRACED: Setting<bool> = Setting::new(false);
+pub(crate) static IS_TRACED: AtomicBool = AtomicBool::new(false);
 
 /// ptrace(2): the kernel lets one thread control another process, and that may be another worker.
 pub(crate) fn ptrace(frame: &mut Frame) -> isize {
     if frame.rdi as u32 == libc::PTRACE_TRACEME {
-        IS_TRACED.set(true);
+        IS_TRACED.store(true, Ordering::Relaxed);
     }
     match frame.pass() {
         sys::ESRCH => errands::until_done(frame.number(), frame.arguments(), sys::ESRCH),

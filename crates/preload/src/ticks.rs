@@ -28,18 +28,21 @@ pub(crate) fn start() {
     if worker().tick_timer.get() >= 0 || settings::TICK.get() == 0 {
         return;
     }
-    let mut event = [0u64; 8];
-    event[0] = TICK_VALUE as u64;
-    event[1] = TICK_SIGNAL as u64 | (libc::SIGEV_THREAD_ID as u64) << 32;
-    event[2] = worker().kernel_id.get() as u64;
-    let mut timer = -1i32;
-    let clock = libc::CLOCK_THREAD_CPUTIME_ID;
-    if failed(sys!(SYS_timer_create, clock, &raw const event, &raw mut timer)) {
-        return;
-    }
+    let Some(timer) = timer(libc::CLOCK_THREAD_CPUTIME_ID, TICK_VALUE) else { return };
     worker().tick_timer.set(timer);
     worker().short_ticks.set(false);
     set_period(settings::TICK.get());
+}
+
+/// Makes a timer that signals this worker with a value.
+pub(crate) fn timer(clock: i32, value: usize) -> Option<i32> {
+    let mut event = [0u64; 8];
+    event[0] = value as u64;
+    event[1] = TICK_SIGNAL as u64 | (libc::SIGEV_THREAD_ID as u64) << 32;
+    event[2] = worker().kernel_id.get() as u64;
+    let mut timer = -1i32;
+    let made = sys!(SYS_timer_create, clock, &raw const event, &raw mut timer);
+    (!failed(made)).then_some(timer)
 }
 
 /// Ticks for threads that wake, while others compute.

@@ -15,7 +15,7 @@
 //! With one worker, the kernel completes requests when the worker enters it (`DEFER_TASKRUN`). With several,
 //! any of them may submit or look, so the kernel interrupts the worker that submitted.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::away::out_of_the_way;
 use crate::lock::{Guarded, Locked, Setting};
@@ -108,7 +108,7 @@ struct Ring {
 
 static RING: Guarded<Option<Ring>> = Guarded::new(None);
 static DESCRIPTOR: Setting<i32> = Setting::new(-1);
-static ACTIVE: Setting<bool> = Setting::new(false);
+static ACTIVE: AtomicBool = AtomicBool::new(false);
 
 /// The epoll that tells of everything else.
 static EPOLL: Setting<i32> = Setting::new(-1);
@@ -116,7 +116,7 @@ static EPOLL: Setting<i32> = Setting::new(-1);
 /// Whether threads receive by way of the ring.
 #[inline(always)]
 pub(crate) fn is_active() -> bool {
-    ACTIVE.get()
+    ACTIVE.load(Ordering::Relaxed)
 }
 
 /// The ring's descriptor; negative without one.
@@ -127,7 +127,7 @@ pub(crate) fn descriptor() -> i32 {
 /// Sets up the ring, if it was asked for. Where the kernel refuses, says so and leaves the work to epoll.
 pub(crate) fn open(locked: &mut Locked, epoll: i32) {
     EPOLL.set(epoll);
-    ACTIVE.set(false);
+    ACTIVE.store(false, Ordering::Relaxed);
     DESCRIPTOR.set(-1);
     *RING.of(locked) = None;
     if !settings::URING.get() {
@@ -137,7 +137,7 @@ pub(crate) fn open(locked: &mut Locked, epoll: i32) {
         Ok((descriptor, ring)) => {
             *RING.of(locked) = Some(ring);
             DESCRIPTOR.set(descriptor as i32);
-            ACTIVE.set(true);
+            ACTIVE.store(true, Ordering::Relaxed);
             poll_epoll(locked);
         }
         Err(error) => {
@@ -425,7 +425,7 @@ pub(crate) fn retire(locked: &mut Locked) {
     if !is_active() {
         return;
     }
-    ACTIVE.set(false);
+    ACTIVE.store(false, Ordering::Relaxed);
     // Children have the same filter.
     settings::URING.set(false);
     push(

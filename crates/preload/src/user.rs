@@ -9,7 +9,7 @@ use crate::frame::{
     duality_user_begin, duality_user_copy, duality_user_end, duality_user_exchange,
     duality_user_fault, duality_user_load,
 };
-use crate::sys::EFAULT;
+use crate::sys::{EFAULT, failed, sys};
 
 /// The upper end of the addresses that a program has.
 const END: usize = 1 << 47;
@@ -121,6 +121,36 @@ pub(crate) fn write_bytes(address: usize, from: *const u8, length: usize) -> Res
     if fault == 0 { Ok(()) } else { Err(EFAULT) }
 }
 
+/// Copies bytes from one place of the program's memory to another, which do not overlap.
+pub(crate) fn copy(to: usize, from: usize, length: usize) -> Result<(), isize> {
+    check(from, length)?;
+    check(to, length)?;
+    // SAFETY: a fault at either address is caught.
+    let fault = unsafe { duality_user_copy(to as *mut u8, from as *const u8, length) };
+    if fault == 0 { Ok(()) } else { Err(EFAULT) }
+}
+
+/// Asks the kernel whether bytes can be written, for code that blocks the signals of faults. Some of the bytes change.
+///
+/// # Errors
+///
+/// `EFAULT`
+pub(crate) fn probe_for_writing(address: usize, length: usize) -> Result<(), isize> {
+    const PAGE: usize = 4096;
+    const WORD: usize = size_of::<u64>();
+    check(address, length)?;
+    let end = address + length;
+    let pages = (address & !(PAGE - 1)..end).step_by(PAGE);
+    for place in pages.map(|page| page.max(address).min(end - WORD)) {
+        // It blocks nothing, and writes there what is blocked.
+        let written = sys!(SYS_rt_sigprocmask, 0, 0, place, WORD);
+        if failed(written) {
+            return Err(written);
+        }
+    }
+    Ok(())
+}
+
 /// Where an access to the program's memory goes on after a fault at the instruction `address`.
 pub(crate) fn after_fault(address: usize) -> Option<usize> {
     let marks = duality_user_begin as *const () as usize..duality_user_end as *const () as usize;
@@ -149,6 +179,7 @@ plain!(
     i64,
     u64,
     usize,
+    [u32; 2],
     [u64; 2],
     [u64; 3],
     [u64; 8],

@@ -1,6 +1,7 @@
 //! Calls that wait for several things, or for time: poll, select, epoll, sleeps, rings.
 
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI};
 
@@ -10,7 +11,7 @@ use crate::edges::Seen;
 use crate::frame::Frame;
 use crate::helpers::{Interrupted, offload, offload_on_kept};
 use crate::kept;
-use crate::lock::{Setting, lock};
+use crate::lock::lock;
 use crate::masked;
 use crate::poll_node::PollNode;
 use crate::pump::{self, count_call, give_turn};
@@ -81,21 +82,22 @@ pub(crate) fn ppoll(frame: &mut Frame) -> isize {
 }
 
 /// The kernel leaves limits as they were (`STICKY_TIMEOUTS`).
-static LIMITS_STAY: Setting<bool> = Setting::new(false);
+static LIMITS_STAY: AtomicBool = AtomicBool::new(false);
 
 /// personality(2): whether calls tell how much of a limit was left.
 pub(crate) fn personality(frame: &mut Frame) -> isize {
     const STICKY_TIMEOUTS: isize = 0x0400_0000;
     const ASK: u32 = u32::MAX;
     let result = frame.pass();
-    LIMITS_STAY.set(sys!(SYS_personality, ASK) & STICKY_TIMEOUTS != 0);
+    let stay = sys!(SYS_personality, ASK) & STICKY_TIMEOUTS != 0;
+    LIMITS_STAY.store(stay, Ordering::Relaxed);
     result
 }
 
 /// The kernel tells how much of a limit was left.
 fn write_back(address: usize, limit: Limit) {
     if address != 0
-        && !LIMITS_STAY.get()
+        && !LIMITS_STAY.load(Ordering::Relaxed)
         && let Limit::Until(deadline) = limit
     {
         let _unchanged = user::write(address, &clock::left(deadline));
@@ -189,7 +191,7 @@ pub(crate) fn select(frame: &mut Frame) -> isize {
     let result = wait_for_sets(frame, limit, None);
     if frame.r8 != 0
         && result != SUSPENDED
-        && !LIMITS_STAY.get()
+        && !LIMITS_STAY.load(Ordering::Relaxed)
         && let Limit::Until(deadline) = limit
     {
         let left = clock::left(deadline);

@@ -21,7 +21,13 @@ pub(crate) const EVENTS: usize = 256;
 /// So many workers, and no more.
 pub(crate) const MOST_WORKERS: usize = 64;
 
+/// A signal has come.
+pub(crate) const SIGNAL_CAME: u32 = 1;
+/// The thread is to enter a handler, and there may be others that come first.
+pub(crate) const HANDLER_ENTERED: u32 = 2;
+
 /// Offsets that the entry knows.
+pub(crate) const IN_ENGINE_OFFSET: usize = offset_of!(Worker, in_engine);
 pub(crate) const KERNEL_MASK_OFFSET: usize = offset_of!(Worker, kernel_mask);
 pub(crate) const ATTENTION_OFFSET: usize = offset_of!(Worker, attention);
 
@@ -37,7 +43,7 @@ pub(crate) struct Worker {
     description: Cell<usize>,
     /// What the kernel blocks for this worker.
     pub(crate) kernel_mask: AtomicU64,
-    /// A signal has come since the thread was last prepared to go on (`dispatch::resumed`).
+    /// Why the thread cannot go on as it was last prepared to (`dispatch::resume`): the two bits below.
     pub(crate) attention: AtomicU32,
     /// The thread that runs on it; `NOBODY` on the worker's own stack.
     pub(crate) current: Cell<ThreadRef>,
@@ -53,8 +59,13 @@ pub(crate) struct Worker {
     pub(crate) credit_used: AtomicU32,
     /// The thread that runs computes, and gives way to threads that wake.
     pub(crate) gives_way: Cell<bool>,
-    /// Signals that interrupted the engine since a thread went on: see `signals::endure`.
+    /// Signals that interrupted the engine since a thread went on: see `storm.rs`.
     pub(crate) storm: Cell<u32>,
+    /// Handlers that threads have entered before they went on, since when: see `storm.rs`.
+    pub(crate) deliveries: Cell<u32>,
+    pub(crate) deliveries_since: Cell<Nanoseconds>,
+    /// The timer that ends such a moment; negative without one.
+    pub(crate) recall_timer: Cell<i32>,
     /// A child of vfork(2) uses our memory: the id of its parent.
     pub(crate) vfork_parent: Cell<i32>,
     /// Switches until the descriptors are looked at.
@@ -97,6 +108,21 @@ pub(crate) fn worker() -> &'static Worker {
     unsafe {
         asm!("mov {}, gs:[0]", out(reg) this, options(nostack, pure, readonly, preserves_flags));
         &*(this as *const Worker)
+    }
+}
+
+/// The engine executes from now on, or the program. One instruction: outside the engine, a signal may take the thread
+/// to another worker at any time.
+#[inline(always)]
+pub(crate) fn set_in_engine(inside: bool) {
+    // SAFETY: `gs` points to the worker, which the second field at offset 8 belongs to. No memory access moves across.
+    unsafe {
+        asm!(
+            "mov dword ptr gs:[{offset}], {inside:e}",
+            offset = const IN_ENGINE_OFFSET,
+            inside = in(reg) u32::from(inside),
+            options(nostack, preserves_flags)
+        );
     }
 }
 
@@ -193,6 +219,9 @@ impl Worker {
             credit_used: AtomicU32::new(0),
             gives_way: Cell::new(false),
             storm: Cell::new(0),
+            deliveries: Cell::new(0),
+            deliveries_since: Cell::new(0),
+            recall_timer: Cell::new(-1),
             vfork_parent: Cell::new(0),
             switches_left: Cell::new(64),
             calls_in_a_row: Cell::new(0),
@@ -219,12 +248,6 @@ impl Worker {
     pub(crate) fn is_in_engine(&self) -> bool {
         // SAFETY: a handler on the same kernel thread reads what the thread wrote.
         unsafe { (&raw const self.in_engine).read_volatile().get() != 0 }
-    }
-
-    #[inline(always)]
-    pub(crate) fn set_in_engine(&self, inside: bool) {
-        self.in_engine.set(u32::from(inside));
-        core::sync::atomic::compiler_fence(Ordering::SeqCst);
     }
 
     pub(crate) fn set_idle(&self, idle: bool) {
