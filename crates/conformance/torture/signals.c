@@ -1,5 +1,10 @@
 /* Signals that come while the handlers of others are being entered. */
 #include "test.h"
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <ucontext.h>
 
 static volatile long alarms, users;
 static void count_alarm(int number) {
@@ -64,5 +69,66 @@ TEST(handlers_of_signals_from_two_processes_nest) {
     stop_it = true;
     join(other);
     CHECK(alarms > 0 && users > 0);
+    return 0;
+}
+
+/* A sandbox that emulates a call: the handler of SIGSYS sets what the trapped call returns. */
+static volatile int trapped;
+static void emulate(int number, siginfo_t *info, void *context) {
+    trapped = number == SIGSYS && info->si_code == 1 ? info->si_syscall : -1;
+    ((ucontext_t *)context)->uc_mcontext.gregs[REG_RAX] = 1234;
+}
+static int trap(bool handled) {
+    struct sock_filter rules[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getuid, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mkdir, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof rules / sizeof rules[0], rules};
+    struct sigaction action = {.sa_sigaction = emulate, .sa_flags = SA_SIGINFO};
+    if (handled) CHECK(!sigaction(SIGSYS, &action, NULL));
+    CHECK(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+    CHECK(!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
+    CHECK(getuid() == 1234 && trapped == SYS_getuid);
+    trapped = 0;
+    CHECK(mkdir("/", 0) == 1234 && trapped == SYS_mkdir);
+    return 0;
+}
+static void *trap_in_thread(void *argument) { return (void *)(long)trap(argument); }
+TEST(trapped_calls_are_emulated_by_their_handler) { return trap(true); }
+/* Among threads: the main one blocks the signal meanwhile. */
+TEST(trapped_calls_of_a_thread_are_emulated_by_their_handler) {
+    struct ticker ticker;
+    ticker_start(&ticker);
+    pthread_t thread = start(trap_in_thread, &ticker);
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGSYS);
+    CHECK(!pthread_sigmask(SIG_BLOCK, &set, NULL));
+    CHECK(join(thread) == 0);
+    ticker_stop(&ticker);
+    return 0;
+}
+TEST(trapped_call_without_a_handler_is_the_end) {
+    pid_t child = fork();
+    if (!child) _exit(trap(false));
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS);
+    return 0;
+}
+
+/* Sets of the kernel before real-time signals are shorter. */
+TEST(pending_signals_in_a_short_set) {
+    uint32_t set[2] = {0, 0x5a5a5a5a};
+    sigset_t blocked;
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGUSR1);
+    CHECK(!sigprocmask(SIG_BLOCK, &blocked, NULL));
+    CHECK(!raise(SIGUSR1));
+    CHECK(!syscall(SYS_rt_sigpending, set, 4));
+    CHECK(set[0] == 1u << (SIGUSR1 - 1) && set[1] == 0x5a5a5a5a);
+    CHECK(syscall(SYS_rt_sigpending, set, 16) == -1 && errno == EINVAL);
     return 0;
 }

@@ -205,6 +205,11 @@ impl Context {
         Ok(())
     }
 
+    /// Has the system call that was interrupted fail with this error.
+    pub(crate) fn fail(&mut self, error: isize) {
+        self.rax = error as u64;
+    }
+
     /// The general registers and the address, by the numbers that DWARF gives them.
     pub(crate) fn by_number(&self) -> [u64; 17] {
         [

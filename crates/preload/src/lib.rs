@@ -101,6 +101,7 @@ mod ticks;
 mod timeouts;
 mod timers;
 mod transfer;
+mod trap;
 mod unwind;
 mod uring;
 mod user;

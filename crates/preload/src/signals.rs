@@ -29,6 +29,7 @@ use crate::storm;
 use crate::sys::{self, EINTR, RESTART, sys};
 use crate::thread::{MAIN, NO_STACK, Pending, THREADS, Thread, ThreadRef};
 use crate::ticks;
+use crate::trap;
 use crate::user;
 use crate::waiter::{Reason, State};
 use crate::worker::{self, SIGNAL_CAME, current, set_in_engine, worker};
@@ -140,6 +141,14 @@ fn assign(locked: &mut Locked, pending: Pending) {
         return dump(locked);
     }
     if let Some(thread) = timer_thread(locked, &pending.info) {
+        return add_pending(locked, thread, pending);
+    }
+    if let Some(thread) = trap::thread(&pending) {
+        let thread = THREADS.of(locked).find(thread).unwrap_or(&MAIN);
+        let blocked = thread.mask.get() & bit(pending.number) != 0;
+        if blocked || !action(locked, pending.number).runs() {
+            act_by_default(pending.number);
+        }
         return add_pending(locked, thread, pending);
     }
     let signal = bit(pending.number);
@@ -279,6 +288,10 @@ fn fault(number: i32, info: &libc::siginfo_t, context: &mut Context) {
     let worker = worker();
     let thread = current();
     if worker.is_in_engine() && worker.vfork_parent.get() == 0 {
+        let trap = number == libc::SIGSYS && info.si_code == trap::CODE;
+        if trap && trap::holds(thread, info, context) {
+            return;
+        }
         report::engine_fault(number, context);
         return die_natively(number);
     }
@@ -401,7 +414,10 @@ pub(crate) fn deliver_on_return(frame: &mut Frame, result: isize) -> isize {
         return result;
     };
     let (pending, action) = &next;
-    let (rip, value) = if result == RESTART {
+    let (rip, value) = if trap::thread(pending).is_some() {
+        // As the kernel leaves it: the handler sets what the call returns.
+        (frame.return_address(), frame.rax)
+    } else if result == RESTART {
         // libc's own signals unwind the stack from here, which they can from an address of the text alone.
         let internal = matches!(pending.number, 32 | 33);
         let restarts = action.has(libc::SA_RESTART) && (frame.restarts_in_text() || !internal);

@@ -61,12 +61,15 @@ pub(crate) fn rseq(frame: &mut Frame) -> isize {
 
 /// prctl(2): names belong to threads.
 pub(crate) fn prctl(frame: &mut Frame) -> isize {
+    const PR_SET_SYSCALL_USER_DISPATCH: i32 = 59;
     let thread = current();
     match frame.rdi as i32 {
         libc::PR_SET_SECCOMP => {
             uring::retire(&mut lock());
             frame.pass()
         }
+        // It would trap the engine's calls, and none of the program's that the engine answers: as on a kernel without it.
+        PR_SET_SYSCALL_USER_DISPATCH => EINVAL,
         libc::PR_SET_NAME => {
             let mut name = [0; 16];
             if let Err(fault) = user::read_text(frame.rsi, &mut name[..15]) {
