@@ -31,6 +31,27 @@ fn a_program_is_itself() {
 }
 
 #[test]
+fn a_script_that_is_not_executable_is_refused() {
+    let place = tempfile::tempdir().expect("a folder");
+    let script = place.path().join("script");
+    std::fs::write(&script, "#!/bin/sh\necho\n").expect("written");
+    let script = script.to_str().expect("a name");
+    refused(&["--", script], "chmod +x");
+    refused(&["--check", script], "chmod +x");
+}
+
+#[test]
+fn a_program_with_address_sanitizer_is_refused() {
+    let place = tempfile::tempdir().expect("a folder");
+    let (file, program) = (place.path().join("nothing.c"), place.path().join("nothing"));
+    std::fs::write(&file, "int main(void) { return 0; }\n").expect("written");
+    compile(&[file], &["-fsanitize=address"], &program);
+    let program = program.to_str().expect("a name");
+    refused(&["--", program], "AddressSanitizer");
+    refused(&["--check", program], "AddressSanitizer");
+}
+
+#[test]
 fn threads_are_user_level_threads() {
     // Natively, a thread that sleeps is a second task of the kernel.
     let source = "#include <pthread.h>\n#include <stdio.h>\n#include <unistd.h>\n#include <stdlib.h>\n\

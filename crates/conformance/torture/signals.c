@@ -38,7 +38,7 @@ static void *count_and_call(void *argument) {
     return argument;
 }
 /* The same from outside, on an alternate stack and among threads. */
-TEST(handlers_of_signals_from_two_processes_nest) {
+TEST(preempt_handlers_of_signals_from_two_processes_nest) {
     pid_t senders[2];
     static char stack[64 << 10];
     stack_t alternate = {.ss_sp = stack, .ss_size = sizeof stack};

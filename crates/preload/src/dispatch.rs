@@ -4,6 +4,7 @@ use core::sync::atomic::Ordering;
 
 use crate::clock;
 use crate::context::Context;
+use crate::delivery;
 use crate::frame::Frame;
 use crate::held;
 use crate::helpers::{Interrupted, offload};
@@ -13,7 +14,6 @@ use crate::process;
 use crate::pump;
 use crate::report;
 use crate::settings;
-use crate::signals;
 use crate::stats;
 use crate::storm;
 use crate::sys::{RESTART, sys};
@@ -103,7 +103,7 @@ fn finish(frame: &mut Frame, mut result: isize) -> isize {
             return result;
         }
         set_in_engine(true);
-        result = signals::deliver_on_return(frame, result);
+        result = delivery::deliver_on_return(frame, result);
     }
 }
 
@@ -118,11 +118,11 @@ pub(crate) extern "C" fn resume(context: &mut Context) -> u64 {
     } else if ticks::may_give_way(worker()) && pump::look_for_woken() {
         end_turn();
     }
-    signals::seal(context);
+    delivery::seal(context);
     if !entered && storm::gives_moment() {
         return storm::MOMENT;
     }
-    if signals::deliver_on_context(context) {
+    if delivery::deliver_on_context(context) {
         storm::count_delivery();
         // There may be more: the entry looks again, beneath the handler's frame.
         worker().attention.fetch_or(HANDLER_ENTERED, Ordering::Relaxed);

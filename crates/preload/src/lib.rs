@@ -14,7 +14,7 @@
 //!       ├─ receive.rs, uring.rs  receiving by a ring, with `--poller uring`
 //!       ├─ waits.rs             poll, select, epoll, sleeps        children.rs: wait
 //!       ├─ signal_calls.rs      masks, handlers, kill            signals.rs, masks.rs,
-//!       │                                                          context.rs: delivery
+//!       │                                                          context.rs, delivery.rs
 //!       ├─ files.rs, regions.rs what the engine must know: descriptors, stacks, code
 //!       ├─ task_folder.rs       `/proc/self/task`
 //!       ├─ task_calls.rs        tasks of programs that `duality cc` has converted: task.rs, loops.rs
@@ -46,6 +46,7 @@ mod connections;
 mod context;
 mod credentials;
 mod crew;
+mod delivery;
 mod descriptors;
 mod dispatch;
 mod dump;

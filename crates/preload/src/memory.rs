@@ -61,7 +61,7 @@ impl Heap {
         }
         let bytes = SMALLEST << class;
         // Smaller blocks fill what is before the next multiple of the size.
-        while self.fresh.get() % bytes.min(PAGE) != 0 {
+        while !self.fresh.get().is_multiple_of(bytes.min(PAGE)) {
             let filling = self.fresh.get().trailing_zeros() - SMALLEST.trailing_zeros();
             self.put(filling as usize, self.fresh.get());
             self.fresh.set(self.fresh.get() + (SMALLEST << filling));

@@ -15,9 +15,9 @@ use crate::action::{
     SIG_DFL, TICK_SIGNAL, TICK_VALUE, bit, value,
 };
 use crate::bell::ring;
-use crate::context::{AfterCall, Beneath, Context, Delivery, room, stack_pointer};
+use crate::context::{Beneath, Context, Delivery, room};
 use crate::errands;
-use crate::frame::{Frame, duality_preempted, duality_restorer, duality_resume, is_resuming};
+use crate::frame::{duality_preempted, duality_restorer, duality_resume, is_resuming};
 use crate::held;
 use crate::idle;
 use crate::lock::{Guarded, Locked, lock};
@@ -26,8 +26,8 @@ use crate::report;
 use crate::scheduler::wake;
 use crate::settings;
 use crate::storm;
-use crate::sys::{self, EINTR, RESTART, sys};
-use crate::thread::{MAIN, NO_STACK, Pending, THREADS, Thread, ThreadRef};
+use crate::sys::{self, sys};
+use crate::thread::{MAIN, Pending, THREADS, Thread, ThreadRef};
 use crate::ticks;
 use crate::trap;
 use crate::user;
@@ -312,22 +312,6 @@ fn fault(number: i32, info: &libc::siginfo_t, context: &mut Context) {
     begin_handler(&mut locked, thread, number, &action);
 }
 
-/// A handler cannot be entered, for there is no stack: the thread faults (`force_sigsegv` of the kernel).
-#[cold]
-fn fault_instead(thread: ThreadRef, number: i32) {
-    let fault = libc::SIGSEGV;
-    let blocked = thread.mask.get() & bit(fault) != 0;
-    let mut locked = lock();
-    if number == fault || blocked || !action(&mut locked, fault).runs() {
-        return act_by_default(fault);
-    }
-    // SAFETY: all zeros are a `siginfo_t`.
-    let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
-    info.si_signo = fault;
-    info.si_code = libc::SI_KERNEL;
-    add_pending(&mut locked, thread, Pending { number: fault, info });
-}
-
 /// The instruction is executed again, and the kernel does what it does by default.
 fn die_natively(number: i32) {
     let action = Action::DEFAULT;
@@ -335,55 +319,12 @@ fn die_natively(number: i32) {
 }
 
 /// While a handler runs: its signals are blocked, and it may be for one time only.
-fn begin_handler(locked: &mut Locked, thread: ThreadRef, number: i32, action: &Action) {
+pub(crate) fn begin_handler(locked: &mut Locked, thread: ThreadRef, number: i32, action: &Action) {
     let own = if action.has(libc::SA_NODEFER) { 0 } else { bit(number) };
     set_mask(locked, thread, thread.mask.get() | action.mask | own);
     if action.has(libc::SA_RESETHAND) {
         let once = Action { handler: SIG_DFL, ..*action };
         install(locked, number, once);
-    }
-}
-
-/// Has a context enter the handler of a signal. If there is no memory for that, the thread faults instead.
-fn deliver(
-    mut locked: Locked,
-    context: &mut Context,
-    next: &(Pending, Action),
-    beneath: Beneath,
-) -> bool {
-    let (pending, action) = next;
-    let thread = current();
-    let (mask, after) = (thread.mask.get(), thread.mask_after.take());
-    begin_handler(&mut locked, thread, pending.number, action);
-    drop(locked);
-    // Beneath the new frame, the engine does nothing more: see `duality_resume`.
-    let delivery = Delivery {
-        number: pending.number,
-        info: &pending.info,
-        action,
-        mask: after.unwrap_or(mask),
-    };
-    let entered = context.enter_handler(thread, &delivery, beneath).is_ok();
-    if !entered {
-        set_mask(&mut lock(), thread, mask);
-        thread.mask_after.set(after);
-        fault_instead(thread, pending.number);
-    }
-    entered
-}
-
-/// A signal that is pending for the current thread and has a handler to run. Those without are dealt with.
-fn next_delivery(locked: &mut Locked) -> Option<(Pending, Action)> {
-    loop {
-        let thread = current();
-        let pending = take_pending(locked, thread, !thread.mask.get())?;
-        let action = action(locked, pending.number);
-        if action.runs() {
-            return Some((pending, action));
-        }
-        if !action.ignores(pending.number) {
-            act_by_default(pending.number);
-        }
     }
 }
 
@@ -395,70 +336,6 @@ pub(crate) fn act_by_default(number: i32) {
     sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const nothing, &raw mut before, 8);
     sys!(SYS_tgkill, sys!(SYS_getpid), worker().kernel_id.get(), number);
     sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const before, 0, 8);
-}
-
-/// Before a call returns to the program: handlers of pending signals come first.
-#[cold]
-pub(crate) fn deliver_on_return(frame: &mut Frame, result: isize) -> isize {
-    let mut locked = lock();
-    assign_held(&mut locked);
-    let thread = current();
-    let Some(next) = next_delivery(&mut locked) else {
-        if let Some(mask) = thread.mask_after.take() {
-            set_mask(&mut locked, thread, mask);
-        }
-        if result == RESTART {
-            frame.rip = frame.restart_address();
-            return frame.rax as isize;
-        }
-        return result;
-    };
-    let (pending, action) = &next;
-    let (rip, value) = if trap::thread(pending).is_some() {
-        // As the kernel leaves it: the handler sets what the call returns.
-        (frame.return_address(), frame.rax)
-    } else if result == RESTART {
-        // libc's own signals unwind the stack from here, which they can from an address of the text alone.
-        let internal = matches!(pending.number, 32 | 33);
-        let restarts = action.has(libc::SA_RESTART) && (frame.restarts_in_text() || !internal);
-        if restarts {
-            (frame.restart_address(), frame.rax)
-        } else {
-            (frame.return_address(), EINTR as usize)
-        }
-    } else if frame.rip == frame.after {
-        (frame.return_address(), result as usize)
-    } else {
-        (frame.rip, result as usize)
-    };
-    let mut left = AfterCall::new(frame, rip, value);
-    if !deliver(locked, left.context(), &next, Beneath::Call) {
-        return result;
-    }
-    left.go_on()
-}
-
-/// Before a thread goes on that was interrupted in its own code: has it enter the handler of a signal that is pending.
-/// Returns whether there was one, and may be more.
-pub(crate) fn deliver_on_context(context: &mut Context) -> bool {
-    // Room for a frame, and for a handler that makes calls.
-    const ROOM: u64 = 6 << 10;
-    let mut locked = lock();
-    assign_held(&mut locked);
-    if room(current(), stack_pointer()) < ROOM {
-        // The thread's next call delivers the signal with less.
-        return false;
-    }
-    let Some(next) = next_delivery(&mut locked) else { return false };
-    deliver(locked, context, &next, Beneath::Frame);
-    true
-}
-
-/// Prepares a context for `sigreturn`. The entry fills in the mask. The signal stack is the worker's: flags
-/// that the kernel does not know have it leave the signal stack alone.
-pub(crate) fn seal(context: &mut Context) {
-    const UNKNOWN: i32 = 4;
-    context.stack = libc::stack_t { ss_flags: UNKNOWN, ..NO_STACK };
 }
 
 /// The length of the stack on which the kernel delivers signals to a worker.

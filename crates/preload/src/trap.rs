@@ -4,9 +4,8 @@
 use crate::context::Context;
 use crate::frame::Frame;
 use crate::held;
-use crate::report::say;
+use crate::report::{NAMES, say};
 use crate::sys::error;
-use crate::table;
 use crate::thread::{Pending, Thread};
 
 /// `SYS_SECCOMP`, the code of such a signal.
@@ -29,9 +28,9 @@ fn words(info: &libc::siginfo_t) -> &Words {
 pub(crate) fn holds(thread: &Thread, info: &libc::siginfo_t, context: &mut Context) -> bool {
     let trapped = words(info)[CALL_NUMBER] as u32;
     if trapped != thread.call.get() {
+        let name = NAMES.get().map_or("a call", |name| name(trapped));
         say(format_args!(
-            "the program's filter (seccomp) forbids {}, which the engine needs; allow it, or run the program without duality",
-            table::name(trapped)
+            "the program's filter (seccomp) forbids {name}, which the engine needs; allow it, or run the program without duality"
         ));
         return false;
     }

@@ -11,7 +11,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -164,9 +164,12 @@ pub(crate) fn processors() -> u16 {
 
 /// Why the engine cannot work on this machine, if so.
 pub(crate) fn unsupported() -> Option<&'static str> {
-    ENGINE
-        .is_empty()
-        .then_some("`duality run` is for x86_64 Linux; docs/run.md says what aarch64 needs")
+    if ENGINE.is_empty() {
+        return Some("`duality run` is for x86_64 Linux; docs/run.md says what aarch64 needs");
+    }
+    // Without it, the dynamic linker would ignore the engine, and the program run natively.
+    (!Path::new("/proc/self/fd").exists())
+        .then_some("/proc is not mounted, and the program loads the engine from there; mount it")
 }
 
 /// The file that a name on the command line means, as the shell finds it.

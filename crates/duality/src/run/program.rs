@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::fs;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -11,9 +11,10 @@ use std::process::Command;
 
 use duality_patcher::{Image, Segment, find_sites};
 use object::Endianness;
-use object::elf::{EM_X86_64, FileHeader64, PF_X, PT_GNU_EH_FRAME, PT_INTERP, PT_LOAD};
-use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
+use object::elf::{EM_X86_64, FileHeader64, PF_X, PT_GNU_EH_FRAME, PT_INTERP, PT_LOAD, SHT_DYNSYM};
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Sym};
 use object::read::{ReadCache, ReadRef};
+use rustix::fs::{Access, access};
 
 /// A program's file, and the interpreter that the kernel starts for it.
 #[derive(Debug)]
@@ -83,6 +84,15 @@ impl Program {
         let bytes = ReadCache::new(file);
         if let Some(reason) = refusal(&bytes).or_else(|| privileges(&self.binary)) {
             return Ok(Verdict::Refused(named(&reason)));
+        }
+        for file in [&self.path, &self.binary] {
+            if let Err(error) = access(file, Access::EXEC_OK) {
+                let error = io::Error::from(error);
+                return Ok(Verdict::Refused(format!(
+                    "{}: {error}; make it executable (chmod +x)",
+                    file.display()
+                )));
+            }
         }
         Ok(Verdict::Works)
     }
@@ -169,7 +179,29 @@ fn refusal<'a>(bytes: impl ReadRef<'a>) -> Option<&'static str> {
             "linked with musl, and the engine knows glibc; build it for glibc, or run it without duality",
         );
     }
+    if is_sanitized(header, endian, bytes) {
+        return Some(
+            "built with AddressSanitizer, whose runtime must be loaded first, and whose memory is where the engine's is; \
+             build it without, or run it without duality",
+        );
+    }
     None
+}
+
+/// Whether a program has the runtime of AddressSanitizer, or needs the library.
+fn is_sanitized<'a>(
+    header: &FileHeader64<Endianness>,
+    endian: Endianness,
+    bytes: impl ReadRef<'a>,
+) -> bool {
+    let symbols = header
+        .sections(endian, bytes)
+        .and_then(|sections| sections.symbols(endian, bytes, SHT_DYNSYM));
+    symbols.is_ok_and(|symbols| {
+        symbols
+            .iter()
+            .any(|symbol| symbol.name(endian, symbols.strings()) == Ok(b"__asan_init".as_slice()))
+    })
 }
 
 fn interpreter<'a>(
