@@ -33,7 +33,8 @@ pub(crate) fn deliver_on_return(frame: &mut Frame, result: isize) -> isize {
         // As the kernel leaves it: the handler sets what the call returns.
         (frame.return_address(), frame.rax)
     } else if result == RESTART {
-        // libc's own signals unwind the stack from here, which they can from an address of the text alone.
+        // libc's own signals unwind the stack from here, which they can from an address of the text
+        // alone.
         let internal = matches!(pending.number, 32 | 33);
         let restarts = action.has(libc::SA_RESTART) && (frame.restarts_in_text() || !internal);
         if restarts {
@@ -53,8 +54,8 @@ pub(crate) fn deliver_on_return(frame: &mut Frame, result: isize) -> isize {
     left.go_on()
 }
 
-/// Before a thread goes on that was interrupted in its own code: has it enter the handler of a signal that is pending.
-/// Returns whether there was one, and may be more.
+/// Before a thread goes on that was interrupted in its own code: has it enter the handler of a
+/// signal that is pending. Returns whether there was one, and may be more.
 pub(crate) fn deliver_on_context(context: &mut Context) -> bool {
     // Room for a frame, and for a handler that makes calls.
     const ROOM: u64 = 6 << 10;
@@ -69,14 +70,15 @@ pub(crate) fn deliver_on_context(context: &mut Context) -> bool {
     true
 }
 
-/// Prepares a context for `sigreturn`. The entry fills in the mask. The signal stack is the worker's: flags
-/// that the kernel does not know have it leave the signal stack alone.
+/// Prepares a context for `sigreturn`. The entry fills in the mask. The signal stack is the
+/// worker's: flags that the kernel does not know have it leave the signal stack alone.
 pub(crate) fn seal(context: &mut Context) {
     const UNKNOWN: i32 = 4;
     context.stack = libc::stack_t { ss_flags: UNKNOWN, ..NO_STACK };
 }
 
-/// A signal that is pending for the current thread and has a handler to run. Those without are dealt with.
+/// A signal that is pending for the current thread and has a handler to run. Those without are
+/// dealt with.
 fn next_delivery(locked: &mut Locked) -> Option<(Pending, Action)> {
     loop {
         let thread = current();
@@ -91,7 +93,8 @@ fn next_delivery(locked: &mut Locked) -> Option<(Pending, Action)> {
     }
 }
 
-/// Has a context enter the handler of a signal. If there is no memory for that, the thread faults instead.
+/// Has a context enter the handler of a signal. If there is no memory for that, the thread faults
+/// instead.
 fn deliver(
     mut locked: Locked,
     context: &mut Context,
@@ -119,7 +122,8 @@ fn deliver(
     entered
 }
 
-/// A handler cannot be entered, for there is no stack: the thread faults (`force_sigsegv` of the kernel).
+/// A handler cannot be entered, for there is no stack: the thread faults (`force_sigsegv` of the
+/// kernel).
 #[cold]
 fn fault_instead(thread: ThreadRef, number: i32) {
     let fault = libc::SIGSEGV;

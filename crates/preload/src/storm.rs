@@ -12,8 +12,9 @@ use crate::worker::{Worker, worker};
 /// Signals in a row that make a storm.
 const STORM: u32 = 16;
 
-/// A timer of a few microseconds would interrupt the engine again and again, and nothing would ever go on. The
-/// kernel blocks such a signal until the engine is left; at once if one waits already that it is the same as.
+/// A timer of a few microseconds would interrupt the engine again and again, and nothing would ever
+/// go on. The kernel blocks such a signal until the engine is left; at once if one waits already
+/// that it is the same as.
 pub(crate) fn endure(worker: &Worker, number: i32, known: bool, mask: &mut u64) {
     if number == TICK_SIGNAL {
         // Other workers wait until a nudge is answered.
@@ -43,8 +44,8 @@ pub(crate) fn calm() {
 /// What the kernel blocks in a moment without signals.
 pub(crate) const MOMENT: u64 =
     !(masks::NEVER_BLOCKED | masks::FAULTS | bit(TICK_SIGNAL) | bit(HELPER_SIGNAL));
-/// So many handlers in so many nanoseconds have a moment follow: some two thousand signals a second, on a machine that
-/// is busy otherwise.
+/// So many handlers in so many nanoseconds have a moment follow: some two thousand signals a
+/// second, on a machine that is busy otherwise.
 const DELIVERIES: u32 = 8;
 const WINDOW: u64 = 4_000_000;
 /// Nanoseconds that a moment takes at most: several times the delivery of a signal.
@@ -61,9 +62,9 @@ pub(crate) fn count_delivery() {
     worker.deliveries.set(worker.deliveries.get() + 1);
 }
 
-/// Whether a thread goes on now for a moment, whatever waits for it. Where handlers follow each other without a pause,
-/// as of a timer that its own handler sets for the next microsecond, nothing else would ever go on. The moment ends
-/// with the thread's next call, or by a timer.
+/// Whether a thread goes on now for a moment, whatever waits for it. Where handlers follow each
+/// other without a pause, as of a timer that its own handler sets for the next microsecond, nothing
+/// else would ever go on. The moment ends with the thread's next call, or by a timer.
 pub(crate) fn gives_moment() -> bool {
     let worker = worker();
     if worker.deliveries.get() < DELIVERIES {

@@ -1,5 +1,5 @@
-//! System calls that a filter of seccomp(2) turns into `SIGSYS` (`SECCOMP_RET_TRAP`): the engine had made them for the
-//! program, whose handler emulates them.
+//! System calls that a filter of seccomp(2) turns into `SIGSYS` (`SECCOMP_RET_TRAP`): the engine
+//! had made them for the program, whose handler emulates them.
 
 use crate::context::Context;
 use crate::frame::Frame;
@@ -11,7 +11,8 @@ use crate::thread::{Pending, Thread};
 /// `SYS_SECCOMP`, the code of such a signal.
 pub(crate) const CODE: i32 = 1;
 
-/// Words of such a signal: where the call is, its number, and one that the kernel leaves free, for the thread.
+/// Words of such a signal: where the call is, its number, and one that the kernel leaves free, for
+/// the thread.
 const CALL_ADDRESS: usize = 2;
 const CALL_NUMBER: usize = 3;
 const THREAD: usize = 15;
@@ -23,8 +24,8 @@ fn words(info: &libc::siginfo_t) -> &Words {
     unsafe { &*(&raw const *info).cast::<Words>() }
 }
 
-/// Holds the signal back until the call that was trapped returns to the program. Returns `false` if that is a call which
-/// the engine needs.
+/// Holds the signal back until the call that was trapped returns to the program. Returns `false` if
+/// that is a call which the engine needs.
 pub(crate) fn holds(thread: &Thread, info: &libc::siginfo_t, context: &mut Context) -> bool {
     let trapped = words(info)[CALL_NUMBER] as u32;
     if trapped != thread.call.get() {
@@ -34,7 +35,8 @@ pub(crate) fn holds(thread: &Thread, info: &libc::siginfo_t, context: &mut Conte
         ));
         return false;
     }
-    // SAFETY: the place is that of the call which the thread is in, unless it was interrupted: then it makes none.
+    // SAFETY: the place is that of the call which the thread is in, unless it was interrupted: then
+    // it makes none.
     let frame = unsafe { &*(thread.place.get() as *const Frame) };
     let mut told = *words(info);
     told[CALL_ADDRESS] = frame.return_address() as u64;
