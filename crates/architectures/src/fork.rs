@@ -17,7 +17,7 @@ use std::io;
 use duality_runtime::handler::Connections;
 use duality_runtime::net::TcpStream;
 use duality_runtime::time::{Duration, timeout};
-use duality_runtime::{block_on, drain, task};
+use duality_runtime::{block_on, task};
 
 use crate::common::admission::Admission;
 use crate::common::children::{Children, ROUND};
@@ -82,7 +82,7 @@ impl Architecture for Fork {
                     Ok(None) => break,
                     Err(_) => continue,
                 };
-                while waiting.is_some() && !drain::requested() {
+                while waiting.is_some() {
                     let started = children.start(|| {
                         drop(door.take());
                         let stream = waiting.take().expect("the loop's condition");
@@ -104,6 +104,7 @@ impl Architecture for Fork {
             }
         });
         children.drain();
+        children.wait();
         Ok(())
     }
 }

@@ -18,14 +18,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use duality_runtime::handler::Connections;
+use duality_runtime::net::{TcpListener, TcpStream};
 use duality_runtime::visibility::totals;
-use duality_runtime::{block_on, drain, log};
+use duality_runtime::{block_on, drain, log, task};
 use rustix::process::WaitStatus;
 
 use crate::common::accept::accept_and_serve;
 use crate::common::children::{Children, Ended, ROUND};
 use crate::common::pressure::Pressure;
-use crate::{Architecture, Needs, Options, Server, World};
+use crate::{Architecture, Needs, Options, Served, Server, World};
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug)]
@@ -86,10 +87,45 @@ impl Architecture for Prefork {
             }
             thread::sleep(ROUND);
         }
-        drop(listener);
         children.drain();
+        serve_the_rest(listener, &service, &mut children, &mut pressure);
+        children.wait();
         Ok(())
     }
+}
+
+/// Starts a child for each connection that came before the drain and that no worker has accepted.
+fn serve_the_rest(
+    mut listener: Option<TcpListener>,
+    service: &Served,
+    children: &mut Children,
+    pressure: &mut Pressure,
+) {
+    block_on(async {
+        while let Some(accepting) = &mut listener {
+            let mut stream = match accepting.accept_until_drain().await {
+                Ok(Some(stream)) => Some(stream),
+                Ok(None) => return,
+                Err(error) => {
+                    pressure.wait_out("accept", &error).await;
+                    continue;
+                }
+            };
+            while stream.is_some() {
+                children.reap_all();
+                let started = children.start(|| {
+                    drop(listener.take());
+                    let stream = stream.take().expect("the loop's condition");
+                    let active = Connections::default().enter();
+                    task::contain(|| block_on(service.begin(stream, active)));
+                });
+                match started {
+                    Ok(()) => stream.take().into_iter().for_each(TcpStream::leave_to_child),
+                    Err(error) => pressure.wait_out("fork", &error).await,
+                }
+            }
+        }
+    });
 }
 
 /// Children that end by themselves. Those that end soon after their start, one after the other, are replaced

@@ -69,7 +69,8 @@ impl<'c> Attempts<'c> {
 
     /// Reads what is there; 0 is the end, which is also where the server drains and nothing is there.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        if !self.readiness.read_exhausted {
+        // At a drain, what has come is read also if its event has not.
+        if !self.readiness.read_exhausted || self.draining {
             let room = buffer.len();
             let read = self.attempt(|socket| {
                 recv(socket, &mut *buffer, RecvFlags::empty()).map(|(count, _)| count)

@@ -64,8 +64,9 @@ struct Listener {
 }
 
 impl Listener {
-    fn accept(&self) -> io::Result<OwnedFd> {
-        Ok(accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?)
+    fn accept(&mut self) -> io::Result<OwnedFd> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        self.socket.accept_before_drain(|listener| Ok(accept_with(listener, flags)?))
     }
 }
 
@@ -118,10 +119,13 @@ impl<M: StateMachine> CallbackLoop<M> {
         if drain::requested_before_wakeup() {
             self.drain();
         }
-        while self.listener.is_some() || !self.connections.is_empty() || !self.line.is_empty() {
+        loop {
             self.accept();
             self.give_turns();
             self.attend_line();
+            if self.listener.is_none() && self.connections.is_empty() && self.line.is_empty() {
+                return;
+            }
             self.await_events(&mut events);
             for event in &events {
                 self.dispatch(event);
@@ -200,6 +204,9 @@ impl<M: StateMachine> CallbackLoop<M> {
                     self.arrive(socket);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock && self.draining => {
+                    return self.close_listener();
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.await_clients(),
                 Err(error) => {
                     listener.lacking = listener.pressure.is_lack("accept", &error);
@@ -353,11 +360,17 @@ impl<M: StateMachine> CallbackLoop<M> {
         }
     }
 
-    /// Accepts no more, and has those that wait for input see its end.
-    fn drain(&mut self) {
-        self.draining = true;
+    fn close_listener(&mut self) {
         if let Some(Listener { socket, .. }) = self.listener.take() {
             self.poller.forget(socket.as_fd(), LISTENER);
+        }
+    }
+
+    /// Accepts those that have come and no more, and has those that wait for input see its end.
+    fn drain(&mut self) {
+        self.draining = true;
+        if let Some(listener) = &mut self.listener {
+            listener.ready = true;
         }
         let waits_for_input = |connection: &Connection<M>| connection.waits_for == WaitsFor::Read;
         let readers: Vec<usize> = (self.connections.iter())

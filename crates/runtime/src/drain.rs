@@ -1,18 +1,23 @@
 //! Draining: how a server stops without cutting anyone off.
 //!
-//! From the moment a drain is requested, every *accepted* connection that waits for input sees the end
-//! of its input, as if the client had closed: a service finishes what it is doing, writes its reply,
-//! and returns. Listeners accept no more. No service needs a line of code for it, and it is the same
-//! in every world:
+//! From the moment a drain is requested, every *accepted* connection that waits for input sees the
+//! end of its input, as if the client had closed: a service finishes what it is doing, writes its
+//! reply, and returns. What has come before is read first. Listeners accept what is in their
+//! queues, and no more. No service needs a line of code for it, and it is the same in every world:
 //!
 //! - a loop looks at the flag in each round, and its reads return 0 where they would have waited;
 //! - in the block world, the descriptors that kernel threads may be blocked on are listed here, and
 //!   `shutdown(2)` for reading lets them go.
 //!
+//! `shutdown(2)` resets the connections in the queue of a listener. So a drain makes the listener
+//! non-blocking, and shuts it down once its queue is empty: at once, or else by the thread that
+//! finds no connection left. A thread that is blocked while the queue fills has been woken by that.
+//!
 //! A listener may be shared with other processes: a child accepts from the socket of its parent.
-//! `shutdown(2)` would end that socket for all of them. So a child that drains puts another file in the place
-//! of its own descriptor (dup3(2)), and the accept(2) that the signal interrupts begins again, and fails, there.
-//! A child has one kernel thread, so it is that thread which the signal interrupts.
+//! `shutdown(2)` would end that socket for all of them. So a child that drains puts another file in
+//! the place of its own descriptor (dup3(2)), and the accept(2) that the signal interrupts begins
+//! again, and fails, there. A child has one kernel thread, so it is that thread which the signal
+//! interrupts.
 //!
 //! [`request`] is async-signal-safe, so that it can be all that a SIGTERM handler does. It drains
 //! the whole process.
@@ -30,7 +35,11 @@ use std::sync::{Arc, OnceLock, PoisonError};
 
 use self::shim::Mutex;
 use self::shim::atomic::{AtomicBool, Ordering, fence};
-use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socket_with};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::ioctl_fionbio;
+use rustix::net::{
+    AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socket_with, sockopt,
+};
 use rustix::process::{Pid, getpid};
 
 use crate::remote;
@@ -59,10 +68,11 @@ pub fn requested() -> bool {
         || with_scope(|scope| scope.is_some_and(Scope::is_requested))
 }
 
-/// The same for a loop that has just made the wakeup by which a drain interrupts it, before it first sleeps.
+/// The same for a loop that has just made the wakeup by which a drain interrupts it, before it
+/// first sleeps.
 ///
-/// A request sets the flag and then interrupts the loops that there are. The fence here and the one in the request
-/// ensure that either the request finds the wakeup, or this finds the flag.
+/// A request sets the flag and then interrupts the loops that there are. The fence here and the one
+/// in the request ensure that either the request finds the wakeup, or this finds the flag.
 pub fn requested_before_wakeup() -> bool {
     fence(Ordering::SeqCst);
     requested()
@@ -167,7 +177,8 @@ impl Listed {
     ///
     /// # Errors
     ///
-    /// Where the listener is another process's: `EMFILE`, for it takes a descriptor of its own to leave it.
+    /// Where the listener is another process's: `EMFILE`, for it takes a descriptor of its own to
+    /// leave it.
     pub(crate) fn new(descriptor: BorrowedFd<'_>, input: DrainTarget) -> io::Result<Self> {
         if matches!(input, DrainTarget::Listener(maker) if maker != getpid()) {
             make_not_listening()?;
@@ -188,19 +199,39 @@ impl Drop for Listed {
 
 /// Ends the input of a descriptor that is listed, and so open. Async-signal-safe.
 fn end_input(number: RawFd, input: DrainTarget) {
-    // SAFETY: what is listed is open, and cannot be closed before it is taken off the list, which needs the lock.
+    // SAFETY: what is listed is open, and cannot be closed before it is taken off the list, which
+    // needs the lock.
     let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
     match input {
         // The socket is shared with the process that made it, which goes on accepting.
         DrainTarget::Listener(maker) if maker != getpid() => {
             if let Some(other) = NOT_LISTENING.get() {
-                // SAFETY: dup3 has no memory to harm. The number stays open, and stays its owner's: only the file
-                // behind it changes. A failure leaves the listener as it is.
+                // SAFETY: dup3 has no memory to harm. The number stays open, and stays its owner's:
+                // only the file behind it changes. A failure leaves the listener as it is.
                 unsafe { libc::dup3(other.as_raw_fd(), number, libc::O_CLOEXEC) };
             }
         }
+        DrainTarget::Listener(_) => {
+            // Where connections are injected, the injector ends them.
+            if sockopt::socket_acceptconn(descriptor) == Ok(true) {
+                let _ = ioctl_fionbio(descriptor, true);
+                let mut queue = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
+                if poll(&mut queue, Some(&Timespec::default())) == Ok(0) {
+                    end_listener(descriptor, input);
+                }
+            }
+        }
         // A peer that has reset the connection makes this fail, and needs no telling.
-        _ => drop(shutdown(descriptor, Shutdown::Read)),
+        DrainTarget::Connection => drop(shutdown(descriptor, Shutdown::Read)),
+    }
+}
+
+/// Lets the kernel threads go that are blocked on a listener of this process, whose accept queue is
+/// empty. Async-signal-safe.
+pub(crate) fn end_listener(listener: BorrowedFd<'_>, input: DrainTarget) {
+    if input == DrainTarget::Listener(getpid()) {
+        // One that has been shut down already makes this fail.
+        let _ = shutdown(listener, Shutdown::Read);
     }
 }
 
@@ -294,7 +325,8 @@ impl Drain {
         }
     }
 
-    /// Ends the input of all that is listed, unless the list is being changed, whose author does it then.
+    /// Ends the input of all that is listed, unless the list is being changed, whose author does it
+    /// then.
     fn release(&self, end: impl Fn(RawFd, DrainTarget)) {
         let Ok(blocking) = self.blocking.try_lock() else { return };
         for (number, entry) in blocking.iter().enumerate() {
@@ -307,8 +339,9 @@ impl Drain {
 
 #[cfg(all(test, loom))]
 mod loom_tests {
-    /// loom's own mutex is never seen locked by `try_lock`: its threads take turns at atomic operations, of which
-    /// there is none while it is held, and it orders more than std's promises to.
+    /// loom's own mutex is never seen locked by `try_lock`: its threads take turns at atomic
+    /// operations, of which there is none while it is held, and it orders more than std's promises
+    /// to.
     pub(super) mod shim {
         use std::cell::UnsafeCell;
         use std::ops::{Deref, DerefMut};
@@ -394,7 +427,8 @@ mod loom_tests {
         });
     }
 
-    /// Another is listed while the first is taken off the list: the thread that holds up the drain makes up for it.
+    /// Another is listed while the first is taken off the list: the thread that holds up the drain
+    /// makes up for it.
     #[test]
     fn loom_one_that_leaves_the_list_hides_no_other() {
         model(|| {

@@ -132,12 +132,16 @@ impl Children {
         while self.reap().is_some() {}
     }
 
-    /// Has all children drain, and waits for them.
-    pub fn drain(mut self) {
+    /// Has all children drain.
+    pub fn drain(&self) {
         for child in self.living.keys() {
             // One that has ended in the meantime needs no telling.
             let _ = kill_process(*child, Signal::USR2);
         }
+    }
+
+    /// Waits for all children.
+    pub fn wait(mut self) {
         while !self.living.is_empty() {
             self.reap_all();
             std::thread::sleep(ROUND);

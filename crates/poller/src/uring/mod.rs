@@ -33,6 +33,7 @@
 mod buffers;
 mod name;
 mod queue;
+mod receive;
 mod sends;
 
 use std::collections::VecDeque;
@@ -42,7 +43,6 @@ use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
 
 use self::buffers::Chain;
 use self::name::{GENERATIONS, Purpose, name, parts};
@@ -156,43 +156,6 @@ impl Ring {
     /// A connection that the kernel accepted before it was told to stop.
     pub fn accepted_before(&mut self, token: Token) -> Option<OwnedFd> {
         find(&mut self.sources, token).accepted.as_mut()?.pop_front()
-    }
-
-    /// Takes bytes that have come; 0 is the end.
-    ///
-    /// # Errors
-    ///
-    /// `WouldBlock` when there are none yet; those of `recv(2)`.
-    ///
-    /// # Safety
-    ///
-    /// The socket stays open until [`close`](Self::close) or [`forget`](Poller::forget) with this token.
-    pub unsafe fn receive(
-        &mut self,
-        socket: BorrowedFd<'_>,
-        token: Token,
-        buffer: &mut [u8],
-    ) -> io::Result<usize> {
-        let source = find(&mut self.sources, token);
-        if source.received.count() > 0 {
-            return Ok(self.queue.buffers.read(&mut source.received, buffer));
-        }
-        if let Some(ended) = source.ended {
-            // An error is told once, and is the end.
-            source.ended = Some(Ok(()));
-            return ended.map(|()| 0).map_err(io::Error::from);
-        }
-        if source.reading != Reading::Not {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        // The first bytes of a connection are often there already, and may be the only ones.
-        let attempt = recv(socket, buffer, RecvFlags::DONTWAIT).map(|(count, _)| count);
-        source.starved &= !self.queue.buffers.any_left();
-        if attempt == Err(Errno::AGAIN) && !source.starved {
-            source.reading = Reading::Goes;
-            self.queue.receive(socket, name(Purpose::Receive, source.generation, token));
-        }
-        Ok(attempt?)
     }
 
     /// Takes some of the bytes of `buffers` to be sent, and says how many. What fails later is told

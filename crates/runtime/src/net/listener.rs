@@ -16,7 +16,7 @@ use rustix::process::getpid;
 
 use super::TcpStream;
 use super::injection::{self, Injections, Injector};
-use super::socket::{Access, Done, Socket, TimeLimit, nonblocking_here};
+use super::socket::{Access, Done, Rest, Socket, TimeLimit, nonblocking_here};
 use crate::drain::{self, DrainTarget};
 use crate::visibility;
 
@@ -79,6 +79,7 @@ impl Default for ListenOptions {
 /// ```
 pub struct TcpListener {
     socket: Socket,
+    rest: Rest,
     /// Where connections come from, if that is no network.
     injections: Option<Arc<Injections>>,
 }
@@ -104,7 +105,8 @@ impl TcpListener {
         sockopt::set_tcp_nodelay(&descriptor, true)?;
         listen(&descriptor, options.backlog)?;
         let input = DrainTarget::Listener(getpid());
-        Ok(Self { socket: Socket::new(descriptor, false).ending_at_drain(input), injections: None })
+        let socket = Socket::new(descriptor, false).ending_at_drain(input);
+        Ok(Self { socket, rest: Rest::default(), injections: None })
     }
 
     /// A listener whose connections come from the injector and from no network: for load without TCP.
@@ -117,7 +119,7 @@ impl TcpListener {
         let (pipe, injections, injector) = injection::source()?;
         let mut socket = Socket::new(pipe, false).ending_at_drain(DrainTarget::Listener(getpid()));
         socket.make_system_calls();
-        Ok((Self { socket, injections: Some(injections) }, injector))
+        Ok((Self { socket, rest: Rest::default(), injections: Some(injections) }, injector))
     }
 
     /// Checks that [`bind`](Self::bind) without `reuse_port` would work, without listening.
@@ -150,7 +152,7 @@ impl TcpListener {
         let mut socket = Socket::new(descriptor, false);
         socket.ends_at_drain = self.socket.ends_at_drain;
         socket.by_system_calls = self.socket.by_system_calls;
-        Ok(Self { socket, injections: self.injections.clone() })
+        Ok(Self { socket, rest: Rest::default(), injections: self.injections.clone() })
     }
 
     /// Accepts a connection.
@@ -166,7 +168,8 @@ impl TcpListener {
         Ok((stream, peer))
     }
 
-    /// Accepts a connection, or returns `None` once the process drains.
+    /// Accepts a connection, or returns `None` once the process drains and all that had come before
+    /// have been accepted.
     ///
     /// # Errors
     ///
@@ -179,21 +182,43 @@ impl TcpListener {
         if let Some(injections) = self.injections.clone() {
             return self.accept_injected(&injections).await;
         }
-        let accepted = poll_fn(|context| {
-            let accept = |listener: Access<'_>| listener.accept(flags);
-            self.socket.poll(context, Direction::Read, &mut time_limit, accept)
-        })
-        .await;
-        match accepted {
-            Ok(Done::Moved(descriptor)) => {
-                visibility::count(|counters| counters.connections_accepted.add(1));
-                Ok(Some(TcpStream::accepted(descriptor, nonblocking)))
-            }
-            Ok(Done::Drained) => Ok(None),
-            // In the block world a drain makes accept(2) fail.
-            Err(_) if drain::requested() => Ok(None),
-            Err(error) => Err(error),
+        loop {
+            let Self { socket, rest, .. } = self;
+            let accepted = poll_fn(|context| {
+                let accept = |listener: Access<'_>| listener.accept(flags, rest);
+                socket.poll(context, Direction::Read, &mut time_limit, accept)
+            })
+            .await;
+            return match accepted {
+                Ok(Done::Moved(descriptor)) => {
+                    visibility::count(|counters| counters.connections_accepted.add(1));
+                    Ok(Some(TcpStream::accepted(descriptor, nonblocking)))
+                }
+                // A ring may have taken some that it has not told of, and left others.
+                Ok(Done::Drained) if socket.make_system_calls() => continue,
+                Ok(Done::Drained) => Ok(None),
+                // In the block world a drain makes accept(2) fail.
+                Err(error) if drain::requested() && is_the_end(&error) => {
+                    socket.end_listener();
+                    Ok(None)
+                }
+                Err(error) => Err(error),
+            };
         }
+    }
+
+    /// Calls `accept`, which accepts a connection in a way of its own; at a drain, for those only
+    /// that came before.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` once all of those have been accepted; those of `accept`.
+    #[doc(hidden)]
+    pub fn accept_before_drain<T>(
+        &mut self,
+        accept: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        self.rest.take(self.socket.as_fd(), accept)
     }
 
     async fn accept_injected(&mut self, from: &Injections) -> io::Result<Option<TcpStream>> {
@@ -221,6 +246,13 @@ impl AsFd for TcpListener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
+
+/// Whether accept(2) failed because a listener in the block world has accepted all, or accepts no
+/// more.
+fn is_the_end(error: &io::Error) -> bool {
+    // A call that would block is an expired time-out there.
+    matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::InvalidInput)
 }
 
 /// A TCP socket that has the address.

@@ -1,23 +1,26 @@
 //! A socket in whichever world uses it: attempt, register, wait (see [`world`](crate::world)).
 //!
-//! An attempt goes through [`Access`], which makes the system call, or on a loop with a ring takes from the
-//! ring's queues and adds to them; the shape is the same.
+//! An attempt goes through [`Access`], which makes the system call, or on a loop with a ring takes
+//! from the ring's queues and adds to them; the shape is the same.
 
+mod rest;
 mod suspended;
+mod time_limit;
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
 
 use duality_poller::{Direction, Ring, Token};
 use rustix::io::ioctl_fionbio;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, recv, send, shutdown};
 
+pub(crate) use self::rest::Rest;
+pub(crate) use self::time_limit::TimeLimit;
 use super::injection::{Injected, Injections};
 use crate::blocks::{self, Source};
-use crate::drain::{DrainTarget, Listed};
+use crate::drain::{self, DrainTarget, Listed};
 use crate::event_loop::core::Core;
 use crate::event_loop::current;
 use crate::remote::{self, LoopId};
@@ -38,8 +41,8 @@ pub(crate) struct Socket {
     source: Option<Arc<Source>>,
     /// Whether a ring receives or sends for it.
     is_the_rings: bool,
-    /// Whether a loop with a ring makes system calls for it, as the other loops do: the ring only says when it is
-    /// ready.
+    /// Whether a loop with a ring makes system calls for it, as the other loops do: the ring only
+    /// says when it is ready.
     pub(super) by_system_calls: bool,
     /// Who is at the other end, if that is no network.
     pub(super) injected: Option<Box<Injected>>,
@@ -59,12 +62,15 @@ pub(crate) struct Moved<T> {
 pub(crate) struct Access<'s> {
     descriptor: BorrowedFd<'s>,
     ring: Option<(&'s Core, Token)>,
-    /// Another handle, maybe of another loop, may send on the same connection next, and what a ring sends
-    /// later would come after that.
+    /// Another handle, maybe of another loop, may send on the same connection next, and what a ring
+    /// sends later would come after that.
     sends_at_once: bool,
-    /// Whether a listener leaves connections in the kernel's accept queue, also on a loop with a ring.
+    /// Whether a listener leaves connections in the kernel's accept queue, also on a loop with a
+    /// ring.
     on_demand: bool,
     injected: Option<&'s Injected>,
+    /// Whether the process drains, so that nothing more is to be received than has come.
+    drains: bool,
 }
 
 impl Access<'_> {
@@ -81,9 +87,14 @@ impl Access<'_> {
             // The end of input is no shortage: it is there again at the next attempt.
             return Ok(Moved { value: count, short: count != 0 && count < room });
         };
-        // SAFETY: a `Socket` closes its descriptor by way of the loop that watches it, which tells the ring.
-        let count =
-            core.with_ring(|ring| unsafe { ring.receive(self.descriptor, token, buffer) })?;
+        let count = core.with_ring(|ring| {
+            if self.drains {
+                return ring.receive_rest(self.descriptor, token, buffer);
+            }
+            // SAFETY: a `Socket` closes its descriptor by way of the loop that watches it, which
+            // tells the ring.
+            unsafe { ring.receive(self.descriptor, token, buffer) }
+        })?;
         count_read(count);
         Ok(Moved::all(count))
     }
@@ -98,9 +109,10 @@ impl Access<'_> {
         }
     }
 
-    /// Sends some of `bytes`, and the end of our side if that is all of them. `MSG_MORE` keeps the bytes for the
-    /// shutdown(2), so that both leave in one packet. A close(2) alone would send them together too, but throws
-    /// away what is kept where the peer has sent something that was not read.
+    /// Sends some of `bytes`, and the end of our side if that is all of them. `MSG_MORE` keeps the
+    /// bytes for the shutdown(2), so that both leave in one packet. A close(2) alone would send
+    /// them together too, but throws away what is kept where the peer has sent something that was
+    /// not read.
     ///
     /// A ring has another kernel thread do a shutdown, so both are system calls under every poller.
     #[inline]
@@ -162,7 +174,8 @@ impl Access<'_> {
         buffers: &[IoSlice<'_>],
     ) -> io::Result<Moved<usize>> {
         let send = |ring: &mut Ring| {
-            // SAFETY: a `Socket` closes its descriptor by way of the loop that watches it, which tells the ring.
+            // SAFETY: a `Socket` closes its descriptor by way of the loop that watches it, which
+            // tells the ring.
             unsafe { ring.send(self.descriptor, token, buffers) }
         };
         let count = core.with_ring(send)?;
@@ -175,23 +188,25 @@ impl Access<'_> {
         Ok(Moved::all(from.accept(self.descriptor)?))
     }
 
-    /// Accepts a connection.
-    pub(crate) fn accept(&self, flags: SocketFlags) -> io::Result<Moved<OwnedFd>> {
+    /// Accepts a connection; where the process drains, one of the `rest`.
+    pub(crate) fn accept(&self, flags: SocketFlags, rest: &mut Rest) -> io::Result<Moved<OwnedFd>> {
         let by_ring = match self.ring {
             None => None,
             Some((core, token)) if self.on_demand => {
                 core.with_ring(|ring| ring.accepted_before(token))
             }
             Some((core, token)) => {
-                // SAFETY: a `Socket` closes its descriptor by way of the loop that watches it, which tells the ring.
+                // SAFETY: a `Socket` closes its descriptor by way of the loop that watches it,
+                // which tells the ring.
                 Some(core.with_ring(|ring| unsafe { ring.accept(self.descriptor, token) })?)
             }
         };
-        let accept = || accept_with(self.descriptor, flags);
+        let accept = || rest.take(self.descriptor, |listener| Ok(accept_with(listener, flags)?));
         Ok(Moved::all(by_ring.map_or_else(accept, Ok)?))
     }
 
-    /// Does what only a system call does, after all that was sent before, without blocking on a loop.
+    /// Does what only a system call does, after all that was sent before, without blocking on a
+    /// loop.
     pub(crate) fn call<T>(
         &self,
         mut call: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<T>,
@@ -210,26 +225,6 @@ impl<T> Moved<T> {
     /// Another attempt finds out whether it would block.
     const fn all(value: T) -> Self {
         Self { value, short: false }
-    }
-}
-
-/// How long one operation may wait; kept across the polls of that operation.
-pub(crate) struct TimeLimit {
-    limit: Option<Duration>,
-    deadline: Option<Instant>,
-}
-
-impl TimeLimit {
-    pub(crate) const fn new(limit: Option<Duration>) -> Self {
-        Self { limit, deadline: None }
-    }
-
-    /// The deadline, counted from the first wait; `None` is never.
-    fn deadline(&mut self, now: Instant) -> Option<Instant> {
-        if self.deadline.is_none() {
-            self.deadline = self.limit.and_then(|limit| now.checked_add(limit));
-        }
-        self.deadline
     }
 }
 
@@ -262,17 +257,27 @@ impl Socket {
         self
     }
 
-    /// Has a listener's connections accepted one by one, by system calls, on a loop with a ring too.
-    pub(super) fn make_system_calls(&mut self) {
+    /// Has a listener's connections accepted one by one, by system calls, on a loop with a ring
+    /// too.
+    ///
+    /// Returns whether a ring has accepted for it until now.
+    pub(super) fn make_system_calls(&mut self) -> bool {
         if std::mem::replace(&mut self.by_system_calls, true) {
-            return;
+            return false;
         }
-        let Some((watcher, token)) = self.watched else { return };
+        let Some((watcher, token)) = self.watched else { return false };
         current::with_loop(|core| {
-            if let Some(core) = core.filter(|core| core.id() == watcher && core.has_ring()) {
-                core.with_ring(|ring| ring.stop_accepting(token));
-            }
-        });
+            let ours = core.filter(|core| core.id() == watcher && core.has_ring());
+            ours.map(|core| core.with_ring(|ring| ring.stop_accepting(token))).is_some()
+        })
+    }
+
+    /// Lets the other kernel threads go that wait for a connection of this listener, whose accept
+    /// queue is empty.
+    pub(super) fn end_listener(&self) {
+        if let Some(input) = self.ends_at_drain {
+            drain::end_listener(self.as_fd(), input);
+        }
     }
 
     /// The same socket under a descriptor of its own, watched by no loop yet.
@@ -293,7 +298,8 @@ impl Socket {
         time_limit: &mut TimeLimit,
         mut attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
     ) -> Poll<io::Result<Done<T>>> {
-        // SAFETY: the reference ends with this call. `enter`, which lends the loop, is on the stack below the task until then.
+        // SAFETY: the reference ends with this call. `enter`, which lends the loop, is on the stack
+        // below the task until then.
         let Some(core) = (unsafe { current::this_loop() }) else {
             return blocks::running(|task| {
                 match task.and_then(|task| Some((task, task.reactor()?))) {
@@ -312,7 +318,9 @@ impl Socket {
         }
         loop {
             let token = self.watched.map(|(_, token)| token);
-            let worth_it = token.is_none_or(|token| !core.exhausted(token, direction));
+            // At a drain, what has come is read also if its event has not.
+            let worth_it = token.is_none_or(|token| !core.exhausted(token, direction))
+                || self.drains(core, direction);
             if worth_it {
                 if !core.spend() {
                     match core.wait(None) {
@@ -322,7 +330,7 @@ impl Socket {
                 }
                 visibility::count(|counters| counters.attempts.add(1));
                 let ring = token.filter(|_| core.has_ring()).map(|token| (core, token));
-                match attempt(self.access(ring)) {
+                match attempt(self.access(ring, direction)) {
                     Ok(moved) => {
                         if moved.short
                             && let Some(token) = token
@@ -338,7 +346,7 @@ impl Socket {
                     Err(error) => return Poll::Ready(Err(error)),
                 }
             }
-            if self.ends_at_drain.is_some() && direction == Direction::Read && core.draining() {
+            if self.has_drained(core, direction) {
                 return Poll::Ready(Ok(Done::Drained));
             }
             let deadline = time_limit.deadline(core.now());
@@ -373,20 +381,37 @@ impl Socket {
             Waited::Pending => Poll::Pending,
             Waited::Again => {
                 visibility::count(|counters| counters.attempts.add(1));
-                let moved = block::retry(|| attempt(self.access(None)));
+                let moved = block::retry(|| attempt(self.access(None, direction)));
                 Poll::Ready(moved.map(|moved| Done::Moved(moved.value)))
             }
         }
     }
 
-    fn access<'s>(&'s self, ring: Option<(&'s Core, Token)>) -> Access<'s> {
-        let (sends_at_once, on_demand) = (self.duplicated, self.by_system_calls);
-        let injected = self.injected.as_deref();
-        Access { descriptor: self.as_fd(), ring, sends_at_once, on_demand, injected }
+    /// Whether an operation ends because its loop drains, once there is nothing left for it.
+    #[inline]
+    fn drains(&self, core: &Core, direction: Direction) -> bool {
+        self.ends_at_drain.is_some() && direction == Direction::Read && core.draining()
     }
 
-    /// Makes the socket one of this loop's, whatever world it comes from. System calls must not block; but what
-    /// a ring operates on is in blocking mode: it waits by itself, and would otherwise report "would block".
+    /// Whether nothing is left for the operation then. A ring may have yet to tell what it has
+    /// received or accepted.
+    fn has_drained(&self, core: &Core, direction: Direction) -> bool {
+        let is_stopping = |(_, token): (LoopId, Token)| {
+            core.has_ring() && core.with_ring(|ring| ring.is_stopping(token))
+        };
+        self.drains(core, direction) && !self.watched.is_some_and(is_stopping)
+    }
+
+    fn access<'s>(&'s self, ring: Option<(&'s Core, Token)>, direction: Direction) -> Access<'s> {
+        let drains = ring.is_some_and(|(core, _)| self.drains(core, direction));
+        let (sends_at_once, on_demand) = (self.duplicated, self.by_system_calls);
+        let injected = self.injected.as_deref();
+        Access { descriptor: self.as_fd(), ring, sends_at_once, on_demand, injected, drains }
+    }
+
+    /// Makes the socket one of this loop's, whatever world it comes from. System calls must not
+    /// block; but what a ring operates on is in blocking mode: it waits by itself, and would
+    /// otherwise report "would block".
     #[inline]
     fn join_loop(&mut self, core: &Core, nonblocking: bool) -> io::Result<()> {
         if self.nonblocking != nonblocking {
@@ -415,8 +440,8 @@ impl Socket {
         Ok(())
     }
 
-    /// Ends the watch by another loop: it keeps the old descriptor until it has forgotten it, and this
-    /// socket goes on under a duplicate. What a ring has received for it would be lost.
+    /// Ends the watch by another loop: it keeps the old descriptor until it has forgotten it, and
+    /// this socket goes on under a duplicate. What a ring has received for it would be lost.
     fn leave_loop(&mut self) -> io::Result<()> {
         if self.is_the_rings {
             let problem = "what a ring receives or sends for stays on its loop";

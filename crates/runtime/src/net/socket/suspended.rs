@@ -26,10 +26,14 @@ impl Socket {
         mut attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
     ) -> Poll<io::Result<Done<T>>> {
         self.join_reactor(reactor)?;
+        let ends_at_drain = self.ends_at_drain.is_some() && direction == Direction::Read;
         loop {
-            if !self.source.as_ref().is_some_and(|source| source.is_exhausted(direction)) {
+            // Before the attempt: what has come before the drain is read.
+            let drains = ends_at_drain && reactor.draining();
+            if drains || !self.source.as_ref().is_some_and(|source| source.is_exhausted(direction))
+            {
                 visibility::count(|counters| counters.attempts.add(1));
-                match attempt(self.access(None)) {
+                match attempt(self.access(None, direction)) {
                     Ok(moved) => {
                         if moved.short
                             && let Some(source) = &self.source
@@ -45,11 +49,13 @@ impl Socket {
                     Err(error) => return Poll::Ready(Err(error)),
                 }
             }
+            if drains {
+                return Poll::Ready(Ok(Done::Drained));
+            }
             // Registered before the look at the drain: one that comes in between finds the source.
             let source = self.register(reactor)?;
-            let ends_at_drain = self.ends_at_drain.is_some() && direction == Direction::Read;
             if ends_at_drain && reactor.draining() {
-                return Poll::Ready(Ok(Done::Drained));
+                continue;
             }
             let now = Instant::now();
             let deadline = time_limit.deadline(now);

@@ -1,0 +1,91 @@
+//! Receiving: what the kernel has received by itself, and what is still in the socket.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+
+use super::name::{Purpose, name};
+use super::{Reading, Ring, find};
+use crate::Token;
+
+impl Ring {
+    /// Takes bytes that have come; 0 is the end.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` when there are none yet; those of `recv(2)`.
+    ///
+    /// # Safety
+    ///
+    /// The socket stays open until [`close`](Self::close) or [`forget`](Poller::forget) with this
+    /// token.
+    pub unsafe fn receive(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        token: Token,
+        buffer: &mut [u8],
+    ) -> io::Result<usize> {
+        if let Some(taken) = self.take_received(token, buffer) {
+            return taken;
+        }
+        let source = find(&mut self.sources, token);
+        if source.reading != Reading::Not {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        // The first bytes of a connection are often there already, and may be the only ones.
+        let attempt = recv(socket, buffer, RecvFlags::DONTWAIT).map(|(count, _)| count);
+        source.starved &= !self.queue.buffers.any_left();
+        if attempt == Err(Errno::AGAIN) && !source.starved {
+            source.reading = Reading::Goes;
+            self.queue.receive(socket, name(Purpose::Receive, source.generation, token));
+        }
+        Ok(attempt?)
+    }
+
+    /// Takes bytes that have come, and has the kernel receive no more by itself. So what would
+    /// block finds all that has come, unless the kernel [has yet to stop](Ring::is_stopping).
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` when there are none, and while the kernel has yet to stop; those of `recv(2)`.
+    pub fn receive_rest(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        token: Token,
+        buffer: &mut [u8],
+    ) -> io::Result<usize> {
+        if let Some(taken) = self.take_received(token, buffer) {
+            return taken;
+        }
+        let source = find(&mut self.sources, token);
+        if source.reading == Reading::Not {
+            return Ok(recv(socket, buffer, RecvFlags::DONTWAIT)?.0);
+        }
+        if source.reading == Reading::Goes {
+            source.reading = Reading::Stops;
+            self.queue.cancel(name(Purpose::Receive, source.generation, token));
+        }
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    /// Whether the kernel has been told to accept or receive no more, and has yet to stop. An event
+    /// for reading tells when it has.
+    pub fn is_stopping(&self, token: Token) -> bool {
+        self.sources.get(token.0 as usize).is_some_and(|source| source.reading == Reading::Stops)
+    }
+
+    /// Takes what the kernel has received, or how that ended.
+    #[inline]
+    fn take_received(&mut self, token: Token, buffer: &mut [u8]) -> Option<io::Result<usize>> {
+        let source = find(&mut self.sources, token);
+        if source.received.count() > 0 {
+            return Some(Ok(self.queue.buffers.read(&mut source.received, buffer)));
+        }
+        let ended = source.ended?;
+        // An error is told once, and is the end.
+        source.ended = Some(Ok(()));
+        Some(ended.map(|()| 0).map_err(io::Error::from))
+    }
+}

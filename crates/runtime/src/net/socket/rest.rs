@@ -1,0 +1,56 @@
+//! What is left in a listener's accept queue when the process drains.
+//!
+//! These connections came before the drain, and their requests may be there with them. So they are
+//! accepted and served. Those that come later are not, or clients that come again and again would
+//! keep the server from its end.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use crate::drain;
+
+/// How many connections of a listener are still to be accepted; all of them until the process
+/// drains.
+#[derive(Debug, Default)]
+pub(crate) struct Rest(Option<usize>);
+
+impl Rest {
+    /// Accepts a connection of `listener`, if it is to be accepted.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` once all have been; those of `accept`.
+    #[inline]
+    pub(crate) fn take<T>(
+        &mut self,
+        listener: BorrowedFd<'_>,
+        accept: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        if !drain::requested() {
+            return accept(listener);
+        }
+        let left = self.0.get_or_insert_with(|| queued(listener));
+        *left = left.checked_sub(1).ok_or(io::ErrorKind::WouldBlock)?;
+        accept(listener)
+    }
+}
+
+/// How many connections wait in the accept queue of `listener`.
+fn queued(listener: BorrowedFd<'_>) -> usize {
+    // SAFETY: all zeroes is a valid `tcp_info`, which consists of numbers.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut length = size_of_val(&info) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes to `info`, and the length to `length`.
+    let outcome = unsafe {
+        libc::getsockopt(
+            listener.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut length,
+        )
+    };
+    // Of a listener, this is the length of its accept queue. What a child process has in its place
+    // has none.
+    if outcome == 0 { info.tcpi_unacked as usize } else { 0 }
+}

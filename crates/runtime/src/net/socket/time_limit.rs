@@ -1,0 +1,23 @@
+//! The time limit of an operation.
+
+use std::time::{Duration, Instant};
+
+/// How long one operation may wait; kept across the polls of that operation.
+pub(crate) struct TimeLimit {
+    limit: Option<Duration>,
+    deadline: Option<Instant>,
+}
+
+impl TimeLimit {
+    pub(crate) const fn new(limit: Option<Duration>) -> Self {
+        Self { limit, deadline: None }
+    }
+
+    /// The deadline, counted from the first wait; `None` is never.
+    pub(super) fn deadline(&mut self, now: Instant) -> Option<Instant> {
+        if self.deadline.is_none() {
+            self.deadline = self.limit.and_then(|limit| now.checked_add(limit));
+        }
+        self.deadline
+    }
+}
