@@ -202,7 +202,7 @@ pub fn workloads(
 /// are none. Invalid repeats are left out, unless all are invalid.
 fn observe(cells: &[&Cell]) -> Result<(Vec<f64>, Counts), String> {
     let is_valid = |cell: &&Cell| matches!(&cell.outcome, Outcome::Measured(measured) if measured.invalid.is_empty());
-    let any_valid = cells.iter().any(|cell| is_valid(cell));
+    let any_valid = cells.iter().any(is_valid);
     let (mut totals, mut counts, mut why) = (Vec::new(), Vec::new(), "it was not measured");
     for cell in cells.iter().filter(|cell| !any_valid || is_valid(cell)) {
         match &cell.outcome {

@@ -15,6 +15,7 @@ use std::{
 };
 
 use duality_architectures::common::admission::Admission;
+use duality_architectures::common::line::Limit;
 use duality_poller::Kind;
 use duality_runtime::{
     block_on,
@@ -60,7 +61,7 @@ fn serve_by_hand(http: Http) -> SocketAddr {
     let listener = bind();
     let address = listener.local_addr().unwrap();
     let open = duality_handwritten::http(http);
-    thread::spawn(move || open(usize::MAX).unwrap()(listener, Admission::unlimited()));
+    thread::spawn(move || open(Limit::none()).unwrap()(listener, Admission::unlimited()));
     address
 }
 
