@@ -85,6 +85,30 @@ fn another_status_is_an_error() {
 }
 
 #[test]
+fn interim_replies_are_skipped_and_not_without_end() {
+    const HINT: &[u8] = b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n";
+    const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+    let address = http_server(|_, number| match number % 3 {
+        0 => (reply("hello"), true),
+        1 => ([CONTINUE, &reply("hello")].concat(), true),
+        _ => ([CONTINUE, HINT, HINT, &reply("hello")].concat(), true),
+    });
+    let report = load(&options(http(address), 2, 30));
+    assert_eq!((report.requests, report.errors.len()), (30, 0), "{:?}", report.errors);
+
+    let endless = HINT.repeat(1000);
+    let switching = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n".to_vec();
+    for (wrong, kind) in [(endless, "malformed"), (switching, "wrong-status")] {
+        let address = http_server(move |_, number| match number {
+            3 => (wrong.clone(), false),
+            _ => (reply("hello"), true),
+        });
+        let report = load(&options(http(address), 1, 10));
+        assert_eq!((report.requests, only_error(&report)), (9, (kind, 1)));
+    }
+}
+
+#[test]
 fn bytes_after_a_reply_and_replies_that_are_not_http_are_errors() {
     let excess = [reply("hello"), b"more".to_vec()].concat();
     for wrong in [excess, b"220 smtp.example.org ESMTP\r\n".to_vec()] {

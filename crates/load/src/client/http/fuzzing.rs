@@ -2,7 +2,7 @@
 //! `read_reply` does, without a connection.
 
 use super::body::Body;
-use super::head::{Framing, Head};
+use super::head::{Framing, Head, Interim};
 use super::{KnownReply, header};
 
 /// A reply as the client understands it.
@@ -35,18 +35,29 @@ pub struct Reply {
 /// When a reply that is remembered is not recalled as it was.
 pub fn reply(pieces: &[&[u8]]) -> Result<Option<Reply>, ()> {
     let mut buffer = Vec::new();
+    let (mut interim, mut skipped) = (Interim::default(), 0);
     let mut reading: Option<(Reply, Body)> = None;
     for piece in pieces {
         buffer.extend_from_slice(piece);
         let mut rest = *piece;
         if reading.is_none() {
-            let Some(head) = Head::parse(&buffer).map_err(|_| ())? else {
-                continue;
+            let head = loop {
+                match Head::parse(&buffer).map_err(|_| ())? {
+                    Some(head) if interim.is(&head).map_err(|_| ())? => {
+                        skipped += head.length;
+                        buffer.drain(..head.length);
+                    }
+                    other => break other,
+                }
             };
+            let Some(head) = head else { continue };
             recall(&head, &buffer);
             rest = &buffer[head.length..];
             let body = Body::new(head.framing);
-            reading = Some((started(&head, &buffer), body));
+            let mut reply = started(&head, &buffer);
+            reply.head += skipped;
+            reply.taken += skipped;
+            reading = Some((reply, body));
         }
         if let Some((reply, body)) = &mut reading {
             let collect = |data: &[u8]| {

@@ -6,6 +6,9 @@ use crate::request::decimal;
 /// More headers than this are a malformed reply.
 const MOST_HEADERS: usize = 64;
 
+/// A server that sends more interim replies than this before a final one never comes to an end.
+const MOST_INTERIM: u32 = 16;
+
 /// What the client needs to know of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::client) struct Head {
@@ -82,6 +85,26 @@ impl Head {
     }
 }
 
+/// Counts the interim replies before a final one. They have a head only, and a client that has not
+/// asked for them skips them (RFC 9110, section 15.2).
+#[derive(Default)]
+pub(super) struct Interim(u32);
+
+impl Interim {
+    /// Whether the reply of this head is one of them. 101 is not: it ends the use of HTTP on the
+    /// connection.
+    pub(super) fn is(&mut self, head: &Head) -> Result<bool, Failure> {
+        if !(100..=199).contains(&head.status) || head.status == 101 {
+            return Ok(false);
+        }
+        self.0 += 1;
+        if self.0 > MOST_INTERIM {
+            return Err(Failure::Malformed("more than 16 interim replies (1xx) to a request"));
+        }
+        Ok(true)
+    }
+}
+
 /// The value of the first header of this name in the bytes of a head that is complete.
 pub(in crate::client) fn header<'a>(head: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
@@ -109,6 +132,19 @@ mod tests {
             closing: false,
         };
         assert_eq!(parse(text), expected);
+    }
+
+    #[test]
+    fn interim_replies_are_those_of_1xx_but_for_101_and_not_without_end() {
+        let head = |status| parse(&format!("HTTP/1.1 {status} x\r\n\r\n"));
+        let mut interim = Interim::default();
+        for (status, expected) in
+            [(100, true), (103, true), (199, true), (101, false), (200, false)]
+        {
+            assert_eq!(interim.is(&head(status)).unwrap(), expected, "{status}");
+        }
+        let mut endless = (0..100).map(|_| interim.is(&head(103)));
+        assert!(endless.any(|told| told.is_err()));
     }
 
     #[test]

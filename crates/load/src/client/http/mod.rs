@@ -22,7 +22,7 @@ use std::sync::Arc;
 use duality_runtime::net::TcpStream;
 
 use self::body::Body;
-use self::head::Framing;
+use self::head::{Framing, Interim};
 pub(super) use self::head::{Head, header};
 use super::{Entry, Protocol};
 use crate::announce::EdgeAnnouncer;
@@ -189,8 +189,8 @@ impl KnownReply {
     }
 }
 
-/// Reads a reply of which the first `filled` bytes are in `buffer`: gives `check` its head, with all that
-/// came with it, and `sink` its body.
+/// Reads a reply of which the first `filled` bytes are in `buffer`. It gives `check` its head, with
+/// all that came with it, and `sink` its body. Interim replies before it are skipped.
 pub(super) async fn read_reply(
     stream: &mut TcpStream,
     buffer: &mut [u8],
@@ -198,17 +198,24 @@ pub(super) async fn read_reply(
     check: impl FnOnce(&Head, &[u8]) -> Result<(), Failure> + Send,
     mut sink: impl FnMut(&[u8]) -> Result<(), Failure> + Send,
 ) -> Result<Reply, Failure> {
+    let (mut interim, mut skipped) = (Interim::default(), 0);
     let head = loop {
         if let Some(head) = Head::parse(&buffer[..filled])? {
-            break head;
+            if !interim.is(&head)? {
+                break head;
+            }
+            buffer.copy_within(head.length..filled, 0);
+            filled -= head.length;
+            skipped += head.length as u64;
+            continue;
         }
         if filled == buffer.len() {
             return Err(Failure::Malformed("the head is longer than the client's buffer"));
         }
-        filled += read_more(stream, &mut buffer[filled..], filled as u64).await?;
+        filled += read_more(stream, &mut buffer[filled..], skipped + filled as u64).await?;
     };
     check(&head, &buffer[..filled])?;
-    let mut received = filled as u64;
+    let mut received = skipped + filled as u64;
     let mut body = Body::new(head.framing);
     let mut piece = head.length..filled;
     loop {
