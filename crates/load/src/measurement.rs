@@ -39,6 +39,8 @@ pub(crate) struct Measurement {
     /// did not begin and end in it, and between requests. With the latencies, it is all the time that they had.
     pub(crate) cut: Duration,
     pub(crate) rest: Duration,
+    /// The time that requests had in the window, from when they were sent, of all together.
+    pub(crate) in_use: Duration,
     /// How many correct replies there were after so much of the window, at some moments of it.
     pub(crate) marks: Vec<(Duration, u64)>,
     /// Correct replies, and their bytes, that were complete in the window.
@@ -94,6 +96,7 @@ impl Default for Measurement {
             waited: Duration::ZERO,
             cut: Duration::ZERO,
             rest: Duration::ZERO,
+            in_use: Duration::ZERO,
             marks: Vec::new(),
             requests: 0,
             bytes: 0,

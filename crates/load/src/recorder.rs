@@ -76,8 +76,9 @@ enum Window {
 
 #[derive(Clone, Copy, Default)]
 struct Connection {
-    /// When its request was due that is unanswered.
+    /// When its request was due that is unanswered, and when it was sent.
     waiting_since: Option<Instant>,
+    sent: Option<Instant>,
     /// When its last request ended.
     resting_since: Option<Instant>,
     /// It got a reply, and one within the window.
@@ -124,6 +125,7 @@ impl Recorder {
     #[inline]
     pub(crate) fn reply(&self, connection: usize, start: Start, end: Instant, bytes: u64) {
         let mut state = self.lock();
+        state.count_use(start.sent, end);
         state.count_reply(connection, start, end, bytes);
         state.end_request(connection, end);
     }
@@ -133,6 +135,9 @@ impl Recorder {
         let mut state = self.lock();
         state.count_failures(failure, 1);
         let now = Instant::now();
+        if let Some(sent) = state.connections[connection].sent {
+            state.count_use(sent, now);
+        }
         if let (Window::Open(opened), Some(since)) =
             (&state.window, state.connections[connection].waiting_since)
         {
@@ -156,6 +161,7 @@ impl Recorder {
             if state.left() == Some(0) {
                 return;
             }
+            state.count_use(start, end);
             state.count_reply(connection, Start::at(start), end, std::mem::take(&mut bytes));
             state.tally.ended += 1;
             state.pass_edges();
@@ -177,7 +183,9 @@ impl Recorder {
     /// Since when `connection` has waited for a reply, for those who do not [`begin`](Recorder::begin)
     /// each request.
     pub(crate) fn waits(&self, connection: usize, since: Option<Instant>) {
-        self.lock().connections[connection].waiting_since = since;
+        let mut state = self.lock();
+        let connection = &mut state.connections[connection];
+        (connection.waiting_since, connection.sent) = (since, since);
     }
 
     /// A connection was made.
@@ -239,7 +247,7 @@ impl State {
         }
         self.tally.begun += 1;
         let connection = &mut self.connections[connection];
-        connection.waiting_since = Some(start.due);
+        (connection.waiting_since, connection.sent) = (Some(start.due), Some(start.sent));
         let Window::Open(opened) = &self.window else { return true };
         match &mut self.counts.open_loop {
             Some(counts) if start.due >= opened.instant => counts.sent(start),
@@ -277,6 +285,13 @@ impl State {
         }
     }
 
+    /// Counts the part of a request's time that lies within the window.
+    fn count_use(&mut self, sent: Instant, end: Instant) {
+        if let Window::Open(opened) = self.window {
+            self.counts.in_use += end.saturating_duration_since(sent.max(opened.instant));
+        }
+    }
+
     fn count_failures(&mut self, failure: &Failure, count: u64) {
         *self.failed.entry(failure.kind()).or_default() += count;
         if !matches!(self.window, Window::Open(_)) {
@@ -305,7 +320,7 @@ impl State {
     fn end_request(&mut self, connection: usize, end: Instant) {
         self.tally.ended += 1;
         let connection = &mut self.connections[connection];
-        connection.waiting_since = None;
+        (connection.waiting_since, connection.sent) = (None, None);
         connection.resting_since = Some(end);
         self.pass_edges();
     }
@@ -340,6 +355,10 @@ impl State {
                 (None, since) => (&mut self.counts.rest, since.unwrap_or(opened.instant)),
             };
             *sum += closed.instant.saturating_duration_since(since.max(opened.instant));
+            if let Some(sent) = connection.sent {
+                let part = closed.instant.saturating_duration_since(sent.max(opened.instant));
+                self.counts.in_use += part;
+            }
         }
         self.counts.silence.end(opened.instant, closed.instant);
         self.count_unanswered(opened.instant, closed.instant);
@@ -460,6 +479,26 @@ mod tests {
         assert_eq!(counted.waited, Duration::from_millis(20));
         assert_eq!(counted.connections_served, 2);
         assert_eq!(recorder.requests_ended(), 4);
+        // 30 ms of b, 20 of c and 20 of d.
+        assert_eq!(counted.in_use, Duration::from_millis(70));
+    }
+
+    /// The one latency that is counted is 190 ms: two requests of that mean would be 1.9 under way
+    /// on one connection.
+    #[test]
+    fn no_more_requests_are_under_way_than_there_are_connections() {
+        let (recorder, clock) = recorder(1, Edges::ByTime);
+        recorder.begin(0, clock.start(0));
+        clock.set(100);
+        recorder.open();
+        recorder.reply(0, clock.start(0), clock.at(110), 1);
+        recorder.begin(0, clock.start(110));
+        recorder.reply(0, clock.start(110), clock.at(300), 1);
+        clock.set(300);
+        recorder.close();
+        let counted = recorder.measurement();
+        assert_eq!((counted.requests, counted.latencies.len()), (2, 1));
+        assert_eq!(counted.in_use, counted.window);
     }
 
     #[test]

@@ -64,10 +64,12 @@ pub struct Report {
     /// connection, that end is the last of it. In an open loop it begins when it was due, and so these
     /// are the corrected latencies.
     pub latency_us: Latency,
-    /// n · t_r / t, for n requests of mean latency t_r in a window of t: how many requests were under
-    /// way on average (Kerneis and Chroboczek, *Are events fast?*, 2009). At most l, or 1 if requests
-    /// come one by one; well below it, something other than the server limited the load. In an open loop
-    /// t_r is the raw latency, and this is how many connections were in use.
+    /// How many requests were under way on average: the time that all of them had in the window,
+    /// over its length. That is n · t_r / t of n requests of mean latency t_r in a window of t, but
+    /// for its edges (Kerneis and Chroboczek, *Are events fast?*, 2009). At most l, or 1 if
+    /// requests come one by one; well below it, something other than the server limited the load.
+    /// In an open loop a request counts from when it was sent: this is how many connections were in
+    /// use.
     pub measured_load: f64,
     /// Failed requests by kind: `connect-refused`, `connect-timeout`, `connect-failed`, `no-ports`,
     /// `no-descriptors`, `reset`, `closed-early`, `timed-out`, `wrong-status`, `wrong-bytes`,
@@ -129,7 +131,6 @@ impl Report {
         let client_cpu_share = per_second(measurement.cpu.as_secs_f64());
         let open_loop = OpenLoop::of(options, measurement);
         let convicted = open_loop.as_ref().is_some_and(|open| open.generator_was_limit(&latency));
-        let in_use = open_loop.as_ref().map_or(latency.mean, |open| open.raw_latency_us.mean);
         let outside = Some(measurement.wrong_outside).filter(|count| *count > 0);
         let errors = measurement
             .failures
@@ -148,7 +149,7 @@ impl Report {
             requests: measurement.requests,
             requests_per_second,
             latency_us: latency,
-            measured_load: requests_per_second * in_use / 1e6,
+            measured_load: per_second(measurement.in_use.as_secs_f64()),
             errors: errors.collect(),
             bytes_received: measurement.bytes,
             connections_opened: measurement.connections_opened,
