@@ -8,7 +8,7 @@ use crate::measurement::Measurement;
 use crate::{Options, Pattern};
 
 /// A server that answers a smaller share of what is due does not keep up.
-const KEPT_UP: f64 = 0.98;
+pub(super) const KEPT_UP: f64 = 0.98;
 
 /// A generator whose own lag is a larger share of the latencies measures itself.
 const OWN_SHARE: f64 = 0.5;
@@ -103,10 +103,19 @@ impl OpenLoop {
         })
     }
 
+    /// Whether fewer correct replies came than were due. Those that are under way as the window
+    /// closes are missing in it.
+    pub(super) fn fell_short(&self, report: &Report) -> bool {
+        // By Little's law, of those that are answered: a server that lets requests lie is not
+        // excused by them.
+        let under_way = report.requests_per_second * self.raw_latency_us.mean / 1e6;
+        let under_way = under_way.ceil() + 1.0;
+        (report.requests as f64 + under_way) < KEPT_UP * self.due as f64
+    }
+
     /// Who was the limit, in one sentence.
     pub(super) fn verdict(&self, report: &Report) -> String {
         let share = 100.0 * report.client_cpu_share;
-        let answered = report.requests + report.errors.values().sum::<u64>();
         if report.client_was_limit && report.client_cpu_share > BUSY_CLIENT {
             format!(
                 "The generator was the limit: it used {share:.0} % of its core, and the server may well be \
@@ -116,11 +125,10 @@ impl OpenLoop {
             "The generator was the limit: most of what was measured is its own lag, and the server may well \
              be faster than this."
                 .to_owned()
-        } else if (answered as f64) < KEPT_UP * self.due as f64 {
+        } else if self.fell_short(report) {
             format!(
-                "The server did not keep up: of {} requests that were due, {answered} were answered in the \
-                 window.",
-                self.due
+                "The server did not keep up: of {} requests that were due, {} were answered in the window.",
+                self.due, report.requests
             )
         } else if !report.invalid.is_empty() {
             "The server kept up, but the figures are invalid: the generator could not do its work."
@@ -231,5 +239,21 @@ The server kept up, and the generator was not the limit: it used 25 % of its cor
     fn a_server_that_does_not_keep_up_is_told() {
         let report = Report { requests: 40_000, ..open_report() };
         assert!(report.verdict().starts_with("The server did not keep up: of 50000"));
+        let told = report.failure().unwrap();
+        assert!(told.contains("40000 of 50000 requests that were due were answered"), "{told}");
+        assert_eq!(open_report().failure(), None);
+    }
+
+    #[test]
+    fn what_is_under_way_at_the_end_of_a_short_window_is_no_failure() {
+        let report = open_report();
+        let open = OpenLoop { due: 5, ..report.open_loop.clone().unwrap() };
+        assert!(!open.fell_short(&Report { requests: 4, ..report.clone() }));
+        // 12 of 100, and all others lie on their connections.
+        let open = OpenLoop { due: 100, ..open };
+        let (requests, requests_per_second) = (12, 12.0);
+        let measured_load = 100.0;
+        let report = Report { requests, requests_per_second, measured_load, ..report };
+        assert!(open.fell_short(&report));
     }
 }

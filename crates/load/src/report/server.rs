@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::open_loop::KEPT_UP;
 use super::{Report, duration};
 use crate::failure::WRONG_REPLIES;
 use crate::measurement::Measurement;
@@ -14,10 +15,12 @@ const LONG_SILENCE: Duration = Duration::from_secs(1);
 const SILENT_LATENCIES: f64 = 10.0;
 
 impl Report {
-    /// Why this load is no measurement of its server, in one line that names the remedy: the server went away, replies were
-    /// wrong, there were none, or the figures are [invalid](Report::invalid).
+    /// Why this load is no measurement of its server, in one line that names the remedy. The server
+    /// went away, or replies were wrong, or there were none. Or many requests failed, or the rate
+    /// that was asked for was not kept. Or the figures are [invalid](Report::invalid).
     #[must_use]
     pub fn failure(&self) -> Option<String> {
+        let failed: u64 = self.errors.values().sum();
         let wrong: u64 = WRONG_REPLIES.iter().filter_map(|kind| self.errors.get(*kind)).sum();
         let target = &self.target;
         if self.server_went_away() {
@@ -29,6 +32,16 @@ impl Report {
             Some(format!("{target}: {wrong} of its replies were wrong: {remedy}"))
         } else if self.requests == 0 {
             Some(format!("{target}: no correct reply came within the window: measure for longer"))
+        } else if failed as f64 > (1.0 - KEPT_UP) * (self.requests + failed) as f64 {
+            let all = self.requests + failed;
+            let remedy = "see the warnings for the kinds, and ask for less (-c, -R)";
+            Some(format!("{target}: {failed} of {all} requests failed: {remedy}"))
+        } else if let Some(open) = self.open_loop.as_ref().filter(|open| open.fell_short(self)) {
+            let remedy = "ask for less (-R), or for what the server can do (--slo)";
+            Some(format!(
+                "{target}: only {} of {} requests that were due were answered: {remedy}",
+                self.requests, open.due
+            ))
         } else {
             let problem = self.invalid.values().next()?;
             Some(format!("{target}: the figures are invalid: {problem}"))
@@ -117,6 +130,8 @@ mod tests {
         }
         // A client that was let down may be one of many: the report tells.
         assert_eq!(failed("reset", 3).failure(), None);
+        let told = failed("timed-out", 15_000).failure().unwrap();
+        assert!(told.contains("15000 of 515000 requests failed"), "{told}");
         let starved = [("starved".to_owned(), "It stood still.".to_owned())];
         let invalid = Report { invalid: starved.into(), ..report() };
         assert!(invalid.failure().unwrap().ends_with("the figures are invalid: It stood still."));

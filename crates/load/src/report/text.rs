@@ -145,9 +145,11 @@ impl Report {
     }
 }
 
-/// Microseconds to three digits, in the unit in which they are easiest to read.
+/// Microseconds to three digits, in the unit in which they are easiest to read. Nothing takes no
+/// time: 0 is what was not measured.
 pub(crate) fn duration(microseconds: f64) -> String {
     let (value, unit) = match microseconds {
+        0.0 => return "-".to_owned(),
         value if value < 999.5 => (value, "µs"),
         value if value < 999.5e3 => (value / 1e3, "ms"),
         value => (value / 1e6, "s"),
@@ -230,7 +232,7 @@ The client was not the limit: it used 63 % of its core.
 
     #[test]
     fn figures_have_three_digits() {
-        assert_eq!(duration(0.0), "0.00 µs");
+        assert_eq!(duration(0.0), "-");
         assert_eq!(duration(9.999), "10.0 µs");
         assert_eq!(duration(999.4), "999 µs");
         assert_eq!(duration(999.9), "1.00 ms");
