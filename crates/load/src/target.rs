@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -218,6 +218,14 @@ fn resolve(
         (false, None) => return Err("the port is missing; write SERVICE://HOST:PORT".to_owned()),
     };
     let (host, port) = with_port.rsplit_once(':').expect("the port was added above");
+    let bracketed = host.strip_prefix('[').map(|host| host.strip_suffix(']').unwrap_or_default());
+    if host.contains(['[', ']', ':'])
+        && bracketed.is_none_or(|host| host.parse::<Ipv6Addr>().is_err())
+    {
+        return Err(format!(
+            "{authority:?} is no address; in brackets stands an IPv6 address, as in http://[::1]:8080/"
+        ));
+    }
     if host.is_empty() {
         return Err("the host is missing; write SERVICE://HOST:PORT".to_owned());
     }
@@ -328,6 +336,12 @@ mod tests {
             ("http://127.0.0.1:65536/", "not a port"),
             ("time://127.0.0.1:0", "not a port"),
             ("http://me@127.0.0.1:80/", "user names"),
+            ("http://[::1/", "in brackets stands an IPv6 address"),
+            ("http://[::1:80/", "in brackets stands an IPv6 address"),
+            ("http://::1/", "in brackets stands an IPv6 address"),
+            ("http://[localhost]:80/", "in brackets stands an IPv6 address"),
+            ("echo://[::1]x:7", "in brackets stands an IPv6 address"),
+            ("http://[]:80/", "in brackets stands an IPv6 address"),
             ("http://127.0.0.1:80/a b", "percent-encoded"),
         ] {
             let message = text.parse::<Target>().unwrap_err().to_string();
