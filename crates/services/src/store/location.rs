@@ -154,8 +154,24 @@ fn parse_sqlite(file: &str) -> Result<Location, &'static str> {
         Some((path, "synchronous=full")) => (path, Synchronous::Full),
         Some(_) => return Err("after `?` only synchronous=full or synchronous=normal is known"),
     };
+    // Elsewhere these mean something else; here they would be the names of files.
+    if path.eq_ignore_ascii_case(":memory:") {
+        return Err(
+            "a store in memory ends with its process, and processes share a store: name a file, as in \
+             sqlite:/dev/shm/store.sqlite, which is in memory too",
+        );
+    }
+    if path.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("file:")) {
+        return Err("SQLite's file: URIs are not read: name the file, as in sqlite:PATH");
+    }
+    if path.starts_with("//") && !path.starts_with("///") {
+        return Err("write sqlite:PATH, without two slashes before the path");
+    }
     if path.is_empty() {
         return Err("name the file: sqlite:PATH");
+    }
+    if path.ends_with('/') {
+        return Err("this is a directory: name a file in it");
     }
     Ok(Location::Sqlite { path: path.into(), synchronous })
 }
@@ -325,6 +341,14 @@ mod tests {
             ("sqlite:", "name the file"),
             ("sqlite:?synchronous=full", "name the file"),
             ("sqlite:x?mode=ro", "only synchronous=full"),
+            ("sqlite::memory:", "sqlite:/dev/shm/store.sqlite"),
+            ("sqlite::MEMORY:?synchronous=full", "sqlite:/dev/shm/store.sqlite"),
+            ("sqlite:file::memory:", "file: URIs are not read"),
+            ("sqlite:file:x?mode=memory&cache=shared", "only synchronous=full"),
+            ("sqlite:FILE:x", "file: URIs are not read"),
+            ("sqlite://", "without two slashes"),
+            ("sqlite://var/lib/x", "without two slashes"),
+            ("sqlite:/var/lib/", "a directory"),
             ("redis://", "name the host"),
             ("redis://:6379", "name the host"),
             ("redis://host:0", "the port"),
