@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     let executable = std::env::current_exe().expect("a running program has a path");
     let own = vec![executable.into(), "--measure".into()];
     run::pin();
-    let rows = run::run(&Plan { costs, effort, own, peers: Peers::Built }, |name| {
+    let rows = run::run(&Plan { costs, effort, own, peers: Peers::Built, until: None }, |name| {
         eprintln!("measuring {name}");
     });
     print!("{}", table::text(&rows));

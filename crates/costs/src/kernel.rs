@@ -12,6 +12,7 @@ use std::hint::{black_box, spin_loop};
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -91,8 +92,20 @@ const FEWEST_ROUNDS: u64 = 100;
 pub(crate) fn switch(count: u64) -> io::Result<Reading> {
     switches(count, |ring, rounds| {
         thread::scope(|scope| {
+            // If one of them cannot be started, the others are not to wait for it.
+            let mut gates = Vec::with_capacity(MEMBERS);
             for member in 1..MEMBERS {
-                scope.spawn(move || pass_on(ring, member, rounds));
+                let (go, gate) = mpsc::channel();
+                thread::Builder::new().spawn_scoped(scope, move || {
+                    if gate.recv().is_ok() {
+                        let _ = pass_on(ring, member, rounds);
+                    }
+                })?;
+                gates.push(go);
+            }
+            for go in gates {
+                // A member waits at its gate for nothing else.
+                let _ = go.send(());
             }
             pass_on(ring, 0, rounds)
         })
@@ -259,13 +272,15 @@ fn answers(count: u64, threads: usize, asks: Asks) -> io::Result<Reading> {
     let used = thread::scope(|scope| {
         let processor = sched_getcpu();
         let (here, there): (Vec<_>, Vec<_>) = connections.into_iter().unzip();
-        let asking = scope.spawn(move || {
+        // An end that fails, or cannot be started, drops its side, which ends the other.
+        let asking = thread::Builder::new().spawn_scoped(scope, move || {
             leave_processor(processor)?;
             question(there, all, asks)
+        })?;
+        let answering = here.into_iter().map(|here| {
+            thread::Builder::new().spawn_scoped(scope, move || answer(here, warm_up, each))
         });
-        let answering: Vec<_> =
-            here.into_iter().map(|here| scope.spawn(move || answer(here, warm_up, each))).collect();
-        // An end that fails drops its side, which ends the other.
+        let answering: Vec<_> = answering.collect::<io::Result<_>>()?;
         joined(asking)?;
         answering.into_iter().map(joined).sum::<io::Result<Duration>>()
     })?;

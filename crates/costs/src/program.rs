@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::{Reading, Trouble, line};
 
@@ -45,8 +45,18 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Has the program do what `cost` is the cost of, `count` times.
-    pub(crate) fn ask(&self, cost: &str, count: u64) -> Result<Reading, Trouble> {
+    /// Has the program do what `cost` is the cost of, `count` times. It does so only if there is
+    /// time for it `until` then.
+    pub(crate) fn ask(
+        &self,
+        cost: &str,
+        count: u64,
+        until: Option<Instant>,
+    ) -> Result<Reading, Trouble> {
+        let left = until.map_or(PATIENCE, |until| until.saturating_duration_since(Instant::now()));
+        if left.is_zero() {
+            return Err(Trouble::Unavailable("the time for it was spent".to_owned()));
+        }
         let (executable, arguments) = self.command.split_first().expect("a command has a name");
         let mut command = Command::new(executable);
         command.args(arguments).arg(cost).arg(count.to_string());
@@ -55,7 +65,7 @@ impl Program {
         let name = Path::new(executable).display();
         let fault = |what: String| Trouble::Unavailable(format!("{name}: {what}"));
         let child = child.map_err(|error| fault(error.to_string()))?;
-        let text = answer(child, PATIENCE).map_err(|error| fault(error.to_string()))?;
+        let text = answer(child, left.min(PATIENCE)).map_err(|error| fault(error.to_string()))?;
         line::read(cost, &text).map_err(|malformed| fault(malformed.to_string()))?
     }
 }
@@ -64,18 +74,23 @@ impl Program {
 fn answer(mut child: Child, patience: Duration) -> io::Result<String> {
     let output = child.stdout.take().expect("its standard output is a pipe");
     let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || {
+    let reader = thread::Builder::new().spawn(move || {
         let mut text = String::new();
         let end = output.take(line::LONGEST as u64).read_to_string(&mut text);
         // Nobody listens any more once patience is at its end.
         let _ = sender.send(end.map(|_| text));
     });
+    if let Err(error) = reader {
+        child.kill()?;
+        child.wait()?;
+        return Err(io::Error::new(error.kind(), format!("cannot start a thread: {error}")));
+    }
     let text = receiver.recv_timeout(patience);
     if text.is_err() {
         child.kill()?;
     }
     let status = child.wait()?;
-    let patience = patience.as_secs();
+    let patience = patience.as_secs_f64().ceil();
     let text =
         text.map_err(|_| io::Error::other(format!("it took more than {patience} s for a batch")))?;
     if status.success() { text } else { Err(io::Error::other(format!("it failed ({status})"))) }
@@ -92,14 +107,14 @@ mod tests {
 
     #[test]
     fn a_program_is_told_cost_and_count_and_answers() {
-        let reading = shell("echo $1 $2 4000 ns").ask("switch", 200).unwrap();
+        let reading = shell("echo $1 $2 4000 ns").ask("switch", 200, None).unwrap();
         assert_eq!(reading, Reading { count: 200, total: 4000, unit: Unit::Nanoseconds });
         assert!((reading.each() - 20.0).abs() < 1e-9);
     }
 
     #[test]
     fn what_goes_wrong_is_told() {
-        let told = |script: &str| shell(script).ask("switch", 1).unwrap_err().to_string();
+        let told = |script: &str| shell(script).ask("switch", 1, None).unwrap_err().to_string();
         assert!(told("exit 3").contains("exit status: 3"));
         assert!(told("echo switch 1 5 ns; exit 1").contains("exit status: 1"));
         assert!(told("echo nonsense").contains("not four words"));
@@ -107,7 +122,9 @@ mod tests {
         assert!(!told("exec yes").is_empty());
         assert_eq!(told("echo unavailable no threads"), "no threads");
         let absent = Program { command: vec!["/nowhere/st".into()] };
-        assert!(absent.ask("switch", 1).unwrap_err().to_string().starts_with("/nowhere/st: "));
+        assert!(
+            absent.ask("switch", 1, None).unwrap_err().to_string().starts_with("/nowhere/st: ")
+        );
     }
 
     #[test]

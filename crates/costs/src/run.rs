@@ -10,7 +10,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -31,6 +31,8 @@ pub struct Plan {
     pub own: Vec<OsString>,
     /// Whose programs are measured beside ours.
     pub peers: Peers,
+    /// When to stop: what has not been measured by then is not known. None for as long as it takes.
+    pub until: Option<Instant>,
 }
 
 /// Whose programs are measured beside ours.
@@ -121,12 +123,12 @@ fn measure(plan: &Plan, cost: &'static Cost) -> Vec<Cell> {
         Unit::Bytes => plan.effort.memory_batches,
     };
     for subject in &mut running {
-        subject.calibrate(cost, &plan.effort);
+        subject.calibrate(cost, plan);
     }
     let several = running.len().max(1);
     for turn in 0..batches {
         for index in 0..several {
-            running[(turn + index) % several].batch(cost);
+            running[(turn + index) % several].batch(cost, plan.until);
         }
     }
     running.into_iter().map(|running| running.cell).collect()
@@ -164,14 +166,15 @@ fn subjects(plan: &Plan, cost: &Cost) -> Vec<Running> {
 
 impl Running {
     /// Finds how often the thing is done in a batch.
-    fn calibrate(&mut self, cost: &Cost, effort: &Effort) {
+    fn calibrate(&mut self, cost: &Cost, plan: &Plan) {
+        let effort = &plan.effort;
         if cost.unit == Unit::Bytes {
             self.cell.count = effort.parked;
             return;
         }
         let wanted = effort.batch.as_nanos() as f64;
         let mut count = 16;
-        while let Some(each) = self.ask(cost, count) {
+        while let Some(each) = self.ask(cost, count, plan.until) {
             let fitting = (wanted / each.max(0.01)).max(1.0);
             // A short batch overstates what one takes; so its result is trusted only nearby.
             if fitting <= count as f64 * 3.0 {
@@ -183,8 +186,8 @@ impl Running {
     }
 
     /// Measures once more.
-    fn batch(&mut self, cost: &Cost) {
-        if let Some(each) = self.ask(cost, self.cell.count)
+    fn batch(&mut self, cost: &Cost, until: Option<Instant>) {
+        if let Some(each) = self.ask(cost, self.cell.count, until)
             && let Ok(values) = &mut self.cell.outcome
         {
             values.push(each);
@@ -192,11 +195,11 @@ impl Running {
     }
 
     /// What the thing takes once; after a failure the subject is not asked again.
-    fn ask(&mut self, cost: &Cost, count: u64) -> Option<f64> {
+    fn ask(&mut self, cost: &Cost, count: u64, until: Option<Instant>) -> Option<f64> {
         if self.cell.outcome.is_err() {
             return None;
         }
-        let reading = self.program.as_ref()?.ask(cost.name, count).and_then(|reading| {
+        let reading = self.program.as_ref()?.ask(cost.name, count, until).and_then(|reading| {
             let known = reading.unit == cost.unit;
             let other =
                 || Trouble::Unavailable(format!("{} are no measure of it", reading.unit.symbol()));

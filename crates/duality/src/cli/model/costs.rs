@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use duality_architectures::usage;
-use duality_costs::run::{self, Effort, Peers, Plan};
+use duality_costs::run::{self, Effort, Peers, Plan, Row};
 use duality_costs::{ALL, Cost, Owner, Reading, Trouble, Unit, measure, table};
 use duality_lab::model::{NEEDED, UnitCosts};
 use duality_runtime::log;
@@ -29,26 +29,43 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         None => Peers::Built,
     };
     let effort = if arguments.quick { Effort::QUICK } else { Effort::FULL };
-    let plan = plan(chosen(arguments.only.as_deref())?, effort, peers, &["--measure"])?;
+    let plan = plan(chosen(arguments.only.as_deref())?, effort, peers, &["--measure"], None)?;
     run::pin();
     let (mut done, all) = (0, plan.costs.len());
     let rows = run::run(&plan, |name| {
         done += 1;
         log::tell(format_args!("measuring {name} ({done} of {all})"));
     });
-    if arguments.json {
-        return print(&table::json(&rows).to_string());
-    }
-    print(&table::text(&rows))
+    print(&if arguments.json { table::json(&rows).to_string() } else { table::text(&rows) })?;
+    let missing = missing(&rows);
+    let Some((name, why)) = missing.first() else { return Ok(()) };
+    Err(Failure::failed(format!(
+        "{} of {all} costs were not measured; of {name}: {why}",
+        missing.len()
+    )))
 }
 
-/// Measures the unit costs that a model is made of; by [`Effort::QUICK`] in some two seconds, so that a comparison can do
-/// it at its end.
+/// The costs of which there is no figure of any subject, each with its first reason.
+fn missing(rows: &[Row]) -> Vec<(&'static str, &str)> {
+    let missing = rows.iter().filter(|row| row.cells.iter().all(|cell| cell.outcome.is_err()));
+    let told = missing.filter_map(|row| {
+        let reason = row.cells.first()?.outcome.as_ref().err()?;
+        Some((row.cost.name, reason.as_str()))
+    });
+    told.collect()
+}
+
+/// Measures the unit costs that a model is made of. By [`Effort::QUICK`] that takes some two
+/// seconds, so that a comparison can do it before its cells. It takes no longer than `limit`.
 ///
 /// # Errors
 ///
-/// When this program cannot be found, to be started again.
-pub(in crate::cli) fn unit_costs(effort: Effort) -> Result<UnitCosts, Failure> {
+/// When this program cannot be found, to be started again; when it takes longer.
+pub(in crate::cli) fn unit_costs(
+    effort: Effort,
+    limit: Option<Duration>,
+) -> Result<UnitCosts, Failure> {
+    let until = limit.and_then(|limit| Instant::now().checked_add(limit));
     log::tell(format_args!("measuring unit costs"));
     let is_needed = |cost: &&Cost| NEEDED.iter().any(|needed| cost.is_called(needed));
     let plan = plan(
@@ -56,15 +73,27 @@ pub(in crate::cli) fn unit_costs(effort: Effort) -> Result<UnitCosts, Failure> {
         effort,
         Peers::Nobody,
         &["--own-time", "--measure"],
+        until,
     )?;
     // A kernel thread of its own, for it is bound to one processor, and what follows is not.
     let rows = thread::scope(|scope| {
-        let measured = scope.spawn(|| {
+        let measured = thread::Builder::new().spawn_scoped(scope, || {
             run::pin();
             run::run(&plan, |_| {})
         });
-        measured.join().expect("measuring does not panic")
-    });
+        let measured = measured.map_err(|error| {
+            Failure::failed(format!("cannot start a thread for the unit costs: {error}"))
+        })?;
+        Ok(measured.join().expect("measuring does not panic"))
+    })?;
+    if let Some(limit) = limit.filter(|_| until.is_some_and(|until| Instant::now() >= until)) {
+        let seconds = limit.as_secs_f64().ceil();
+        return Err(Failure::failed(format!("the unit costs take longer than {seconds} s here")));
+    }
+    let missing = missing(&rows);
+    if let Some((name, why)) = missing.first().filter(|_| missing.len() == rows.len()) {
+        return Err(Failure::failed(format!("no unit cost can be measured; of {name}: {why}")));
+    }
     UnitCosts::read(&table::json(&rows)).map_err(Failure::failed)
 }
 
@@ -74,12 +103,13 @@ fn plan(
     effort: Effort,
     peers: Peers,
     flags: &[&str],
+    until: Option<Instant>,
 ) -> Result<Plan, Failure> {
     let executable = std::env::current_exe()
         .map_err(|error| Failure::failed(format!("cannot find this program: {error}")))?;
     let mut own: Vec<OsString> = vec![executable.into(), "model".into()];
     own.extend(flags.iter().map(OsString::from));
-    Ok(Plan { costs, effort, own, peers })
+    Ok(Plan { costs, effort, own, peers, until })
 }
 
 /// The costs that `only` names, in the order of the table; all of them without it.

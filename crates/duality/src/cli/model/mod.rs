@@ -19,6 +19,21 @@ use duality_runtime::log;
 use super::{Failure, load, print};
 use crate::catalogue::Catalogue;
 
+/// What is said of a model. The flags of unit costs must name them, too: clap asks for no `--costs`
+/// where that would conflict.
+const NOT_OF_COSTS: [&str; 10] = [
+    "out",
+    "results",
+    "service",
+    "architectures",
+    "concurrency",
+    "predict",
+    "check",
+    "repeats",
+    "window",
+    "unit_costs",
+];
+
 #[derive(clap::Args)]
 #[command(after_help = "\
 The model (Demsky 2001): what a server takes for a request is what every architecture does alike (t_independent), and
@@ -93,19 +108,19 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FILE")]
     unit_costs: Option<PathBuf>,
     /// Where model.html and model.json go, and results.jsonl of each workload [default: nowhere]
-    #[arg(short, long, value_name = "DIR", conflicts_with = "costs")]
+    #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Measure only the unit costs that a model is made of, and others, beside peers
-    #[arg(long, conflicts_with_all = ["results", "service", "architectures", "concurrency", "predict", "check", "repeats", "window", "unit_costs"])]
+    #[arg(long, conflicts_with_all = NOT_OF_COSTS)]
     costs: bool,
     /// Measure only these unit costs, by name or group, such as switch,yield-2,poller
-    #[arg(long, value_delimiter = ',', value_name = "A,B,…", requires = "costs")]
+    #[arg(long, value_delimiter = ',', value_name = "A,B,…", requires = "costs", conflicts_with_all = NOT_OF_COSTS)]
     only: Option<Vec<String>>,
     /// Measure briefly: for a look, not for figures
     #[arg(long)]
     quick: bool,
     /// Where the peers' programs are [default: target/peers, where `cargo xtask peers` puts them]
-    #[arg(long, value_name = "DIR", requires = "costs")]
+    #[arg(long, value_name = "DIR", requires = "costs", conflicts_with_all = NOT_OF_COSTS)]
     peers: Option<PathBuf>,
     /// Print JSON (format version 1)
     #[arg(long)]
@@ -204,8 +219,8 @@ fn predictions(
 }
 
 fn costs_or_measure(arguments: &Arguments, known: Option<UnitCosts>) -> Result<UnitCosts, Failure> {
-    known
-        .map_or_else(|| unit_costs(if arguments.quick { Effort::QUICK } else { costs::EFFORT }), Ok)
+    let effort = if arguments.quick { Effort::QUICK } else { costs::EFFORT };
+    known.map_or_else(|| unit_costs(effort, None), Ok)
 }
 
 fn read_costs(path: &Path) -> Result<UnitCosts, Failure> {
