@@ -191,7 +191,7 @@ fn what_cannot_work_is_refused() {
     refused(&["--", source.to_str().expect("a name")], "neither ELF nor a script");
     refused(&["--", "no-such-program"], "no such program");
     refused(&["--cores", "0", "--", "true"], "0 is not in 1..=64");
-    refused(&["--tick", "5", "--", "true"], "unknown unit");
+    refused(&["--tick", "5", "--", "true"], "5 has no unit: write 5s");
     refused(&["--tick", "1us", "--", "true"], "at least 100us");
 }
 

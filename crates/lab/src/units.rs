@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use duality_load::Slo;
 
-/// Reads a number with us, ms, s or m; without a unit, seconds.
+/// No latency can be kept that is shorter.
+const SHORTEST_LIMIT: Duration = Duration::from_micros(1);
+
+/// Reads a number with us, ms, s or m; only 0 needs no unit, so that none is guessed.
 ///
 /// # Errors
 ///
@@ -20,7 +23,13 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         } else if let Some(number) = text.strip_suffix('m') {
             (number, 60.0)
         } else {
-            (text, 1.0)
+            match text.parse::<f64>() {
+                Ok(0.0) => return Ok(Duration::ZERO),
+                Ok(number) if number > 0.0 => {
+                    return Err(format!("{text} has no unit: write {text}s, {text}ms or {text}m"));
+                }
+                _ => (text, f64::NAN),
+            }
         };
     let seconds = number.parse::<f64>().ok().map(|number| number * scale);
     match seconds {
@@ -38,7 +47,11 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 /// What to write instead.
 pub fn parse_slo(text: &str) -> Result<Slo, String> {
     let (percentile, limit) = text.split_once('=').ok_or("give a limit such as p99=10ms")?;
-    Ok(Slo { percentile: percentile.parse()?, limit: parse_duration(limit)? })
+    let slo = Slo { percentile: percentile.parse()?, limit: parse_duration(limit)? };
+    if slo.limit < SHORTEST_LIMIT {
+        return Err("nothing is answered in no time: give a limit from 1us on".to_owned());
+    }
+    Ok(slo)
 }
 
 /// Reads a size in bytes, with K, M, G or KiB, MiB, GiB for powers of 1024, or kB, MB, GB for powers of 1000.

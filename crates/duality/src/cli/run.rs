@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use duality_lab::plan::settings::parse_duration;
 use duality_runtime::log;
 
 use super::signals::parse_signal;
@@ -92,17 +93,9 @@ pub(super) struct Alone {
     pub(super) arguments: Arguments,
 }
 
-/// A length of time with a unit: `500us`, `10ms`, `1s`.
+/// A length of time that a kernel's timer can keep: `500us`, `10ms`, `1s`.
 pub(super) fn parse_time(text: &str) -> Result<Duration, String> {
-    let digits = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());
-    let number: u64 =
-        digits.parse().map_err(|_| "write a number and a unit, as in 10ms".to_owned())?;
-    let time = match &text[digits.len()..] {
-        "us" => Duration::from_micros(number),
-        "ms" => Duration::from_millis(number),
-        "s" => Duration::from_secs(number),
-        unit => return Err(format!("unknown unit `{unit}`; choose from us, ms, s")),
-    };
+    let time = parse_duration(text)?;
     if time < Duration::from_micros(100) { Err("at least 100us".into()) } else { Ok(time) }
 }
 

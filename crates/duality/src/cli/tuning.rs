@@ -318,19 +318,13 @@ fn parse_address_space(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "give a size from 64M on".to_owned())
 }
 
-/// Bytes, with an optional K, M or G.
+/// Bytes of a stack.
 pub(super) fn parse_size(text: &str) -> Result<usize, String> {
-    let (digits, unit) = match text.char_indices().next_back() {
-        Some((end, 'K' | 'k')) => (&text[..end], 1 << 10),
-        Some((end, 'M' | 'm')) => (&text[..end], 1 << 20),
-        Some((end, 'G' | 'g')) => (&text[..end], 1 << 30),
-        _ => (text, 1),
-    };
-    let bytes = digits.parse::<usize>().ok().and_then(|number| number.checked_mul(unit));
-    match bytes {
-        Some(bytes) if (16 << 10..=1 << 30).contains(&bytes) => Ok(bytes),
-        _ => Err("give a size from 16K to 1G".into()),
-    }
+    parse_bytes(text)
+        .ok()
+        .filter(|bytes| (16 << 10..=1 << 30).contains(bytes))
+        .and_then(|bytes| usize::try_from(bytes).ok())
+        .ok_or_else(|| "give a size from 16K to 1G".to_owned())
 }
 
 #[cfg(test)]

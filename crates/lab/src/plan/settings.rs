@@ -253,6 +253,11 @@ macro_rules! alike {
                 }
             }
 
+            /// The keys about which something is said.
+            pub fn said(&self) -> impl Iterator<Item = &'static str> {
+                [$(self.$field.is_some().then_some($key),)*].into_iter().flatten()
+            }
+
             /// These settings, and those of `other` where nothing is said. A pattern comes with its
             /// parameters: those that another pattern had are forgotten.
             #[must_use]
@@ -423,13 +428,22 @@ mod tests {
 
     #[test]
     fn durations_have_units() {
-        for (text, seconds) in
-            [("250us", 250e-6), ("300ms", 0.3), ("1s", 1.0), ("2m", 120.0), ("1.5", 1.5)]
-        {
+        for (text, seconds) in [
+            ("250us", 250e-6),
+            ("300ms", 0.3),
+            ("1s", 1.0),
+            ("2m", 120.0),
+            ("1.5s", 1.5),
+            ("0", 0.0),
+        ] {
             assert_eq!(parse_duration(text), Ok(Duration::from_secs_f64(seconds)), "{text}");
         }
-        for text in ["", "s", "-1s", "nan", "infs", "8000000", "1h"] {
+        for text in ["", "s", "-1s", "nan", "infs", "8000000s", "1h", "inf", "-1", "1e400s"] {
             assert!(parse_duration(text).is_err(), "{text}");
+        }
+        for text in ["5", "1.5", "8000000"] {
+            let told = parse_duration(text).unwrap_err();
+            assert!(told.starts_with(&format!("{text} has no unit: write {text}s")), "{told}");
         }
     }
 
