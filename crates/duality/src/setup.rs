@@ -1,5 +1,9 @@
 //! How an experiment's settings become a service's setup, and the setup a server's arguments.
 
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+
 use duality_lab::plan::settings::{Misfit, Settings};
 use duality_services::store::RedisCalls;
 use duality_services::{Entry, Setting, Setup};
@@ -40,6 +44,27 @@ pub(crate) fn check(setup: &Setup, name: &str, entry: Option<&Entry>) -> Result<
         None => Ok(()),
         Some(setting) => Err(misfit(name, setting)),
     }
+}
+
+/// Finds files and directories that are not there, or are something else, before a server is
+/// started for each cell to find it.
+///
+/// # Errors
+///
+/// A [`Misfit`] that names the setting.
+pub(crate) fn check_files(setup: &Setup) -> Result<(), Misfit> {
+    let told = |setting: Setting, path: &Path, remedy: &str, error: io::Error| {
+        Misfit::new(setting.name(), format!("{}: {error}: {remedy}", path.display()))
+    };
+    for (setting, path) in [(Setting::Root, &setup.root), (Setting::Templates, &setup.templates)] {
+        let Some(path) = path else { continue };
+        let remedy = "name a directory that can be read";
+        fs::read_dir(path).map_err(|error| told(setting, path, remedy, error))?;
+    }
+    let Some(path) = &setup.data else { return Ok(()) };
+    let opened = File::options().read(true).write(true).open(path);
+    let remedy = "name a file that can be read and written";
+    opened.map(drop).map_err(|error| told(Setting::Data, path, remedy, error))
 }
 
 /// Says that `setting` means nothing to the service called `name`.

@@ -53,6 +53,7 @@ impl Program {
         let setup = setup::of(settings)?;
         let name = settings.service.as_deref().unwrap_or(catalogue.default_name());
         let listed = catalogue.look_up(name, &setup)?;
+        setup::check_files(&setup)?;
         if settings.store.is_some() && !listed.store {
             return Err(setup::misfit(name, Setting::Store));
         }
