@@ -70,18 +70,22 @@ impl Results {
         Ok(results)
     }
 
-    /// Whether an experiment has been begun in the directory `out`; it must have been this one.
+    /// What has been measured of this experiment in the directory `out`, and with which seed and
+    /// timing; none if it has not been begun.
     ///
     /// # Errors
     ///
     /// [`Error::Different`], and those of [`read`].
-    pub fn begun(out: &Path, design: &Design) -> Result<bool, Error> {
+    pub fn begun(out: &Path, design: &Design) -> Result<Option<(Design, Records)>, Error> {
         let path = out.join(NAME);
         if !path.exists() || is_empty(&path) {
-            return Ok(false);
+            return Ok(None);
         }
-        let (experiment, _) = read(slice::from_ref(&path))?;
-        if continues(design, &experiment.design) { Ok(true) } else { Err(Error::Different(path)) }
+        let (experiment, records) = read(slice::from_ref(&path))?;
+        if !continues(design, &experiment.design) {
+            return Err(Error::Different(path));
+        }
+        Ok(Some((experiment.design, records)))
     }
 
     /// Opens the results file of an experiment that was cut short, and returns what is in it. A last line
@@ -134,13 +138,15 @@ fn is_empty(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|about| about.len() == 0)
 }
 
-/// Whether an experiment of this design goes on with one that was `begun`: seed, timing, control and what is asked of
-/// subjects are those that it was begun with.
+/// Whether an experiment of this design goes on with one that was `begun`. Seed, timing, control
+/// and what is asked of subjects are those that it was begun with. How many blocks there are is
+/// timing, too: the time that there is decides it.
 fn continues(design: &Design, begun: &Design) -> bool {
     let resumed = Design {
         seed: begun.seed,
         control: begun.control.clone(),
         ways: begun.ways.clone(),
+        blocks: begun.blocks,
         warm_up_seconds: begun.warm_up_seconds,
         window_seconds: begun.window_seconds,
         ..design.clone()
@@ -282,11 +288,11 @@ pub(crate) mod tests {
     #[test]
     fn an_empty_file_is_no_experiment() {
         let directory = tempfile::tempdir().unwrap();
-        assert!(!Results::begun(directory.path(), &design()).unwrap());
+        assert!(Results::begun(directory.path(), &design()).unwrap().is_none());
         fs::write(directory.path().join(NAME), "").unwrap();
-        assert!(!Results::begun(directory.path(), &design()).unwrap());
+        assert!(Results::begun(directory.path(), &design()).unwrap().is_none());
         Results::create(directory.path(), &experiment()).unwrap();
-        assert!(Results::begun(directory.path(), &design()).unwrap());
+        assert!(Results::begun(directory.path(), &design()).unwrap().is_some());
     }
 
     #[test]
@@ -302,6 +308,16 @@ pub(crate) mod tests {
         results.append(&unavailable(1)).unwrap();
         let (_, Records { cells, .. }) = read(&[directory.path().join("results.jsonl")]).unwrap();
         assert_eq!(cells, [unavailable(0), unavailable(1)]);
+    }
+
+    #[test]
+    fn more_time_goes_on_with_the_timing_that_was_begun() {
+        let directory = tempfile::tempdir().unwrap();
+        Results::create(directory.path(), &experiment()).unwrap();
+        let longer = Design { blocks: 90, window_seconds: 3.0, warm_up_seconds: 1.0, ..design() };
+        let (begun, _) = Results::begun(directory.path(), &longer).unwrap().unwrap();
+        assert_eq!(begun, design());
+        Results::resume(directory.path(), &longer).unwrap();
     }
 
     #[test]

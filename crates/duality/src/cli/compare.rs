@@ -1,7 +1,6 @@
 //! `duality compare`.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use std::{fs, slice};
 
@@ -10,11 +9,11 @@ use duality_lab::plan::settings::{Misfit, Settings, parse_duration};
 use duality_lab::plan::variant::Choice;
 use duality_lab::plan::{Plan, budget};
 use duality_lab::recommendation::recommend;
-use duality_lab::record::{Cell, Outcome};
+use duality_lab::record::{Cell, Outcome, Records};
 use duality_lab::regimes::plan::is_of_regimes;
 use duality_lab::report::RawLines;
 use duality_lab::results::Results;
-use duality_lab::run::Finished;
+use duality_lab::run::{Clock, Finished};
 use duality_lab::store::Store;
 use duality_lab::summary::Summary;
 use duality_lab::{data, report as page, run as lab};
@@ -26,6 +25,10 @@ use super::{
     load, model, plan, print, regimes,
 };
 use crate::catalogue::Catalogue;
+
+/// What is said of servers of ours. The flags of a server of the user's own must name them, too:
+/// clap asks for no `--binary` where that would conflict.
+const NOT_OF_A_BINARY: [&str; 5] = ["subject", "architectures", "peers", "store", "baseline"];
 
 #[derive(clap::Args)]
 pub(super) struct Arguments {
@@ -41,7 +44,7 @@ pub(super) struct Arguments {
     #[arg(
         long,
         value_name = "COMMAND",
-        conflicts_with_all = ["subject", "architectures", "peers", "store", "baseline"],
+        conflicts_with_all = NOT_OF_A_BINARY,
         help_heading = heading::BINARY
     )]
     binary: Option<String>,
@@ -55,7 +58,13 @@ pub(super) struct Arguments {
     ///
     /// --cores and --tick set its DUALITY_CORES and DUALITY_TICK. Without --cores it has a kernel thread for each processor of
     /// --server-cpus. The report answers whether to convert the server, beside whether to run it by `duality run`.
-    #[arg(long, value_name = "COMMAND", requires = "binary", help_heading = heading::BINARY)]
+    #[arg(
+        long,
+        value_name = "COMMAND",
+        requires = "binary",
+        conflicts_with_all = NOT_OF_A_BINARY,
+        help_heading = heading::BINARY
+    )]
     compiled: Option<String>,
     /// A command that makes the load, with {port} and maybe {connections} in it, for protocols that `duality load` does not speak
     ///
@@ -72,6 +81,7 @@ pub(super) struct Arguments {
         value_name = "TIME",
         value_parser = super::run::parse_time,
         requires = "binary",
+        conflicts_with_all = NOT_OF_A_BINARY,
         help_heading = heading::BINARY
     )]
     tick: Option<Duration>,
@@ -81,6 +91,7 @@ pub(super) struct Arguments {
         value_name = "URL",
         requires = "binary",
         conflicts_with_all = ["path", "load_command"],
+        conflicts_with_all = NOT_OF_A_BINARY,
         help_heading = heading::BINARY
     )]
     url: Option<String>,
@@ -196,6 +207,49 @@ impl Arguments {
         })
     }
 
+    /// The experiment that is asked for where there is no plan file.
+    fn experiment(&self, catalogue: &Catalogue, mut settings: Settings) -> Result<Plan, Failure> {
+        let whole = self.budget.map(|limit| budget::aim(limit, 1));
+        let plan = match &self.binary {
+            None => experiment::plan(catalogue, &settings, &self.tuning, &[], whole),
+            Some(command) => {
+                let binary = self.binary(command)?;
+                let peers = binary.put_into(&mut settings)?;
+                // What was tuned is about `duality run`, and not about servers of ours.
+                let tuning = Tuning::default();
+                let plan = experiment::plan(catalogue, &settings, &tuning, &peers, whole);
+                plan.map(|plan| binary.asking(plan))
+            }
+        };
+        let mut plan = plan.map_err(flag)?;
+        if let Some(limit) = self.budget {
+            budget::fit(slice::from_mut(&mut plan), limit)
+                .map_err(|problem| flag(Misfit::new("budget", problem)))?;
+        }
+        if let Some(name) = &self.baseline
+            && !plan.design.subjects().any(|subject| subject == name)
+        {
+            let names: Vec<&str> = plan.design.subjects().collect();
+            let problem = format!("{name} is not compared: choose of {}", names.join(", "));
+            return Err(flag(Misfit::new("baseline", problem)));
+        }
+        Ok(plan)
+    }
+
+    /// Refuses flags that a plan of regimes does not have.
+    fn refuse_for_regimes(&self, file: &Path) -> Result<(), Failure> {
+        let mut given: Vec<String> = self.settings().said().map(|key| format!("--{key}")).collect();
+        given.extend(self.budget.map(|_| "--budget".to_owned()));
+        given.extend(self.baseline.as_ref().map(|_| "--baseline".to_owned()));
+        given.extend(self.tuning.given());
+        let Some(first) = given.first() else { return Ok(()) };
+        let name = first.split('=').next().unwrap_or(first);
+        Err(Failure::misuse(format!(
+            "{name}: a plan of regimes has only --out, --resume and --check: write into {} what it can ask for (docs/plans.md)",
+            file.display()
+        )))
+    }
+
     /// The plan file that is meant, if one is.
     fn plan(&self) -> Option<&Path> {
         let path = Path::new(self.subject.as_ref()?);
@@ -210,9 +264,14 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         // A file that cannot be read is told below.
         let text = fs::read_to_string(file).unwrap_or_default();
         if is_of_regimes(&text) {
+            arguments.refuse_for_regimes(file)?;
             let Arguments { resume, check, .. } = *arguments;
             let request = regimes::Request { file, text: &text, out: &out, resume, check };
-            return regimes::compare(catalogue, &request);
+            return regimes::measure(catalogue, &request);
+        }
+        if arguments.baseline.is_some() {
+            let problem = "the experiments of a plan have no common one: leave it out";
+            return Err(flag(Misfit::new("baseline", problem)));
         }
         let flags = plan::Flags { settings, tuning: arguments.tuning, budget: arguments.budget };
         if arguments.check {
@@ -221,60 +280,81 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         return plan::run(catalogue, file, &flags, &out, arguments.resume);
     }
     settings.service.clone_from(&arguments.subject);
-    let whole = arguments.budget.map(|limit| budget::aim(limit, 1));
-    let mut plan = match &arguments.binary {
-        None => experiment::plan(catalogue, &settings, &arguments.tuning, &[], whole),
-        Some(command) => {
-            let binary = arguments.binary(command)?;
-            let peers = binary.put_into(&mut settings)?;
-            // What was tuned is about `duality run`, and not about servers of ours.
-            let plan = experiment::plan(catalogue, &settings, &Tuning::default(), &peers, whole);
-            plan.map(|plan| binary.asking(plan))
-        }
-    }
-    .map_err(flag)?;
-    if let Some(limit) = arguments.budget {
-        budget::fit(slice::from_mut(&mut plan), limit)
-            .map_err(|problem| flag(Misfit::new("budget", problem)))?;
-    }
+    let mut plan = arguments.experiment(catalogue, settings)?;
     if arguments.check {
         return print(&explain::explain(&plan));
     }
-    if let Some(name) = &arguments.baseline
-        && !plan.design.subjects().any(|subject| subject == name)
-    {
-        let names: Vec<&str> = plan.design.subjects().collect();
-        let problem = format!("{name} is not compared: choose of {}", names.join(", "));
-        return Err(flag(Misfit::new("baseline", problem)));
-    }
-    assert_unused(&out, &plan, arguments.resume)?;
+    prepare(&out, &mut plan, arguments.resume)?;
     announce(&plan);
     log::tell(format_args!("results in {}", out.display()));
     let interrupted = load::on_interrupt()?;
-    find_prices(slice::from_mut(&mut plan));
-    let finished =
-        measure(&plan, &out, arguments.resume, arguments.baseline.as_deref(), &interrupted)?;
+    let clock = Clock::new(&interrupted, arguments.budget);
+    find_prices(slice::from_mut(&mut plan), clock);
+    let finished = measure(&plan, &out, arguments.resume, arguments.baseline.as_deref(), clock)?;
     log::tell(format_args!("report: {}", out.join("report.html").display()));
     if finished.complete {
         return something_measured(&finished);
     }
+    let Records { cells, blocks } = &finished.records;
+    let blocks = match finished.experiment.design.blocks {
+        0 => String::new(),
+        _ => format!(", and {} blocks", blocks.len()),
+    };
     Err(Failure::failed(format!(
-        "{} after {} of {} cells: go on with `compare … --out {} --resume`",
+        "{} after {} of {} cells{blocks}: go on with `{}`",
         if finished.out_of_time { "the budget was spent" } else { "interrupted" },
-        finished.records.cells.len(),
+        cells.len(),
         plan.cells(),
-        out.display()
+        command_to_resume(&plan.command, &out),
     )))
 }
 
-/// Refuses a directory that holds results, before anything is measured for it.
-pub(super) fn assert_unused(out: &Path, plan: &Plan, resume: bool) -> Result<(), Failure> {
-    let begun = Results::begun(out, &plan.design);
-    if begun.map_err(|error| Failure::misuse(error.to_string()))? && !resume {
-        let problem = "holds results already: go on by --resume, or choose another --out";
-        return Err(Failure::misuse(format!("{} {problem}", out.display())));
+/// The command line that goes on with `out`, as a shell reads it: the one that was given, with
+/// `--resume`.
+pub(super) fn command_to_resume(given: &[String], out: &Path) -> String {
+    // After `--` there are no flags.
+    let end = given.iter().position(|word| word == "--").unwrap_or(given.len());
+    let (flags, rest) = given.split_at(end);
+    let mut words = flags.to_vec();
+    let names_directory =
+        |word: &String| word == "--out" || word.starts_with("--out=") || word.starts_with("-o");
+    if !flags.iter().any(names_directory) {
+        words.extend(["--out".to_owned(), out.display().to_string()]);
     }
-    Ok(())
+    if !flags.iter().any(|word| word == "--resume") {
+        words.push("--resume".to_owned());
+    }
+    words.extend_from_slice(rest);
+    // Only a NUL cannot be quoted, and no argument holds one.
+    shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default()
+}
+
+/// Refuses a directory that cannot be written, or holds other results, before anything is measured
+/// for it. A plan that is gone on with gets the seed and the timing that it was begun with. Returns
+/// what has been measured.
+pub(super) fn prepare(out: &Path, plan: &mut Plan, resume: bool) -> Result<Records, Failure> {
+    let begun = Results::begun(out, &plan.design);
+    let records = match begun.map_err(|error| Failure::misuse(error.to_string()))? {
+        None => Records::default(),
+        Some(_) if !resume => {
+            let problem = "holds results already: go on by --resume, or choose another --out";
+            return Err(Failure::misuse(format!("{} {problem}", out.display())));
+        }
+        Some((design, records)) => {
+            plan.design = design;
+            records
+        }
+    };
+    writable(out)?;
+    Ok(records)
+}
+
+/// Makes the directory `out` if need be, and sees that files can be made in it.
+pub(super) fn writable(out: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(out).and_then(|()| tempfile::tempfile_in(out)).map(drop).map_err(|error| {
+        let problem = "choose a directory that can be written";
+        Failure::misuse(format!("--out: {}: {error}: {problem}", out.display()))
+    })
 }
 
 /// Fails when not a single cell was measured, with the reason of the first.
@@ -311,17 +391,22 @@ pub(super) fn announce(plan: &Plan) {
     }
 }
 
-/// Measures what operations cost on this machine, so that there are reasons for what is recommended: in two seconds, which
-/// are nothing beside an experiment that takes minutes, and are left out of a short one.
-pub(super) fn find_prices(plans: &mut [Plan]) {
+/// Measures what operations cost on this machine, so that there are reasons for what is
+/// recommended. That takes two seconds, which are nothing beside an experiment of minutes. A short
+/// experiment goes without. On a slow machine it gives up after a twentieth of the time that there
+/// is.
+pub(super) fn find_prices(plans: &mut [Plan], clock: Clock<'_>) {
     const LONG: Duration = Duration::from_secs(60);
+    const SHARE: u32 = 20;
     if plans.iter().all(|plan| plan.design.architectures.is_empty()) {
         return;
     }
-    if plans.iter().map(Plan::length).fold(Duration::ZERO, Duration::saturating_add) < LONG {
+    let length = plans.iter().map(Plan::length).fold(Duration::ZERO, Duration::saturating_add);
+    let time = clock.left().unwrap_or(length);
+    if length < LONG || time < LONG {
         return;
     }
-    match model::unit_costs(Effort::QUICK) {
+    match model::unit_costs(Effort::QUICK, Some(time / SHARE)) {
         Ok(costs) => plans.iter_mut().for_each(|plan| plan.unit_costs = costs.clone()),
         Err(problem) => log::tell(format_args!("no reasons will be given: {problem}")),
     }
@@ -333,9 +418,9 @@ pub(super) fn measure(
     out: &Path,
     resume: bool,
     baseline: Option<&str>,
-    interrupted: &AtomicBool,
+    clock: Clock<'_>,
 ) -> Result<Finished, Failure> {
-    let finished = lab::compare(plan, out, resume, interrupted)
+    let finished = lab::compare(plan, out, resume, clock)
         .map_err(|error| Failure::failed(error.to_string()))?;
     let path = out.join("report.html");
     RawLines::read(&[out.join("results.jsonl")])
@@ -354,4 +439,26 @@ pub(super) fn measure(
 fn fresh_directory() -> PathBuf {
     let now = lab::now().replace(['-', ':', 'Z'], "").replace('T', "-");
     PathBuf::from(format!("duality-results-{now}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_that_resumes_is_the_one_that_was_given() {
+        let words = |line: &str| shlex::split(line).unwrap();
+        let out = Path::new("a b");
+        for (given, added) in [
+            ("duality compare aa.toml --out aa --budget=90s", "--resume"),
+            ("./duality compare -oaa --resume", ""),
+            ("duality compare --budget 90s", "--out 'a b' --resume"),
+            ("duality compare --binary \"./it's {port}\" -o x", "--resume"),
+        ] {
+            let told = command_to_resume(&words(given), out);
+            assert_eq!(words(&told), [words(given), words(added)].concat(), "{told}");
+        }
+        let told = command_to_resume(&words("duality compare -- echo"), Path::new("x"));
+        assert_eq!(told, "duality compare --out x --resume -- echo");
+    }
 }

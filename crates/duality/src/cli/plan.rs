@@ -12,7 +12,7 @@ use duality_lab::plan::settings::{Misfit, Settings};
 use duality_lab::plan::{Plan, budget};
 use duality_lab::record::{Design, Origin};
 use duality_lab::report::index::{self, Index};
-use duality_lab::run::Finished;
+use duality_lab::run::{Clock, Finished, seconds_missing};
 use duality_runtime::log;
 
 use super::{Failure, Tuning, compare, experiment, explain, flag, load, print};
@@ -63,6 +63,13 @@ pub(super) struct Flags {
     pub(super) budget: Option<Duration>,
 }
 
+impl Flags {
+    /// How long all of the plan may take.
+    fn limit(&self, file: &PlanFile) -> Option<Duration> {
+        self.budget.or(file.budget.map(|(budget, _)| budget))
+    }
+}
+
 pub(super) fn run(
     catalogue: &Catalogue,
     path: &Path,
@@ -71,25 +78,31 @@ pub(super) fn run(
     resume: bool,
 ) -> Result<(), Failure> {
     let (file, mut plans) = read(catalogue, path, flags)?;
-    for (experiment, plan) in file.experiments.iter().zip(&plans) {
-        compare::assert_unused(&out.join(&experiment.name), plan, resume)?;
+    let folders: Vec<PathBuf> =
+        file.experiments.iter().map(|experiment| out.join(&experiment.name)).collect();
+    let mut lengths = Vec::new();
+    for (folder, plan) in folders.iter().zip(&mut plans) {
+        let records = compare::prepare(folder, plan, resume)?;
+        lengths.push(seconds_missing(plan, &records));
     }
+    compare::writable(out)?;
     announce(&file, &plans);
     log::tell(format_args!("results in {}", out.display()));
     let interrupted = load::on_interrupt()?;
+    let clock = Clock::new(&interrupted, flags.limit(&file));
     // It goes when all is measured, with the programs that were made in it.
     let programs = tempfile::tempdir()
         .map_err(|error| Failure::failed(format!("a folder for programs: {error}")))?;
     build(&mut plans, programs.path());
-    compare::find_prices(&mut plans);
+    compare::find_prices(&mut plans, clock);
     let index_path = out.join("index.html");
     let mut index = Index::new(&file, plans.iter().map(|plan| &plan.design));
     let mut late = Vec::new();
-    for (experiment, plan) in file.experiments.iter().zip(&plans) {
+    for (place, (experiment, plan)) in file.experiments.iter().zip(&plans).enumerate() {
         print(&index::heading(&experiment.name, &plan.design))?;
         compare::announce(plan);
-        let finished =
-            compare::measure(plan, &out.join(&experiment.name), resume, None, &interrupted)?;
+        let own = clock.share(lengths[place], lengths[place..].iter().sum());
+        let finished = compare::measure(plan, &folders[place], resume, None, own)?;
         let Finished { complete, out_of_time, .. } = finished;
         index.add(&experiment.name, &finished.experiment, &finished.records);
         index
@@ -100,10 +113,9 @@ pub(super) fn run(
             late.push(experiment.name.as_str());
         } else if !complete {
             return Err(Failure::failed(format!(
-                "interrupted in the experiment {}: go on with `compare {} --out {} --resume`",
+                "interrupted in the experiment {}: go on with `{}`",
                 experiment.name,
-                path.display(),
-                out.display(),
+                compare::command_to_resume(&plan.command, out),
             )));
         }
     }
@@ -112,10 +124,9 @@ pub(super) fn run(
         return Ok(());
     }
     Err(Failure::failed(format!(
-        "the budget was spent before the end of {}: go on with `compare {} --out {} --resume`",
+        "the budget was spent before the end of {}: go on with `{}`",
         late.join(", "),
-        path.display(),
-        out.display(),
+        compare::command_to_resume(&plans[0].command, out),
     )))
 }
 
@@ -180,7 +191,7 @@ fn read(
     let file = file::parse(&text)
         .map_err(|problem| Failure::misuse(format!("{}:{problem}", path.display())))?;
     let directory = path.parent().unwrap_or(Path::new(""));
-    let limit = flags.budget.or(file.budget.map(|(budget, _)| budget));
+    let limit = flags.limit(&file);
     let mut plans = Vec::new();
     for experiment in &file.experiments {
         let share = limit.map(|limit| budget::aim(limit, file.experiments.len()));
@@ -374,11 +385,19 @@ mod tests {
                     server-arguments = ['--workers=3', '--cores=2']";
         let file = file::parse(text).unwrap();
         let flags = Flags { tuning: Tuning::parse(&["--workers=4".into()]).unwrap(), ..flags };
-        let directory = Path::new("/plans");
-        let plan = make(&Catalogue::BuiltIn, &file, &file.experiments[0], directory, &flags, None)
-            .unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let make = || {
+            let (experiment, path) = (&file.experiments[0], directory.path());
+            make(&Catalogue::BuiltIn, &file, experiment, path, &flags, None)
+        };
+        let root = directory.path().join("z");
+        let misfit = make().err().unwrap();
+        assert!(misfit.key == "root" && misfit.problem.contains(&*root.to_string_lossy()));
+        fs::create_dir(&root).unwrap();
+        let plan = make().unwrap();
         assert_eq!(plan.design.path, "/x");
-        for argument in ["--workers=4", "--cores=2", "--root=/plans/z"] {
+        let root = format!("--root={}", root.display());
+        for argument in ["--workers=4", "--cores=2", &root] {
             assert!(plan.design.server_arguments.contains(&argument.to_owned()), "{argument}");
         }
         assert_eq!(plan.origin.unwrap().experiment, "b");

@@ -12,7 +12,7 @@ use duality_lab::report::markdown::Table;
 use duality_runtime::log;
 use duality_services::Setup;
 
-use super::{Failure, Tuning, load, print};
+use super::{Failure, Tuning, compare, load, print};
 use crate::catalogue::Catalogue;
 use crate::handle::named;
 
@@ -30,7 +30,7 @@ pub(super) struct Request<'r> {
 }
 
 /// Measures the plan, and reports.
-pub(super) fn compare(catalogue: &Catalogue, request: &Request<'_>) -> Result<(), Failure> {
+pub(super) fn measure(catalogue: &Catalogue, request: &Request<'_>) -> Result<(), Failure> {
     let Request { file, text, out, resume, check } = *request;
     let plan = read(catalogue, file, text)?;
     let told = format!(
@@ -48,6 +48,7 @@ pub(super) fn compare(catalogue: &Catalogue, request: &Request<'_>) -> Result<()
         let problem = "holds results already: go on by --resume, or choose another --out";
         return Err(Failure::misuse(format!("{} {problem}", out.display())));
     }
+    compare::writable(out)?;
     let program = env::current_exe()
         .map_err(|error| Failure::failed(format!("cannot find this program: {error}")))?;
     log::tell(format_args!("{told}; results in {}", out.display()));
@@ -57,11 +58,9 @@ pub(super) fn compare(catalogue: &Catalogue, request: &Request<'_>) -> Result<()
     if is_done {
         return Ok(());
     }
-    Err(Failure::failed(format!(
-        "interrupted: go on with `compare {} --out {} --resume`",
-        file.display(),
-        out.display()
-    )))
+    let given: Vec<String> = env::args().collect();
+    let command = compare::command_to_resume(&given, out);
+    Err(Failure::failed(format!("interrupted: go on with `{command}`")))
 }
 
 /// Reads a plan, whose architectures there must be.

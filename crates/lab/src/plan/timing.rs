@@ -39,12 +39,16 @@ pub struct Timing {
 impl Plan {
     /// How long it takes, about: what is unavailable takes no time.
     pub fn length(&self) -> Duration {
-        let Design { repeats, blocks, warm_up_seconds, window_seconds, .. } = self.design;
-        let load = Duration::from_secs_f64(warm_up_seconds + window_seconds);
-        let windows = self.tried_cells().map(|cell| load + self.overhead(&cell));
-        let windows = windows.fold(Duration::ZERO, Duration::saturating_add);
+        let Design { repeats, blocks, .. } = self.design;
+        let windows: f64 = self.tried_cells().map(|cell| self.seconds_of_a_cell(&cell)).sum();
         let blocks = repeats.saturating_mul(blocks) as f64 * self.seconds_of_a_block();
-        windows.saturating_add(Duration::try_from_secs_f64(blocks).unwrap_or(Duration::MAX))
+        Duration::try_from_secs_f64(windows + blocks).unwrap_or(Duration::MAX)
+    }
+
+    /// How long a cell takes, about.
+    pub(crate) fn seconds_of_a_cell(&self, cell: &CellKey) -> f64 {
+        let Design { warm_up_seconds, window_seconds, .. } = self.design;
+        warm_up_seconds + window_seconds + self.overhead(cell).as_secs_f64()
     }
 
     /// Has its parts as long as the user says, and the rest such that the whole takes about two minutes, or what the user says.
@@ -104,24 +108,27 @@ impl Plan {
 
     /// What one block at each number of connections takes, in seconds; 0 where nothing is driven side by side.
     pub(super) fn seconds_of_a_block(&self) -> f64 {
-        let at = |&concurrency: &usize| {
-            let names = self.design.measured();
-            let alive = names
-                .filter(|name| !self.unavailable.contains_key(&((*name).to_owned(), concurrency)));
-            let (alive, room) = (alive.count(), self.side_by_side(concurrency));
-            if room < 2 || alive < 2 {
-                return 0.0;
-            }
-            let groups = if alive <= room { 1 } else { (alive - 1).div_ceil(room - 1) };
-            // The one that links groups is in each.
-            let slices = 2 * (alive + groups - 1);
-            let each = match self.design.load_command {
-                Some(_) => USUAL_RUN.as_secs_f64(),
-                None => slice_seconds(concurrency),
-            };
-            slices as f64 * each
+        self.design.concurrency.iter().map(|count| self.seconds_of_blocks(*count)).sum()
+    }
+
+    /// What one block at so many connections takes, in seconds; 0 where nothing is driven side by
+    /// side.
+    pub(crate) fn seconds_of_blocks(&self, concurrency: usize) -> f64 {
+        let names = self.design.measured();
+        let alive =
+            names.filter(|name| !self.unavailable.contains_key(&((*name).to_owned(), concurrency)));
+        let (alive, room) = (alive.count(), self.side_by_side(concurrency));
+        if room < 2 || alive < 2 {
+            return 0.0;
+        }
+        let groups = if alive <= room { 1 } else { (alive - 1).div_ceil(room - 1) };
+        // The one that links groups is in each.
+        let slices = 2 * (alive + groups - 1);
+        let each = match self.design.load_command {
+            Some(_) => USUAL_RUN.as_secs_f64(),
+            None => slice_seconds(concurrency),
         };
-        self.design.concurrency.iter().map(at).sum()
+        slices as f64 * each
     }
 }
 

@@ -11,7 +11,7 @@ mod operations;
 mod queues;
 mod ways;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 
 use duality_load::{Fate, Latency, OpenLoop, Warning};
@@ -49,22 +49,17 @@ impl Records {
         blocks
     }
 
-    /// Whether nothing is missing of what was to be measured at a number of connections.
+    /// Whether every session has what a verdict needs of it at a number of connections: all cells,
+    /// and blocks of each group. A session has fewer blocks than were planned where its share of
+    /// the time was spent.
     pub fn is_complete(&self, design: &Design, concurrency: usize) -> bool {
         let cells = self.cells.iter().filter(|cell| cell.concurrency == concurrency).count();
         let blocks = self.blocks_at(concurrency);
-        let planned = if blocks.is_empty() { 0 } else { design.blocks };
+        let groups: BTreeSet<usize> = blocks.iter().map(|block| block.group).collect();
+        let measured: BTreeSet<(usize, usize)> =
+            blocks.iter().map(|block| (block.session, block.group)).collect();
         cells >= design.measured().count().saturating_mul(design.repeats)
-            && (0..design.repeats).all(|session| {
-                let own = || blocks.iter().filter(|block| block.session == session);
-                let groups: std::collections::BTreeSet<usize> =
-                    own().map(|block| block.group).collect();
-                planned == 0
-                    || (!groups.is_empty()
-                        && groups.iter().all(|group| {
-                            own().filter(|block| block.group == *group).count() >= planned
-                        }))
-            })
+            && measured.len() == groups.len() * design.repeats
     }
 }
 

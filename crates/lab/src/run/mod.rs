@@ -7,26 +7,32 @@
 //!   repeat 1   …
 //! ```
 
+mod clock;
 mod command;
 pub(crate) mod noise;
+mod part;
 mod session;
 mod window;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use crate::display::Display;
 use crate::machine;
 use crate::no_server::NoServer;
 use crate::peers::ReadyMade;
-use crate::plan::{self, CellKey, Plan};
+use crate::plan::{CellKey, Plan};
 use crate::record::{Block, Cell, Experiment, Outcome, Records, VERSION};
 use crate::results::{self, Results};
 use crate::server;
 use crate::store::OpenStore;
 
+pub use clock::Clock;
+pub use part::seconds_missing;
+
 use noise::Watch;
+use part::Part;
 use window::Window;
 
 /// What an experiment came to.
@@ -42,7 +48,8 @@ pub struct Finished {
     pub out_of_time: bool,
 }
 
-/// Runs a plan and writes `results.jsonl` into the directory `out`, a line as soon as a cell or a block ends.
+/// Runs a plan until the `clock` stops, and writes `results.jsonl` into the directory `out`, a line
+/// as soon as a cell or a block ends.
 ///
 /// # Errors
 ///
@@ -51,12 +58,10 @@ pub fn compare(
     plan: &Plan,
     out: &Path,
     resume: bool,
-    interrupted: &AtomicBool,
+    clock: Clock<'_>,
 ) -> Result<Finished, results::Error> {
-    let deadline = plan.budget.and_then(|budget| Instant::now().checked_add(budget));
-    let out_of_time = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
     // A plan may have been cut short before this experiment began.
-    let (results, experiment, records) = if resume && Results::begun(out, &plan.design)? {
+    let (results, experiment, records) = if resume && Results::begun(out, &plan.design)?.is_some() {
         let (results, begun, records) = Results::resume(out, &plan.design)?;
         // What is asked of the results may be asked anew.
         let constraints = plan.constraints.clone();
@@ -70,11 +75,10 @@ pub fn compare(
     let mut display = Display::new(&experiment.design);
     records.cells.iter().for_each(|cell| display.ended(cell));
     records.blocks.iter().for_each(|block| display.block_ended(block));
-    let is_over = || interrupted.load(Ordering::Relaxed) || out_of_time();
     let mut journal = Journal { results, display, records, experiment };
-    let complete = run(plan, &mut journal, interrupted, &is_over)?;
+    let complete = run(plan, &mut journal, clock)?;
     journal.display.finish();
-    let out_of_time = !complete && !interrupted.load(Ordering::Relaxed);
+    let out_of_time = !complete && !clock.is_interrupted();
     let Journal { records: Records { cells, blocks }, experiment, .. } = journal;
     let records = Records { cells: results::latest(cells), blocks };
     Ok(Finished { experiment, records, complete, out_of_time })
@@ -132,43 +136,35 @@ pub fn now() -> String {
     humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
 }
 
-/// Measures what is missing, until it `is_over`; whether nothing is missing then.
-fn run(
-    plan: &Plan,
-    journal: &mut Journal,
-    interrupted: &AtomicBool,
-    is_over: &dyn Fn() -> bool,
-) -> Result<bool, results::Error> {
-    let design = &plan.design;
-    let all = plan::cells(design);
-    for repeat in 0..design.repeats {
-        let (together, in_turn): (Vec<&CellKey>, Vec<&CellKey>) = all
-            .iter()
-            .filter(|key| key.repeat == repeat)
-            .partition(|key| plan.side_by_side(key.concurrency) > 1);
-        // In the order in which they come first, which is random.
-        let mut counts: Vec<usize> = Vec::new();
-        for key in &together {
-            if !counts.contains(&key.concurrency) {
-                counts.push(key.concurrency);
+/// Measures what is missing, until the time is up; whether nothing is missing then.
+///
+/// Sessions share the time, so that a slow machine measures fewer blocks in each, and not the last
+/// session not at all. Cells that are measured in turn cannot be shortened: they take the time that
+/// they take.
+fn run(plan: &Plan, journal: &mut Journal, clock: Clock<'_>) -> Result<bool, results::Error> {
+    let parts = Part::all(plan);
+    let lengths: Vec<f64> =
+        parts.iter().map(|part| part.seconds_missing(plan, &journal.records)).collect();
+    let mut complete = true;
+    for (place, part) in parts.iter().enumerate() {
+        complete &= match part {
+            Part::Session(keys) => {
+                let own = clock.share(lengths[place], lengths[place..].iter().sum());
+                session::run(plan, keys, journal, own)?
             }
-        }
-        for concurrency in counts {
-            let keys: Vec<&CellKey> =
-                together.iter().copied().filter(|key| key.concurrency == concurrency).collect();
-            if !session::run(plan, &keys, journal, interrupted, is_over)? {
-                return Ok(false);
+            Part::InTurn(keys) => {
+                let mut measure = |key: &CellKey| measure(plan, key, clock.interrupted());
+                let done = results::done(&journal.records.cells);
+                let tell = |cell: Cell| journal.cell(cell);
+                let keys = keys.iter().filter(|key| !done.contains(key));
+                windows_in_turn(plan, keys, &mut measure, &|| clock.is_over(), tell)?
             }
-        }
-        let mut measure = |key: &CellKey| measure(plan, key, interrupted);
-        let done = results::done(&journal.records.cells);
-        let tell = |cell: Cell| journal.cell(cell);
-        let keys = in_turn.into_iter().filter(|key| !done.contains(key));
-        if !windows_in_turn(plan, keys, &mut measure, is_over, tell)? {
+        };
+        if !complete && clock.is_over() {
             return Ok(false);
         }
     }
-    Ok(true)
+    Ok(complete)
 }
 
 /// Measures cells one after the other; whether all were.
@@ -240,6 +236,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::plan;
 
     /// A plan in which threads are not to be had.
     fn plan() -> Plan {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use duality_load::{Relay, is_wrong_reply};
 
+use super::clock::Clock;
 use super::command::Load;
 use super::noise::{Used, Watch};
 use super::window::{Window, own_cpu};
@@ -28,13 +29,13 @@ const SETTLING: Duration = Duration::from_millis(20);
 /// How often it is looked whether it has.
 const GLANCE: Duration = Duration::from_micros(100);
 
-/// Measures what is missing of a session, whose cells are `keys`; whether nothing is missing then.
+/// Measures what is missing of a session of the cells `keys`, until the `clock` stops; whether
+/// nothing is missing then. Groups share the time.
 pub(super) fn run(
     plan: &Plan,
-    keys: &[&CellKey],
+    keys: &[CellKey],
     journal: &mut Journal,
-    interrupted: &AtomicBool,
-    is_over: &dyn Fn() -> bool,
+    clock: Clock<'_>,
 ) -> Result<bool, results::Error> {
     let done = results::done(&journal.records.cells);
     let (available, unavailable): (Vec<&CellKey>, Vec<&CellKey>) =
@@ -46,25 +47,28 @@ pub(super) fn run(
     let Some(first) = available.first() else { return Ok(true) };
     let room = plan.side_by_side(first.concurrency);
     let link = leader(journal, first.concurrency).unwrap_or_else(|| first.subject.clone());
+    let mut missing: Vec<(usize, Vec<&CellKey>, usize)> = Vec::new();
     for (group, keys) in groups(&available, room, &link).into_iter().enumerate() {
-        if is_over() {
-            return Ok(false);
-        }
         let measured = journal.records.blocks.iter().filter(|block| {
             (block.concurrency, block.session, block.group)
                 == (first.concurrency, first.repeat, group)
         });
         let blocks = measured.count();
-        let missing = keys.iter().any(|key| !done.contains(key));
-        if blocks >= plan.design.blocks && !missing {
-            continue;
-        }
-        let mut session = Session::start(plan, first, group, interrupted);
-        if !session.windows(&keys, journal)? || !session.blocks(blocks, journal, is_over)? {
-            return Ok(false);
+        if blocks < plan.design.blocks || keys.iter().any(|key| !done.contains(key)) {
+            missing.push((group, keys, blocks));
         }
     }
-    Ok(true)
+    let mut complete = true;
+    for (place, (group, keys, blocks)) in missing.iter().enumerate() {
+        if clock.is_over() {
+            return Ok(false);
+        }
+        let rest: usize = missing[place..].iter().map(|(_, keys, _)| keys.len()).sum();
+        let own = clock.share(keys.len() as f64, rest as f64);
+        let mut session = Session::start(plan, first, *group, clock.interrupted());
+        complete &= session.windows(keys, journal)? && session.blocks(*blocks, journal, own)?;
+    }
+    Ok(complete)
 }
 
 /// Groups of which each can be alive at once: all together, or some at a time beside the one that links them.
@@ -188,12 +192,13 @@ impl<'a> Session<'a> {
         Ok(outcome)
     }
 
-    /// Measures the blocks that are missing beyond `done`, and again those that were disturbed; false when it is over before.
+    /// Measures the blocks that are missing beyond `done`, and again those that were disturbed;
+    /// false when it is over before. However slow the machine is, there is one block.
     fn blocks(
         &mut self,
         done: usize,
         journal: &mut Journal,
-        is_over: &dyn Fn() -> bool,
+        clock: Clock<'_>,
     ) -> Result<bool, results::Error> {
         let planned = self.plan.design.blocks;
         let most = planned + (AGAIN * planned as f64).ceil() as usize;
@@ -203,7 +208,8 @@ impl<'a> Session<'a> {
             if number >= planned && self.sound(journal) >= planned {
                 break;
             }
-            if is_over() {
+            // One block is soon measured, and without any the session would tell nothing.
+            if clock.is_interrupted() || clock.is_over() && number > done {
                 return Ok(number >= planned);
             }
             match self.block(number) {

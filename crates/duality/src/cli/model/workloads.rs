@@ -10,7 +10,7 @@ use duality_lab::plan::Plan;
 use duality_lab::plan::settings::Settings;
 use duality_lab::plan::variant::Choice;
 use duality_lab::results::Results;
-use duality_lab::run::{self as lab, Finished};
+use duality_lab::run::{self as lab, Clock, Finished};
 use duality_runtime::log;
 
 use super::super::{Failure, Tuning, experiment, flag};
@@ -139,7 +139,7 @@ pub(super) fn announce(plans: &[(String, Plan)]) {
 /// Refuses a directory that has results of these workloads.
 pub(super) fn assert_unused(out: &Path, plans: &[(String, Plan)]) -> Result<(), Failure> {
     let is_unused = |(name, plan): &(String, Plan)| {
-        Results::begun(&out.join(name), &plan.design).is_ok_and(|begun| !begun)
+        Results::begun(&out.join(name), &plan.design).is_ok_and(|begun| begun.is_none())
     };
     if let Some((name, _)) = plans.iter().find(|plan| !is_unused(plan)) {
         let place = out.join(name);
@@ -164,7 +164,7 @@ pub(super) fn measure(
     let out = out.unwrap_or(temporary.path());
     for (name, plan) in plans {
         log::tell(name);
-        let finished = lab::compare(plan, &out.join(name), false, interrupted)
+        let finished = lab::compare(plan, &out.join(name), false, Clock::new(interrupted, None))
             .map_err(|error| Failure::failed(error.to_string()))?;
         if !finished.complete {
             return Err(Failure::failed("interrupted: there is no model yet"));
