@@ -27,13 +27,19 @@ pub(super) struct InjectionFlags {
     #[arg(long, value_name = "WAIT", value_parser = waits, conflicts_with_all = ["listen", "control"])]
     inject: Option<Waits>,
     /// How many clients are injected
-    #[arg(long, value_name = "NUMBER", default_value_t = 2000, requires = "inject")]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 2000,
+        requires = "inject",
+        conflicts_with = "listen"
+    )]
     clients: u64,
     /// How long the waits take to swing to and fro once
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration, requires = "inject")]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration, requires = "inject", conflicts_with = "listen")]
     period: Duration,
     /// Print what came of the clients as JSON
-    #[arg(long, requires = "inject")]
+    #[arg(long, requires = "inject", conflicts_with = "listen")]
     json: bool,
 }
 

@@ -183,5 +183,6 @@ fn in_one_line(error: &clap::Error) -> String {
         .map(|line| line.trim().trim_start_matches("error: "))
         .filter(|line| !line.is_empty())
         .collect();
-    told.join("; ")
+    // A line that ends in a colon begins a list.
+    told.join("; ").replace(":; ", ": ")
 }
