@@ -479,4 +479,32 @@ mod tests {
         assert_eq!((experiment.plan, experiment.design.store), (None, None));
         assert_eq!(experiment.design.clients, Clients::default());
     }
+
+    #[test]
+    fn fewer_blocks_are_enough_but_in_every_session() {
+        let design = Design { repeats: 3, blocks: 45, ..crate::plan::tests::design() };
+        let concurrency = design.concurrency[0];
+        let cell = |subject: &str, repeat| Cell {
+            subject: subject.to_owned(),
+            concurrency,
+            repeat,
+            started_at: String::new(),
+            outcome: Outcome::Unavailable { reason: String::new() },
+        };
+        let block = |session| Block {
+            concurrency,
+            session,
+            group: 0,
+            number: 0,
+            started_at: String::new(),
+            slices: Vec::new(),
+            disturbance: Disturbance::default(),
+        };
+        let cells =
+            (0..3).flat_map(|repeat| design.measured().map(move |subject| cell(subject, repeat)));
+        let mut records = Records { cells: cells.collect(), blocks: (0..3).map(block).collect() };
+        assert!(records.is_complete(&design, concurrency));
+        records.blocks.pop();
+        assert!(!records.is_complete(&design, concurrency));
+    }
 }
