@@ -15,8 +15,8 @@ void __sanitizer_finish_switch_fiber(void *fake, const void **bottom, size_t *si
 
 _Thread_local _Alignas(16) char rt_ret[64];
 _Thread_local struct rt_handle *rt_next;
-/* Always, so that each look at it is a turn. */
-_Thread_local volatile int rt_turn_over = 1;
+/* Nothing is ever left, so that each look at it ends a turn. */
+_Thread_local volatile int rt_turn;
 
 struct task main_task = {.fiber = true, .state = RUNNING, .identity = 1};
 struct task *self = &main_task;

@@ -97,7 +97,7 @@ struct rt_program {
     size_t locals_alignment;
     const void *locals_image;  /* their initial values */
 };
-enum { RT_VERSION = 1 };
+enum { RT_VERSION = 2 };
 /* The program looks at the flags of floating-point exceptions. */
 enum { RT_READS_FLAGS = 1 };
 
@@ -135,11 +135,17 @@ void *rt_locals(void *own, const struct rt_program *program);
 struct rt_int rt_once_begin(pthread_once_t *once);
 void rt_once_end(pthread_once_t *once);
 
-/* Set by the runtime when the running task has had its turn. The pass has loops that spin on a
- * volatile or atomic variable look at it, and call rt_give_way, which suspends the task and queues
- * it again. */
-extern _Thread_local volatile int rt_turn_over;
+/* What is left of the running task's turn, in calls that need not wait. Each primitive takes one off,
+ * and suspends the task behind the others that are ready when none is left. So does the pass in loops
+ * that could go on for ever without a primitive: it takes RT_FRUITLESS off where the loop waits for a
+ * variable, 1 where the loop calls functions that need not wait, and calls rt_give_way when none is
+ * left. When the time of a turn is up, one call is left. */
+extern _Thread_local volatile int rt_turn;
 struct rt_int rt_give_way(void);
+enum {
+    RT_TURN = 256,
+    RT_FRUITLESS = 32 /* what a call costs that brought nothing: the task may be waiting for another */
+};
 
 /* ---- Primitives: as the function of the same name, but may return a handle ----------------------------------------- */
 

@@ -27,17 +27,6 @@ void Coroutine::lowerCalls() {
   }
 }
 
-// `if (rt_turn_over) rt_give_way();` where such a loop begins again; lowerCalls makes that a place
-// to suspend.
-void Coroutine::giveWayInSpinningLoops() {
-  for (Instruction *end : spinningLoops(function)) {
-    IRBuilder<> builder(end);
-    Value *over = builder.CreateLoad(runtime.integer(), runtime.local(builder, "rt_turn_over", runtime.integer()), true);
-    Instruction *then = SplitBlockAndInsertIfThen(builder.CreateIsNotNull(over), end->getIterator(), false);
-    IRBuilder<>(then).CreateCall(runtime.function("rt_give_way", runtime.integer(), {}))->setDebugLoc(end->getDebugLoc());
-  }
-}
-
 void Coroutine::lowerCall(CallInst &call) {
   Call kind = converter.analysis.classify(call);
   if (kind.kind == Call::Plain) return;

@@ -120,7 +120,7 @@ Constant *Converter::program() {
   auto *none = ConstantInt::get(runtime.size(), 0);
   auto *flags = ConstantInt::get(runtime.integer(), readsFloatingFlags(module) ? READS_FLAGS : 0);
   auto *initial =
-      ConstantStruct::get(type, {ConstantInt::get(runtime.integer(), 1), flags, none, none, ConstantPointerNull::get(runtime.pointer())});
+      ConstantStruct::get(type, {ConstantInt::get(runtime.integer(), VERSION), flags, none, none, ConstantPointerNull::get(runtime.pointer())});
   program_variable = new GlobalVariable(module, type, true, GlobalValue::InternalLinkage, initial, "duality.program");
   return program_variable;
 }

@@ -19,6 +19,8 @@ constexpr Primitive fortified(StringRef name, StringRef runtime, int bound, int 
   return {name, Role::Waits, runtime, "", bound, length, unit};
 }
 
+constexpr Primitive asks(StringRef name) { return {name, Role::Asks, "", ""}; }
+
 constexpr Primitive library(StringRef name) { return {name, Role::Library, "rt_call_on_side_stack", ""}; }
 
 const Primitive PRIMITIVES[] = {
@@ -125,6 +127,30 @@ const Primitive PRIMITIVES[] = {
     renamed("pthread_setaffinity_np", "rt_pthread_setaffinity_np"),
     renamed("pthread_getaffinity_np", "rt_pthread_getaffinity_np"),
     renamed("pthread_getcpuclockid", "rt_pthread_getcpuclockid"),
+
+    // What a thread may do until another one has done something, or until a time. Renamed functions count too.
+    asks("clock_gettime"),
+    asks("gettimeofday"),
+    asks("time"),
+    asks("clock"),
+    asks("times"),
+    asks("getrusage"),
+    asks("getpid"),
+    asks("getppid"),
+    asks("gettid"),
+    asks("sched_getcpu"),
+    asks("sem_getvalue"),
+    asks("pthread_spin_trylock"),
+    asks("mtx_trylock"),
+    asks("access"),
+    asks("stat"),
+    asks("fstat"),
+    asks("lstat"),
+    asks("ioctl"),
+    asks("getsockopt"),
+    asks("kill"),
+    asks("pread"),
+    asks("pread64"),
 
     // Names and addresses: libc asks servers.
     library("getaddrinfo"),

@@ -13,6 +13,7 @@ enum class Role {
   Library,  // may block in a way that no runtime can see: called on a side stack
   Spawn,    // pthread_create
   Once,     // pthread_once: calls its second argument
+  Asks,     // neither waits nor knows tasks, but a loop that waits for something may call it again and again
 };
 
 struct Primitive {

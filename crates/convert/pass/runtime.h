@@ -15,6 +15,8 @@ constexpr unsigned PARENT = 16;
 constexpr unsigned READS_FLAGS = 1;
 // Bytes of the return register.
 constexpr unsigned RETURN_REGISTER = 64;
+// RT_VERSION and RT_FRUITLESS.
+constexpr unsigned VERSION = 2, FRUITLESS = 32;
 
 class Runtime {
 public:

@@ -20,19 +20,13 @@ struct rt_int rt_pthread_barrier_wait(pthread_barrier_t *barrier) {
     return (struct rt_int){&task->waiter, 0};
 }
 
-static void spin_again(struct rt_handle *handle) {
-    (void)handle;
-    struct task *task = self;
-    if (!pthread_spin_trylock((pthread_spinlock_t *)task->engine.arguments[0])) complete(task, 0);
-    else engine(ENGINE_READY, task, task->loop);
+static struct rt_int lock_or_give_way(struct task *task, void *lock, clockid_t clock, const struct timespec *until) {
+    (void)task;
+    if (!pthread_spin_trylock((pthread_spinlock_t *)lock)) return (struct rt_int){NULL, 0};
+    return later(lock_or_give_way, lock, clock, until);
 }
 
 struct rt_int rt_pthread_spin_lock(pthread_spinlock_t *lock) {
-    struct task *task = self;
-    if (!task) return (struct rt_int){NULL, pthread_spin_lock(lock)};
-    if (!pthread_spin_trylock(lock)) return (struct rt_int){NULL, 0};
-    task->engine.arguments[0] = (long)lock;
-    suspend(task, spin_again);
-    engine(ENGINE_READY, task, task->loop);
-    return (struct rt_int){&task->waiter, 0};
+    if (!self) return (struct rt_int){NULL, pthread_spin_lock(lock)};
+    return in_turn(lock_or_give_way, (void *)lock, CLOCK_REALTIME, NULL);
 }

@@ -124,20 +124,22 @@ int rt_block_pthread_mutex_timedlock(pthread_mutex_t *mutex, const struct timesp
 
 /* ---- The primitives ---- */
 
-struct rt_int rt_pthread_mutex_lock(pthread_mutex_t *mutex) {
-    struct task *task = self;
-    if (!task) return (struct rt_int){NULL, rt_block_pthread_mutex_lock(mutex)};
+static struct rt_int lock(struct task *task, void *mutex, clockid_t clock, const struct timespec *until) {
     int result = attempt(task, mutex);
-    return result == EBUSY ? lock_later(task, mutex, 0) : (struct rt_int){NULL, result};
+    unsigned long deadline = 0;
+    if (result != EBUSY) return (struct rt_int){NULL, result};
+    if (until && !deadline_of(clock, until, &deadline)) return (struct rt_int){NULL, EINVAL};
+    return lock_later(task, mutex, deadline);
+}
+
+struct rt_int rt_pthread_mutex_lock(pthread_mutex_t *mutex) {
+    if (!self) return (struct rt_int){NULL, rt_block_pthread_mutex_lock(mutex)};
+    return in_turn(lock, mutex, CLOCK_REALTIME, NULL);
 }
 
 struct rt_int rt_pthread_mutex_clocklock(pthread_mutex_t *mutex, clockid_t clock, const struct timespec *until) {
-    struct task *task = self;
-    if (!task) return (struct rt_int){NULL, rt_block_pthread_mutex_clocklock(mutex, clock, until)};
-    int result = attempt(task, mutex);
-    unsigned long deadline;
-    if (result != EBUSY) return (struct rt_int){NULL, result};
-    return deadline_of(clock, until, &deadline) ? lock_later(task, mutex, deadline) : (struct rt_int){NULL, EINVAL};
+    if (!self) return (struct rt_int){NULL, rt_block_pthread_mutex_clocklock(mutex, clock, until)};
+    return in_turn(lock, mutex, clock, until);
 }
 
 struct rt_int rt_pthread_mutex_timedlock(pthread_mutex_t *mutex, const struct timespec *until) {
@@ -149,7 +151,7 @@ int rt_pthread_mutex_trylock(pthread_mutex_t *mutex) {
     if (!task && behalf && has_owner(mutex)) task = behalf;
     if (!task) return pthread_mutex_trylock(mutex);
     int result = attempt(task, mutex);
-    return result == EDEADLK ? EBUSY : result;
+    return fruitless(result == EDEADLK ? EBUSY : result);
 }
 
 int rt_pthread_mutex_unlock(pthread_mutex_t *mutex) {

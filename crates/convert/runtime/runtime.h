@@ -110,6 +110,15 @@ static inline bool is_cancelled(struct task *task) {
     return (__atomic_load_n(&task->state, __ATOMIC_SEQ_CST) & (CANCELLED | UNCANCELLABLE)) == CANCELLED;
 }
 
+/* Takes a call off the turn. */
+static inline bool has_had_its_turn(void) { return --rt_turn <= 0; }
+
+/* For a function that need not wait: `result` says that another thread has what the task asks for. */
+static inline int fruitless(int result) {
+    if (result && self) rt_turn -= RT_FRUITLESS;
+    return result;
+}
+
 /* start.c */
 _Noreturn void give_up(const char *problem);
 extern unsigned core_count;
@@ -142,6 +151,13 @@ void tasks_after_fork(bool child);
 void suspend(struct task *, void (*resume)(struct rt_handle *));
 void complete(struct task *, long value);
 struct rt_ssize call_begin(struct task *, enum shape, long number, const long arguments[6]);
+/* The task goes behind those that are ready; `resume` is its next turn. */
+void give_way(struct task *, void (*resume)(struct rt_handle *));
+/* The same after a call, whose value the task gets then. */
+struct rt_int give_way_with(int value);
+/* A primitive that may wait at an object, until a time on a clock (NULL: for ever). */
+typedef struct rt_int object_call(struct task *, void *object, clockid_t, const struct timespec *until);
+struct rt_int later(object_call *, void *object, clockid_t, const struct timespec *until);
 /* Has the task wait at `key`; false: the word has another value than expected. `deadline` 0: none. */
 bool wait_at(struct task *, unsigned long key, unsigned expected, unsigned long deadline);
 /* The task was cancelled before it waited: it shall not wait. */
@@ -201,6 +217,11 @@ void environment_leave(struct task *);
 /* conditions.c, rwlocks.c */
 void conditions_after_fork(void);
 void rwlocks_after_fork(void);
+
+/* The running task calls at an object, when it is its turn. A task gives way before it has a lock, not with it. */
+static inline struct rt_int in_turn(object_call *call, void *object, clockid_t clock, const struct timespec *until) {
+    return has_had_its_turn() ? later(call, object, clock, until) : call(self, object, clock, until);
+}
 
 /* What runs on a pthread, where blocking is right: at once. Converted code does that between
  * duality_detach and duality_attach only. */

@@ -1,9 +1,9 @@
 /* Locks for readers and writers: glibc's, tried. Tasks that find one busy wait at a key of their
  * own, and an unlock wakes them all.
  *
- * glibc checks for deadlock in its blocking functions only, which tasks do not call; so tasks of
- * one loop, which have the same thread number there, do not disturb each other. Libraries that were
- * not converted unlock too, so that function stands in front of libc's for all of them. */
+ * glibc has the number of the thread that writes. A task puts its own there, by which it finds that it
+ * would wait for itself. Libraries that were not converted unlock too, so that function stands in front
+ * of libc's for all of them. */
 #include "runtime.h"
 
 #include <dlfcn.h>
@@ -17,7 +17,20 @@ static unsigned long key_of(pthread_rwlock_t *lock) { return (unsigned long)lock
 /* What the task keeps while it waits. */
 enum { LOCK, DEADLINE, WRITES, RESULT };
 
-static int attempt(pthread_rwlock_t *lock, bool writes) { return writes ? pthread_rwlock_trywrlock(lock) : pthread_rwlock_tryrdlock(lock); }
+static bool is_written_by(struct task *task, pthread_rwlock_t *lock) {
+    return __atomic_load_n(&lock->__data.__cur_writer, __ATOMIC_RELAXED) == task_number(task);
+}
+
+static int try_to_write(struct task *task, pthread_rwlock_t *lock) {
+    int error = pthread_rwlock_trywrlock(lock);
+    if (!error) __atomic_store_n(&lock->__data.__cur_writer, task_number(task), __ATOMIC_RELAXED);
+    return error;
+}
+
+static int attempt(struct task *task, pthread_rwlock_t *lock, bool writes) {
+    if (is_written_by(task, lock)) return EDEADLK;
+    return writes ? try_to_write(task, lock) : pthread_rwlock_tryrdlock(lock);
+}
 
 static void woken(struct rt_handle *);
 
@@ -28,7 +41,7 @@ static void wait(struct task *task) {
     __atomic_add_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
     wait_at(task, key_of(lock), 0, lock->__data.__shared ? soon(kept[DEADLINE]) : kept[DEADLINE]);
     /* Who unlocked it before this did not see the task wait. */
-    kept[RESULT] = attempt(lock, kept[WRITES]);
+    kept[RESULT] = attempt(task, lock, kept[WRITES]);
     if (kept[RESULT] != EBUSY) engine(ENGINE_INTERRUPT, task);
 }
 
@@ -37,16 +50,15 @@ static void woken(struct rt_handle *handle) {
     struct task *task = self;
     long *kept = task->engine.arguments;
     __atomic_sub_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
-    if (kept[RESULT] == EBUSY) kept[RESULT] = attempt((pthread_rwlock_t *)kept[LOCK], kept[WRITES]);
+    if (kept[RESULT] == EBUSY) kept[RESULT] = attempt(task, (pthread_rwlock_t *)kept[LOCK], kept[WRITES]);
     if (kept[RESULT] != EBUSY) complete(task, kept[RESULT]);
     else if (has_passed(kept[DEADLINE])) complete(task, ETIMEDOUT);
     else wait(task);
 }
 
-static struct rt_int begin(pthread_rwlock_t *lock, bool writes, clockid_t clock, const struct timespec *until) {
-    struct task *task = self;
+static struct rt_int begin(struct task *task, pthread_rwlock_t *lock, bool writes, clockid_t clock, const struct timespec *until) {
     unsigned long deadline = 0;
-    int result = attempt(lock, writes);
+    int result = attempt(task, lock, writes);
     if (result != EBUSY) return (struct rt_int){NULL, result};
     if (until && !deadline_of(clock, until, &deadline)) return (struct rt_int){NULL, EINVAL};
     long *kept = task->engine.arguments;
@@ -57,26 +69,36 @@ static struct rt_int begin(pthread_rwlock_t *lock, bool writes, clockid_t clock,
     return (struct rt_int){&task->waiter, 0};
 }
 
+static struct rt_int begin_to_read(struct task *task, void *lock, clockid_t clock, const struct timespec *until) {
+    return begin(task, lock, false, clock, until);
+}
+static struct rt_int begin_to_write(struct task *task, void *lock, clockid_t clock, const struct timespec *until) {
+    return begin(task, lock, true, clock, until);
+}
+
 struct rt_int rt_pthread_rwlock_rdlock(pthread_rwlock_t *lock) {
-    return self ? begin(lock, false, CLOCK_REALTIME, NULL) : (struct rt_int){NULL, pthread_rwlock_rdlock(lock)};
+    return self ? in_turn(begin_to_read, lock, CLOCK_REALTIME, NULL) : (struct rt_int){NULL, pthread_rwlock_rdlock(lock)};
 }
 struct rt_int rt_pthread_rwlock_clockrdlock(pthread_rwlock_t *lock, clockid_t clock, const struct timespec *until) {
-    return self ? begin(lock, false, clock, until) : (struct rt_int){NULL, pthread_rwlock_clockrdlock(lock, clock, until)};
+    return self ? in_turn(begin_to_read, lock, clock, until) : (struct rt_int){NULL, pthread_rwlock_clockrdlock(lock, clock, until)};
 }
 struct rt_int rt_pthread_rwlock_timedrdlock(pthread_rwlock_t *lock, const struct timespec *until) {
     return rt_pthread_rwlock_clockrdlock(lock, CLOCK_REALTIME, until);
 }
 struct rt_int rt_pthread_rwlock_wrlock(pthread_rwlock_t *lock) {
-    return self ? begin(lock, true, CLOCK_REALTIME, NULL) : (struct rt_int){NULL, pthread_rwlock_wrlock(lock)};
+    return self ? in_turn(begin_to_write, lock, CLOCK_REALTIME, NULL) : (struct rt_int){NULL, pthread_rwlock_wrlock(lock)};
 }
 struct rt_int rt_pthread_rwlock_clockwrlock(pthread_rwlock_t *lock, clockid_t clock, const struct timespec *until) {
-    return self ? begin(lock, true, clock, until) : (struct rt_int){NULL, pthread_rwlock_clockwrlock(lock, clock, until)};
+    return self ? in_turn(begin_to_write, lock, clock, until) : (struct rt_int){NULL, pthread_rwlock_clockwrlock(lock, clock, until)};
 }
 struct rt_int rt_pthread_rwlock_timedwrlock(pthread_rwlock_t *lock, const struct timespec *until) {
     return rt_pthread_rwlock_clockwrlock(lock, CLOCK_REALTIME, until);
 }
-int rt_pthread_rwlock_tryrdlock(pthread_rwlock_t *lock) { return pthread_rwlock_tryrdlock(lock); }
-int rt_pthread_rwlock_trywrlock(pthread_rwlock_t *lock) { return pthread_rwlock_trywrlock(lock); }
+int rt_pthread_rwlock_tryrdlock(pthread_rwlock_t *lock) { return fruitless(pthread_rwlock_tryrdlock(lock)); }
+int rt_pthread_rwlock_trywrlock(pthread_rwlock_t *lock) {
+    struct task *task = identity();
+    return fruitless(task ? try_to_write(task, lock) : pthread_rwlock_trywrlock(lock));
+}
 
 /* The number that glibc has for this thread. */
 static int thread_number(void) {

@@ -8,8 +8,6 @@ struct semaphore {
 };
 static const uint64_t WAITER = (uint64_t)1 << 32;
 
-static struct semaphore *of(sem_t *semaphore) { return (struct semaphore *)semaphore; }
-
 /* Takes one, and as one that waits no longer if `waiter` says so. */
 static bool take(struct semaphore *semaphore, uint64_t waiter) {
     uint64_t data = __atomic_load_n(&semaphore->data, __ATOMIC_RELAXED);
@@ -55,8 +53,8 @@ static void woken(struct rt_handle *handle) {
     complete(task, taken ? 0 : fails(ETIMEDOUT));
 }
 
-static struct rt_int begin(struct semaphore *semaphore, clockid_t clock, const struct timespec *until) {
-    struct task *task = self;
+static struct rt_int begin(struct task *task, void *object, clockid_t clock, const struct timespec *until) {
+    struct semaphore *semaphore = object;
     unsigned long deadline = 0;
     bool taken;
     if (is_cancelled(task)) return (struct rt_int){leave(task, PTHREAD_CANCELED), 0};
@@ -73,15 +71,15 @@ static struct rt_int begin(struct semaphore *semaphore, clockid_t clock, const s
 
 struct rt_int rt_sem_wait(sem_t *semaphore) {
     if (!self) return PLAIN(struct rt_int, sem_wait(semaphore));
-    return begin(of(semaphore), CLOCK_REALTIME, NULL);
+    return in_turn(begin, semaphore, CLOCK_REALTIME, NULL);
 }
 struct rt_int rt_sem_timedwait(sem_t *semaphore, const struct timespec *until) {
     if (!self) return PLAIN(struct rt_int, sem_timedwait(semaphore, until));
-    return begin(of(semaphore), CLOCK_REALTIME, until);
+    return in_turn(begin, semaphore, CLOCK_REALTIME, until);
 }
 struct rt_int rt_sem_clockwait(sem_t *semaphore, clockid_t clock, const struct timespec *until) {
     if (!self) return PLAIN(struct rt_int, sem_clockwait(semaphore, clock, until));
-    return begin(of(semaphore), clock, until);
+    return in_turn(begin, semaphore, clock, until);
 }
 int rt_sem_post(sem_t *semaphore) { return sem_post(semaphore); }
-int rt_sem_trywait(sem_t *semaphore) { return sem_trywait(semaphore); }
+int rt_sem_trywait(sem_t *semaphore) { return fruitless(sem_trywait(semaphore)); }

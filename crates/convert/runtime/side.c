@@ -39,7 +39,7 @@ bool in_side_call(void) { return in_call; }
 static void to_loop(struct task *task) {
     /* In the child of a fork there may be none. */
     loop_ensure(task->loop);
-    engine(ENGINE_READY, task, task->loop);
+    engine(ENGINE_READY, task, task->loop, 0l);
 }
 
 /* The thread ends in the middle of the call. */

@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
@@ -42,8 +43,11 @@ static void start_engine(void *library) {
     memcpy(&start, &found, sizeof start);
     const char *poller = getenv("DUALITY_POLLER");
     char text[200];
-    snprintf(text, sizeof text, "cores=%u:uring=%d:tick=%lu:stats=%d", core_count, poller && !strcmp(poller, "uring"),
-             setting("DUALITY_TICK", 10000), getenv("DUALITY_STATS") != NULL);
+    int length = snprintf(text, sizeof text, "cores=%u:uring=%d:tick=%lu:stats=%d", core_count, poller && !strcmp(poller, "uring"),
+                          setting("DUALITY_TICK", 10000), getenv("DUALITY_STATS") != NULL);
+    /* Calls of the kernel that take so long are told too, and a value that is no number is none. */
+    unsigned long stall = setting("DUALITY_STALL", ULONG_MAX);
+    if (stall != ULONG_MAX) snprintf(text + length, sizeof text - length, ":stall=%lu:held=%lu", stall, stall);
     start(text, getauxval(AT_SYSINFO_EHDR), getauxval(AT_HWCAP2));
 }
 

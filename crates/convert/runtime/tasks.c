@@ -6,7 +6,7 @@
 
 _Thread_local _Alignas(16) char rt_ret[64];
 _Thread_local struct rt_handle *rt_next;
-_Thread_local volatile int rt_turn_over;
+_Thread_local volatile int rt_turn;
 _Thread_local struct task *self, *behalf;
 _Thread_local struct loop *own_loop;
 
@@ -167,7 +167,7 @@ static void settle(struct task *task) {
 
 void task_run(struct task *task) {
     self = task;
-    rt_turn_over = 0;
+    rt_turn = RT_TURN;
     mask_apply(task);
     environment_enter(task);
     errno = task->engine.saved_errno;
@@ -180,13 +180,24 @@ void task_run(struct task *task) {
 
 static int loop_thread(struct loop *loop, pthread_t *thread);
 
+/* What the program calls the thread, for the engine, which tells of it. */
+static const char *name_of(struct engine_task *engine) {
+    struct rare *rare = load(&((struct task *)engine)->rare);
+    return rare ? rare->name : "";
+}
+
+/* The calling thread is one of the loop, for the engine. */
+static void join_engine(struct loop *loop) {
+    if (engine(ENGINE_LOOP, loop - loops, &rt_turn, name_of)) give_up("the engine refuses a loop");
+}
+
 static void *loop_main(void *argument) {
     struct loop *loop = argument;
     own_loop = loop;
     mask_of_loop(!load(&loop->begun));
     environment_of_loop();
     pthread_setname_np(pthread_self(), "duality-loop");
-    if (engine(ENGINE_LOOP, loop - loops, &rt_turn_over)) give_up("the engine refuses a loop");
+    join_engine(loop);
     store(&loop->begun, 1);
     wake_all(&loop->begun);
     for (;;) {
@@ -254,7 +265,7 @@ int rt_spawn(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)
     environment_inherit(task, program);
     __atomic_add_fetch(&live, 1, __ATOMIC_SEQ_CST);
     *thread = (pthread_t)task;
-    engine(ENGINE_READY, task, index);
+    engine(ENGINE_READY, task, index, 0l);
     return 0;
 }
 
@@ -272,5 +283,5 @@ void tasks_after_fork(bool child) {
         /* Its thread may have been using its pool. */
         *loop = (struct loop){0};
     }
-    if (own_loop && engine(ENGINE_LOOP, own_loop - loops, &rt_turn_over)) give_up("the engine refuses a loop");
+    if (own_loop) join_engine(own_loop);
 }

@@ -95,7 +95,8 @@ static struct rt_int join(pthread_t thread, void **result, clockid_t clock, cons
     kept[DEADLINE] = deadline;
     suspend(joiner, join_again);
     int value = join_attempt(joiner);
-    return value >= 0 ? (struct rt_int){NULL, value} : (struct rt_int){&joiner->waiter, 0};
+    if (value < 0) return (struct rt_int){&joiner->waiter, 0};
+    return has_had_its_turn() ? give_way_with(value) : (struct rt_int){NULL, value};
 }
 
 /* The calling pthread blocks. */
@@ -140,9 +141,9 @@ struct rt_int rt_pthread_timedjoin_np(pthread_t thread, void **result, const str
 }
 
 int rt_pthread_tryjoin_np(pthread_t thread, void **result) {
-    if (!is_task(thread)) return pthread_tryjoin_np(thread, result);
+    if (!is_task(thread)) return fruitless(pthread_tryjoin_np(thread, result));
     struct task *task = (struct task *)thread;
-    if (!(load(&task->state) & ENDED)) return EBUSY;
+    if (!(load(&task->state) & ENDED)) return fruitless(EBUSY);
     int error = join_begin(task);
     if (!error) take(task, result);
     return error;
@@ -168,7 +169,10 @@ struct rt_handle *rt_pthread_exit(void *result) {
 struct rt_handle *rt_pthread_testcancel(void) {
     struct task *task = identity();
     if (!task) pthread_testcancel();
-    return task && is_cancelled(task) ? leave(task, PTHREAD_CANCELED) : NULL;
+    if (task && is_cancelled(task)) return leave(task, PTHREAD_CANCELED);
+    if (!self || !has_had_its_turn()) return NULL;
+    give_way(task, resume_parent);
+    return &task->waiter;
 }
 
 int rt_pthread_cancel(pthread_t thread) {

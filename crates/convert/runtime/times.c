@@ -1,4 +1,4 @@
-/* Primitives that wait for a time, or for nothing: sleep, sched_yield and the end of a turn. */
+/* Primitives that wait for a time, or for nothing: sleep and sched_yield. */
 #include "runtime.h"
 
 #include <sched.h>
@@ -37,17 +37,11 @@ struct rt_int rt_clock_nanosleep(clockid_t clock, int flags, const struct timesp
     return (struct rt_int){result.handle, (int)result.value};
 }
 
-static void yielded(struct rt_handle *handle) {
-    (void)handle;
-    complete(self, 0);
-}
-
-/* Behind all others that are ready. */
 struct rt_int rt_give_way(void) {
-    if (!self) return (struct rt_int){NULL, sched_yield()};
-    suspend(self, yielded);
-    engine(ENGINE_READY, self, self->loop);
-    return (struct rt_int){&self->waiter, 0};
+    if (self) return give_way_with(0);
+    /* The thread has no turns, but may look at what is left as one that has. */
+    rt_turn = RT_TURN;
+    return (struct rt_int){NULL, sched_yield()};
 }
 
 struct rt_int rt_sched_yield(void) { return rt_give_way(); }

@@ -58,6 +58,48 @@ bool wait_at(struct task *task, unsigned long key, unsigned expected, unsigned l
     give_up("the engine refuses to have a thread wait");
 }
 
+/* ---- Turns ---- */
+
+void give_way(struct task *task, void (*resume)(struct rt_handle *)) {
+    suspend(task, resume);
+    engine(ENGINE_READY, task, task->loop, 1l);
+}
+
+static void go_on_with(struct rt_handle *handle) {
+    (void)handle;
+    complete(self, self->engine.arguments[0]);
+}
+
+struct rt_int give_way_with(int value) {
+    struct task *task = self;
+    task->engine.arguments[0] = value;
+    give_way(task, go_on_with);
+    return (struct rt_int){&task->waiter, 0};
+}
+
+/* What the task keeps of a call at an object. */
+enum { OBJECT, CLOCK, UNTIL, CALL };
+
+static void call_in_turn(struct rt_handle *handle) {
+    (void)handle;
+    struct task *task = self;
+    long *kept = task->engine.arguments;
+    struct rt_int result =
+        ((object_call *)kept[CALL])(task, (void *)kept[OBJECT], (clockid_t)kept[CLOCK], (const struct timespec *)kept[UNTIL]);
+    if (!result.handle) complete(task, result.value);
+}
+
+struct rt_int later(object_call *call, void *object, clockid_t clock, const struct timespec *until) {
+    struct task *task = self;
+    long *kept = task->engine.arguments;
+    kept[OBJECT] = (long)object;
+    kept[CLOCK] = clock;
+    kept[UNTIL] = (long)until;
+    kept[CALL] = (long)call;
+    give_way(task, call_in_turn);
+    return (struct rt_int){&task->waiter, 0};
+}
+
 /* ---- System calls ---- */
 
 static long value_of(struct task *task, long result) {
@@ -105,6 +147,8 @@ static bool attempt(struct task *task, long *result) {
             side_call(task, call_aside, task, call_made_aside);
             return false;
         }
+        /* An error, the end of a file, or nothing that is ready. */
+        if (*result <= 0) rt_turn -= RT_FRUITLESS;
         if (*result != -EINTR) return true;
         unsigned state = load(&task->state);
         if (!(state & CANCELLED)) return true;
@@ -129,6 +173,10 @@ struct rt_ssize call_begin(struct task *task, enum shape shape, long number, con
     task->shape = shape;
     task->engine.number = number;
     memcpy(task->engine.arguments, arguments, sizeof task->engine.arguments);
+    if (has_had_its_turn()) {
+        give_way(task, call_again);
+        return (struct rt_ssize){&task->waiter, 0};
+    }
     long result;
     if (!attempt(task, &result)) return (struct rt_ssize){&task->waiter, 0};
     return (struct rt_ssize){NULL, value_of(task, result)};

@@ -29,7 +29,7 @@ pub(crate) fn accept(frame: &mut Frame) -> isize {
             };
             let call = || descriptor.alone(try_accept);
             let result = wait_for(frame, descriptor, Direction::Read, call);
-            descriptor.pass_on(Direction::Read);
+            descriptor.pass_on(Direction::Read, result);
             result
         }
     };

@@ -17,7 +17,7 @@ use crate::lock::{self, Locked, Setting, lock};
 use crate::own;
 use crate::poll_node::{PollList, PollNode};
 use crate::scheduler::wake;
-use crate::sys::{self, failed, sys};
+use crate::sys::{self, SUSPENDED, failed, sys};
 use crate::waiter::Reason;
 
 /// What a descriptor refers to, as far as waiting is concerned.
@@ -215,11 +215,12 @@ impl Descriptor {
         }
     }
 
-    /// After a call that may have left something: the next that waits has a try.
+    /// After a call with this result, which may have left something: the next that waits has a try. A task's call that
+    /// waits has left nothing, and would wake itself.
     #[inline(always)]
-    pub(crate) fn pass_on(&self, direction: Direction) {
+    pub(crate) fn pass_on(&self, direction: Direction, result: isize) {
         let side = self.side(direction);
-        if side.is_waited_for() && side.may_succeed() {
+        if result != SUSPENDED && side.is_waited_for() && side.may_succeed() {
             self.wake_next(&mut lock(), direction, false);
         }
     }

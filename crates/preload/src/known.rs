@@ -16,6 +16,15 @@ pub(crate) struct Known {
     text: Range<u64>,
 }
 
+/// The name of the program itself, which the dynamic linker does not tell.
+pub(crate) const PROGRAM: &[u8] = b"the program";
+
+impl Known {
+    pub(crate) fn is_program(&self) -> bool {
+        self.name == PROGRAM
+    }
+}
+
 static KNOWN: Guarded<Vec<Known>> = Guarded::new(Vec::new());
 
 /// The object whose code has `address`.

@@ -15,6 +15,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use crate::clock::{self, Nanoseconds};
 use crate::lock::{Guarded, Locked};
 use crate::thread::{MAIN, ThreadRef};
 use crate::waiter::{Queue, State, WaiterRef};
@@ -22,10 +23,40 @@ use crate::worker::current;
 
 /// So many loops, and no more.
 pub(crate) const MOST_LOOPS: usize = 64;
+/// So often, a task that has had its turn goes before those that were woken.
+const BEHIND_EVERY: u32 = 8;
+
+/// The turn of a task.
+struct Turn {
+    /// None: another task of the loop has run since, while the runner's call in a library blocked.
+    task: Option<WaiterRef>,
+    /// When the turn was found to be over; zero before.
+    over_since: Nanoseconds,
+    /// That it takes too long has been told.
+    told: bool,
+}
+
+impl Turn {
+    const NONE: Self = Self { task: None, over_since: 0, told: false };
+}
+
+/// A task that has held its loop for too long.
+pub(crate) struct Held {
+    pub(crate) number: usize,
+    pub(crate) task: WaiterRef,
+    pub(crate) nanoseconds: Nanoseconds,
+}
 
 struct Loop {
     exists: bool,
+    /// Tasks whose waits are over.
     ready: Queue,
+    /// Tasks that have had their turn. What was woken goes first: it has waited, and will wait again soon.
+    behind: Queue,
+    /// The tasks that have been run so far.
+    turns: u32,
+    /// What its thread does without a call of `next`.
+    turn: Turn,
     /// The thread that runs the loop's tasks.
     runner: Option<ThreadRef>,
     /// Threads that wait in `next`.
@@ -40,20 +71,37 @@ impl Loop {
     const NONE: Self = Self {
         exists: false,
         ready: Queue::EMPTY,
+        behind: Queue::EMPTY,
+        turns: 0,
+        turn: Turn::NONE,
         runner: None,
         spares: Vec::new(),
         returning: VecDeque::new(),
         promised: false,
     };
 
+    fn has_ready(&self) -> bool {
+        !self.ready.is_empty() || !self.behind.is_empty()
+    }
+
+    /// The task that runs next.
+    fn take(&mut self) -> Option<WaiterRef> {
+        self.turns = self.turns.wrapping_add(1);
+        let first = if self.turns.is_multiple_of(BEHIND_EVERY) { self.behind.pop() } else { None };
+        let next = first.or_else(|| self.ready.pop()).or_else(|| self.behind.pop());
+        self.turn = Turn { task: next, ..Turn::NONE };
+        next
+    }
+
     /// Nobody runs the loop: who goes on?
     fn choose_runner(&mut self) -> Option<ThreadRef> {
         if self.runner.is_some() {
             return None;
         }
+        self.turn = Turn::NONE;
         self.runner = match self.returning.pop_front() {
             Some(thread) => Some(thread),
-            None if self.ready.is_empty() => None,
+            None if !self.has_ready() => None,
             None => self.spares.pop(),
         };
         self.runner
@@ -81,10 +129,10 @@ fn number_of(thread: ThreadRef) -> Option<usize> {
 }
 
 /// The current thread is one of the loop with this number from now on.
-pub(crate) fn join_loop(locked: &mut Locked, number: usize, turn_over: usize) {
+pub(crate) fn join_loop(locked: &mut Locked, number: usize, turn: usize) {
     let thread = current();
     thread.loop_number.set(number as u32 + 1);
-    thread.turn_over.set(turn_over);
+    thread.turn.set(turn);
     let own = &mut LOOPS.of(locked)[number];
     own.exists = true;
     if own.runner.is_none() {
@@ -93,11 +141,21 @@ pub(crate) fn join_loop(locked: &mut Locked, number: usize, turn_over: usize) {
     }
 }
 
-/// Adds a task to those that are ready. Returns the thread that is to go on, if the loop had no runner.
-pub(crate) fn add(locked: &mut Locked, number: usize, task: WaiterRef) -> Option<ThreadRef> {
+/// Adds a task to those that are ready, or `behind` them. Returns the thread that is to go on, if the loop had no
+/// runner.
+pub(crate) fn add(
+    locked: &mut Locked,
+    number: usize,
+    task: WaiterRef,
+    behind: bool,
+) -> Option<ThreadRef> {
     task.state.set(State::Ready);
     let home = &mut LOOPS.of(locked)[number];
-    home.ready.push(task);
+    if behind {
+        home.behind.push(task);
+    } else {
+        home.ready.push(task);
+    }
     home.choose_runner()
 }
 
@@ -112,7 +170,7 @@ pub(crate) fn next(locked: &mut Locked, number: usize) -> Next {
                 own.promised = true;
                 return Next::MakeSpare;
             }
-            if let Some(task) = own.ready.pop() {
+            if let Some(task) = own.take() {
                 return Next::Run(task);
             }
         }
@@ -127,6 +185,23 @@ pub(crate) fn next(locked: &mut Locked, number: usize) -> Next {
             other => return Next::Wait(other),
         }
     }
+}
+
+/// The turn of the current thread is over: its task, once, if others have waited longer than `longest` for its end.
+pub(crate) fn has_held(locked: &mut Locked, longest: Nanoseconds) -> Option<Held> {
+    let number = number()?;
+    let own = &mut LOOPS.of(locked)[number];
+    let task = own.turn.task.filter(|_| own.runner.is_some_and(|runner| runner.is(current())))?;
+    let now = clock::now();
+    if own.turn.over_since == 0 {
+        own.turn.over_since = now;
+    }
+    let nanoseconds = now - own.turn.over_since;
+    if own.turn.told || nanoseconds < longest || !own.has_ready() {
+        return None;
+    }
+    own.turn.told = true;
+    Some(Held { number, task, nanoseconds })
 }
 
 /// The current thread is about to wait for something other than a task. Returns the thread that goes on instead.
@@ -145,7 +220,10 @@ pub(crate) fn may_go_on(locked: &mut Locked, thread: ThreadRef) -> bool {
     // A signal may have ended a wait for tasks.
     own.spares.retain(|spare| !spare.is(thread));
     match own.runner {
-        None => own.runner = Some(thread),
+        None => {
+            own.runner = Some(thread);
+            own.turn = Turn::NONE;
+        }
         Some(runner) if runner.is(thread) => {}
         Some(_) => {
             own.returning.push_back(thread);

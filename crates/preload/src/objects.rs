@@ -102,7 +102,7 @@ unsafe fn patch_object(object: &LoadedObject) -> Result<(), Unpatchable> {
         return Ok(());
     }
     image.is_libc = is_libc(name);
-    let shown = if name.is_empty() { b"the program" } else { name };
+    let shown = if name.is_empty() { known::PROGRAM } else { name };
     known::remember(&image, shown, object.base as u64);
     apply(&image, name)
 }

@@ -322,7 +322,7 @@ fn inherit(thread: &Thread) {
     MAIN.alternate_stack.set(thread.alternate_stack.get());
     MAIN.name.set(thread.name.get());
     MAIN.loop_number.set(thread.loop_number.get());
-    MAIN.turn_over.set(thread.turn_over.get());
+    MAIN.turn.set(thread.turn.get());
     let affinity = thread.affinity.get();
     if affinity != [0, 0] {
         sys!(SYS_sched_setaffinity, 0, size_of_val(&affinity), affinity.as_ptr());

@@ -44,7 +44,7 @@ impl Write for Line {
 pub(crate) fn say(text: fmt::Arguments<'_>) {
     let mut line = Line { bytes: [0; 512], length: 0 };
     // A line has no failures: what is too long is cut.
-    let _infallible = writeln!(line, "duality run: {text}");
+    let _infallible = writeln!(line, "duality {}: {text}", settings::command());
     sys::complain(&line.bytes[..line.length]);
 }
 

@@ -172,7 +172,7 @@ pub(crate) fn make_ready(locked: &mut Locked, waiter: WaiterRef) {
             }
         }
         Some(home) => {
-            let runner = loops::add(locked, home, waiter);
+            let runner = loops::add(locked, home, waiter, false);
             go_on(locked, runner);
         }
     }

@@ -28,6 +28,8 @@ pub(crate) static STATS: Setting<bool> = Setting::new(false);
 pub(crate) static DUMP_SIGNAL: Setting<i32> = Setting::new(0);
 /// Milliseconds that a thread may keep its worker before a warning; zero for none.
 pub(crate) static STALL: Setting<u64> = Setting::new(0);
+/// Milliseconds that a task may hold its loop before a line tells of it, zero for ever; `None` for the default.
+pub(crate) static HELD: Setting<Option<u64>> = Setting::new(None);
 /// The limit of the stack that the program began with: `--stack-size` changed it for libc's eyes.
 static STACK_LIMIT: Setting<u64> = Setting::new(0);
 /// The descriptor of the library, from which other programs load it.
@@ -77,6 +79,7 @@ pub(crate) fn read(settings: &[u8]) -> &[u8] {
             b"children" => CHILDREN.set(number != 0),
             b"signal" => DUMP_SIGNAL.set(number as i32),
             b"stall" => STALL.set(number),
+            b"held" => HELD.set(Some(number)),
             b"stack" => STACK_LIMIT.set(number),
             _ => {}
         }
@@ -115,6 +118,11 @@ fn restore_stack_limit() {
 /// Whether a program that is executed now runs with the engine. A converted program brings its own.
 pub(crate) fn follows_exec() -> bool {
     LIBRARY.get() >= 0 && (CHILDREN.get() || MAIN.id.get() == FIRST_PROCESS.get())
+}
+
+/// The command that the program runs by. A converted program brings its own engine.
+pub(crate) fn command() -> &'static str {
+    if LIBRARY.get() >= 0 { "run" } else { "cc" }
 }
 
 /// The library's descriptor, which the program must not close.

@@ -9,6 +9,7 @@ use crate::lock::lock;
 use crate::loops::{self, MOST_LOOPS, Next};
 use crate::pump::count_call;
 use crate::scheduler::{self, park, wake};
+use crate::stall;
 use crate::sys::{EAGAIN, EBADF, EINTR, EINVAL, ENOSYS, NEEDS_THREAD, RESTART, SUSPENDED};
 use crate::table::{CLASSES, Class};
 use crate::task::{Task, TaskRef};
@@ -18,7 +19,7 @@ use crate::worker::current;
 
 /// The number of the first call.
 pub(crate) const FIRST: usize = 0x4455_0000;
-const VERSION: isize = 1;
+const VERSION: isize = 2;
 const MAKE_SPARE: isize = 1;
 
 /// Whether it is the number of a call below.
@@ -52,6 +53,7 @@ fn join_loop(frame: &Frame) -> isize {
     if frame.rdi >= MOST_LOOPS {
         return EINVAL;
     }
+    stall::NAMES.set(frame.rdx);
     loops::join_loop(&mut lock(), frame.rdi, frame.rsi);
     0
 }
@@ -89,7 +91,8 @@ fn ready(frame: &Frame) -> isize {
     let task = task(frame);
     let mut locked = lock();
     task.adopt(frame.rsi);
-    scheduler::make_ready(&mut locked, &task.waiter);
+    let runner = loops::add(&mut locked, frame.rsi, &task.waiter, frame.rdx != 0);
+    scheduler::go_on(&mut locked, runner);
     0
 }
 
@@ -147,10 +150,11 @@ fn interrupt(frame: &Frame) -> isize {
     isize::from(waits)
 }
 
-/// A tick has found the current thread at work: if it is a loop, its task may see that, and let others run.
+/// A tick has found the current thread at work: if it is a loop, its task has one call left, and lets others run then.
 pub(crate) fn tell_turn_is_over() {
-    let address = current().turn_over.get();
+    let address = current().turn.get();
     if address != 0 {
         let _unchanged = user::write(address, &1i32);
+        stall::look();
     }
 }

@@ -75,8 +75,8 @@ pub(crate) struct Thread {
     pub(crate) task: Cell<Option<TaskRef>>,
     /// The number of the loop that it runs, plus one.
     pub(crate) loop_number: Cell<u32>,
-    /// Where it looks whether its turn is over, if it runs a loop.
-    pub(crate) turn_over: Cell<usize>,
+    /// Where it looks what is left of the turn, if it runs a loop.
+    pub(crate) turn: Cell<usize>,
     all_next: Cell<Option<ThreadRef>>,
     all_previous: Cell<Option<ThreadRef>>,
 }
@@ -111,7 +111,7 @@ impl Thread {
             affinity: Cell::new([0; 2]),
             task: Cell::new(None),
             loop_number: Cell::new(0),
-            turn_over: Cell::new(0),
+            turn: Cell::new(0),
             all_next: Cell::new(None),
             all_previous: Cell::new(None),
         }

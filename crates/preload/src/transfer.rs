@@ -195,7 +195,7 @@ fn transfer(frame: &mut Frame, shape: Shape, direction: Direction, wanted: usize
     let mut transfer =
         Transfer { frame, shape, direction, number, descriptor, done: done_before(), wanted };
     let result = transfer.run(kind);
-    descriptor.pass_on(direction);
+    descriptor.pass_on(direction, result);
     result
 }
 
