@@ -63,7 +63,7 @@ static struct rt_int wait(pthread_cond_t *condition, pthread_mutex_t *mutex, uns
     __atomic_add_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
     wait_at(task, key_of(condition), 0, is_shared(condition) ? soon(deadline) : deadline);
     kept[VALUE] = rt_pthread_mutex_unlock(mutex);
-    if (kept[VALUE]) engine(ENGINE_INTERRUPT, task);
+    if (kept[VALUE]) engine(ENGINE_INTERRUPT, task, 0l);
     else reconsider(task);
     return (struct rt_int){&task->waiter, 0};
 }

@@ -54,7 +54,9 @@ enum engine_call {
     ENGINE_WAIT,
     /* (key, count) -> how many were woken, tasks and threads (those that wait in FUTEX_WAIT, private). */
     ENGINE_WAKE,
-    /* (task): a task that waits is made ready, with the reason ENGINE_INTERRUPTED. -> whether it waited */
+    /* (task, restarts): a task that waits is made ready, with the reason ENGINE_INTERRUPTED. With
+     * `restarts`, only where it waits in a call that SA_RESTART does not restart, see signal(7). ->
+     * whether it waited */
     ENGINE_INTERRUPT,
 };
 enum { ENGINE_VERSION = 2 };

@@ -42,7 +42,7 @@ static void wait(struct task *task) {
     wait_at(task, key_of(lock), 0, lock->__data.__shared ? soon(kept[DEADLINE]) : kept[DEADLINE]);
     /* Who unlocked it before this did not see the task wait. */
     kept[RESULT] = attempt(task, lock, kept[WRITES]);
-    if (kept[RESULT] != EBUSY) engine(ENGINE_INTERRUPT, task);
+    if (kept[RESULT] != EBUSY) engine(ENGINE_INTERRUPT, task, 0l);
 }
 
 static void woken(struct rt_handle *handle) {

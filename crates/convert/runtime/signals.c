@@ -74,11 +74,12 @@ int rt_sigprocmask(int how, const sigset_t *set, sigset_t *before) {
     return error ? -1 : 0;
 }
 
-/* Whether a wait ends with EINTR for the signal. */
-static bool interrupts(int signal) {
+/* Ends the task's wait with EINTR, if a handler runs for the signal and the call is not restarted. */
+static void interrupt(struct task *task, int signal) {
     struct sigaction action;
-    if (sigaction(signal, NULL, &action) || action.sa_flags & SA_RESTART) return false;
-    return (action.sa_flags & SA_SIGINFO) || (action.sa_handler != SIG_IGN && action.sa_handler != SIG_DFL);
+    if (sigaction(signal, NULL, &action)) return;
+    bool handled = (action.sa_flags & SA_SIGINFO) || (action.sa_handler != SIG_IGN && action.sa_handler != SIG_DFL);
+    if (handled) engine(ENGINE_INTERRUPT, task, (long)(action.sa_flags & SA_RESTART));
 }
 
 /* The handler runs on the loop's thread, or on the side thread that works for the task. */
@@ -87,7 +88,7 @@ static int send_signal(struct task *task, int signal, const union sigval *value)
     if (error != ESRCH) return error;
     pthread_t loop = loops[task->loop].thread;
     error = value ? pthread_sigqueue(loop, signal, *value) : pthread_kill(loop, signal);
-    if (!error && task != self && interrupts(signal)) engine(ENGINE_INTERRUPT, task);
+    if (!error && task != self) interrupt(task, signal);
     return error;
 }
 

@@ -28,7 +28,7 @@ void give_up(const char *problem) {
 }
 
 static unsigned long setting(const char *name, unsigned long otherwise) {
-    const char *text = getenv(name);
+    const char *text = secure_getenv(name);
     if (!text || !*text) return otherwise;
     char *end;
     unsigned long value = strtoul(text, &end, 10);
@@ -41,10 +41,10 @@ static void start_engine(void *library) {
     void *found = dlsym(library, "duality_engine_start");
     if (!found) return;
     memcpy(&start, &found, sizeof start);
-    const char *poller = getenv("DUALITY_POLLER");
+    const char *poller = secure_getenv("DUALITY_POLLER");
     char text[200];
     int length = snprintf(text, sizeof text, "cores=%u:uring=%d:tick=%lu:stats=%d", core_count, poller && !strcmp(poller, "uring"),
-                          setting("DUALITY_TICK", 10000), getenv("DUALITY_STATS") != NULL);
+                          setting("DUALITY_TICK", 10000), secure_getenv("DUALITY_STATS") != NULL);
     /* Calls of the kernel that take so long are told too, and a value that is no number is none. */
     unsigned long stall = setting("DUALITY_STALL", ULONG_MAX);
     if (stall != ULONG_MAX) snprintf(text + length, sizeof text - length, ":stall=%lu:held=%lu", stall, stall);

@@ -180,7 +180,7 @@ int rt_pthread_cancel(pthread_t thread) {
     struct task *task = (struct task *)thread;
     unsigned before = set_bits(&task->state, CANCELLED);
     if (before & ENDED || side_cancel(task)) return 0;
-    if (!(before & UNCANCELLABLE)) engine(ENGINE_INTERRUPT, task);
+    if (!(before & UNCANCELLABLE)) engine(ENGINE_INTERRUPT, task, 0l);
     return 0;
 }
 

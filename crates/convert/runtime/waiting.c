@@ -48,7 +48,7 @@ void complete(struct task *task, long value) {
 void resume_parent(struct rt_handle *handle) { rt_next = handle->parent; }
 
 void reconsider(struct task *task) {
-    if (is_cancelled(task)) engine(ENGINE_INTERRUPT, task);
+    if (is_cancelled(task)) engine(ENGINE_INTERRUPT, task, 0l);
 }
 
 bool wait_at(struct task *task, unsigned long key, unsigned expected, unsigned long deadline) {
@@ -104,14 +104,10 @@ struct rt_int later(object_call *call, void *object, clockid_t clock, const stru
 
 static long value_of(struct task *task, long result) {
     if (result >= 0) return result;
-    switch ((enum shape)task->shape) {
-    case SHAPE_NUMBER: return -result;
-    /* The seconds that are left, which the call has stored. */
-    case SHAPE_SLEEP: return task->engine.arguments[4];
-    case SHAPE_ERRNO: break;
-    }
+    if (task->shape == SHAPE_NUMBER) return -result;
     errno = (int)-result;
-    return -1;
+    /* The seconds that are left, which the call has stored. */
+    return task->shape == SHAPE_SLEEP ? task->engine.arguments[4] : -1;
 }
 
 /* On a side thread: a call that only a thread can make. The result takes the place of the number. */

@@ -108,6 +108,22 @@ impl Task {
         if self.deadline.get() == NEVER { deadline } else { self.deadline.get() }
     }
 
+    /// Whether it waits in a call that ends with EINTR also for a handler with SA_RESTART: one that has a
+    /// limit in time, or waits for several descriptors (signal(7)). What waits for an object is no call.
+    pub(crate) fn is_never_restarted(&self) -> bool {
+        let waits_for_several = matches!(
+            self.number.get(),
+            libc::SYS_poll
+                | libc::SYS_ppoll
+                | libc::SYS_select
+                | libc::SYS_pselect6
+                | libc::SYS_epoll_wait
+                | libc::SYS_epoll_pwait
+        );
+        let has_limit = self.deadline.get() != NEVER;
+        !self.waiter.futex_queued.get() && (waits_for_several || has_limit)
+    }
+
     pub(crate) fn keep_deadline(&self, deadline: Nanoseconds) {
         self.deadline.set(deadline);
     }

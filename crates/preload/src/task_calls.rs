@@ -143,10 +143,12 @@ fn wait(frame: &Frame) -> isize {
 }
 
 fn interrupt(frame: &Frame) -> isize {
-    let task = task(frame);
+    let (task, restarts) = (task(frame), frame.rsi != 0);
     let mut locked = lock();
     let waits = task.waiter.state.get() == State::Parked;
-    wake(&mut locked, &task.waiter, Reason::Interrupted);
+    if !restarts || task.is_never_restarted() {
+        wake(&mut locked, &task.waiter, Reason::Interrupted);
+    }
     isize::from(waits)
 }
 
