@@ -318,10 +318,9 @@ impl Socket {
         }
         loop {
             let token = self.watched.map(|(_, token)| token);
+            let tried = token.is_some_and(|token| core.exhausted(token, direction));
             // At a drain, what has come is read also if its event has not.
-            let worth_it = token.is_none_or(|token| !core.exhausted(token, direction))
-                || self.drains(core, direction);
-            if worth_it {
+            if !tried || self.drains(core, direction) {
                 if !core.spend() {
                     match core.wait(None) {
                         Waited::Again => continue,
