@@ -135,11 +135,10 @@ void *rt_locals(void *own, const struct rt_program *program);
 struct rt_int rt_once_begin(pthread_once_t *once);
 void rt_once_end(pthread_once_t *once);
 
-/* What is left of the running task's turn, in calls that need not wait. Each primitive takes one off,
- * and suspends the task behind the others that are ready when none is left. So does the pass in loops
- * that could go on for ever without a primitive: it takes RT_FRUITLESS off where the loop waits for a
- * variable, 1 where the loop calls functions that need not wait, and calls rt_give_way when none is
- * left. When the time of a turn is up, one call is left. */
+/* What is left of the running task's turn, in calls that need not wait. Each primitive takes one off.
+ * When none is left, it suspends the task behind the others that are ready. The pass does the same by
+ * rt_give_way in loops that could go on for ever without a primitive. There it takes off RT_FRUITLESS
+ * where the loop waits for a variable, else 1. When the time of a turn is up, one call is left. */
 extern _Thread_local volatile int rt_turn;
 struct rt_int rt_give_way(void);
 enum {

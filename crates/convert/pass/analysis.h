@@ -73,9 +73,8 @@ private:
 
 // Whether arguments and result of the call are those of the function, as far as registers go.
 bool fits(const llvm::CallBase &call, const llvm::Function &function);
-// Loops that wait for a variable which another thread changes: they read a volatile or atomic
-// variable, and do nothing else that others could see. The last instruction of each such loop,
-// where it begins again.
+// Loops that do nothing but wait for another thread. They read a volatile or atomic variable, or call
+// functions that need not wait. The result has the last instruction of each, where it begins again.
 llvm::SmallVector<llvm::Instruction *, 2> spinningLoops(llvm::Function &function);
 // The function that a call names, through aliases and casts; null for a call by a pointer.
 llvm::Function *calledFunction(const llvm::CallBase &call);

@@ -43,8 +43,10 @@ private:
   llvm::AllocaInst *temporary(llvm::Type *type, llvm::Align alignment, const llvm::Twine &name);
   void markEndsOfLife();
 
-  // await.cpp: calls.
+  // spinning.cpp
   void giveWayInSpinningLoops();
+
+  // await.cpp: calls.
   void lowerCalls();
   void lowerCall(llvm::CallInst &call);
   llvm::Value *await(llvm::IRBuilder<> &builder, llvm::Value *returned, llvm::Type *result, const llvm::Twine &name);

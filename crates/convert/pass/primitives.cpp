@@ -128,7 +128,8 @@ const Primitive PRIMITIVES[] = {
     renamed("pthread_getaffinity_np", "rt_pthread_getaffinity_np"),
     renamed("pthread_getcpuclockid", "rt_pthread_getcpuclockid"),
 
-    // What a thread may do until another one has done something, or until a time. Renamed functions count too.
+    // What a thread may do until another one has done something, or until a time. Renamed functions
+    // count too.
     asks("clock_gettime"),
     asks("gettimeofday"),
     asks("time"),

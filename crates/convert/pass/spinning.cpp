@@ -1,5 +1,5 @@
 // Finds loops in which a task could go on for ever without a primitive. A thread may do so, since
-// others run at the same time; a task would keep its loop from running the one that it waits for. So
+// others run at the same time. A task would keep its loop from running the one that it waits for. So
 // converted code takes something off `rt_turn` there, and gives way when nothing is left.
 
 #include "coroutine.h"
@@ -91,9 +91,6 @@ Deeds deedsOf(const Loop &loop) {
   return deeds;
 }
 
-// Whether the loop does nothing but wait. One that asks may count, and store what it got.
-bool isSpinning(const Deeds &deeds) { return deeds.quiet && (deeds.asks || (deeds.reads && !deeds.stores)); }
-
 // Whether the value depends on what another thread changes, inside the loop.
 bool isUpToOthers(Value *value, const Loop &loop, SmallPtrSetImpl<Value *> &seen) {
   auto *instruction = dyn_cast<Instruction>(value);
@@ -119,6 +116,11 @@ bool isFruitless(const Loop &loop) {
     SmallPtrSet<Value *, 16> seen;
     return any_of(block->getTerminator()->operands(), [&](Use &operand) { return isUpToOthers(operand, loop, seen); });
   });
+}
+
+// Whether the loop does nothing but wait. It may count meanwhile, and store what it got.
+bool isSpinning(const Deeds &deeds, const Loop &loop) {
+  return deeds.quiet && (deeds.asks || (deeds.reads && (!deeds.stores || isFruitless(loop))));
 }
 
 // Where the loop begins again.
@@ -155,13 +157,13 @@ SmallVector<Instruction *, 2> spinningLoops(Function &function) {
   DominatorTree dominators(function);
   LoopInfo loops(dominators);
   for (Loop *loop : loops.getLoopsInPreorder()) {
-    if (isSpinning(deedsOf(*loop))) found.append(ends(*loop));
+    if (isSpinning(deedsOf(*loop), *loop)) found.append(ends(*loop));
   }
   return found;
 }
 
-// `if ((rt_turn -= cost) <= 0) rt_give_way();` where such a loop begins again; lowerCalls makes that
-// a place to suspend.
+// `if ((rt_turn -= cost) <= 0) rt_give_way();` where such a loop begins again. lowerCalls makes that a
+// place to suspend.
 void Coroutine::giveWayInSpinningLoops() {
   SmallVector<std::pair<Instruction *, unsigned>, 4> found;
   DominatorTree dominators(function);
@@ -169,7 +171,7 @@ void Coroutine::giveWayInSpinningLoops() {
   for (Loop *loop : loops.getLoopsInPreorder()) {
     Deeds deeds = deedsOf(*loop);
     if (!deeds.reads && !deeds.asks) continue;
-    unsigned cost = isSpinning(deeds) && isFruitless(*loop) ? FRUITLESS : 1;
+    unsigned cost = isSpinning(deeds, *loop) && isFruitless(*loop) ? FRUITLESS : 1;
     for (Instruction *end : ends(*loop)) {
       if (!hasPrimitive(*loop, *end, dominators)) found.push_back({end, cost});
     }

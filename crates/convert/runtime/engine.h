@@ -27,18 +27,20 @@ enum engine_call {
     ENGINE_FIRST = 0x44550000,
     /* () -> ENGINE_VERSION; any other answer means that there is no engine, or a different one. */
     ENGINE_HELLO = ENGINE_FIRST,
-    /* (index, turn, name): the calling thread is one of the loop with this number, from 0 to 63, from now on. The engine sets
-     * *turn, an int, to 1 when the loop has run for a tick without a call of ENGINE_NEXT. `name`, a function, is asked
-     * for the name of a task that has held the loop for too long; it is called anywhere, as a handler of a signal is. -> 0 */
+    /* (index, turn, name): the calling thread is one of the loop with this number, from 0 to 63,
+     * from now on. The engine sets *turn, an int, to 1 when the loop has run for a tick without a
+     * call of ENGINE_NEXT. The function `name` returns the name of a task, for a line about one that
+     * has held the loop for too long. It is called anywhere, as a signal's handler is. -> 0 */
     ENGINE_LOOP,
     /* () -> the next ready task of the calling loop; waits until there is one. It is in no queue any more. 0 if a signal
      * came first, whose handler has run. ENGINE_MAKE_SPARE if the loop needs another thread, which calls ENGINE_LOOP with its number and
      * ENGINE_NEXT too: one of a loop's threads at a time runs tasks, and when that one blocks in some library, another one
      * does until it returns. */
     ENGINE_NEXT,
-    /* (task, index, behind): a task that does not wait is put at the end of the ready ones of a loop, which becomes its own.
-     * With `behind`, a boolean, it has had its turn: those that have waited go first, but for a share of the turns.
-     * Any thread may call this, once for each time that the task comes out of ENGINE_NEXT. -> 0 */
+    /* (task, index, behind): a task that does not wait is put at the end of the ready ones of a loop,
+     * which becomes its own. With `behind`, a boolean, it has had its turn: those that have waited go
+     * first, but for a share of the turns. Any thread may call this, once for each time that the task
+     * comes out of ENGINE_NEXT. -> 0 */
     ENGINE_READY,
     /* (task): makes the system call `task->number` with `task->arguments`, as its loop. -> the kernel's result (an
      * error is -errno), ENGINE_WAITS or ENGINE_BLOCKS. A task that waited and has come out of ENGINE_NEXT is tried again

@@ -60,6 +60,7 @@ static NOINLINE void create_and_join(void) {
     _(call, while (!is_set()) relax()) \
     _(barrier, while (!plain) __asm__ volatile("pause" ::: "memory")) \
     _(volatile, while (!stop) continue) \
+    _(counting, while (!stop) counted++) \
     _(untaken, char byte; while (!stop) if (never()) read(quiet[0], &byte, 1))
 #define FUNCTION(name, ...) \
     static void *starves_in_##name(void *argument) { \

@@ -215,8 +215,8 @@ impl Descriptor {
         }
     }
 
-    /// After a call with this result, which may have left something: the next that waits has a try. A task's call that
-    /// waits has left nothing, and would wake itself.
+    /// After a call with this result, which may have left something: the next that waits has a try.
+    /// A task's call that waits has left nothing, and would wake itself.
     #[inline(always)]
     pub(crate) fn pass_on(&self, direction: Direction, result: isize) {
         let side = self.side(direction);

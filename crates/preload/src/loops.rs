@@ -49,9 +49,9 @@ pub(crate) struct Held {
 
 struct Loop {
     exists: bool,
-    /// Tasks whose waits are over.
+    /// Tasks that were woken, or have not begun.
     ready: Queue,
-    /// Tasks that have had their turn. What was woken goes first: it has waited, and will wait again soon.
+    /// Tasks that have had their turn. What was woken goes first: it will wait again soon.
     behind: Queue,
     /// The tasks that have been run so far.
     turns: u32,
@@ -141,8 +141,8 @@ pub(crate) fn join_loop(locked: &mut Locked, number: usize, turn: usize) {
     }
 }
 
-/// Adds a task to those that are ready, or `behind` them. Returns the thread that is to go on, if the loop had no
-/// runner.
+/// Adds a task to those that are ready, or `behind` them. Returns the thread that is to go on, if the
+/// loop had no runner.
 pub(crate) fn add(
     locked: &mut Locked,
     number: usize,
@@ -187,7 +187,8 @@ pub(crate) fn next(locked: &mut Locked, number: usize) -> Next {
     }
 }
 
-/// The turn of the current thread is over: its task, once, if others have waited longer than `longest` for its end.
+/// The turn of the current thread is over. Returns its task, once, if others have waited longer than
+/// `longest` for its end.
 pub(crate) fn has_held(locked: &mut Locked, longest: Nanoseconds) -> Option<Held> {
     let number = number()?;
     let own = &mut LOOPS.of(locked)[number];

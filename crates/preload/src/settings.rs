@@ -28,7 +28,8 @@ pub(crate) static STATS: Setting<bool> = Setting::new(false);
 pub(crate) static DUMP_SIGNAL: Setting<i32> = Setting::new(0);
 /// Milliseconds that a thread may keep its worker before a warning; zero for none.
 pub(crate) static STALL: Setting<u64> = Setting::new(0);
-/// Milliseconds that a task may hold its loop before a line tells of it, zero for ever; `None` for the default.
+/// Milliseconds that a task may hold its loop before a line tells of it, zero for ever. `None` is
+/// the default.
 pub(crate) static HELD: Setting<Option<u64>> = Setting::new(None);
 /// The limit of the stack that the program began with: `--stack-size` changed it for libc's eyes.
 static STACK_LIMIT: Setting<u64> = Setting::new(0);

@@ -152,7 +152,8 @@ fn interrupt(frame: &Frame) -> isize {
     isize::from(waits)
 }
 
-/// A tick has found the current thread at work: if it is a loop, its task has one call left, and lets others run then.
+/// A tick has found the current thread at work. If it is a loop, its task has one call left, and
+/// lets others run then.
 pub(crate) fn tell_turn_is_over() {
     let address = current().turn.get();
     if address != 0 {

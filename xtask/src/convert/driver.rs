@@ -36,7 +36,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<(), String> {
         script: source(workspace).join("gdb.py"),
     };
     driver.write_sources(&source(workspace).join("tests"))?;
-    let steps: [(&str, Test); 9] = [
+    let steps: [(&str, Test); 10] = [
         ("the same link", Driver::again),
         ("an archive", Driver::archive),
         ("a language", Driver::language),
@@ -46,6 +46,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<(), String> {
         ("a static program", Driver::static_program),
         ("a graph", Driver::graph),
         ("gdb", Driver::stack),
+        ("a thread that holds its loop", Driver::held),
     ];
     for (name, step) in steps {
         step(&driver).map_err(|problem| format!("duality cc: {name}: {problem}"))?;
@@ -79,6 +80,19 @@ impl Driver {
              int main(void) { pthread_t thread; char byte; pipe(told); pipe(asked);\n\
              pthread_create(&thread, NULL, start, NULL); read(told[0], &byte, 1); marker();\n\
              return pthread_join(thread, NULL); }\n",
+        )?;
+        // One thread computes while the other, of the same loop, is ready. main shows what it is told, and ends.
+        write(
+            "holds.c",
+            "#include \"test.h\"\nstatic volatile long sum;\n\
+             NOINLINE static void computes(void) { for (long i = 0; i < 1l << 34; i++) sum += i; }\n\
+             static void *heavy(void *argument) { pthread_setname_np(pthread_self(), \"heavy\");\n\
+             WAIT(); computes(); WAIT(); return argument; }\n\
+             static void *light(void *argument) { for (;;) WAIT(); }\n\
+             int main(void) { pthread_t thread; int ends[2]; char line[300];\n\
+             pipe(ends); dup2(ends[1], 2); pthread_create(&thread, NULL, light, NULL);\n\
+             pthread_create(&thread, NULL, heavy, NULL);\n\
+             ssize_t length = read(ends[0], line, sizeof line); write(1, line, length); _exit(0); }\n",
         )?;
         write("plain.c", "int main(void) { return 0; }\n")?;
         // C, and C++ too.
@@ -258,6 +272,18 @@ impl Driver {
         if said.contains("start (main.c:3): converted")
             && said.contains("graph: 2 of 4 functions that may block converted, text ")
         {
+            Ok(())
+        } else {
+            Err(said)
+        }
+    }
+
+    /// A line names the thread and the function, also that of a file without debugging information.
+    fn held(&self) -> Result<(), String> {
+        self.succeeds("-O2 -w -pthread holds.c -o holds")?;
+        let mut command = Command::new(self.work.join("holds"));
+        let said = self.succeeds_with(command.env("DUALITY_STALL", "50"), "holds")?;
+        if said.contains(" heavy has held loop 0 for ") && said.contains(", in computes (at 0x") {
             Ok(())
         } else {
             Err(said)
