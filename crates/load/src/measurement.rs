@@ -39,7 +39,8 @@ pub(crate) struct Measurement {
     /// did not begin and end in it, and between requests. With the latencies, it is all the time that they had.
     pub(crate) cut: Duration,
     pub(crate) rest: Duration,
-    /// The time that requests had in the window, from when they were sent, of all together.
+    /// The time that requests had in the window, from when they were sent, of all together, on
+    /// connections that got a reply in it.
     pub(crate) in_use: Duration,
     /// How many correct replies there were after so much of the window, at some moments of it.
     pub(crate) marks: Vec<(Duration, u64)>,

@@ -135,9 +135,6 @@ impl Recorder {
         let mut state = self.lock();
         state.count_failures(failure, 1);
         let now = Instant::now();
-        if let Some(sent) = state.connections[connection].sent {
-            state.count_use(sent, now);
-        }
         if let (Window::Open(opened), Some(since)) =
             (&state.window, state.connections[connection].waiting_since)
         {
@@ -285,7 +282,7 @@ impl State {
         }
     }
 
-    /// Counts the part of a request's time that lies within the window.
+    /// Counts the part within the window of the time of a request that was answered.
     fn count_use(&mut self, sent: Instant, end: Instant) {
         if let Window::Open(opened) = self.window {
             self.counts.in_use += end.saturating_duration_since(sent.max(opened.instant));
@@ -355,7 +352,8 @@ impl State {
                 (None, since) => (&mut self.counts.rest, since.unwrap_or(opened.instant)),
             };
             *sum += closed.instant.saturating_duration_since(since.max(opened.instant));
-            if let Some(sent) = connection.sent {
+            // One that never gets a reply waits for its turn in a queue: nothing is under way on it.
+            if let Some(sent) = connection.sent.filter(|_| connection.served) {
                 let part = closed.instant.saturating_duration_since(sent.max(opened.instant));
                 self.counts.in_use += part;
             }
@@ -479,8 +477,8 @@ mod tests {
         assert_eq!(counted.waited, Duration::from_millis(20));
         assert_eq!(counted.connections_served, 2);
         assert_eq!(recorder.requests_ended(), 4);
-        // 30 ms of b, 20 of c and 20 of d.
-        assert_eq!(counted.in_use, Duration::from_millis(70));
+        // 30 ms of b and 20 of c; the connection of d was not served in the window.
+        assert_eq!(counted.in_use, Duration::from_millis(50));
     }
 
     /// The one latency that is counted is 190 ms: two requests of that mean would be 1.9 under way

@@ -66,7 +66,8 @@ pub struct Report {
     pub latency_us: Latency,
     /// How many requests were under way on average: the time that all of them had in the window,
     /// over its length. That is n · t_r / t of n requests of mean latency t_r in a window of t, but
-    /// for its edges (Kerneis and Chroboczek, *Are events fast?*, 2009). At most l, or 1 if
+    /// for its edges (Kerneis and Chroboczek, *Are events fast?*, 2009). A connection that got no
+    /// reply in the window has none under way: its request waits for its turn. At most l, or 1 if
     /// requests come one by one; well below it, something other than the server limited the load.
     /// In an open loop a request counts from when it was sent: this is how many connections were in
     /// use.
