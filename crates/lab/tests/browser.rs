@@ -197,7 +197,7 @@ fn plots_and_figures_can_be_taken_along() {
     let (name, csv) = take("[data-chart=memory][data-format=csv]");
     assert_eq!(name, "http-memory.csv");
     let csv = unescaped(&csv);
-    assert!(csv.starts_with("architecture,connections,x,y\r\niterative,1,1,"), "{csv}");
+    assert!(csv.starts_with("architecture,connections,x,y,valid\r\niterative,1,1,"), "{csv}");
     // Nine subjects at four concurrencies, of which two have no figures.
     assert_eq!(csv.lines().count(), 1 + 9 * 4 - 2);
     let (name, csv) = take("button[data-format=csv]:not([data-chart])");

@@ -170,7 +170,7 @@ fn a_quota_of_a_control_group_is_no_other_process() {
     let told = "The CPU quota of the control group ran out in 20 of ";
     assert!(said.disturbance.iter().any(|line| line.starts_with(told)), "{said:#?}");
     let cause =
-        "the CPU quota of the control group disturbed 20 of 20 blocks: raise it (`cpu.max`)";
+        "the CPU quota of the control group disturbed 20 of 21 blocks: raise it (`cpu.max`)";
     assert!(text(&said).join("\n").contains(cause), "{said:#?}");
     assert!(!text(&said).join("\n").contains("other processes"), "{said:#?}");
 }

@@ -240,7 +240,11 @@ fn it_says_nothing_when_there_is_too_little() {
     let noisy = Trial::new(&names, &[100], 3, 6, 0.5, 1, shape);
     assert_eq!(cause(&noisy), Cause::Coarse);
     let mut partial = trial(&names, &[100], shape);
+    // The last of three sessions spent its share of the time after four of seven blocks.
     partial.records.blocks.truncate(18);
+    assert_eq!(partial.verdict().finding, Finding::Best { subject: "epoll".into() });
+    // It never began.
+    partial.records.blocks.truncate(14);
     assert_eq!(cause(&partial), Cause::Partial);
     assert_eq!(cause(&trial(&["epoll"], &[100], shape)), Cause::Alone { subject: "epoll".into() });
 }
