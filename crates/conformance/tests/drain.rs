@@ -160,13 +160,7 @@ fn connections_in_the_accept_queue_are_answered(architecture: &[&str]) {
 }
 
 /// Head and body come apart, and are there when the signal is.
-#[expect(clippy::print_stderr, reason = "why a test is skipped")]
 fn forms_that_have_come_are_kept(architecture: &[&str]) {
-    if architecture[0] == "fork" {
-        // A known defect (issue 33, D2): now and then a child of fork does not end its drain here.
-        eprintln!("skipped: under fork, one drain in three of the guestbook does not end");
-        return;
-    }
     let folder = TempDir::new().unwrap();
     let store = format!("--store=sqlite:{}", folder.path().join("book").display());
     let server = serve("guestbook", architecture, &[store]);

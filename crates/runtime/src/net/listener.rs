@@ -184,6 +184,12 @@ impl TcpListener {
         }
         loop {
             let Self { socket, rest, .. } = self;
+            // A wait with a deadline looks before it accepts, and would not find out that nothing is
+            // left: the drain may have found connections in the queue that have been accepted since.
+            if !nonblocking && drain::requested() && rest.is_over(socket.as_fd()) {
+                socket.end_listener();
+                return Ok(None);
+            }
             let accepted = poll_fn(|context| {
                 let accept = |listener: Access<'_>| listener.accept(flags, rest);
                 socket.poll(context, Direction::Read, &mut time_limit, accept)

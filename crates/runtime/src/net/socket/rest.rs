@@ -29,9 +29,18 @@ impl Rest {
         if !drain::requested() {
             return accept(listener);
         }
-        let left = self.0.get_or_insert_with(|| queued(listener));
+        let left = self.left(listener);
         *left = left.checked_sub(1).ok_or(io::ErrorKind::WouldBlock)?;
         accept(listener)
+    }
+
+    /// Whether all have been accepted. The process drains.
+    pub(crate) fn is_over(&mut self, listener: BorrowedFd<'_>) -> bool {
+        *self.left(listener) == 0
+    }
+
+    fn left(&mut self, listener: BorrowedFd<'_>) -> &mut usize {
+        self.0.get_or_insert_with(|| queued(listener))
     }
 }
 
