@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A workload takes no part if repeats of one architecture differ as much as its architectures do.
-//! A factor beyond [`MOST`] is no price. Then all factors are withheld, since they were found
+//! A factor beyond `MOST` is no price. Then all factors are withheld, since they were found
 //! together. [`Unfit`] has the reason.
 //!
 //! Solved by coordinate descent, which the one-sided bound does not disturb (Lawson & Hanson 1974, chapter 23, has

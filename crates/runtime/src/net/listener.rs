@@ -18,6 +18,7 @@ use super::TcpStream;
 use super::injection::{self, Injections, Injector};
 use super::socket::{Access, Done, Rest, Socket, TimeLimit, nonblocking_here};
 use crate::drain::{self, DrainTarget};
+use crate::event_loop::current;
 use crate::visibility;
 
 /// How a listener is made.
@@ -186,7 +187,7 @@ impl TcpListener {
             let Self { socket, rest, .. } = self;
             // A wait with a deadline looks before it accepts, and would not find out that nothing is
             // left: the drain may have found connections in the queue that have been accepted since.
-            if !nonblocking && drain::requested() && rest.is_over(socket.as_fd()) {
+            if current::waits_in_place() && drain::requested() && rest.is_over(socket.as_fd()) {
                 socket.end_listener();
                 return Ok(None);
             }
