@@ -97,9 +97,13 @@ fn read_page(stream: &mut TcpStream) -> std::io::Result<bool> {
     let mut reply = Vec::new();
     let mut buffer = [0; 1024];
     while !reply.ends_with(b"</p>\n") {
-        match stream.read(&mut buffer)? {
-            0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-            count => reply.extend_from_slice(&buffer[..count]),
+        match stream.read(&mut buffer) {
+            Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => reply.extend_from_slice(&buffer[..count]),
+            // A read with a limit in time is not restarted, and the end of a ring that this process
+            // looked at interrupts its threads.
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
     let reply = String::from_utf8(reply).unwrap();
