@@ -19,7 +19,7 @@ impl Ring {
     ///
     /// # Safety
     ///
-    /// The socket stays open until [`close`](Self::close) or [`forget`](Poller::forget) with this
+    /// The socket stays open until [`close`](Self::close) or [`forget`](crate::Poller::forget) with this
     /// token.
     pub unsafe fn receive(
         &mut self,
