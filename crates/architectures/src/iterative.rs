@@ -11,9 +11,7 @@
 
 use std::io;
 
-use duality_runtime::handler::Connections;
-
-use crate::common::accept::accept_and_serve;
+use crate::common::accept::{Members, accept_and_serve};
 use crate::{Architecture, Needs, Options, Server, World};
 
 /// See the [module](self).
@@ -46,8 +44,9 @@ impl Architecture for Iterative {
     }
 
     fn serve(&self, server: Server) -> io::Result<()> {
-        let service = server.service.clone();
-        accept_and_serve(server.into_listener(), &service, &Connections::default(), None);
+        let (service, listener) = (server.service.clone(), server.into_listener());
+        let members = Members::new(&listener, 1)?;
+        accept_and_serve(listener, &service, &members, None);
         Ok(())
     }
 }

@@ -20,11 +20,12 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use duality_runtime::handler::{Active, Connections};
-use duality_runtime::net::TcpStream;
+use duality_runtime::net::{Backlog, TcpStream};
+use duality_runtime::places::Places;
 use duality_runtime::task::{self, thread};
 use duality_runtime::{block_on, log};
 
-use crate::common::accept::{Slots, accept_and_serve};
+use crate::common::accept::{Members, Slots, accept_and_serve};
 use crate::common::admission::Admission;
 use crate::common::door::{Door, InPlace};
 use crate::common::pressure::remedy;
@@ -64,7 +65,6 @@ impl Architecture for Pool {
             workers: server.options.workers,
             stack: thread::ThreadStack::chosen(server.options.stack_size, "a thread of the pool"),
             present: Connections::default(),
-            connections: Connections::default(),
         };
         match server.options.hand_over {
             HandOver::List => by_a_list(&crew, server),
@@ -79,8 +79,6 @@ struct Crew {
     stack: thread::ThreadStack,
     /// Counts threads, as others count connections.
     present: Connections,
-    /// Those that the threads serve, or that wait for one.
-    connections: Connections,
 }
 
 impl Crew {
@@ -123,12 +121,13 @@ fn each_accepts(crew: &Crew, server: Server) -> io::Result<()> {
     let service = server.service.clone();
     let listener = server.into_listener();
     // Each thread has a listener of its own beside its connection.
+    let members = Arc::new(Members::new(&listener, crew.workers)?);
     let admission = Admission::new(&listener, service.descriptors() + 1, 1);
     crew.start(&admission, |present| {
         let (listener, service, slots) = (listener.try_clone()?, service.clone(), slots.clone());
-        let connections = crew.connections.clone();
+        let members = members.clone();
         Ok(Box::new(move || {
-            accept_and_serve(listener, &service, &connections, slots.as_ref().as_ref());
+            accept_and_serve(listener, &service, &members, slots.as_ref().as_ref());
             drop(present);
         }))
     })?;
@@ -138,21 +137,25 @@ fn each_accepts(crew: &Crew, server: Server) -> io::Result<()> {
 
 fn by_a_list(crew: &Crew, server: Server) -> io::Result<()> {
     let (service, limit) = (server.service.clone(), server.limit());
-    let list = Arc::new(List::new(server.options.accept_queue.unwrap_or(usize::MAX)));
+    let list = List::new(server.options.accept_queue.unwrap_or(usize::MAX), server.backlog()?);
+    let list = Arc::new(list);
     crew.start(&Admission::of_memory(), |present| {
         let (list, service) = (list.clone(), service.clone());
         Ok(Box::new(move || {
-            while let Some((stream, active)) = list.take() {
-                let task = service.begin(stream, active);
-                task::contain(|| block_on(task));
-            }
+            list.places.enter(&|| list.others_wait(), || {
+                while let Some((stream, active)) = list.take() {
+                    let task = service.begin(stream, active);
+                    task::contain(|| block_on(task));
+                }
+            });
             drop(present);
         }))
     })?;
     let listener = server.into_listener();
     let admission = Admission::new(&listener, service.descriptors(), 1).of_descriptors();
-    let connections = &crew.connections;
-    let mut door = Door::<InPlace>::new(listener, &service, limit, connections, admission);
+    // Those that the threads serve, or that wait for one.
+    let connections = Connections::default();
+    let mut door = Door::<InPlace>::new(listener, &service, limit, &connections, admission);
     block_on(async {
         task::show_stage("accept");
         loop {
@@ -178,6 +181,10 @@ struct List {
     changed: Condvar,
     /// There is room for another connection.
     left: Condvar,
+    /// Those that it has no room for.
+    backlog: Backlog,
+    /// The threads.
+    places: Places,
 }
 
 #[derive(Default)]
@@ -195,9 +202,15 @@ impl Inner {
 }
 
 impl List {
-    fn new(size: usize) -> Self {
-        let (changed, left) = (Condvar::new(), Condvar::new());
-        Self { size, inner: Mutex::default(), changed, left }
+    fn new(size: usize, backlog: Backlog) -> Self {
+        let (changed, left, places) = (Condvar::new(), Condvar::new(), Places::default());
+        Self { size, inner: Mutex::default(), changed, left, backlog, places }
+    }
+
+    /// Whether connections wait while each thread has one.
+    fn others_wait(&self) -> bool {
+        let inner = self.lock();
+        inner.waiting == 0 && (!inner.streams.is_empty() || self.backlog.has_connections())
     }
 
     /// Waits until there is room for another connection.

@@ -23,7 +23,7 @@ use duality_runtime::visibility::totals;
 use duality_runtime::{block_on, drain, log, task};
 use rustix::process::WaitStatus;
 
-use crate::common::accept::accept_and_serve;
+use crate::common::accept::{Members, accept_and_serve};
 use crate::common::children::{Children, Ended, ROUND};
 use crate::common::pressure::Pressure;
 use crate::{Architecture, Needs, Options, Served, Server, World};
@@ -65,7 +65,10 @@ impl Architecture for Prefork {
         // Each process serves one connection at a time.
         let workers = server.options.workers.min(server.options.max_connections);
         let service = server.service.clone();
-        let mut listener = Some(server.into_listener());
+        let listener = server.into_listener();
+        // Each child has its copy.
+        let members = Members::new(&listener, 1)?;
+        let mut listener = Some(listener);
         let mut children = Children::new()?;
         let connections = Connections::default();
         let mut pressure = Pressure::new(&connections);
@@ -77,7 +80,7 @@ impl Architecture for Prefork {
             while children.count() < workers && losses.are_over() && !drain::requested() {
                 let started = children.start(|| {
                     let listener = listener.take().expect("taken in children only");
-                    accept_and_serve(listener, &service, &Connections::default(), None);
+                    accept_and_serve(listener, &service, &members, None);
                 });
                 match started {
                     Ok(()) => pressure.relieved(),

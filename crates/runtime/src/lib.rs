@@ -28,6 +28,7 @@ pub mod log;
 pub mod memory;
 pub mod net;
 mod pages;
+pub mod places;
 pub mod processor;
 mod remote;
 pub mod shared;

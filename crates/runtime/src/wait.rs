@@ -52,9 +52,9 @@ pub(crate) fn set_ambient_deadline(deadline: Option<Instant>) -> Option<Instant>
     AMBIENT_DEADLINE.replace(deadline)
 }
 
-/// The earlier of two deadlines, where `None` means never.
+/// The earlier of two deadlines, or the shorter of two times, where `None` means never.
 #[inline]
-pub(crate) fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+pub(crate) fn earlier<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
         (one, other) => one.or(other),

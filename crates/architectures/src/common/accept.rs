@@ -1,8 +1,11 @@
 //! Accepting, for architectures whose acceptor has a kernel thread to itself or serves what it accepts: one connection at a
 //! time, or each as a task that others run.
 
+use std::io;
+
 use duality_runtime::handler::Connections;
-use duality_runtime::net::TcpListener;
+use duality_runtime::net::{Backlog, TcpListener};
+use duality_runtime::places::Places;
 use duality_runtime::sync::Semaphore;
 use duality_runtime::time::{Duration, timeout};
 use duality_runtime::{block_on, drain, task};
@@ -13,6 +16,34 @@ use super::line::Limit;
 use super::pressure::{PAUSE, Pressure};
 use super::served::{ConnectionTask, Served};
 use super::server::Server;
+
+/// The threads of a process that accept for themselves.
+pub(crate) struct Members {
+    count: usize,
+    /// Those of all members together.
+    connections: Connections,
+    places: Places,
+    backlog: Backlog,
+}
+
+impl Members {
+    /// So many, all at one listener.
+    ///
+    /// # Errors
+    ///
+    /// `EMFILE`.
+    pub(crate) fn new(listener: &TcpListener, count: usize) -> io::Result<Self> {
+        let (connections, places, backlog) =
+            (Connections::default(), Places::default(), listener.backlog()?);
+        Ok(Self { count, connections, places, backlog })
+    }
+
+    /// Whether connections wait while every member serves one. Another process may be about to
+    /// accept them.
+    fn others_wait(&self) -> bool {
+        self.connections.count() >= self.count && self.backlog.has_connections()
+    }
+}
 
 /// The slots of a server whose threads accept for themselves. A thread waits for a slot beside its
 /// connection, and so the first come is the first served.
@@ -31,14 +62,14 @@ impl Slots {
 
 /// Accepts a connection, serves it to its end, and accepts the next; returns when the process drains.
 ///
-/// `connections` counts those of all members together. With `slots`, a connection is served in one
-/// of them.
+/// With `slots`, a connection is served in one of them.
 pub(crate) fn accept_and_serve(
     mut listener: TcpListener,
     service: &Served,
-    connections: &Connections,
+    members: &Members,
     slots: Option<&Slots>,
 ) {
+    let Members { connections, places, .. } = members;
     let mut pressure = Pressure::new(connections);
     block_on(async {
         task::show_stage("accept");
@@ -56,7 +87,7 @@ pub(crate) fn accept_and_serve(
                         Ok(_) => service.begin(stream, connections.enter()),
                         Err(_) => service.refuse(stream),
                     };
-                    task::contain(|| block_on(task));
+                    places.enter(&|| members.others_wait(), || task::contain(|| block_on(task)));
                 }
                 Ok(None) => return,
                 Err(error) => pressure.wait_out("accept", &error).await,

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use duality_runtime::net::{Injector, ListenOptions, TcpListener};
+use duality_runtime::net::{Backlog, Injector, ListenOptions, TcpListener};
 
 use super::line::Limit;
 use super::options::Options;
@@ -81,6 +81,15 @@ impl Server {
     pub(crate) fn limit(&self) -> Limit {
         let Options { max_connections, when_full, .. } = self.options;
         Limit::new(max_connections.div_ceil(self.listeners.len()), when_full)
+    }
+
+    /// Tells whether connections wait at the listener of an architecture that has one.
+    ///
+    /// # Errors
+    ///
+    /// `EMFILE`.
+    pub(crate) fn backlog(&self) -> io::Result<Backlog> {
+        self.listeners[0].backlog()
     }
 
     /// The listener of an architecture that has one.

@@ -22,11 +22,14 @@ mod libdispatch;
 use std::collections::HashMap;
 use std::io;
 use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use duality_runtime::blocks::{Block, Tasks, Waits};
 use duality_runtime::handler::Connections;
+use duality_runtime::net::Backlog;
+use duality_runtime::places::Places;
 
 use self::libdispatch::{Library, Queue};
 use crate::common::accept::accept_and_begin;
@@ -68,13 +71,17 @@ impl Architecture for Gcd {
 
     fn serve(&self, server: Server) -> io::Result<()> {
         let library = libdispatch::library().map_err(io::Error::other)?;
+        let threads = Arc::new(Threads::new(server.backlog()?));
         let tasks = match server.options.gcd_queues {
             GcdQueues::Concurrent => {
                 let queue = Arc::new(library.concurrent_queue()?);
-                Tasks::new(Waits::InPlace, move |block| queue.put(move || block.run()))
+                Tasks::new(Waits::InPlace, move |block| {
+                    let run = threads.to_run(block);
+                    queue.put(run);
+                })
             }
             GcdQueues::Serial => {
-                let queues = Arc::new(Serial { library, queues: Mutex::default() });
+                let queues = Arc::new(Serial { library, queues: Mutex::default(), threads });
                 Tasks::new(Waits::InPlace, move |block| queues.put(block))
             }
         };
@@ -85,9 +92,38 @@ impl Architecture for Gcd {
     }
 }
 
+/// The threads of libdispatch, which serve one connection at a time.
+struct Threads {
+    /// Blocks that were put and that no thread has begun.
+    waiting: AtomicUsize,
+    backlog: Backlog,
+    places: Places,
+}
+
+impl Threads {
+    fn new(backlog: Backlog) -> Self {
+        Self { waiting: AtomicUsize::new(0), backlog, places: Places::default() }
+    }
+
+    /// What a queue is to be given for a block.
+    fn to_run(self: &Arc<Self>, block: Block) -> impl FnOnce() + Send + use<> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let threads = self.clone();
+        move || {
+            threads.waiting.fetch_sub(1, Ordering::Relaxed);
+            threads.places.enter(&|| threads.others_wait(), || block.run());
+        }
+    }
+
+    fn others_wait(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0 || self.backlog.has_connections()
+    }
+}
+
 /// A serial queue for each connection that has blocks.
 struct Serial {
     library: &'static Library,
+    threads: Arc<Threads>,
     queues: Mutex<HashMap<u64, Entry>>,
 }
 
@@ -100,9 +136,9 @@ struct Entry {
 impl Serial {
     fn put(self: &Arc<Self>, block: Block) {
         let (queues, connection) = (self.clone(), block.connection());
-        let queue = self.begin(connection);
+        let (queue, run) = (self.begin(connection), self.threads.to_run(block));
         queue.put(move || {
-            block.run();
+            run();
             // What follows in its task has been put by now.
             queues.end(connection);
         });

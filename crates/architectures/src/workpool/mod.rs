@@ -26,6 +26,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use duality_runtime::blocks::{Block, Tasks, Waits};
 use duality_runtime::handler::Connections;
 use duality_runtime::log;
+use duality_runtime::net::Backlog;
+use duality_runtime::places::Places;
 use duality_runtime::task::thread;
 use duality_runtime::visibility::QueueGauges;
 
@@ -92,7 +94,7 @@ impl Architecture for WorkPool {
 
     fn serve(&self, server: Server) -> io::Result<()> {
         let stack = thread::ThreadStack::chosen(server.options.stack_size, "a worker");
-        let queue = Arc::new(Queue::new((self.order)()));
+        let queue = Arc::new(Queue::new((self.order)(), server.backlog()?));
         let present = Connections::default();
         self.start_workers(server.options.workers, stack, &queue, &present)?;
         let tasks = Tasks::new(Waits::InPlace, {
@@ -146,6 +148,10 @@ struct Queue {
     /// There is a block, or there will be none.
     changed: Condvar,
     gauges: Arc<QueueGauges>,
+    /// Connections that are not accepted yet, as under `--admit`.
+    backlog: Backlog,
+    /// The workers.
+    places: Places,
 }
 
 struct Inner {
@@ -159,10 +165,17 @@ struct Inner {
 }
 
 impl Queue {
-    fn new(order: Box<dyn Order<Block>>) -> Self {
+    fn new(order: Box<dyn Order<Block>>, backlog: Backlog) -> Self {
         let inner = Inner { order, idle: 0, length: 0, workers: 0, is_closed: false };
         let gauges = QueueGauges::new("blocks");
-        Self { inner: Mutex::new(inner), changed: Condvar::new(), gauges }
+        let (inner, changed, places) = (Mutex::new(inner), Condvar::new(), Places::default());
+        Self { inner, changed, gauges, backlog, places }
+    }
+
+    /// Whether blocks or connections wait while each worker runs a block.
+    fn others_wait(&self) -> bool {
+        let inner = self.lock();
+        inner.idle == 0 && (inner.length > 0 || self.backlog.has_connections())
     }
 
     fn put(&self, block: Block) {
@@ -181,10 +194,12 @@ impl Queue {
     fn work(&self) {
         self.count_worker(1);
         let mut last = None;
-        while let Some(block) = self.take(last) {
-            last = Some(block.connection());
-            block.run();
-        }
+        self.places.enter(&|| self.others_wait(), || {
+            while let Some(block) = self.take(last) {
+                last = Some(block.connection());
+                block.run();
+            }
+        });
         self.count_worker(-1);
     }
 

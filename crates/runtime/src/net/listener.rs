@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use duality_poller::Direction;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
     AddressFamily, SocketAddrAny, SocketFlags, SocketType, bind, getsockname, listen, socket_with,
     sockopt,
@@ -156,6 +157,17 @@ impl TcpListener {
         Ok(Self { socket, rest: Rest::default(), injections: self.injections.clone() })
     }
 
+    /// What tells other kernel threads whether connections wait to be accepted. It takes a
+    /// descriptor.
+    ///
+    /// # Errors
+    ///
+    /// `EMFILE`.
+    #[doc(hidden)]
+    pub fn backlog(&self) -> io::Result<Backlog> {
+        Ok(Backlog(rustix::io::fcntl_dupfd_cloexec(&self.socket, 0)?))
+    }
+
     /// Accepts a connection.
     ///
     /// # Errors
@@ -246,6 +258,19 @@ impl TcpListener {
     /// Those of `getsockname(2)`.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         internet_address(Some(getsockname(self.socket.as_fd())?))
+    }
+}
+
+/// The accept queue of a listener, seen from outside.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Backlog(OwnedFd);
+
+impl Backlog {
+    /// Whether connections wait there.
+    pub fn has_connections(&self) -> bool {
+        let mut queue = [PollFd::new(&self.0, PollFlags::IN)];
+        poll(&mut queue, Some(&Timespec::default())).is_ok() && queue[0].revents() == PollFlags::IN
     }
 }
 

@@ -10,7 +10,8 @@ mod stream;
 
 pub use injection::{Injector, Tally};
 pub use input::Input;
-pub use listener::{ListenOptions, TcpListener};
+pub use listener::{Backlog, ListenOptions, TcpListener};
 pub use options::ConnectOptions;
 pub use output::Output;
+pub(crate) use socket::tcp_info;
 pub use stream::TcpStream;

@@ -3,12 +3,14 @@
 //! An attempt goes through [`Access`], which makes the system call, or on a loop with a ring takes
 //! from the ring's queues and adds to them; the shape is the same.
 
+mod blocking;
 mod rest;
 mod suspended;
+mod tcp_info;
 mod time_limit;
 
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -17,6 +19,7 @@ use rustix::io::ioctl_fionbio;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, recv, send, shutdown};
 
 pub(crate) use self::rest::Rest;
+pub(crate) use self::tcp_info::tcp_info;
 pub(crate) use self::time_limit::TimeLimit;
 use super::injection::{Injected, Injections};
 use crate::blocks::{self, Source};
@@ -24,9 +27,9 @@ use crate::drain::{self, DrainTarget, Listed};
 use crate::event_loop::core::Core;
 use crate::event_loop::current;
 use crate::remote::{self, LoopId};
-use crate::visibility::{self, Wait, thread_slots};
+use crate::visibility;
 use crate::wait::Waited;
-use crate::world::{block, foreign};
+use crate::world::foreign;
 
 /// A socket, and what the world that last used it keeps for it.
 pub(crate) struct Socket {
@@ -35,6 +38,9 @@ pub(crate) struct Socket {
     nonblocking: bool,
     /// Whether another socket has a duplicate of the descriptor.
     duplicated: bool,
+    /// Whether the kernel ends a read after [`SILENCE`](crate::places::SILENCE), which is less than
+    /// its time limit.
+    is_sliced: bool,
     /// Where it is watched: the loop, and its token there.
     watched: Option<(LoopId, Token)>,
     /// Where it is registered with a reactor.
@@ -231,7 +237,8 @@ impl<T> Moved<T> {
 /// How an operation ended.
 pub(crate) enum Done<T> {
     Moved(T),
-    /// The process drains, and there was nothing to read.
+    /// There was nothing to read, and there will be nothing: the process drains, or others wait for
+    /// the [place](crate::places) of this connection.
     Drained,
 }
 
@@ -241,6 +248,7 @@ impl Socket {
             descriptor: Some(descriptor),
             nonblocking,
             duplicated: false,
+            is_sliced: false,
             watched: None,
             source: None,
             is_the_rings: false,
@@ -358,30 +366,6 @@ impl Socket {
             match core.wait(deadline) {
                 Waited::Again => {}
                 Waited::Pending => return Poll::Pending,
-            }
-        }
-    }
-
-    fn poll_blocking<T>(
-        &mut self,
-        direction: Direction,
-        time_limit: &mut TimeLimit,
-        mut attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
-    ) -> Poll<io::Result<Done<T>>> {
-        self.make_blocking()?;
-        if let Some(input) = self.ends_at_drain
-            && self.listed.is_none()
-        {
-            self.listed = Some(Listed::new(self.as_fd(), input)?);
-        }
-        let _seen = thread_slots::show_wait(Wait::descriptor(direction, self.as_fd().as_raw_fd()));
-        let own = |now| time_limit.deadline(now);
-        match block::wait_for_descriptor(self.as_fd(), direction, own)? {
-            Waited::Pending => Poll::Pending,
-            Waited::Again => {
-                visibility::count(|counters| counters.attempts.add(1));
-                let moved = block::retry(|| attempt(self.access(None, direction)));
-                Poll::Ready(moved.map(|moved| Done::Moved(moved.value)))
             }
         }
     }

@@ -11,12 +11,13 @@ use std::os::fd::BorrowedFd;
 use std::pin::pin;
 use std::task::{Context, Poll};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use duality_poller::Direction;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::event_loop::current;
+use crate::places::Place;
 use crate::visibility::{self, thread_slots};
 use crate::wait::{
     Waited, ambient_deadline, earlier, set_ambient_deadline, with_waker_of_this_thread,
@@ -80,42 +81,72 @@ pub(crate) fn wait(deadline: Option<Instant>) -> Waited {
     if passed(ambient) { Waited::Pending } else { Waited::Again }
 }
 
-/// Waits for a descriptor under the ambient deadline, if there is one; `Pending` when it has passed, and
-/// an error of `TimedOut` when the operation's own deadline, which `own` tells, has passed before it.
+/// How an operation waits for its descriptor.
+pub(crate) struct Waiting<'p> {
+    pub(crate) direction: Direction,
+    /// The place that others may want.
+    pub(crate) place: Option<&'p Place<'p>>,
+    /// Whether the operation is not to be attempted before there is something to do.
+    pub(crate) looks_first: bool,
+}
+
+/// What came of the wait for a descriptor.
+pub(crate) enum Ready {
+    /// To be attempted: the descriptor is ready, or the attempt itself is the wait.
+    Yes,
+    /// The ambient deadline has passed.
+    Cancelled,
+    /// Others want the place.
+    Displaced,
+}
+
+/// Waits for a descriptor where the operation cannot do it itself: under an ambient deadline, or
+/// where it is to look first. An error of `TimedOut` says that the operation's own deadline, which
+/// `own` tells, has passed.
 pub(crate) fn wait_for_descriptor(
     descriptor: BorrowedFd<'_>,
-    direction: Direction,
+    waiting: Waiting<'_>,
     own: impl FnOnce(Instant) -> Option<Instant>,
-) -> io::Result<Waited> {
-    let Some(ambient) = ambient_deadline() else { return Ok(Waited::Again) };
+) -> io::Result<Ready> {
+    let ambient = ambient_deadline();
+    if ambient.is_none() && !waiting.looks_first {
+        return Ok(Ready::Yes);
+    }
     let own = own(Instant::now());
-    let deadline = own.map_or(ambient, |own| own.min(ambient));
-    let flags = match direction {
+    let deadline = earlier(own, ambient);
+    let flags = match waiting.direction {
         Direction::Read => PollFlags::IN,
         Direction::Write => PollFlags::OUT,
     };
+    let mut until_look = waiting.place.map(|_| Duration::ZERO);
     loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let Ok(left) = Timespec::try_from(left) else { return Ok(Waited::Again) };
+        let until_end = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+        let left = earlier(until_end, until_look).map(Timespec::try_from);
+        let Ok(left) = left.transpose() else { return Ok(Ready::Yes) };
         visibility::count(|counters| counters.other_calls.add(1));
-        match poll(&mut [PollFd::from_borrowed_fd(descriptor, flags)], Some(&left)) {
-            Ok(0) if passed(Some(ambient)) => return Ok(Waited::Pending),
+        match poll(&mut [PollFd::from_borrowed_fd(descriptor, flags)], left.as_ref()) {
+            Ok(0) if passed(ambient) => return Ok(Ready::Cancelled),
             Ok(0) if passed(own) => return Err(io::ErrorKind::TimedOut.into()),
-            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(0) => {
+                if let Some(place) = waiting.place {
+                    until_look = place.look(descriptor);
+                    if until_look.is_none() {
+                        return Ok(Ready::Displaced);
+                    }
+                }
+            }
+            Err(rustix::io::Errno::INTR) => {}
             // Ready, or an error that the attempt will meet again and report.
-            _ => return Ok(Waited::Again),
+            _ => return Ok(Ready::Yes),
         }
     }
 }
 
-/// Repeats `attempt` while signals interrupt it, and names a socket's own time-out as what it is.
+/// Repeats `attempt` while signals interrupt it.
 pub(crate) fn retry<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match attempt() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
             other => return other,
         }
     }

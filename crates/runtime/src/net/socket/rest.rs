@@ -5,8 +5,9 @@
 //! keep the server from its end.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
+use super::tcp_info;
 use crate::drain;
 
 /// How many connections of a listener are still to be accepted; all of them until the process
@@ -46,20 +47,7 @@ impl Rest {
 
 /// How many connections wait in the accept queue of `listener`.
 fn queued(listener: BorrowedFd<'_>) -> usize {
-    // SAFETY: all zeroes is a valid `tcp_info`, which consists of numbers.
-    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
-    let mut length = size_of_val(&info) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes to `info`, and the length to `length`.
-    let outcome = unsafe {
-        libc::getsockopt(
-            listener.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            (&raw mut info).cast(),
-            &raw mut length,
-        )
-    };
     // Of a listener, this is the length of its accept queue. What a child process has in its place
     // has none.
-    if outcome == 0 { info.tcpi_unacked as usize } else { 0 }
+    tcp_info(listener).map_or(0, |info| info.tcpi_unacked as usize)
 }

@@ -13,6 +13,11 @@ impl TimeLimit {
         Self { limit, deadline: None }
     }
 
+    /// Whether it is longer than `length`.
+    pub(super) fn is_longer_than(&self, length: Duration) -> bool {
+        self.limit.is_none_or(|limit| limit > length)
+    }
+
     /// The deadline, counted from the first wait; `None` is never.
     pub(super) fn deadline(&mut self, now: Instant) -> Option<Instant> {
         if self.deadline.is_none() {

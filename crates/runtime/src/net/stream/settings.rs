@@ -53,7 +53,9 @@ impl TcpStream {
     /// Limits how long one read waits; `None`, as at the start, is for ever. Setting the same limit
     /// again costs nothing.
     ///
-    /// On a loop the limit counts from the round in which the wait began.
+    /// On a loop the limit counts from the round in which the wait began. A read may also end early,
+    /// as the end of input: at a [drain](crate::drain), and where others wait for the thread of an
+    /// accepted connection ([`places`](crate::places)).
     ///
     /// # Errors
     ///
@@ -112,10 +114,13 @@ impl TcpStream {
         }
         *kept = limit;
         // Only the block world has the kernel watch the time.
-        if current::waits_in_place() && self.socket.injected.is_none() {
-            visibility::count(|counters| counters.other_calls.add(1));
-            sockopt::set_socket_timeout(self.as_fd(), which, limit)?;
+        if !current::waits_in_place() || self.socket.injected.is_some() {
+            return Ok(());
         }
-        Ok(())
+        if which == Timeout::Recv {
+            return self.socket.limit_reads(limit);
+        }
+        visibility::count(|counters| counters.other_calls.add(1));
+        Ok(sockopt::set_socket_timeout(self.as_fd(), which, limit)?)
     }
 }

@@ -1,0 +1,114 @@
+//! A socket in the block world: the kernel thread waits for it in place.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use duality_poller::Direction;
+use rustix::net::sockopt::{self, Timeout};
+
+use super::{Access, Done, Moved, Socket, TimeLimit};
+use crate::drain::{DrainTarget, Listed};
+use crate::places::{self, Place, SILENCE};
+use crate::visibility::{self, Wait, thread_slots};
+use crate::world::block::{self, Ready, Waiting};
+
+impl Socket {
+    /// Performs one operation, as [`Socket::poll`] does.
+    pub(super) fn poll_blocking<T>(
+        &mut self,
+        direction: Direction,
+        time_limit: &mut TimeLimit,
+        attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
+    ) -> Poll<io::Result<Done<T>>> {
+        if let Err(error) = self.prepare_to_block() {
+            return Poll::Ready(Err(error));
+        }
+        let _seen = thread_slots::show_wait(Wait::descriptor(direction, self.as_fd().as_raw_fd()));
+        places::here(|place| {
+            let place = place.filter(|_| self.may_lose_its_place());
+            if place.is_some() {
+                places::count(direction == Direction::Read);
+            }
+            let place = place.filter(|_| direction == Direction::Read);
+            self.wait_in_place(direction, time_limit, place, attempt)
+        })
+    }
+
+    fn prepare_to_block(&mut self) -> io::Result<()> {
+        self.make_blocking()?;
+        if let Some(input) = self.ends_at_drain
+            && self.listed.is_none()
+        {
+            self.listed = Some(Listed::new(self.as_fd(), input)?);
+        }
+        Ok(())
+    }
+
+    fn wait_in_place<T>(
+        &mut self,
+        direction: Direction,
+        time_limit: &mut TimeLimit,
+        place: Option<&Place<'_>>,
+        mut attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
+    ) -> Poll<io::Result<Done<T>>> {
+        if place.is_some() && !self.is_sliced && time_limit.is_longer_than(SILENCE) {
+            self.set_receive_limit(Some(SILENCE))?;
+            self.is_sliced = true;
+        }
+        // Handles of one connection share the kernel's limit, so it may be another's that ends a
+        // wait. Elsewhere its length tells when the wait began, and the clock is spared.
+        let start = self.duplicated.then(Instant::now);
+        let mut looks_first = place.is_some_and(Place::looks_first);
+        loop {
+            let waiting = Waiting { direction, place, looks_first };
+            let own = |now| time_limit.deadline(start.unwrap_or(now));
+            match block::wait_for_descriptor(self.as_fd(), waiting, own)? {
+                Ready::Yes => {}
+                Ready::Cancelled => return Poll::Pending,
+                Ready::Displaced => return Poll::Ready(Ok(Done::Drained)),
+            }
+            visibility::count(|counters| counters.attempts.add(1));
+            match block::retry(|| attempt(self.access(None, direction))) {
+                Ok(moved) => return Poll::Ready(Ok(Done::Moved(moved.value))),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let now = Instant::now();
+                    let began = start.or(self.is_sliced.then(|| now - SILENCE));
+                    let deadline = began.map_or(Some(now), |began| time_limit.deadline(began));
+                    if direction == Direction::Write || deadline.is_some_and(|end| end <= now) {
+                        return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+                    }
+                    looks_first = true;
+                }
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    /// Limits how long the kernel lets one read wait, as a time limit of `limit` needs it here.
+    pub(in crate::net) fn limit_reads(&mut self, limit: Option<Duration>) -> io::Result<()> {
+        let is_longer = limit.is_none_or(|limit| limit > SILENCE);
+        let in_place = is_longer
+            && self.may_lose_its_place()
+            && (self.is_sliced || places::here(|place| place.is_some()));
+        if in_place && self.is_sliced {
+            return Ok(());
+        }
+        self.set_receive_limit(if in_place { Some(SILENCE) } else { limit })?;
+        self.is_sliced = in_place;
+        Ok(())
+    }
+
+    fn set_receive_limit(&self, limit: Option<Duration>) -> io::Result<()> {
+        visibility::count(|counters| counters.other_calls.add(1));
+        Ok(sockopt::set_socket_timeout(self.as_fd(), Timeout::Recv, limit)?)
+    }
+
+    /// Whether it is a client's, whose connection is in one hand. Where there are two, one may wait
+    /// for long while the other writes.
+    fn may_lose_its_place(&self) -> bool {
+        let is_a_clients = self.ends_at_drain == Some(DrainTarget::Connection);
+        is_a_clients && !self.duplicated && self.injected.is_none()
+    }
+}
