@@ -15,7 +15,7 @@ use duality_architectures::common::line::{Limit, Line, MOST_REFUSALS, Turn};
 use duality_architectures::common::pressure::{PAUSE, Pressure};
 use duality_poller::{Direction, Event, Kind, Poller, Timers, Token};
 use duality_runtime::drain;
-use duality_runtime::handler::Connections;
+use duality_runtime::handler::{Connections, Peer};
 use duality_runtime::net::TcpListener;
 use duality_runtime::task::submit;
 use duality_runtime::wakeup::Wakeup;
@@ -75,6 +75,8 @@ struct Connection<M> {
     readiness: Readiness,
     waits_for: WaitsFor,
     is_refused: bool,
+    /// Whose it is, for the line about its failure.
+    peer: Peer,
     machine: M,
 }
 
@@ -271,7 +273,8 @@ impl<M: StateMachine> CallbackLoop<M> {
     fn begin(&mut self, socket: OwnedFd, machine: M, is_refused: bool) {
         self.refusing += usize::from(is_refused);
         let (readiness, waits_for) = (Readiness::default(), WaitsFor::Turn);
-        let connection = Connection { socket, readiness, waits_for, is_refused, machine };
+        let peer = Peer::of(socket.as_fd(), None);
+        let connection = Connection { socket, readiness, waits_for, is_refused, peer, machine };
         let key = self.connections.insert(connection);
         self.wake(key, Why::Ready);
     }
@@ -299,6 +302,10 @@ impl<M: StateMachine> CallbackLoop<M> {
         let cut_short = attempts.was_cut_short();
         match wait {
             Next::End => self.end(key),
+            Next::Failed(error) => {
+                connection.peer.tell(&error);
+                self.end(key);
+            }
             Next::Helper(job) => self.have_helped(key, job),
             Next::Read(_) | Next::Write(_) if cut_short => {
                 connection.waits_for = WaitsFor::Turn;

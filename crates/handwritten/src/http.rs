@@ -16,6 +16,7 @@
 //! Replies leave before the connection waits for bytes, so that any stage but Disk may find that it has
 //! to wait for room instead; it begins again when there is some.
 
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -270,7 +271,10 @@ impl Conversation {
     /// reply before the client has read it.
     fn linger(&mut self, limit: Duration, attempts: &mut Attempts<'_>, limits: &Limits) -> Step {
         self.desk.send(attempts, limits)?;
-        attempts.shut_down_writing()?;
+        // A client that has reset the connection reads no more.
+        if attempts.shut_down_writing().is_err() {
+            return Err(Next::End);
+        }
         self.stage = Stage::Discard { until: attempts.after(limit) };
         Ok(())
     }
@@ -278,7 +282,11 @@ impl Conversation {
     fn drop_input(&mut self, attempts: &mut Attempts<'_>, limits: &Limits) -> Step {
         let Stage::Discard { until } = self.stage else { return Err(Next::End) };
         self.input.consume(self.input.unused().len());
-        self.fill(until, attempts, limits)
+        // The reply is out; what goes wrong from here on is no failure.
+        self.fill(until, attempts, limits).map_err(|next| match next {
+            Next::Failed(_) => Next::End,
+            next => next,
+        })
     }
 
     /// What a wait that took too long comes to.
@@ -287,7 +295,7 @@ impl Conversation {
             // A close would leave what the client has not taken to the kernel, which would try to send it
             // for minutes.
             attempts.reset();
-            return Err(Next::End);
+            return Err(Next::Failed(io::ErrorKind::TimedOut.into()));
         }
         match &self.stage {
             Stage::Head { .. } if !self.input.is_empty() => {

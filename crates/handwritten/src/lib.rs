@@ -8,7 +8,7 @@
 //!     └─ Ready ─▶ ┌─────────┐ ◀──── Ready ─────────────┘           │
 //!                 │ machine │ ◀──── TimedOut ──────────────────────┘
 //!                 └─────────┘ ◀──── Found ── a helper thread's answer
-//!                      └─▶ Read, Write, Helper or End: what it waits for next
+//!                      └─▶ Read, Write, Helper, End or Failed: what it waits for next
 //! ```
 //!
 //! A service of `crates/services` is an `async fn`, and under the architecture `epoll` the compiler turns it
@@ -118,11 +118,12 @@ enum Next<F> {
     Helper(Box<dyn FnOnce() -> F + Send>),
     /// Nothing: the connection closes.
     End,
+    /// Nothing: the connection closes, and the operator is told why.
+    Failed(io::Error),
 }
 
 impl<F> From<io::Error> for Next<F> {
-    /// A connection that breaks off is its client's affair.
-    fn from(_: io::Error) -> Self {
-        Self::End
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error)
     }
 }

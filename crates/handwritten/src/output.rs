@@ -1,6 +1,7 @@
 //! What is on its way to an http client: replies that are gathered and leave together, and the long page or
 //! file that may follow them.
 
+use std::io;
 use std::time::Instant;
 
 use duality_services::http::parts::{
@@ -116,7 +117,7 @@ impl Output {
             };
             // A file that has become shorter than was said.
             if count == 0 {
-                return Err(Next::End);
+                return Err(Next::Failed(io::ErrorKind::UnexpectedEof.into()));
             }
             self.advance(count);
             (self.patience, self.is_quiet) = (None, false);

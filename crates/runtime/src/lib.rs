@@ -34,6 +34,7 @@ mod remote;
 pub mod shared;
 pub mod sync;
 pub mod task;
+mod tcp_info;
 pub mod time;
 pub mod visibility;
 mod wait;

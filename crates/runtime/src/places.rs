@@ -17,7 +17,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::net::tcp_info;
+use crate::tcp_info::tcp_info;
 
 /// How long a connection may be silent where others wait.
 pub(crate) const SILENCE: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ const LEAST_RATE: u64 = 1024;
 /// What waits may be on its way to a thread that is free. So it has to wait for so long.
 const SECOND_LOOK: Duration = Duration::from_millis(100);
 
-/// So many reads without a write make a thread look at how slowly the request comes.
+/// So many reads without a write make a thread look at how slowly a request comes.
 const MANY_READS: u32 = 3;
 
 thread_local! {
@@ -120,7 +120,10 @@ fn left(connection: BorrowedFd<'_>) -> Option<Duration> {
     // Both are counted from the start of a connection over which nothing has passed.
     let [received, sent] = [info.tcpi_last_data_recv, info.tcpi_last_data_sent]
         .map(|milliseconds| Duration::from_millis(milliseconds.into()));
-    let is_slow =
-        sent >= SLOW && info.tcpi_bytes_received < LEAST_RATE.saturating_mul(sent.as_secs());
+    // A later request may have begun long after the last reply, and come in two pieces.
+    let in_pieces = info.tcpi_data_segs_out == 0 || READS.get() >= MANY_READS;
+    let is_slow = in_pieces
+        && sent >= SLOW
+        && info.tcpi_bytes_received < LEAST_RATE.saturating_mul(sent.as_secs());
     Some(if is_slow { Duration::ZERO } else { SILENCE.saturating_sub(received.min(sent)) })
 }

@@ -94,7 +94,7 @@ impl Served {
     /// first few.
     ///
     /// Each connection then costs a getpeername(2) and a small allocation. A state machine written
-    /// by hand returns no errors.
+    /// by hand has its errors logged.
     #[must_use]
     pub fn on_error(mut self, hook: ErrorHook) -> Self {
         self.on_error = Some(hook);

@@ -3,12 +3,16 @@
 //!
 //! The counters are shared with child processes, so that a server of many processes says no more than another.
 
+use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-use crate::net::TcpStream;
+use rustix::net::getpeername;
+
+use crate::net::internet_address;
 use crate::{log, shared, task};
 
 /// So many errors are told; one more line says that the others are not.
@@ -21,12 +25,19 @@ const ASKED: u64 = 1000;
 /// Is called with the client's address, where it is known, and the error that the service returned.
 pub type ErrorHook = Arc<dyn Fn(Option<SocketAddr>, &io::Error) + Send + Sync>;
 
-/// The client of a connection. In a box, and only where it is to be known: most connections of a
-/// large server have none.
-pub(super) type Peer = Option<Box<Client>>;
+/// The client of a connection, which may fail. In a box, and only where it is to be known: most
+/// connections of a large server have none.
+#[doc(hidden)]
+pub struct Peer(Option<Box<Client>>);
 
-/// What is kept of a client for a connection that may fail.
-pub(super) struct Client {
+impl fmt::Debug for Peer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Peer").finish_non_exhaustive()
+    }
+}
+
+/// What is kept of a client.
+struct Client {
     address: Option<SocketAddr>,
     /// Is told instead of the operator.
     hook: Option<ErrorHook>,
@@ -45,48 +56,64 @@ pub(super) fn prepare() {
     counts();
 }
 
-/// The client of a connection that begins, if it is to be known: always with a `hook`.
-pub(super) fn peer(stream: &TcpStream, hook: Option<&ErrorHook>) -> Peer {
-    if let Some(hook) = hook {
-        let (address, hook) = (stream.peer_addr().ok(), Some(hook.clone()));
-        return Some(Box::new(Client { address, hook }));
+impl Peer {
+    /// The client of a connection that begins, if it is to be known: always with a `hook`.
+    pub fn of(socket: BorrowedFd<'_>, hook: Option<&ErrorHook>) -> Self {
+        let address = || internet_address(getpeername(socket).ok()?).ok();
+        if let Some(hook) = hook {
+            let (address, hook) = (address(), Some(hook.clone()));
+            return Self(Some(Box::new(Client { address, hook })));
+        }
+        let [asked, failed] = counts();
+        let failures = failed.load(Relaxed);
+        let is_wanted = failures < TOLD && (failures > 0 || asked.load(Relaxed) < ASKED);
+        if !is_wanted {
+            return Self(None);
+        }
+        asked.fetch_add(1, Relaxed);
+        Self(Some(Box::new(Client { address: address(), hook: None })))
     }
-    let [asked, failed] = counts();
-    let failures = failed.load(Relaxed);
-    let is_wanted = failures < TOLD && (failures > 0 || asked.load(Relaxed) < ASKED);
-    if !is_wanted {
-        return None;
+
+    /// Tells the hook of an error that ended the service of a connection. Without a hook it tells
+    /// the operator, unless the error is the client's own affair.
+    #[cold]
+    pub fn tell(&self, error: &io::Error) {
+        let client = self.0.as_ref();
+        let address = client.and_then(|client| client.address);
+        if let Some(hook) = client.and_then(|client| client.hook.as_ref()) {
+            hook(address, error);
+            return;
+        }
+        if is_the_clients(error) {
+            return;
+        }
+        let [_, failed] = counts();
+        let before = failed.fetch_add(1, Relaxed);
+        if before < TOLD {
+            log::warn(line(address.as_ref(), task::current_stage().as_deref(), error));
+        } else if before == TOLD {
+            log::warn("further errors of connections are not logged");
+        }
     }
-    asked.fetch_add(1, Relaxed);
-    let address = stream.peer_addr().ok();
-    Some(Box::new(Client { address, hook: None }))
 }
 
-/// Tells the hook of an error that the service of a connection has returned. Without a hook it
-/// tells the operator, unless the error is the client's own affair.
-#[cold]
-pub(super) fn tell(peer: &Peer, error: &io::Error) {
-    let address = peer.as_ref().and_then(|client| client.address);
-    if let Some(hook) = peer.as_ref().and_then(|client| client.hook.as_ref()) {
-        hook(address, error);
-        return;
-    }
-    if is_the_clients(error) {
-        return;
-    }
-    let [_, failed] = counts();
-    let before = failed.fetch_add(1, Relaxed);
-    if before < TOLD {
-        log::warn(line(address.as_ref(), task::current_stage().as_deref(), error));
-    } else if before == TOLD {
-        log::warn("further errors of connections are not logged");
-    }
-}
-
-/// A client that breaks off, as a load generator does at the end of its load, is no error of the service.
+/// A client that breaks off, as a load generator does at the end of its load, is no error of the
+/// service; nor is a network that loses it. What is done with a connection that the client has
+/// reset may also fail because it has no peer any more.
 fn is_the_clients(error: &io::Error) -> bool {
-    use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
-    matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset)
+    use ErrorKind::{
+        BrokenPipe, ConnectionAborted, ConnectionReset, HostUnreachable, NetworkUnreachable,
+        NotConnected,
+    };
+    matches!(
+        error.kind(),
+        BrokenPipe
+            | ConnectionAborted
+            | ConnectionReset
+            | HostUnreachable
+            | NetworkUnreachable
+            | NotConnected
+    )
 }
 
 fn line(peer: Option<&SocketAddr>, stage: Option<&str>, error: &io::Error) -> String {
@@ -118,6 +145,8 @@ mod tests {
         for (kind, is_theirs) in [
             (ErrorKind::ConnectionReset, true),
             (ErrorKind::BrokenPipe, true),
+            (ErrorKind::NotConnected, true),
+            (ErrorKind::HostUnreachable, true),
             (ErrorKind::UnexpectedEof, false),
             (ErrorKind::InvalidData, false),
             (ErrorKind::TimedOut, false),

@@ -20,6 +20,7 @@ mod failures;
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -32,7 +33,7 @@ use crate::visibility;
 use crate::visibility::graph::{self, Trace};
 
 pub use connections::{Active, Connections};
-pub use failures::ErrorHook;
+pub use failures::{ErrorHook, Peer};
 
 /// How a connection's task is made, which tells the hook of an error.
 type Begin =
@@ -105,7 +106,7 @@ where
     F: Future<Output = io::Result<()>> + Send + 'static,
 {
     Arc::new(move |stream, active, hook| {
-        let peer = failures::peer(&stream, hook);
+        let peer = Peer::of(stream.as_fd(), hook);
         let trace = Trace::begins();
         Box::pin(Serving { future: serve(stream), peer, trace, _connection: Connection(active) })
     })
@@ -116,7 +117,7 @@ pin_project! {
     struct Serving<F> {
         #[pin]
         future: F,
-        peer: failures::Peer,
+        peer: Peer,
         trace: Option<Box<Trace>>,
         _connection: Connection,
     }
@@ -133,7 +134,7 @@ impl<F: Future<Output = io::Result<()>>> Future for Serving<F> {
             turn.ends();
         }
         if let Err(error) = served {
-            failures::tell(serving.peer, &error);
+            serving.peer.tell(&error);
         }
         Poll::Ready(())
     }

@@ -300,7 +300,7 @@ fn bound(address: SocketAddr, reuse_port: bool) -> io::Result<OwnedFd> {
 }
 
 /// The address in the form of `std`; sockets made here have no other kind.
-pub(super) fn internet_address(address: Option<SocketAddrAny>) -> io::Result<SocketAddr> {
+pub(crate) fn internet_address(address: Option<SocketAddrAny>) -> io::Result<SocketAddr> {
     let address = address.ok_or(io::ErrorKind::NotConnected)?;
     SocketAddr::try_from(address).map_err(|_| io::Error::other("not an internet address"))
 }

@@ -10,8 +10,8 @@ mod stream;
 
 pub use injection::{Injector, Tally};
 pub use input::Input;
+pub(crate) use listener::internet_address;
 pub use listener::{Backlog, ListenOptions, TcpListener};
 pub use options::ConnectOptions;
 pub use output::Output;
-pub(crate) use socket::tcp_info;
 pub use stream::TcpStream;

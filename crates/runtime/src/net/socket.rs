@@ -6,7 +6,6 @@
 mod blocking;
 mod rest;
 mod suspended;
-mod tcp_info;
 mod time_limit;
 
 use std::io::{self, IoSlice};
@@ -19,7 +18,6 @@ use rustix::io::ioctl_fionbio;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, recv, send, shutdown};
 
 pub(crate) use self::rest::Rest;
-pub(crate) use self::tcp_info::tcp_info;
 pub(crate) use self::time_limit::TimeLimit;
 use super::injection::{Injected, Injections};
 use crate::blocks::{self, Source};

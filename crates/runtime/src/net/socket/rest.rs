@@ -7,8 +7,8 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use super::tcp_info;
 use crate::drain;
+use crate::tcp_info::tcp_info;
 
 /// How many connections of a listener are still to be accepted; all of them until the process
 /// drains.
