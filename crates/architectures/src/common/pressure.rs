@@ -81,11 +81,23 @@ impl Pressure {
     }
 }
 
+/// Errors of the network that accept(2) of Linux passes on, and the refusal of a packet filter.
+const OF_ONE_CONNECTION: [i32; 8] = [
+    libc::EPROTO,
+    libc::EPERM,
+    libc::ENETDOWN,
+    libc::ENETUNREACH,
+    libc::ENONET,
+    libc::ENOPROTOOPT,
+    libc::EHOSTDOWN,
+    libc::EHOSTUNREACH,
+];
+
 /// Whether accept(2) reports what happened to the connection that it would have returned.
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
-        || matches!(error.raw_os_error(), Some(libc::EPROTO | libc::EPERM | libc::ENETDOWN))
+        || error.raw_os_error().is_some_and(|number| OF_ONE_CONNECTION.contains(&number))
 }
 
 /// What to do about a lack, to be put at the end of a line.
