@@ -3,18 +3,26 @@
 //! | signal | does |
 //! | --- | --- |
 //! | SIGTERM, SIGINT | drain; the second one exits with 1 |
-//! | SIGHUP | the same, unless it was ignored when the program began (nohup) |
+//! | SIGHUP | the same, with a line that says so, unless it was ignored when the program began (nohup) |
 //! | SIGUSR1 | a dump of the tasks, by the thread that watches this process |
 //! | SIGUSR2 | drain: how a parent process passes it on to its children |
 //! | SIGALRM | the drain has taken too long: exit with 1 |
 
 use std::io;
 use std::mem;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use duality_runtime::{drain, visibility};
+use rustix::process::getpid;
 
 static RECEIVED: AtomicU32 = AtomicU32::new(0);
+
+/// The process that installed the handlers.
+static SERVER: AtomicI32 = AtomicI32::new(0);
+
+/// What is said at SIGHUP, at which other servers read their configuration again.
+const NO_RELOAD: &[u8] = b"duality: SIGHUP drains and ends this server, as SIGTERM does; \
+    for other settings, start it again\n";
 
 /// Seconds that a drain may take.
 static LIMIT: AtomicU32 = AtomicU32::new(30);
@@ -26,6 +34,7 @@ static LIMIT: AtomicU32 = AtomicU32::new(30);
 /// Those of `sigaction(2)`.
 pub fn install(limit_seconds: u32) -> io::Result<()> {
     LIMIT.store(limit_seconds.max(1), Ordering::Relaxed);
+    SERVER.store(getpid().as_raw_pid(), Ordering::Relaxed);
     handle(libc::SIGTERM, terminate)?;
     handle(libc::SIGINT, terminate)?;
     // A terminal that goes away cuts no reply short.
@@ -60,11 +69,15 @@ fn is_ignored(signal: i32) -> io::Result<bool> {
     Ok(action.sa_sigaction == libc::SIG_IGN)
 }
 
-extern "C" fn terminate(_: i32) {
+extern "C" fn terminate(signal: i32) {
     if RECEIVED.fetch_add(1, Ordering::Relaxed) > 0 {
         exit(b"duality: a second signal: exiting at once\n");
     }
     drain_within_limit();
+    // A terminal sends it to the child processes, too.
+    if signal == libc::SIGHUP && getpid().as_raw_pid() == SERVER.load(Ordering::Relaxed) {
+        keeping_errno(|| write(NO_RELOAD));
+    }
 }
 
 extern "C" fn dump(_: i32) {
@@ -97,9 +110,13 @@ fn keeping_errno(work: impl FnOnce()) {
 }
 
 fn exit(message: &[u8]) -> ! {
-    // SAFETY: write(2) of a valid buffer, and _exit(2), are async-signal-safe.
-    unsafe {
-        libc::write(libc::STDERR_FILENO, message.as_ptr().cast(), message.len());
-        libc::_exit(1)
-    }
+    write(message);
+    // SAFETY: _exit(2) has no preconditions, and is async-signal-safe.
+    unsafe { libc::_exit(1) }
+}
+
+/// Writes to standard error, if that can be.
+fn write(message: &[u8]) {
+    // SAFETY: write(2) of a valid buffer is async-signal-safe.
+    unsafe { libc::write(libc::STDERR_FILENO, message.as_ptr().cast(), message.len()) };
 }
