@@ -39,7 +39,7 @@ fn clients_beyond_the_limit_are_served_as_others_leave(architecture: &[&str]) {
     let has_list = |architecture: &[&str]| {
         !architecture.contains(&"--hand-over=accept") && !architecture.contains(&"--accept-queue=0")
     };
-    let short = ours.gives().concurrent_connections
+    let short = ours.name() != "iterative"
         && !ours.forks()
         && (ours.name() != "pool" || has_list(architecture));
     let first = short.then(|| complaints.next("the lack is reported"));
