@@ -133,12 +133,15 @@ fn served_at_a_time(architecture: &[&str]) -> usize {
 
 fn requests_that_have_come_are_answered(architecture: &[&str]) {
     let server = serve("http", architecture, &[]);
-    let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
-    for client in &mut clients[..served_at_a_time(architecture)] {
+    let served = served_at_a_time(architecture);
+    let mut clients: Vec<_> = (0..served).map(|_| server.connect()).collect();
+    for client in &mut clients {
         client.write_all(GET).unwrap();
         read_page(client).unwrap();
     }
     let stopped = Stopped::new(&server);
+    // While the server ran, they would have the others give way.
+    clients.extend((served..CLIENTS).map(|_| server.connect()));
     for client in &mut clients {
         client.write_all(GET).unwrap();
     }

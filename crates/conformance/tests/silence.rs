@@ -1,6 +1,6 @@
-//! Clients that hold the threads of a server and do not use them: silent ones, idle ones, and ones
-//! that send a byte now and then. Others are served all the same, within [`PATIENCE`](duality_conformance::PATIENCE), far
-//! less than the services wait for any of these.
+//! Clients that hold the threads of a server and do not use them. They are silent or idle, or send a
+//! byte now and then. Others are served all the same, within
+//! [`PATIENCE`](duality_conformance::PATIENCE). The services alone would wait far longer.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

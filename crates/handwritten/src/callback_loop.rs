@@ -75,7 +75,7 @@ struct Connection<M> {
     readiness: Readiness,
     waits_for: WaitsFor,
     is_refused: bool,
-    /// Whose it is, for the line about its failure.
+    /// Its client, for the line about its failure.
     peer: Peer,
     machine: M,
 }

@@ -2,9 +2,12 @@
 //!
 //! A client that is silent holds its place, and other clients wait. So where others wait, a
 //! connection that keeps its place in vain sees the end of its input, as at a
-//! [drain](crate::drain). It keeps its place in vain when nothing has passed over it, in either
-//! direction, for [`SILENCE`]; or when its client sends so slowly that [`LEAST_RATE`] is not met
-//! after [`SLOW`]. A connection whose reply is still on its way never does.
+//! [drain](crate::drain). It keeps its place in vain in two cases:
+//!
+//! - Nothing has passed over it, in either direction, for [`SILENCE`].
+//! - Its client sends more slowly than [`LEAST_RATE`], and has had [`SLOW`] for its request.
+//!
+//! A connection never ends so while a reply is on its way.
 //!
 //! A thread that is blocked in recv(2) looks at this once in each [`SILENCE`], which is the
 //! time-out of the socket then. Once others are known to wait, a thread looks before it waits. The
@@ -75,8 +78,8 @@ impl Places {
 /// Calls `operation` with the place that this kernel thread is, if it is one.
 #[inline]
 pub(crate) fn here<R>(operation: impl FnOnce(Option<&Place<'_>>) -> R) -> R {
-    // SAFETY: non-null only while `enter`, on whose stack it lies, is below; and the operation is
-    // called now, and can keep no reference.
+    // SAFETY: non-null only while `enter`, on the stack of which it lies, has not returned. The
+    // operation is called now, and can keep no reference.
     operation(unsafe { PLACE.get().as_ref() })
 }
 

@@ -3,7 +3,7 @@
 //! | signal | does |
 //! | --- | --- |
 //! | SIGTERM, SIGINT | drain; the second one exits with 1 |
-//! | SIGHUP | the same, with a line that says so, unless it was ignored when the program began (nohup) |
+//! | SIGHUP | the same, and says so; nothing if it was ignored at the start (nohup) |
 //! | SIGUSR1 | a dump of the tasks, by the thread that watches this process |
 //! | SIGUSR2 | drain: how a parent process passes it on to its children |
 //! | SIGALRM | the drain has taken too long: exit with 1 |

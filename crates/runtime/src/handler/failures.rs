@@ -97,9 +97,9 @@ impl Peer {
     }
 }
 
-/// A client that breaks off, as a load generator does at the end of its load, is no error of the
-/// service; nor is a network that loses it. What is done with a connection that the client has
-/// reset may also fail because it has no peer any more.
+/// Whether the service has no part in an error. A client may break off, as a load generator does at
+/// the end of its load, or the network loses it. A connection that the client has reset has no peer
+/// any more (`NotConnected`).
 fn is_the_clients(error: &io::Error) -> bool {
     use ErrorKind::{
         BrokenPipe, ConnectionAborted, ConnectionReset, HostUnreachable, NetworkUnreachable,

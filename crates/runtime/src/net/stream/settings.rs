@@ -53,9 +53,10 @@ impl TcpStream {
     /// Limits how long one read waits; `None`, as at the start, is for ever. Setting the same limit
     /// again costs nothing.
     ///
-    /// On a loop the limit counts from the round in which the wait began. A read may also end early,
-    /// as the end of input: at a [drain](crate::drain), and where others wait for the thread of an
-    /// accepted connection ([`places`](crate::places)).
+    /// On a loop the limit counts from the round in which the wait began.
+    ///
+    /// A read of an accepted connection may end before, as at the end of input: at a
+    /// [drain](crate::drain), or where others wait for its thread ([`places`](crate::places)).
     ///
     /// # Errors
     ///
