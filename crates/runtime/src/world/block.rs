@@ -105,7 +105,7 @@ pub(crate) enum Ready {
 /// `own` tells, has passed.
 pub(crate) fn wait_for_descriptor(
     descriptor: BorrowedFd<'_>,
-    waiting: Waiting<'_>,
+    waiting: &Waiting<'_>,
     own: impl FnOnce(Instant) -> Option<Instant>,
 ) -> io::Result<Ready> {
     let ambient = ambient_deadline();

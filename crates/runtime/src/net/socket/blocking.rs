@@ -62,7 +62,7 @@ impl Socket {
         let start = self.duplicated.then(Instant::now);
         let mut looks_first = place.is_some_and(Place::looks_first);
         loop {
-            let waiting = Waiting { direction, place, looks_first };
+            let waiting = &Waiting { direction, place, looks_first };
             let own = |now| time_limit.deadline(start.unwrap_or(now));
             match block::wait_for_descriptor(self.as_fd(), waiting, own)? {
                 Ready::Yes => {}
