@@ -451,6 +451,69 @@ TEST(a_process_may_use_our_memory) {
     CHECK(join(start(give_seven, NULL)) == 7);
     return 0;
 }
+/* A program's own system call: not libc's, and in a function whose vector registers are alive across it. */
+struct birth {
+    bool newer, vfork, stack;
+    int (*life)(void);
+};
+static volatile double scale = 1.5;
+static volatile int lives;
+static long give_birth(const struct birth *birth, char *stack, size_t size) {
+    uint64_t flags = CLONE_VM | (birth->vfork ? CLONE_VFORK : 0);
+    uint64_t newer[8] = {flags, 0, 0, 0, SIGCHLD, birth->stack ? (uintptr_t)stack : 0, birth->stack ? size : 0, 0};
+    uintptr_t first = birth->newer ? (uintptr_t)newer : flags | SIGCHLD;
+    uintptr_t second = birth->newer ? sizeof newer : birth->stack ? (uintptr_t)(stack + size) : 0;
+    double alive = scale * 2;
+    long result = birth->newer ? SYS_clone3 : SYS_clone;
+    __asm__ volatile(
+        "xor %%r10d, %%r10d\n\txor %%r8d, %%r8d\n\tsyscall\n\ttest %%rax, %%rax\n\tjnz 1f\n\t"
+        "sub $512, %%rsp\n\tand $-16, %%rsp\n\tcall *%%rbx\n\tmov %%eax, %%edi\n\tmov $60, %%eax\n\tsyscall\n\thlt\n1:"
+        : "+a"(result), "+x"(alive)
+        : "D"(first), "S"(second), "d"(0L), "b"(birth->life)
+        : "rcx", "r8", "r10", "r11", "memory");
+    return alive == 3 ? result : -1;
+}
+static int exit_with_42(void) {
+    lives++;
+    return 42;
+}
+static int execute_a_program(void) {
+    lives++;
+    char *arguments[] = {"sh", "-c", "exit 42", NULL};
+    execv("/bin/sh", arguments);
+    return 1;
+}
+static int be_killed(void) {
+    lives++;
+    kill(getpid(), SIGKILL);
+    return 1;
+}
+static void *give_births(void *unused) {
+    static char stack[64 << 10] __attribute__((aligned(16)));
+    int (*const all[])(void) = {exit_with_42, execute_a_program, be_killed};
+    (void)unused;
+    for (int which = 0; which < 3 * 8; which++) {
+        struct birth birth = {which & 1, which & 2, which & 4, all[which / 8]};
+        /* Two processes on one stack at once would be the program's mistake. */
+        if (!birth.vfork && !birth.stack) continue;
+        int before = lives, status;
+        long child = give_birth(&birth, stack, sizeof stack);
+        if (child <= 0 || waitpid(child, &status, 0) != child || lives != before + 1) return (void *)(which + 1L);
+        bool right = birth.life == be_killed ? WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL
+                                             : WIFEXITED(status) && WEXITSTATUS(status) == 42;
+        if (!right) return (void *)(which + 1L);
+    }
+    return NULL;
+}
+TEST(processes_in_our_memory_by_our_own_calls) {
+    CHECK(!give_births(NULL));
+    struct ticker ticker;
+    ticker_start(&ticker);
+    CHECK(!join(start(give_births, NULL)));
+    ticker_wait(&ticker);
+    ticker_stop(&ticker);
+    return 0;
+}
 TEST(send_timeouts_are_honoured) {
     int ends[2];
     static char bytes[1 << 20];

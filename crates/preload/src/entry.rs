@@ -91,6 +91,17 @@ global_asm!(
     "xrstor64 (%r11)",
     "mov (%rsp), %rax", "mov 16(%rsp), %rdx", "mov 8(%rsp), %rcx", "mov 24(%rsp), %rsp",
     "jmp *%rcx",
+    // For a call that the kernel is to execute with the program's own stack and registers: they are restored as above,
+    // but for the number of the call, and the stub's own `syscall` comes next. A child that shares this memory would
+    // overwrite the area, and one with a stack of its own would not find it.
+    ".globl duality_vectors_leave", ".hidden duality_vectors_leave",
+    "duality_vectors_leave:",
+    "lea 32(%rsp), %r11",
+    "mov $0x2e7, %eax", "xor %edx, %edx",
+    "xrstor64 (%r11)",
+    "mov (%rsp), %rax", "mov 16(%rsp), %rdx", "mov 8(%rsp), %rcx", "mov 24(%rsp), %rsp",
+    "sub $2, %rcx",
+    "jmp *%rcx",
     ".size duality_entry_vectors, . - duality_entry_vectors",
 
     // switch(save: *mut usize, load: usize, fs: usize): keeps what a callee saves on this stack, and goes on

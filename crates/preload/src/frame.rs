@@ -52,7 +52,10 @@ impl Frame {
 
     /// Has the kernel execute the call with the program's own registers and stack, once the dispatcher is left.
     pub(crate) fn leave_to_kernel(&mut self) -> isize {
-        self.rip = self.after - 2;
+        self.rip = match self.keeps_vectors() {
+            true => duality_vectors_leave as *const () as usize,
+            false => self.after - 2,
+        };
         self.rax as isize
     }
 
@@ -86,6 +89,7 @@ unsafe extern "C" {
     pub(crate) fn duality_entry_vectors();
     fn duality_vectors_after();
     fn duality_vectors_again();
+    fn duality_vectors_leave();
     pub(crate) fn duality_switch(save: *mut usize, load: usize, fs: usize);
     pub(crate) fn duality_thread_start();
     pub(crate) fn duality_worker_start();
