@@ -52,6 +52,17 @@ fn a_program_with_address_sanitizer_is_refused() {
 }
 
 #[test]
+fn a_small_stack_is_the_programs_and_not_the_commands() {
+    let shell = "ulimit -s 64; exec \"$0\" run -- sh -c 'ulimit -s; exit 7'";
+    let output = finish(Command::new("sh").args(["-c", shell, DUALITY]));
+    assert_eq!(
+        (output.status.code(), output.stdout.as_slice()),
+        (Some(7), &b"64\n"[..]),
+        "{output:?}"
+    );
+}
+
+#[test]
 fn threads_are_user_level_threads() {
     // Natively, a thread that sleeps is a second task of the kernel.
     let source = "#include <pthread.h>\n#include <stdio.h>\n#include <unistd.h>\n#include <stdlib.h>\n\
@@ -103,11 +114,12 @@ fn statistics_are_printed_at_the_end() {
 
 #[test]
 fn a_thread_that_has_just_begun_its_turn_keeps_it() {
-    // Twenty threads compute for some microseconds at a time, for longer than fifty ticks in all.
+    // Twenty threads compute for longer than a hundred ticks in all: for some microseconds at a time, or without a break.
     let source = "#include <pthread.h>\n#include <sched.h>\n#include <time.h>\n\
+        static int yields;\n\
         static double used(void) { struct timespec t; clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t); return t.tv_sec + t.tv_nsec / 1e9; }\n\
-        static void *turns(void *a) { while (used() < 0.2) { for (volatile int i = 0; i < 20000; i++); sched_yield(); } return a; }\n\
-        int main(void) { pthread_t t[20];\n\
+        static void *turns(void *a) { while (used() < 0.3) { for (volatile int i = 0; i < 20000; i++); if (yields) sched_yield(); } return a; }\n\
+        int main(int c, char **v) { pthread_t t[20]; yields = c > 1;\n\
         for (int i = 0; i < 20; i++) pthread_create(&t[i], 0, turns, 0);\n\
         for (int i = 0; i < 20; i++) pthread_join(t[i], 0);\n\
         return 0; }\n";
@@ -116,9 +128,14 @@ fn a_thread_that_has_just_begun_its_turn_keeps_it() {
     std::fs::write(&file, source).expect("written");
     compile(&[file], &["-pthread", "-O1"], &program);
     let program = program.to_str().expect("a name");
-    let output = run(&["--stats", "--cores", "1", "--tick", "2ms", "--", program]);
-    let preemptions = preemptions(&output);
-    assert!(output.status.success() && preemptions < 10, "{preemptions} preemptions");
+    let preemptions_with = |yields: &[&str]| {
+        let options = ["--stats", "--cores", "1", "--tick", "2ms", "--", program];
+        let output = run(&[&options[..], yields].concat());
+        assert!(output.status.success(), "{output:?}");
+        preemptions(&output)
+    };
+    let (short_turns, long_turns) = (preemptions_with(&["yields"]), preemptions_with(&[]));
+    assert!(short_turns < long_turns / 2, "{short_turns} preemptions, and {long_turns}");
 }
 
 #[test]

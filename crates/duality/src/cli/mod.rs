@@ -27,6 +27,7 @@ mod visibility;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::thread;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
@@ -37,6 +38,7 @@ use setup::SetupFlags;
 pub(crate) use tuning::Tuning;
 
 use duality_runtime::log;
+use rustix::process::{Resource, getrlimit};
 
 use crate::Service;
 use crate::catalogue::Catalogue;
@@ -99,6 +101,24 @@ enum Command {
 
 /// Runs the command line of this process, for the services that come with Duality or one's own.
 pub fn main(own: Option<Service>) -> ExitCode {
+    /// What reading the command line may take, and more.
+    const STACK: usize = 2 << 20;
+    let limit = getrlimit(Resource::Stack).current.unwrap_or(u64::MAX);
+    if limit >= STACK as u64 {
+        return run_command(own);
+    }
+    // `ulimit -s 64` is meant for the program that `run` becomes, and would end this one.
+    let ended = thread::Builder::new().stack_size(STACK).spawn(|| run_command(own));
+    ended.map_or_else(
+        |error| {
+            log::tell(format_args!("duality: the stack is small (ulimit -s), and {error}"));
+            ExitCode::FAILURE
+        },
+        |thread| thread.join().unwrap_or(ExitCode::FAILURE),
+    )
+}
+
+fn run_command(own: Option<Service>) -> ExitCode {
     let command = match parse() {
         Ok(command) => command,
         Err(error) => return explain(&error),

@@ -11,7 +11,9 @@ use std::process::Command;
 
 use duality_patcher::{Image, Segment, find_sites};
 use object::Endianness;
-use object::elf::{EM_X86_64, FileHeader64, PF_X, PT_GNU_EH_FRAME, PT_INTERP, PT_LOAD, SHT_DYNSYM};
+use object::elf::{
+    EM_X86_64, FileHeader64, PF_X, PT_GNU_EH_FRAME, PT_INTERP, PT_LOAD, SHN_UNDEF, SHT_DYNSYM,
+};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Sym};
 use object::read::{ReadCache, ReadRef};
 use rustix::fs::{Access, access};
@@ -179,28 +181,27 @@ fn refusal<'a>(bytes: impl ReadRef<'a>) -> Option<&'static str> {
             "linked with musl, and the engine knows glibc; build it for glibc, or run it without duality",
         );
     }
-    if is_sanitized(header, endian, bytes) {
-        return Some(
-            "built with AddressSanitizer, whose runtime must be loaded first, and whose memory is where the engine's is; \
-             build it without, or run it without duality",
-        );
-    }
-    None
+    sanitizer(header, endian, bytes)
 }
 
-/// Whether a program has the runtime of AddressSanitizer, or needs the library.
-fn is_sanitized<'a>(
+/// What a sanitizer in the program forbids, if so. Those of gcc in a library of their own work, and MemorySanitizer.
+fn sanitizer<'a>(
     header: &FileHeader64<Endianness>,
     endian: Endianness,
     bytes: impl ReadRef<'a>,
-) -> bool {
-    let symbols = header
-        .sections(endian, bytes)
-        .and_then(|sections| sections.symbols(endian, bytes, SHT_DYNSYM));
-    symbols.is_ok_and(|symbols| {
-        symbols
-            .iter()
-            .any(|symbol| symbol.name(endian, symbols.strings()) == Ok(b"__asan_init".as_slice()))
+) -> Option<&'static str> {
+    let sections = header.sections(endian, bytes).ok()?;
+    let symbols = sections.symbols(endian, bytes, SHT_DYNSYM).ok()?;
+    symbols.iter().find_map(|symbol| match symbol.name(endian, symbols.strings()).ok()? {
+        b"__asan_init" => Some(
+            "built with AddressSanitizer, whose runtime must be loaded first, and whose memory is where the engine's is; \
+             build it without, or run it without duality",
+        ),
+        b"__tsan_init" if symbol.st_shndx(endian) != SHN_UNDEF => Some(
+            "built with clang's ThreadSanitizer, which starts before the engine; build it with gcc's, or run it without \
+             duality",
+        ),
+        _ => None,
     })
 }
 
