@@ -10,17 +10,20 @@
 //!       ├─ process.rs           clone, fork, exec, exit
 //!       ├─ futex.rs             the waits beneath locks and joins
 //!       ├─ transfer.rs          read, write, send, receive: try, park, try again
+//!       ├─ attempts.rs          the same for calls that only a helper can wait in
 //!       ├─ connections.rs       accept, connect, sendfile
 //!       ├─ receive.rs, uring.rs  receiving by a ring, with `--poller uring`
 //!       ├─ waits.rs             poll, select, epoll, sleeps        children.rs: wait
 //!       ├─ signal_calls.rs      masks, handlers, kill            signals.rs, masks.rs,
-//!       │                                                          context.rs, delivery.rs
+//!       │                                                          context.rs, delivery.rs,
+//!       │                                                          storm.rs, trap.rs
 //!       ├─ files.rs, regions.rs what the engine must know: descriptors, stacks, code
 //!       ├─ task_folder.rs       `/proc/self/task`
 //!       ├─ task_calls.rs        tasks of programs that `duality cc` has converted: task.rs, loops.rs
 //!       └─ helpers.rs           calls that would block, on kernel threads
 //!                               ▼
 //!    scheduler.rs, pump.rs      run queue, timers, epoll         ticks.rs: preemption
+//!    registration.rs            what epoll tells of
 //!   ────────────────────────────────────────────────────────────────────────
 //!                 the kernel: one thread, and the helpers
 //! ```
