@@ -125,7 +125,7 @@ fn ended(
     match reason {
         Reason::Suspended => Some(SUSPENDED),
         _ if descriptor.generation() != generation => {
-            Some(offload_on_kept(frame.number(), frame.arguments(), Interrupted::Restarts))
+            offload_on_kept(frame.number(), frame.arguments(), Interrupted::Restarts)
         }
         Reason::Woken => None,
         Reason::TimedOut => Some(EAGAIN),

@@ -18,7 +18,7 @@ use crate::own;
 use crate::poll_node::{PollList, PollNode};
 use crate::scheduler::wake;
 use crate::sys::{self, SUSPENDED, failed, sys};
-use crate::waiter::Reason;
+use crate::waiter::{Reason, State, WaiterRef};
 
 /// What a descriptor refers to, as far as waiting is concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -207,7 +207,8 @@ impl Descriptor {
 
     /// Wakes one that waits, or all. The one passes on what it leaves, see `pass_on`.
     fn wake_next(&self, locked: &mut Locked, direction: Direction, all: bool) {
-        while let Some(waiter) = self.side(direction).pop(locked) {
+        let parked = |waiter: &WaiterRef| waiter.state.get() == State::Parked;
+        for waiter in self.side(direction).iter(locked).filter(parked) {
             wake(locked, waiter, Reason::Woken);
             if !all {
                 break;

@@ -54,7 +54,7 @@ impl Side {
         unsafe { self.first.load(Ordering::Relaxed).as_ref() }
     }
 
-    /// Those that wait.
+    /// Those that wait, and those that have been woken and have not yet gone on.
     pub(crate) fn iter(&self, _: &mut Locked) -> impl Iterator<Item = WaiterRef> + use<> {
         core::iter::successors(self.first(), |waiter| waiter.next_waiter.get())
     }
@@ -66,13 +66,6 @@ impl Side {
             Some(last) => last.next_waiter.set(Some(waiter)),
             None => self.set_first(Some(waiter)),
         }
-    }
-
-    /// Takes out the one that has waited longest.
-    pub(crate) fn pop(&self, _: &mut Locked) -> Option<WaiterRef> {
-        let waiter = self.first()?;
-        self.set_first(waiter.next_waiter.get());
-        Some(waiter)
     }
 
     /// Takes a waiter out, if it is one of them.

@@ -20,7 +20,7 @@ use crate::kernel_thread::start_kernel_thread;
 use crate::lock::{Locked, lock};
 use crate::scheduler::{park, park_through_signals, wake};
 use crate::stats;
-use crate::sys::{self, Arguments, EBADF, EINTR, NEEDS_THREAD, RESTART, failed, sys};
+use crate::sys::{self, Arguments, EINTR, NEEDS_THREAD, RESTART, failed, sys};
 use crate::thread::ThreadRef;
 use crate::waiter::Reason;
 use crate::worker::current;
@@ -88,19 +88,20 @@ pub(crate) fn offload(number: i64, arguments: Arguments, interrupted: Interrupte
     offload_until(number, arguments, interrupted, || None)
 }
 
-/// Has a helper execute a call on a file whose descriptor, `arguments[0]`, was closed while the current thread waited
-/// for it.
+/// Has a helper execute a call on a file of which the descriptor, `arguments[0]`, was closed while the
+/// current thread waited. Nothing: the thread did not wait yet, and its call is one of what the number
+/// means now.
 pub(crate) fn offload_on_kept(
     number: i64,
     arguments: Arguments,
     interrupted: Interrupted,
-) -> isize {
-    let Some(kept) = kept::goes_on_with(arguments[0]) else { return EBADF };
+) -> Option<isize> {
+    let kept = kept::goes_on_with(arguments[0])?;
     let mut rest = arguments;
     rest[0] = kept;
     let result = offload(number, rest, interrupted);
     kept::give_back(&mut lock(), kept);
-    result
+    Some(result)
 }
 
 /// As [`offload`]; ends the call early, with another result, once `until` gives one. It is asked whenever the

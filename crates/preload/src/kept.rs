@@ -1,15 +1,18 @@
 //! Files that calls wait for although their descriptors have been closed.
 //!
 //! Natively a call that waits keeps its file open. Here the engine keeps a copy of the descriptor, out of the
-//! program's way, with which the calls go on. The last of them closes it.
+//! program's way, with which the calls go on. The last of them closes it. A thread asks for the copy
+//! when it has been woken. A task gets the copy as the argument of its call.
 
 use alloc::vec::Vec;
 
 use crate::away::out_of_the_way;
 use crate::descriptors::get;
+use crate::fact;
 use crate::lock::{Guarded, Locked, lock};
 use crate::poll_node::PollNode;
 use crate::sys::sys;
+use crate::task::{Task, TaskRef};
 use crate::uring;
 use crate::worker::current;
 
@@ -41,11 +44,18 @@ pub(crate) fn for_waiters(number: usize) -> bool {
         return false;
     };
     other.renew(kept);
+    if descriptor.has(fact::SHARED) {
+        other.share();
+    }
     let mut locked = lock();
     let mut users = 0;
     for side in [&descriptor.read, &descriptor.write] {
-        for thread in side.iter(&mut locked).filter(|waiter| waiter.home().is_none()) {
-            thread.waits_for.set(kept);
+        // Those of a former file of this number go on with another copy.
+        for waiter in side.iter(&mut locked).filter(|waiter| waiter.waits_for.get() == number) {
+            waiter.waits_for.set(kept);
+            if waiter.home().is_some() {
+                Task::of(waiter).go_on_with(kept, other.generation());
+            }
             users += 1;
         }
     }
@@ -67,7 +77,11 @@ pub(crate) fn for_waiters(number: usize) -> bool {
 }
 
 /// The descriptor with which the current thread's call goes on, after its own one was closed. The caller gives it back.
+/// A task has it already.
 pub(crate) fn goes_on_with(number: usize) -> Option<usize> {
+    if current().task.get().is_some() {
+        return None;
+    }
     let kept = current().waits_for.get();
     let mut locked = lock();
     let is_kept = kept != number && KEPT.of(&mut locked).iter().any(|other| other.number == kept);
@@ -85,6 +99,13 @@ pub(crate) fn give_back(locked: &mut Locked, number: usize) {
             descriptor.forget(number);
         }
         locked.released(|| sys!(SYS_close, number));
+    }
+}
+
+/// The task's call is over, or a thread has made it.
+pub(crate) fn end_call(task: TaskRef) {
+    if let Some(kept) = task.take_kept() {
+        give_back(&mut lock(), kept);
     }
 }
 

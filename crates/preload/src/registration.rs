@@ -89,9 +89,8 @@ impl Descriptor {
         side.add(locked, waiter);
         let reason = park(locked, deadline);
         match reason {
-            Reason::Woken => {}
             Reason::Suspended => self.keep_task(side),
-            Reason::TimedOut | Reason::Interrupted => side.remove(locked, waiter),
+            Reason::Woken | Reason::TimedOut | Reason::Interrupted => side.remove(locked, waiter),
         }
         reason
     }

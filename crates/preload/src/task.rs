@@ -43,6 +43,8 @@ pub(crate) struct Task {
     resumed: Cell<bool>,
     /// How the wait ended, if that ends the call.
     ended: Cell<Option<Reason>>,
+    /// The descriptor of the call is one that is kept for it: see `kept.rs`.
+    kept: Cell<bool>,
     /// What the generation of the descriptor was when it began to wait for it, plus one; zero if it did not.
     generation: Cell<u32>,
     pub(crate) number: Cell<i64>,
@@ -137,6 +139,20 @@ impl Task {
     /// Whether the call has waited for a descriptor that is not of this generation.
     pub(crate) fn waited_before(&self, generation: u32) -> bool {
         self.generation.get() != 0 && self.generation.get() != generation.wrapping_add(1)
+    }
+
+    /// The file that it waits for has another number from now on: its call is made with that.
+    pub(crate) fn go_on_with(&self, kept: usize, generation: u32) {
+        let mut arguments = self.arguments.get();
+        arguments[0] = kept;
+        self.arguments.set(arguments);
+        self.kept.set(true);
+        self.generation.set(generation.wrapping_add(1));
+    }
+
+    /// The descriptor that is kept for the call.
+    pub(crate) fn take_kept(&self) -> Option<usize> {
+        self.kept.take().then(|| self.arguments.get()[0])
     }
 
     /// It waits in several lists.

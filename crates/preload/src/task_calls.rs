@@ -10,7 +10,7 @@ use crate::loops::{self, MOST_LOOPS, Next};
 use crate::pump::count_call;
 use crate::scheduler::{self, park, wake};
 use crate::stall;
-use crate::sys::{EAGAIN, EBADF, EINTR, EINVAL, ENOSYS, NEEDS_THREAD, RESTART, SUSPENDED};
+use crate::sys::{EAGAIN, EINTR, EINVAL, ENOSYS, NEEDS_THREAD, RESTART, SUSPENDED};
 use crate::table::{CLASSES, Class};
 use crate::task::{Task, TaskRef};
 use crate::user;
@@ -89,6 +89,8 @@ fn ready(frame: &Frame) -> isize {
         return EINVAL;
     }
     let task = task(frame);
+    // A thread may have made the call of a kept descriptor.
+    kept::end_call(task);
     let mut locked = lock();
     task.adopt(frame.rsi);
     let runner = loops::add(&mut locked, frame.rsi, &task.waiter, frame.rdx != 0);
@@ -100,9 +102,12 @@ fn ready(frame: &Frame) -> isize {
 fn attempt(frame: &Frame) -> isize {
     let task = task(frame);
     if task.is_resumed() && has_lost_its_file(task) {
+        // Nothing keeps the file. What is left of the call is not for another one.
         let done = task.done.get() as isize;
         task.end(false);
-        return if done > 0 { done } else { EBADF };
+        if done > 0 {
+            return done;
+        }
     }
     task.begin();
     let Some(Class::Emulated(call)) = CLASSES.get(task.number.get() as usize) else {
@@ -114,6 +119,9 @@ fn attempt(frame: &Frame) -> isize {
     let result = call(&mut own);
     thread.task.set(None);
     task.end(result == SUSPENDED);
+    if result != SUSPENDED && result != NEEDS_THREAD {
+        kept::end_call(task);
+    }
     if result == RESTART { EINTR } else { result }
 }
 

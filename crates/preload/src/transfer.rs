@@ -38,6 +38,8 @@ struct Transfer<'a> {
     direction: Direction,
     number: usize,
     descriptor: &'static Descriptor,
+    /// That of the descriptor when the call began, or went on.
+    generation: u32,
     /// What has been transferred so far.
     done: usize,
     /// What must be transferred before the call returns; zero where any amount will do.
@@ -192,8 +194,9 @@ fn transfer(frame: &mut Frame, shape: Shape, direction: Direction, wanted: usize
     if kind == Kind::Name && shape == Shape::Buffer && direction == Direction::Write {
         return files::write_name(frame, descriptor);
     }
+    let (generation, done) = (descriptor.generation(), done_before());
     let mut transfer =
-        Transfer { frame, shape, direction, number, descriptor, done: done_before(), wanted };
+        Transfer { frame, shape, direction, number, descriptor, generation, done, wanted };
     let result = transfer.run(kind);
     descriptor.pass_on(direction, result);
     result
@@ -204,6 +207,9 @@ impl Transfer<'_> {
         let mut deadline = None;
         let mut by_ring = self.suits_ring(kind);
         loop {
+            if self.is_cut_off() {
+                return self.done as isize;
+            }
             let seen = self.descriptor.seen(self.direction);
             let skipped = by_ring && self.descriptor.is_drained();
             if !skipped && self.descriptor.may_succeed(self.direction) {
@@ -267,8 +273,11 @@ impl Transfer<'_> {
 
     /// Parks; returns what ends the call, if anything does.
     fn wait(&self, deadline: u64, seen: Seen) -> Option<isize> {
-        let generation = self.descriptor.generation();
         let mut locked = lock();
+        if self.is_cut_off() {
+            return Some(self.done as isize);
+        }
+        let generation = self.descriptor.generation();
         let reason = self.descriptor.wait(&mut locked, self.number, self.direction, deadline, seen);
         drop(locked);
         match reason {
@@ -277,13 +286,19 @@ impl Transfer<'_> {
             Some(reason)
                 if reason != Reason::Suspended && self.descriptor.generation() != generation =>
             {
-                Some(self.go_on_with_file())
+                self.go_on_with_file()
             }
             Some(Reason::Woken) => None,
             Some(Reason::Suspended) => Some(self.suspend()),
             Some(Reason::TimedOut) => Some(self.so_far(EAGAIN)),
             Some(Reason::Interrupted) => Some(self.so_far(interruption(deadline))),
         }
+    }
+
+    /// Another worker has given the number another file since a part was transferred: the rest is not for
+    /// that file.
+    fn is_cut_off(&self) -> bool {
+        self.done > 0 && self.descriptor.generation() != self.generation
     }
 
     /// The task's call is left, and goes on with what it has transferred.
@@ -302,13 +317,13 @@ impl Transfer<'_> {
     }
 
     /// The descriptor was closed meanwhile; its file is still there.
-    fn go_on_with_file(&self) -> isize {
+    fn go_on_with_file(&self) -> Option<isize> {
         let frame = self.frame;
         if self.done > 0 {
             if let Some(kept) = kept::goes_on_with(self.number) {
                 kept::give_back(&mut lock(), kept);
             }
-            return self.done as isize;
+            return Some(self.done as isize);
         }
         offload_on_kept(frame.number(), frame.arguments(), Interrupted::Restarts)
     }

@@ -386,7 +386,10 @@ fn wait_for_epoll(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
             None => return offload(frame.number(), frame.arguments(), Interrupted::Fails),
             Some(Reason::Suspended) => return SUSPENDED,
             Some(_) if descriptor.generation() != generation => {
-                return offload_on_kept(frame.number(), frame.arguments(), Interrupted::Fails);
+                let fails = Interrupted::Fails;
+                if let Some(result) = offload_on_kept(frame.number(), frame.arguments(), fails) {
+                    return result;
+                }
             }
             Some(Reason::Woken) => {}
             Some(Reason::TimedOut) => return 0,
