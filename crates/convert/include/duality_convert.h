@@ -46,6 +46,7 @@
 #include <semaphore.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/socket.h>
@@ -189,6 +190,7 @@ struct rt_int rt_pthread_rwlock_timedwrlock(pthread_rwlock_t *, const struct tim
 struct rt_int rt_pthread_rwlock_clockwrlock(pthread_rwlock_t *, clockid_t, const struct timespec *);
 struct rt_int rt_pthread_barrier_wait(pthread_barrier_t *);
 struct rt_int rt_pthread_spin_lock(pthread_spinlock_t *);
+struct rt_handle *rt_flockfile(FILE *);
 struct rt_int rt_sem_wait(sem_t *);
 struct rt_int rt_sem_timedwait(sem_t *, const struct timespec *);
 struct rt_int rt_sem_clockwait(sem_t *, clockid_t, const struct timespec *);
@@ -231,6 +233,10 @@ int rt_pthread_rwlock_trywrlock(pthread_rwlock_t *);
 int rt_pthread_rwlock_unlock(pthread_rwlock_t *);
 int rt_sem_post(sem_t *);
 int rt_sem_trywait(sem_t *);
+/* A file's lock is the task's, also against the functions of stdio. */
+int rt_ftrylockfile(FILE *);
+void rt_funlockfile(FILE *);
+int rt_fclose(FILE *);
 /* The locale is the task's. */
 locale_t rt_uselocale(locale_t);
 /* Keys too: the runtime runs the destructors when a task ends. */
@@ -258,6 +264,7 @@ int rt_block_pthread_clockjoin_np(pthread_t, void **, clockid_t, const struct ti
 int rt_block_pthread_mutex_lock(pthread_mutex_t *);
 int rt_block_pthread_mutex_timedlock(pthread_mutex_t *, const struct timespec *);
 int rt_block_pthread_mutex_clocklock(pthread_mutex_t *, clockid_t, const struct timespec *);
+void rt_block_flockfile(FILE *);
 /* Where an original, which runs on a pthread, calls pthread_exit: on a side stack it ends the task.
  */
 void rt_block_pthread_exit(void *) __attribute__((noreturn));

@@ -23,8 +23,6 @@ const std::pair<StringRef, StringRef> OF_THE_THREAD[] = {
     {"crypt", ""},
     {"__h_errno_location", ""},
     {"__res_state", ""},
-    {"flockfile", ""},
-    {"ftrylockfile", ""},
     // What the kernel keeps.
     {"gettid", ""},
     {"prctl", ""},

@@ -23,6 +23,7 @@ static void in_child(void) {
     conditions_after_fork();
     rwlocks_after_fork();
     once_after_fork();
+    files_after_fork();
 }
 
 __attribute__((constructor(102))) static void watch_fork(void) {

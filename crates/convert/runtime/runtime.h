@@ -37,6 +37,7 @@ struct rare {
     void *locals;               /* the program's thread-local variables; NULL until they are used */
     struct specific *specific;  /* thread-specific data, by key */
     unsigned specific_count;
+    struct held_file *files;    /* of which the task has the locks */
     struct running_once *once;  /* routines of pthread_once that this task runs, innermost first */
     struct timespec time;       /* of a wait whose system call has no room for it */
     unsigned long mask;         /* of signals, as the kernel has it */
@@ -55,6 +56,7 @@ enum {
     AWAY = 8,     /* between duality_detach and duality_attach */
     MASKED = 16,  /* has a mask of signals of its own */
     OWN = 32,     /* has a floating-point environment or a locale of its own */
+    HOLDS_FILES = 64, /* has locks of stdio's files */
 };
 /* How the result of a system call becomes the value of the function. */
 enum shape { SHAPE_ERRNO, SHAPE_NUMBER, SHAPE_SLEEP };
@@ -213,6 +215,13 @@ void environment_inherit(struct task *, const struct rt_program *);
 /* Around each turn, on whatever thread runs it. */
 void environment_enter(struct task *);
 void environment_leave(struct task *);
+
+/* files.c */
+/* Around each turn, as in environment.c. */
+void files_enter(struct task *);
+void files_leave(struct task *);
+void files_free(struct rare *);
+void files_after_fork(void);
 
 /* conditions.c, rwlocks.c */
 void conditions_after_fork(void);

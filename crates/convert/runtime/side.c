@@ -53,6 +53,7 @@ static void torn(void *argument) {
     free(side);
     task->flags = (task->flags | EXITING) & ~AWAY;
     set_bits(&task->state, UNCANCELLABLE);
+    files_leave(task);
     behalf = NULL;
     to_loop(task);
 }
@@ -91,6 +92,7 @@ static void serve(struct side *side, struct task *task) {
     behalf = task;
     mask_of_side(task);
     environment_enter(task);
+    files_enter(task);
     errno = task->engine.saved_errno;
     do {
         if (task->flags & HANDED) make_call(side, task);
@@ -99,6 +101,7 @@ static void serve(struct side *side, struct task *task) {
     task->flags &= ~AWAY;
     task->engine.saved_errno = errno;
     environment_leave(task);
+    files_leave(task);
     behalf = NULL;
 }
 
@@ -266,6 +269,7 @@ void rare_free(struct task *task) {
     pthread_mutex_lock(&lock);
     store(&task->rare, NULL);
     pthread_mutex_unlock(&lock);
+    files_free(rare);
     free(rare->specific);
     free(rare->locals);
     free(rare);

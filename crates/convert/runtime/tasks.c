@@ -153,6 +153,7 @@ static void run_destructors(void *task) { specific_destroy(task); }
 static void settle(struct task *task) {
     task->engine.saved_errno = errno;
     environment_leave(task);
+    files_leave(task);
     if (task->flags & EXITING) destroy_frames(task);
     if (task->flags & (EXITING | RETURNED)) {
         task->flags &= ~(EXITING | RETURNED);
@@ -170,6 +171,7 @@ void task_run(struct task *task) {
     rt_turn = RT_TURN;
     mask_apply(task);
     environment_enter(task);
+    files_enter(task);
     errno = task->engine.saved_errno;
     /* A task that has ended on a side thread has no more to run. */
     if (!(task->flags & (EXITING | RETURNED))) trampoline(&task->waiter);

@@ -88,9 +88,9 @@ pub(crate) fn offload(number: i64, arguments: Arguments, interrupted: Interrupte
     offload_until(number, arguments, interrupted, || None)
 }
 
-/// Has a helper execute a call on a file of which the descriptor, `arguments[0]`, was closed while the
-/// current thread waited. Nothing: the thread did not wait yet, and its call is one of what the number
-/// means now.
+/// Has a helper execute a call on a file of which the descriptor, `arguments[0]`, was closed while
+/// the current thread waited. Nothing: the thread did not wait yet, and its call is for what the
+/// number means now.
 pub(crate) fn offload_on_kept(
     number: i64,
     arguments: Arguments,

@@ -1,8 +1,8 @@
 //! Files that calls wait for although their descriptors have been closed.
 //!
 //! Natively a call that waits keeps its file open. Here the engine keeps a copy of the descriptor, out of the
-//! program's way, with which the calls go on. The last of them closes it. A thread asks for the copy
-//! when it has been woken. A task gets the copy as the argument of its call.
+//! program's way, with which the calls go on. The last of them closes it. A thread asks for the
+//! copy when it has been woken. A task gets the copy as the argument of its call.
 
 use alloc::vec::Vec;
 

@@ -295,8 +295,8 @@ impl Transfer<'_> {
         }
     }
 
-    /// Another worker has given the number another file since a part was transferred: the rest is not for
-    /// that file.
+    /// Another worker has given the number another file since a part was transferred: the rest is
+    /// not for that file.
     fn is_cut_off(&self) -> bool {
         self.done > 0 && self.descriptor.generation() != self.generation
     }

@@ -42,6 +42,7 @@ const SOURCES: &[(&str, &str)] = sources![
     "engine.S",
     "engine.h",
     "environment.c",
+    "files.c",
     "fork.c",
     "functions.c",
     "memory.c",
