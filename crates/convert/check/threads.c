@@ -175,6 +175,7 @@ int rt_pthread_getschedparam(pthread_t thread, int *policy, struct sched_param *
 int rt_pthread_setaffinity_np(pthread_t thread, size_t size, const cpu_set_t *set) { return (void)thread, (void)size, (void)set, 0; }
 int rt_pthread_getaffinity_np(pthread_t thread, size_t size, cpu_set_t *set) { return (void)thread, sched_getaffinity(0, size, set) ? errno : 0; }
 int rt_pthread_getcpuclockid(pthread_t thread, clockid_t *clock) { return (void)thread, *clock = CLOCK_PROCESS_CPUTIME_ID, 0; }
+int rt_clock_gettime(clockid_t clock, struct timespec *time) { return clock_gettime(clock, time); }
 
 /* Programs that change it are tested with the product's runtime only. */
 locale_t rt_uselocale(locale_t locale) { return uselocale(locale); }

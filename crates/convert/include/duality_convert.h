@@ -93,14 +93,14 @@ void rt_array_release(void **list, void *mark);
 /* What the pass says about the program: one for each program. */
 struct rt_program {
     unsigned version;          /* RT_VERSION */
-    unsigned flags;            /* RT_READS_FLAGS */
+    unsigned flags;            /* RT_READS_FLAGS, RT_READS_TIMES */
     size_t locals_size;        /* of the program's thread-local variables together; 0 if it has none */
     size_t locals_alignment;
     const void *locals_image;  /* their initial values */
 };
 enum { RT_VERSION = 2 };
-/* The program looks at the flags of floating-point exceptions. */
-enum { RT_READS_FLAGS = 1 };
+/* The program looks at the flags of floating-point exceptions; at the processor time of threads. */
+enum { RT_READS_FLAGS = 1, RT_READS_TIMES = 2 };
 
 /* A start routine as a coroutine: `{handle, value} start.async(argument)`. */
 struct rt_pointer { struct rt_handle *handle; void *value; };
@@ -252,7 +252,9 @@ int rt_pthread_setschedprio(pthread_t, int);
 int rt_pthread_getschedparam(pthread_t, int *, struct sched_param *);
 int rt_pthread_setaffinity_np(pthread_t, size_t, const cpu_set_t *);
 int rt_pthread_getaffinity_np(pthread_t, size_t, cpu_set_t *);
+/* Of a task, a number that rt_clock_gettime knows. */
 int rt_pthread_getcpuclockid(pthread_t, clockid_t *);
+int rt_clock_gettime(clockid_t, struct timespec *);
 
 /* ---- In originals only: what blocks and names a thread, which may be a task, or depends on who calls. The calling
  * pthread blocks. ------------------------------------------------------------------------------------------------ */

@@ -118,7 +118,8 @@ Constant *Converter::program() {
   if (program_variable) return program_variable;
   auto *type = StructType::get(runtime.integer(), runtime.integer(), runtime.size(), runtime.size(), runtime.pointer());
   auto *none = ConstantInt::get(runtime.size(), 0);
-  auto *flags = ConstantInt::get(runtime.integer(), readsFloatingFlags(module) ? READS_FLAGS : 0);
+  unsigned reads = (readsFloatingFlags(module) ? READS_FLAGS : 0) | (readsThreadTimes(module) ? READS_TIMES : 0);
+  auto *flags = ConstantInt::get(runtime.integer(), reads);
   auto *initial =
       ConstantStruct::get(type, {ConstantInt::get(runtime.integer(), VERSION), flags, none, none, ConstantPointerNull::get(runtime.pointer())});
   program_variable = new GlobalVariable(module, type, true, GlobalValue::InternalLinkage, initial, "duality.program");

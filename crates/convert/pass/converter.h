@@ -67,6 +67,8 @@ private:
 
 // Whether the program looks at the flags of floating-point exceptions.
 bool readsFloatingFlags(llvm::Module &module);
+// Whether the program asks for the processor time of threads.
+bool readsThreadTimes(llvm::Module &module);
 
 // Moves the program's thread-local variables into one block for each thread or task, and describes
 // it in `program`.

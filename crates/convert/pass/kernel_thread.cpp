@@ -47,6 +47,24 @@ const std::pair<StringRef, StringRef> OF_THE_THREAD[] = {
     {"g_private_set", "GLib's private data"},
 };
 
+// CLOCK_THREAD_CPUTIME_ID and RUSAGE_THREAD.
+enum { THREAD_CPUTIME = 3, USAGE_OF_THREAD = 1 };
+
+// Functions that ask for what is of the kernel thread if this is their first argument.
+const struct {
+  StringRef name;
+  int argument;
+  StringRef what;
+} IF_ASKED[] = {
+    {"getrusage", USAGE_OF_THREAD, "getrusage(RUSAGE_THREAD)"},
+    {"timer_create", THREAD_CPUTIME, "timer_create(CLOCK_THREAD_CPUTIME_ID)"},
+};
+
+bool asksFor(const CallBase &call, int first) {
+  auto *argument = call.arg_empty() ? nullptr : dyn_cast<ConstantInt>(call.getArgOperand(0));
+  return argument && argument->equalsInt(first);
+}
+
 // Functions that look at the flags of floating-point exceptions, or change them.
 const char *const FLAGS[] = {
     "feclearexcept", "fetestexcept",     "feraiseexcept",   "fesetexcept", "fegetexceptflag", "fesetexceptflag", "fetestexceptflag",
@@ -65,6 +83,11 @@ std::string stateOfTheThread(const CallBase &call, StringRef &kind) {
     return (name + (group.empty() ? "" : " (" + group + ")") +
             " keeps its state for each kernel thread, which all converted threads share: after a wait it is another thread's")
         .str();
+  }
+  for (auto &[name, argument, what] : IF_ASKED) {
+    if (name != callee->getName() || !asksFor(call, argument)) continue;
+    kind = name;
+    return (what + " is of the kernel thread, which all converted threads share").str();
   }
   return "";
 }
@@ -91,6 +114,16 @@ std::vector<Hazard> findSharedState(const Converter &converter) {
     hazards.push_back(found.first);
   }
   return hazards;
+}
+
+bool readsThreadTimes(Module &module) {
+  Function *clock_of = module.getFunction("pthread_getcpuclockid"), *read = module.getFunction("clock_gettime");
+  if (clock_of && clock_of->isDeclaration() && !clock_of->use_empty()) return true;
+  if (!read || !read->isDeclaration()) return false;
+  return any_of(read->users(), [&](User *user) {
+    auto *call = dyn_cast<CallBase>(user);
+    return call && calledFunction(*call) == read && asksFor(*call, THREAD_CPUTIME);
+  });
 }
 
 bool readsFloatingFlags(Module &module) {

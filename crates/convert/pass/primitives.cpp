@@ -131,10 +131,10 @@ const Primitive PRIMITIVES[] = {
     renamed("pthread_setaffinity_np", "rt_pthread_setaffinity_np"),
     renamed("pthread_getaffinity_np", "rt_pthread_getaffinity_np"),
     renamed("pthread_getcpuclockid", "rt_pthread_getcpuclockid"),
+    renamed("clock_gettime", "rt_clock_gettime"),
 
     // What a thread may do until another one has done something, or until a time. Renamed functions
     // count too.
-    asks("clock_gettime"),
     asks("gettimeofday"),
     asks("time"),
     asks("clock"),

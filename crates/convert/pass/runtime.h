@@ -11,8 +11,8 @@ namespace duality {
 
 // Where the parent's handle is in a handle: behind `resume` and `destroy`.
 constexpr unsigned PARENT = 16;
-// Of rt_program: RT_READS_FLAGS.
-constexpr unsigned READS_FLAGS = 1;
+// Of rt_program: RT_READS_FLAGS and RT_READS_TIMES.
+constexpr unsigned READS_FLAGS = 1, READS_TIMES = 2;
 // Bytes of the return register.
 constexpr unsigned RETURN_REGISTER = 64;
 // RT_VERSION and RT_FRUITLESS.

@@ -52,7 +52,3 @@ int rt_pthread_getaffinity_np(pthread_t thread, size_t size, cpu_set_t *set) {
     struct task *task = task_of(thread);
     return pthread_getaffinity_np(task ? loops[task->loop].thread : thread, size, set);
 }
-int rt_pthread_getcpuclockid(pthread_t thread, clockid_t *clock) {
-    struct task *task = task_of(thread);
-    return pthread_getcpuclockid(task ? loops[task->loop].thread : thread, clock);
-}

@@ -60,8 +60,11 @@ enum engine_call {
      * `restarts`, only where it waits in a call that SA_RESTART does not restart, see signal(7). ->
      * whether it waited */
     ENGINE_INTERRUPT,
+    /* () -> the processor time of the calling thread in nanoseconds. It is counted from the first such
+     * call of the process on. */
+    ENGINE_TIME,
 };
-enum { ENGINE_VERSION = 2 };
+enum { ENGINE_VERSION = 3 };
 
 /* From ENGINE_NEXT, in place of a task. */
 #define ENGINE_MAKE_SPARE 1L

@@ -211,6 +211,14 @@ bool is_task(pthread_t thread) {
 
 int task_number(const struct task *task) { return FIRST_TASK_NUMBER + (int)(task - region); }
 
+struct task *task_numbered(int number) {
+    pthread_mutex_lock(&task_lock);
+    size_t index = (size_t)(number - FIRST_TASK_NUMBER);
+    bool exists = number >= FIRST_TASK_NUMBER && index < region_used / sizeof(struct task);
+    pthread_mutex_unlock(&task_lock);
+    return exists ? region + index : NULL;
+}
+
 struct rare *rare_try(struct task *task) {
     if (!task->rare) store(&task->rare, calloc(1, sizeof *task->rare));
     return task->rare;

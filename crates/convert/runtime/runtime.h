@@ -39,6 +39,7 @@ struct rare {
     unsigned specific_count;
     struct held_file *files;    /* of which the task has the locks */
     struct running_once *once;  /* routines of pthread_once that this task runs, innermost first */
+    unsigned long used, since;  /* processor.c: in nanoseconds */
     struct timespec time;       /* of a wait whose system call has no room for it */
     unsigned long mask;         /* of signals, as the kernel has it */
     fenv_t environment;         /* of floating point, between turns; set if OWN is */
@@ -47,7 +48,7 @@ struct rare {
 };
 
 /* Bits of `state`, which any thread may change. */
-enum { ENDED = 1, DETACHED = 2, JOINED = 4, CANCELLED = 8, UNCANCELLABLE = 16 };
+enum { ENDED = 1, DETACHED = 2, JOINED = 4, CANCELLED = 8, UNCANCELLABLE = 16, TIMED = 32 };
 /* Bits of `flags`, of the thread that runs the task. */
 enum {
     EXITING = 1,  /* ends in the middle: its frames are destroyed */
@@ -133,6 +134,8 @@ bool is_task(pthread_t);
 /* The number of a task as the owner of a mutex: above all numbers of threads. */
 enum { FIRST_TASK_NUMBER = 0x40000000 };
 int task_number(const struct task *);
+/* The task with this number; NULL: there was never one. */
+struct task *task_numbered(int);
 /* Its rare part, made when it is first needed. NULL: no memory. */
 struct rare *rare_try(struct task *);
 struct rare *rare_of(struct task *);
@@ -141,6 +144,9 @@ void memory_after_fork(bool child);
 
 /* tasks.c */
 void task_run(struct task *);
+/* Around what a thread runs of a task: the thread has what is the task's own meanwhile. */
+void enter_turn(struct task *);
+void leave_turn(struct task *);
 void trampoline(struct rt_handle *);
 /* The task ends in the middle, with this result, once it has suspended. */
 struct rt_handle *leave(struct task *, void *result);
@@ -184,6 +190,8 @@ bool side_cancel(struct task *);
 int side_kill(struct task *, int signal, const union sigval *value);
 bool in_side_call(void);
 void rare_free(struct task *);
+/* The processor time of another task, which may end meanwhile. */
+unsigned long side_look_at_time(struct task *);
 void side_before_fork(void);
 void side_after_fork(bool child);
 void resume_parent(struct rt_handle *);
@@ -216,8 +224,13 @@ void environment_inherit(struct task *, const struct rt_program *);
 void environment_enter(struct task *);
 void environment_leave(struct task *);
 
-/* files.c */
+/* processor.c */
+void processor_inherit(struct task *, const struct rt_program *);
 /* Around each turn, as in environment.c. */
+void processor_enter(struct task *);
+void processor_leave(struct task *);
+
+/* files.c */
 void files_enter(struct task *);
 void files_leave(struct task *);
 void files_free(struct rare *);

@@ -53,7 +53,7 @@ static void torn(void *argument) {
     free(side);
     task->flags = (task->flags | EXITING) & ~AWAY;
     set_bits(&task->state, UNCANCELLABLE);
-    files_leave(task);
+    leave_turn(task);
     behalf = NULL;
     to_loop(task);
 }
@@ -91,17 +91,13 @@ static void make_call(struct side *side, struct task *task) {
 static void serve(struct side *side, struct task *task) {
     behalf = task;
     mask_of_side(task);
-    environment_enter(task);
-    files_enter(task);
-    errno = task->engine.saved_errno;
+    enter_turn(task);
     do {
         if (task->flags & HANDED) make_call(side, task);
         if (task->flags & AWAY) trampoline(&task->waiter);
     } while ((task->flags & AWAY) && !(task->flags & (EXITING | RETURNED)));
     task->flags &= ~AWAY;
-    task->engine.saved_errno = errno;
-    environment_leave(task);
-    files_leave(task);
+    leave_turn(task);
     behalf = NULL;
 }
 
@@ -261,6 +257,14 @@ int side_kill(struct task *task, int signal, const union sigval *value) {
     if (side) error = value ? pthread_sigqueue(side->thread, signal, *value) : pthread_kill(side->thread, signal);
     pthread_mutex_unlock(&lock);
     return error;
+}
+
+unsigned long side_look_at_time(struct task *task) {
+    pthread_mutex_lock(&lock);
+    struct rare *rare = load(&task->rare);
+    unsigned long used = rare ? load(&rare->used) : 0;
+    pthread_mutex_unlock(&lock);
+    return used;
 }
 
 void rare_free(struct task *task) {

@@ -149,17 +149,35 @@ static void end(struct rt_handle *handle) {
 
 static void run_destructors(void *task) { specific_destroy(task); }
 
-/* What follows when the task has suspended. */
-static void settle(struct task *task) {
+void enter_turn(struct task *task) {
+    environment_enter(task);
+    files_enter(task);
+    processor_enter(task);
+    errno = task->engine.saved_errno;
+}
+
+void leave_turn(struct task *task) {
     task->engine.saved_errno = errno;
     environment_leave(task);
     files_leave(task);
+    processor_leave(task);
+}
+
+/* The last turn: afterwards there is no task. */
+static void end_after_destructors(struct rt_handle *handle) {
+    leave_turn(self);
+    end(handle);
+}
+
+/* What follows when the task has suspended. */
+static void settle(struct task *task) {
+    leave_turn(task);
     if (task->flags & EXITING) destroy_frames(task);
     if (task->flags & (EXITING | RETURNED)) {
         task->flags &= ~(EXITING | RETURNED);
         set_bits(&task->state, UNCANCELLABLE);
         /* Destructors may block. */
-        if (specific_has_destructors(task)) side_call(task, run_destructors, task, end);
+        if (specific_has_destructors(task)) side_call(task, run_destructors, task, end_after_destructors);
         else end(&task->waiter);
     }
     if (self && task->flags & HANDED) side_begin(task);
@@ -170,12 +188,10 @@ void task_run(struct task *task) {
     self = task;
     rt_turn = RT_TURN;
     mask_apply(task);
-    environment_enter(task);
-    files_enter(task);
-    errno = task->engine.saved_errno;
+    enter_turn(task);
     /* A task that has ended on a side thread has no more to run. */
     if (!(task->flags & (EXITING | RETURNED))) trampoline(&task->waiter);
-    settle(task);
+    if (self) settle(task);
 }
 
 /* ---- Loops ---- */
@@ -265,6 +281,7 @@ int rt_spawn(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)
     task->engine.arguments[1] = (long)argument;
     mask_inherit(task);
     environment_inherit(task, program);
+    processor_inherit(task, program);
     __atomic_add_fetch(&live, 1, __ATOMIC_SEQ_CST);
     *thread = (pthread_t)task;
     engine(ENGINE_READY, task, index, 0l);

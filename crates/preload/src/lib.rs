@@ -77,6 +77,7 @@ mod objects;
 mod own;
 mod poll_node;
 mod process;
+mod processor;
 mod pump;
 mod receive;
 mod regions;

@@ -9,6 +9,7 @@ use crate::helpers;
 use crate::idle;
 use crate::lock::{Locked, lock};
 use crate::process;
+use crate::processor;
 use crate::scheduler::{
     self, become_current, dequeue, expire, let_others_run, others_are_ready, woken_are_ready,
 };
@@ -79,6 +80,7 @@ pub(crate) extern "C" fn worker_loop() -> ! {
     let mut locked = Locked::taken_over();
     let worker = worker();
     loop {
+        processor::leave_thread(worker);
         worker.current.set(&NOBODY);
         if let Some(thread) = worker.ended.take() {
             process::finish_thread(&mut locked, thread);

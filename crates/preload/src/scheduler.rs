@@ -24,6 +24,7 @@ use crate::frame::duality_switch;
 use crate::idle;
 use crate::lock::{self, Guarded, Locked};
 use crate::loops;
+use crate::processor;
 use crate::stats;
 use crate::task::TaskRef;
 use crate::thread::{self, ThreadRef};
@@ -264,6 +265,7 @@ fn switch_away(locked: &mut Locked, looked: bool) {
 
 pub(crate) fn become_current(worker: &Worker, thread: ThreadRef) {
     thread.state.set(State::Running);
+    processor::leave_thread(worker);
     worker.current.set(thread);
     worker.calls_in_a_row.set(0);
     ticks::begin_turn(worker, thread.computes.get());

@@ -7,6 +7,7 @@ use crate::futex;
 use crate::kept;
 use crate::lock::lock;
 use crate::loops::{self, MOST_LOOPS, Next};
+use crate::processor;
 use crate::pump::count_call;
 use crate::scheduler::{self, park, wake};
 use crate::stall;
@@ -19,7 +20,7 @@ use crate::worker::current;
 
 /// The number of the first call.
 pub(crate) const FIRST: usize = 0x4455_0000;
-const VERSION: isize = 2;
+const VERSION: isize = 3;
 const MAKE_SPARE: isize = 1;
 
 /// Whether it is the number of a call below.
@@ -39,6 +40,7 @@ pub(crate) fn call(frame: &Frame) -> isize {
         5 => wait(frame),
         6 => futex::wake_at(&mut lock(), frame.rdi, frame.rsi as i32, futex::ANY),
         7 => interrupt(frame),
+        8 => processor::time_of_current() as isize,
         _ => ENOSYS,
     }
 }

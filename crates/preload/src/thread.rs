@@ -6,6 +6,7 @@ use core::ops::Deref;
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use crate::clock::Nanoseconds;
 use crate::lock::{Guarded, Locked};
 use crate::sys;
 use crate::task::TaskRef;
@@ -69,6 +70,8 @@ pub(crate) struct Thread {
     pub(crate) name: Cell<[u8; 16]>,
     /// Its last turn was taken from it, and it has not waited since.
     pub(crate) computes: Cell<bool>,
+    /// Its processor time, as far as it is counted: see `processor.rs`.
+    pub(crate) used: Cell<Nanoseconds>,
     /// The CPUs that it asked for, if any.
     pub(crate) affinity: Cell<[u64; 2]>,
     /// The task on whose behalf it makes a call.
@@ -108,6 +111,7 @@ impl Thread {
             call: Cell::new(0),
             name: Cell::new([0; 16]),
             computes: Cell::new(false),
+            used: Cell::new(0),
             affinity: Cell::new([0; 2]),
             task: Cell::new(None),
             loop_number: Cell::new(0),

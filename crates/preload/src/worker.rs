@@ -76,6 +76,8 @@ pub(crate) struct Worker {
     pub(crate) kernel_id: Cell<i32>,
     /// The timer of its ticks; negative without one.
     pub(crate) tick_timer: Cell<i32>,
+    /// The processor time of the kernel thread when `processor.rs` looked last; zero: never.
+    pub(crate) charged_at: Cell<Nanoseconds>,
     /// Its ticks come faster for now.
     pub(crate) short_ticks: Cell<bool>,
     /// When it woke beside workers that ran threads; zero if it did not.
@@ -229,6 +231,7 @@ impl Worker {
             kernel_mask: AtomicU64::new(0),
             attention: AtomicU32::new(0),
             tick_timer: Cell::new(-1),
+            charged_at: Cell::new(0),
             short_ticks: Cell::new(false),
             came_at: Cell::new(0),
             errand: Cell::new(0),

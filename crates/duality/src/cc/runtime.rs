@@ -48,6 +48,7 @@ const SOURCES: &[(&str, &str)] = sources![
     "memory.c",
     "mutexes.c",
     "once.c",
+    "processor.c",
     "runtime.h",
     "rwlocks.c",
     "semaphores.c",
