@@ -157,6 +157,8 @@ void run_destructors(struct task *task) {
 
 /* One kernel thread has one mask. */
 int rt_pthread_sigmask(int how, const sigset_t *set, sigset_t *before) { return sigprocmask(how, set, before) ? errno : 0; }
+int rt_raise(int signal) { return raise(signal); }
+int rt_sigpending(sigset_t *set) { return sigpending(set); }
 int rt_sigprocmask(int how, const sigset_t *set, sigset_t *before) { return sigprocmask(how, set, before); }
 int rt_pthread_setname_np(pthread_t thread, const char *name) { return (void)thread, strlen(name) > 15 ? ERANGE : 0; }
 int rt_pthread_getname_np(pthread_t thread, char *name, size_t size) { return (void)thread, snprintf(name, size, "task"), 0; }

@@ -220,6 +220,8 @@ pthread_t rt_pthread_self(void);
 int rt_pthread_detach(pthread_t);
 int rt_pthread_cancel(pthread_t);
 int rt_pthread_kill(pthread_t, int);
+int rt_raise(int);
+int rt_sigpending(sigset_t *);
 int rt_pthread_sigqueue(pthread_t, int, const union sigval);
 int rt_pthread_tryjoin_np(pthread_t, void **);
 int rt_pthread_setcancelstate(int, int *);

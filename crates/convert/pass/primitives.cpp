@@ -101,6 +101,8 @@ const Primitive PRIMITIVES[] = {
     renamed("pthread_detach", "rt_pthread_detach"),
     renamed("pthread_cancel", "rt_pthread_cancel"),
     renamed("pthread_kill", "rt_pthread_kill"),
+    renamed("raise", "rt_raise"),
+    renamed("sigpending", "rt_sigpending"),
     renamed("pthread_sigqueue", "rt_pthread_sigqueue"),
     renamed("pthread_tryjoin_np", "rt_pthread_tryjoin_np"),
     renamed("pthread_setcancelstate", "rt_pthread_setcancelstate"),

@@ -4,6 +4,8 @@
 
 #include <sched.h>
 #include <stdio.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 static struct task *task_of(pthread_t thread) { return is_task(thread) ? (struct task *)thread : NULL; }
 
@@ -36,14 +38,38 @@ int rt_pthread_getattr_np(pthread_t thread, pthread_attr_t *attributes) {
     return pthread_attr_setdetachstate(attributes, load(&task->state) & DETACHED ? PTHREAD_CREATE_DETACHED : PTHREAD_CREATE_JOINABLE);
 }
 
-/* Tasks take turns: of all that is asked for, nothing changes that. */
-int rt_pthread_setschedparam(pthread_t thread, int policy, const struct sched_param *parameters) {
-    return task_of(thread) ? 0 : pthread_setschedparam(thread, policy, parameters);
+/* Tasks take turns, which nothing of what follows changes. What was asked for is remembered. */
+static int schedule(struct task *task, int policy, int priority) {
+    struct rlimit limit;
+    int least = sched_get_priority_min(policy);
+    if (least < 0 || priority < least || priority > sched_get_priority_max(policy)) return EINVAL;
+    if (priority && geteuid() && (getrlimit(RLIMIT_RTPRIO, &limit) || (rlim_t)priority > limit.rlim_cur)) return EPERM;
+    struct rare *rare = rare_try(task);
+    if (!rare) return ENOMEM;
+    rare->policy = policy;
+    rare->priority = priority;
+    store(&rare->is_scheduled, true);
+    return 0;
 }
-int rt_pthread_setschedprio(pthread_t thread, int priority) { return task_of(thread) ? 0 : pthread_setschedprio(thread, priority); }
+
 int rt_pthread_getschedparam(pthread_t thread, int *policy, struct sched_param *parameters) {
     struct task *task = task_of(thread);
-    return pthread_getschedparam(task ? loops[task->loop].thread : thread, policy, parameters);
+    struct rare *rare = task ? load(&task->rare) : NULL;
+    if (!rare || !load(&rare->is_scheduled)) return pthread_getschedparam(task ? loops[task->loop].thread : thread, policy, parameters);
+    *policy = rare->policy;
+    parameters->sched_priority = rare->priority;
+    return 0;
+}
+int rt_pthread_setschedparam(pthread_t thread, int policy, const struct sched_param *parameters) {
+    struct task *task = task_of(thread);
+    return task ? schedule(task, policy, parameters->sched_priority) : pthread_setschedparam(thread, policy, parameters);
+}
+int rt_pthread_setschedprio(pthread_t thread, int priority) {
+    struct task *task = task_of(thread);
+    struct sched_param parameters;
+    int policy, error = task ? rt_pthread_getschedparam(thread, &policy, &parameters) : 0;
+    if (error) return error;
+    return task ? schedule(task, policy, priority) : pthread_setschedprio(thread, priority);
 }
 int rt_pthread_setaffinity_np(pthread_t thread, size_t size, const cpu_set_t *set) {
     return task_of(thread) ? 0 : pthread_setaffinity_np(thread, size, set);

@@ -24,6 +24,7 @@ static void in_child(void) {
     rwlocks_after_fork();
     once_after_fork();
     files_after_fork();
+    signals_after_fork();
 }
 
 __attribute__((constructor(102))) static void watch_fork(void) {

@@ -220,8 +220,13 @@ struct task *task_numbered(int number) {
 }
 
 struct rare *rare_try(struct task *task) {
-    if (!task->rare) store(&task->rare, calloc(1, sizeof *task->rare));
-    return task->rare;
+    struct rare *rare = load(&task->rare);
+    if (rare) return rare;
+    /* Other threads may need it at the same time. */
+    struct rare *made = calloc(1, sizeof *made), *none = NULL;
+    if (!made || __atomic_compare_exchange_n(&task->rare, &none, made, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return made;
+    free(made);
+    return none;
 }
 
 struct rare *rare_of(struct task *task) {

@@ -42,6 +42,12 @@ struct rare {
     unsigned long used, since;  /* processor.c: in nanoseconds */
     struct timespec time;       /* of a wait whose system call has no room for it */
     unsigned long mask;         /* of signals, as the kernel has it */
+    unsigned long pending;      /* signals for the task that it blocks: see signals.c */
+    unsigned long queued;       /* of those, the ones with a value */
+    unsigned long aside;        /* signals that the side thread has got for the task */
+    union sigval *values;       /* by number; NULL until there is one */
+    bool is_scheduled;          /* pthread_setschedparam was called, with what follows */
+    int policy, priority;
     fenv_t environment;         /* of floating point, between turns; set if OWN is */
     locale_t locale;            /* of uselocale; NULL: the global one */
     char name[16];
@@ -184,8 +190,8 @@ void wake_all(unsigned *word);
 /* A side thread calls `call(argument)` when the task has suspended; then `resume` is its next turn. */
 void side_call(struct task *, void (*call)(void *), void *argument, void (*resume)(struct rt_handle *));
 void side_begin(struct task *);
-/* If a side thread makes a call for the task: cancels it, or sends it a signal; else the latter is
- * ESRCH. */
+/* If a side thread makes a call for the task: cancels it, or sends it a signal. The latter is ESRCH if there
+ * is none, unless the task blocks the signal. */
 bool side_cancel(struct task *);
 int side_kill(struct task *, int signal, const union sigval *value);
 bool in_side_call(void);
@@ -214,6 +220,18 @@ void mask_inherit(struct task *);
 void mask_apply(struct task *);
 void mask_of_loop(bool first);
 void mask_of_side(struct task *);
+/* Whether the task blocks the signal, which then waits for it. The caller sees to it that the task's rare
+ * part stays. */
+bool signal_waits(struct task *, int signal, const union sigval *value);
+/* The side thread that works for the task gets what waits for the task, and gives back what it has not
+ * taken. */
+void signals_to_side(struct task *);
+void signals_from_side(struct task *);
+/* Nothing is pending in the child. */
+void signals_after_fork(void);
+/* Sends to a kernel thread; `value` may be NULL. */
+int signal_send(pthread_t, int signal, const union sigval *value);
+unsigned long signal_bit(int signal);
 
 /* environment.c */
 /* Of the calling thread, for all tasks that have none of their own. Once for each process. */

@@ -71,6 +71,7 @@ static void make_call(struct side *side, struct task *task) {
         side->cancelled = true;
         pthread_cancel(pthread_self());
     }
+    signals_to_side(task);
     pthread_mutex_unlock(&lock);
     pthread_cleanup_push(torn, side);
     in_call = true;
@@ -85,6 +86,7 @@ static void make_call(struct side *side, struct task *task) {
     pthread_cleanup_pop(0);
     pthread_mutex_lock(&lock);
     rare->side = NULL;
+    signals_from_side(task);
     pthread_mutex_unlock(&lock);
 }
 
@@ -254,7 +256,12 @@ int side_kill(struct task *task, int signal, const union sigval *value) {
     pthread_mutex_lock(&lock);
     struct rare *rare = load(&task->rare);
     struct side *side = rare ? rare->side : NULL;
-    if (side) error = value ? pthread_sigqueue(side->thread, signal, *value) : pthread_kill(side->thread, signal);
+    if (side) {
+        error = signal_send(side->thread, signal, value);
+        if (!error) rare->aside |= signal_bit(signal);
+    } else if (signal_waits(task, signal, value)) {
+        error = 0;
+    }
     pthread_mutex_unlock(&lock);
     return error;
 }
@@ -274,6 +281,7 @@ void rare_free(struct task *task) {
     store(&task->rare, NULL);
     pthread_mutex_unlock(&lock);
     files_free(rare);
+    free(rare->values);
     free(rare->specific);
     free(rare->locals);
     free(rare);

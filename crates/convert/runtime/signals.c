@@ -1,10 +1,15 @@
 /* Signals: the mask of each task, and pthread_kill.
  *
  * The thread that runs a task has the task's mask meanwhile. As long as all masks are alike,
- * nothing is changed. */
+ * nothing is changed.
+ *
+ * A signal for a task that blocks it waits in the task's rare part, for the loop's thread will have
+ * other masks. The thread that runs the task gets it when the task unblocks it. A side thread that makes
+ * a call for the task gets it before the call, which may be sigwait. One of each number waits. */
 #include "runtime.h"
 
 #include <signal.h>
+#include <stdlib.h>
 
 /* Some task has a mask that differs from its loop's. */
 static bool masks_differ;
@@ -28,11 +33,15 @@ static void change(unsigned long mask) {
     pthread_sigmask(SIG_SETMASK, &set, NULL);
 }
 
-static unsigned long mask_of(struct task *task) { return task->flags & MASKED ? task->rare->mask : loops[task->loop].base; }
+static unsigned long mask_of(struct task *task) {
+    return task->flags & MASKED ? load(&task->rare->mask) : loops[task->loop].base;
+}
 
 static void keep(struct task *task, unsigned long mask) {
-    rare_of(task)->mask = mask;
+    store(&rare_of(task)->mask, mask);
     task->flags |= MASKED;
+    /* Before it is looked at what waits for the task. */
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
     __atomic_store_n(&masks_differ, true, __ATOMIC_RELAXED);
 }
 
@@ -58,6 +67,82 @@ void mask_inherit(struct task *task) {
     if (mask != loops[task->loop].base) keep(task, mask);
 }
 
+/* ---- Signals that wait for a task ---- */
+
+unsigned long signal_bit(int signal) { return signal > 0 && signal <= 64 ? 1ul << (signal - 1) : 0; }
+
+int signal_send(pthread_t thread, int signal, const union sigval *value) {
+    return value ? pthread_sigqueue(thread, signal, *value) : pthread_kill(thread, signal);
+}
+
+bool signal_waits(struct task *task, int signal, const union sigval *value) {
+    unsigned long bit = signal_bit(signal);
+    if (!(mask_of(task) & bit)) return false;
+    struct rare *rare = rare_try(task);
+    if (rare && value && !rare->values) rare->values = calloc(64, sizeof *value);
+    if (!rare || (value && !rare->values)) return false;
+    if (!(load(&rare->pending) & bit)) {
+        if (value) rare->values[signal - 1] = *value;
+        if (value) set_bits(&rare->queued, bit);
+        else clear_bits(&rare->queued, bit);
+    }
+    set_bits(&rare->pending, bit);
+    /* The task may have unblocked it meanwhile, and looked too early. */
+    return mask_of(task) & bit || !(clear_bits(&rare->pending, bit) & bit);
+}
+
+/* The calling thread, which runs the task, gets the signals among these that wait for the task. */
+static void get_waiting(struct task *task, unsigned long wanted) {
+    struct rare *rare = load(&task->rare);
+    if (!rare || !(load(&rare->pending) & wanted)) return;
+    unsigned long taken = clear_bits(&rare->pending, wanted) & wanted;
+    for (int signal = 1; signal <= 64; signal++) {
+        unsigned long bit = signal_bit(signal);
+        if (taken & bit) signal_send(pthread_self(), signal, load(&rare->queued) & bit ? &rare->values[signal - 1] : NULL);
+    }
+}
+
+void signals_to_side(struct task *task) {
+    struct rare *rare = task->rare;
+    rare->aside = load(&rare->pending);
+    if (!rare->aside) return;
+    change(mask_of(task));
+    get_waiting(task, rare->aside);
+}
+
+void signals_from_side(struct task *task) {
+    struct rare *rare = task->rare;
+    int saved = errno;
+    for (int signal = 1; rare->aside && signal <= 64; signal++) {
+        if (!(rare->aside & mask_of(task) & signal_bit(signal))) continue;
+        sigset_t set;
+        siginfo_t info;
+        sigemptyset(&set);
+        sigaddset(&set, signal);
+        if (sigtimedwait(&set, &info, &(struct timespec){0, 0}) != signal) continue;
+        signal_waits(task, signal, info.si_code == SI_QUEUE ? &info.si_value : NULL);
+    }
+    rare->aside = 0;
+    errno = saved;
+}
+
+void signals_after_fork(void) {
+    struct task *task = identity();
+    if (task && task->rare) store(&task->rare->pending, 0);
+}
+
+int rt_sigpending(sigset_t *set) {
+    struct task *task = identity();
+    struct rare *rare = task ? load(&task->rare) : NULL;
+    int result = sigpending(set);
+    unsigned long pending = 0;
+    if (result || !rare) return result;
+    memcpy(&pending, set, sizeof pending);
+    pending |= load(&rare->pending);
+    memcpy(set, &pending, sizeof pending);
+    return 0;
+}
+
 int rt_pthread_sigmask(int how, const sigset_t *set, sigset_t *before) {
     int error = pthread_sigmask(how, set, before);
     struct task *task = identity();
@@ -65,6 +150,7 @@ int rt_pthread_sigmask(int how, const sigset_t *set, sigset_t *before) {
     unsigned long mask = current();
     if (own_loop) thread_mask = mask;
     keep(task, mask);
+    get_waiting(task, ~mask);
     return 0;
 }
 
@@ -86,9 +172,10 @@ static void interrupt(struct task *task, int signal) {
 static int send_signal(struct task *task, int signal, const union sigval *value) {
     int error = side_kill(task, signal, value);
     if (error != ESRCH) return error;
-    pthread_t loop = loops[task->loop].thread;
-    error = value ? pthread_sigqueue(loop, signal, *value) : pthread_kill(loop, signal);
-    if (!error && task != self) interrupt(task, signal);
+    /* That of the loop which runs the task, or another one of the loop. */
+    if (task == self) return signal_send(pthread_self(), signal, value);
+    error = signal_send(loops[task->loop].thread, signal, value);
+    if (!error) interrupt(task, signal);
     return error;
 }
 
@@ -97,6 +184,13 @@ int rt_pthread_kill(pthread_t thread, int signal) {
     struct task *task = (struct task *)thread;
     if (load(&task->state) & ENDED) return ESRCH;
     return signal ? send_signal(task, signal, NULL) : 0;
+}
+
+int rt_raise(int signal) {
+    if (!identity()) return raise(signal);
+    int error = rt_pthread_kill(rt_pthread_self(), signal);
+    if (error) errno = error;
+    return error ? -1 : 0;
 }
 
 int rt_pthread_sigqueue(pthread_t thread, int signal, const union sigval value) {
