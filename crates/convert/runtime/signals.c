@@ -4,8 +4,9 @@
  * nothing is changed.
  *
  * A signal for a task that blocks it waits in the task's rare part, for the loop's thread will have
- * other masks. The thread that runs the task gets it when the task unblocks it. A side thread that makes
- * a call for the task gets it before the call, which may be sigwait. One of each number waits. */
+ * other masks. The thread that runs the task gets it when the task unblocks it. A side thread that
+ * makes a call for the task gets it before the call, which may be sigwait. One of each number
+ * waits. */
 #include "runtime.h"
 
 #include <signal.h>

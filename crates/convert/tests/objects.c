@@ -100,6 +100,22 @@ static void *times_out(void *argument) {
     pthread_mutex_unlock(&own);
     return argument;
 }
+static int in_file;
+static void *locks_file(void *argument) {
+    flockfile(stderr);
+    int before = in_file;
+    WAIT();
+    CHECK(ftrylockfile(stderr) == 0);
+    in_file = before + 1;
+    funlockfile(stderr);
+    WAIT();
+    funlockfile(stderr);
+    return argument;
+}
+static void *finds_locked(void *argument) {
+    WAIT();
+    return (void *)(long)ftrylockfile(stderr);
+}
 int main(void) {
     pthread_barrier_init(&barrier, NULL, 10);
     pthread_spin_init(&spin, 0);
@@ -115,5 +131,10 @@ int main(void) {
     pthread_create(&thread, NULL, times_out, NULL);
     pthread_mutex_unlock(&mutex);
     pthread_join(thread, NULL);
+    run_many(10, locks_file);
+    flockfile(stderr);
+    CHECK(run(finds_locked, NULL) != NULL);
+    funlockfile(stderr);
+    printf("%d locked\n", in_file);
     printf("%d %ld %ld %d\n", serial, shared[0], shared[1], destroyed);
 }

@@ -15,6 +15,7 @@ static pthread_barrier_t barrier;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static sem_t none, begun;
 static pthread_t sleeper;
+static FILE *locked_file;
 static const int forever = 1000;
 static NOINLINE void begins(void) { sem_post(&begun); }
 static int reading_end(void) {
@@ -138,6 +139,8 @@ static void runs_not(void) {}
     _(join, (void)0, pthread_join(sleeper, NULL)) \
     _(once_runs, (void)0, pthread_once(&once, runs_for_ever)) \
     _(once_waits, (void)0, pthread_once(&once, runs_not)) \
+    _(flockfile, (void)0, flockfile(locked_file)) \
+    _(fputs, (void)0, fputs("text", locked_file)) \
     _(fgets, BYTES; FILE *file = fdopen(reading_end(), "r"), fgets(bytes, 16, file)) \
     _(waitpid, if (fork() == 0) pause(), waitpid(-1, NULL, 0)) \
     _(pause, (void)0, pause())
@@ -171,6 +174,8 @@ static void park(int first, int count) {
     sem_init(&begun, 0, 0);
     pthread_mutex_lock(&held);
     pthread_rwlock_wrlock(&written);
+    locked_file = tmpfile();
+    flockfile(locked_file);
     pthread_barrier_init(&barrier, NULL, 2);
     CHECK(pthread_create(&sleeper, NULL, sleeps, NULL) == 0);
     for (int index = first; index < first + count; index++) {
