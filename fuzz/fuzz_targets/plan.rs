@@ -7,8 +7,8 @@
 
 use std::collections::BTreeSet;
 
-use duality_lab::plan::file::{Problem, parse};
-use duality_lab::plan::settings::Misfit;
+use duality_lab::ask::file::{Problem, parse};
+use duality_lab::ask::settings::Misfit;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -158,7 +158,7 @@ fn persistence(server: &ServerProcess) {
 
 fn last_request(server: &ServerProcess) {
     let mut stream = server.connect();
-    for left in (0..duality_lab::peers::REQUESTS_A_CONNECTION).rev() {
+    for left in (0..duality_lab::measure::peers::REQUESTS_A_CONNECTION).rev() {
         stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
         let reply = hear_page(&mut stream);
         assert_eq!(reply.contains("\r\nConnection: close\r\n"), left == 0, "{left} left: {reply}");

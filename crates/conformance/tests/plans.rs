@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use duality_conformance::eventually;
-use duality_lab::peers::READY_MADE;
-use duality_lab::record::{Cell, Experiment, Outcome, Records};
-use duality_lab::results;
+use duality_lab::measure::peers::READY_MADE;
+use duality_lab::record::results;
+use duality_lab::record::{Cell, Heading, Outcome, Records};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tempfile::TempDir;
 
@@ -66,7 +66,7 @@ impl Lab {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    fn results(&self, experiment: &str) -> (Experiment, Records) {
+    fn results(&self, experiment: &str) -> (Heading, Records) {
         let path = self.directory.path().join("out").join(experiment).join("results.jsonl");
         results::read(&[path]).unwrap()
     }
@@ -167,7 +167,7 @@ fn resuming_measures_only_what_is_missing() {
 }
 
 /// Whether nothing that the results hold was measured twice, and no block is missing.
-fn measured_once((experiment, records): &(Experiment, Records), lines: &[&str]) {
+fn measured_once((experiment, records): &(Heading, Records), lines: &[&str]) {
     let Records { cells, blocks } = records;
     assert_eq!(lines.len(), 1 + cells.len() + blocks.len());
     assert_eq!(cells.len(), experiment.design.cells());

@@ -148,7 +148,7 @@ fn subjects(plan: &Plan, cost: &Cost) -> Vec<Running> {
     let folder = match &plan.peers {
         Peers::Nobody => return all,
         _ if !cost.has_peers() => return all,
-        Peers::Built => duality_lab::peers::built(),
+        Peers::Built => duality_lab::measure::peers::built(),
         Peers::In(folder) => Some(folder.clone()),
     };
     for peer in PEERS {

@@ -2,7 +2,7 @@
 
 use duality_architectures::{Needs, Served};
 use duality_handwritten as handwritten;
-use duality_lab::plan::settings::Misfit;
+use duality_lab::ask::settings::Misfit;
 use duality_services::{ALL, Entry, Setting, Setup, SetupError, find, http};
 
 use crate::Service;
@@ -141,7 +141,7 @@ fn needs(entry: &Entry) -> Needs {
 
 #[cfg(test)]
 mod tests {
-    use duality_lab::peers::REQUESTS_A_CONNECTION;
+    use duality_lab::measure::peers::REQUESTS_A_CONNECTION;
 
     use super::*;
 

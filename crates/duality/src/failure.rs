@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use duality_lab::plan::settings::Misfit;
+use duality_lab::ask::settings::Misfit;
 
 /// Why a command did not do what it was asked.
 #[derive(Debug)]

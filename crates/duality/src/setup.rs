@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
-use duality_lab::plan::settings::{Misfit, Settings};
+use duality_lab::ask::settings::{Misfit, Settings};
 use duality_services::store::RedisCalls;
 use duality_services::{Entry, Setting, Setup};
 

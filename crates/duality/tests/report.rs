@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use duality_lab::record::results::Results;
 use duality_lab::record::{
-    Cell, Clients, Constraints, Design, Experiment, Machine, Measured, Origin, Outcome, UnitCosts,
+    Cell, Clients, Constraints, Design, Heading, Machine, Measured, Origin, Outcome, UnitCosts,
     VERSION,
 };
-use duality_lab::results::Results;
 use duality_load::Latency;
 
 /// An experiment in which epoll answers so many requests a second at 10 connections, or at 1,000 if it is called
 /// so.
 fn write(directory: &Path, name: &str, rate: f64, repeats: usize) {
     let load = if name == "many" { 1000 } else { 10 };
-    let experiment = Experiment {
+    let experiment = Heading {
         version: VERSION,
         duality: "0".into(),
         plan: Some(Origin {

@@ -1,11 +1,13 @@
 //! Numbers as people read them, with their units; shared by the terminal's tables and the report.
 
-use crate::load_command;
 use crate::statistics::{Estimate, Interval};
 
 /// Beyond this share, half of an interval misleads: intervals are of logarithms, and reach farther
 /// above than below.
 const LOPSIDED: f64 = 0.5;
+
+/// The number of connections that stands for "as many as the load command opens", which only the command knows.
+pub(crate) const OF_THE_COMMAND: usize = 0;
 
 /// `61,234 ± 1.2%`: a rate, and half of its interval as a share of it. Where that is large:
 /// `61,234 [20,411 to 183,702]`.
@@ -98,7 +100,7 @@ pub(crate) fn connections_of(counts: &[usize]) -> String {
 /// A number of connections: `1,000`. Of a load command that is not told how many it opens, nobody else knows.
 pub(crate) fn how_many(concurrency: usize) -> String {
     match concurrency {
-        load_command::ITS_OWN => "the command's own".to_owned(),
+        OF_THE_COMMAND => "the command's own".to_owned(),
         known => grouped(known as f64),
     }
 }

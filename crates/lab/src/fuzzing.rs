@@ -3,17 +3,19 @@
 
 use std::path::Path;
 
-use crate::record::{Experiment, Records};
-use crate::{report, results};
+use crate::record::results;
+use crate::record::{Heading, Records};
+use crate::tell::answer::Answer;
+use crate::tell::report;
 
 /// What is in a results file with this text, if it is one.
 #[must_use]
-pub fn results(text: &str) -> Option<(Experiment, Records)> {
+pub fn results(text: &str) -> Option<(Heading, Records)> {
     results::parse(Path::new("results.jsonl"), text).ok()
 }
 
 /// The report, but for the library that draws its plots.
 #[must_use]
-pub fn report(experiment: &Experiment, records: &Records) -> String {
-    report::render(experiment, records, &report::RawLines::default())
+pub fn report(heading: &Heading, records: &Records) -> String {
+    report::render(&Answer::of(heading, records), &report::RawLines::default())
 }

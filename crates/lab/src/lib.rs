@@ -1,46 +1,33 @@
-//! Experiments on server architectures: plan → cells → statistics → recommendation → report.
+//! Experiments on server architectures: a question becomes an experiment, then records, then a verdict, then words.
+//!
+//! ```text
+//!   ask/        a plan file or flags → settings → an experiment that can be run here
+//!   measure/    an experiment → sessions of servers and clients → records
+//!   judge/      records → rows, blocks, intervals → the verdict
+//!   tell/       the verdict → a summary, a recommendation, a report, tables, data
+//!   record/     what is kept of it all: results.jsonl
+//! ```
+//!
+//! Each uses those below it, and none above. Beside the pipeline stand four questions of their own:
+//! [`regimes`] compares architectures along rising load, [`model`] explains costs, [`graph`] draws where a
+//! service blocks. Beneath all are [`statistics`], [`format`](mod@format), [`units`], [`page`] and [`random`].
 
 #![forbid(unsafe_code)]
 
-pub mod blocks;
-pub mod chart;
-pub mod child;
-pub mod comparison;
-pub mod constraints;
-mod counters;
-pub mod data;
-mod display;
+pub mod ask;
 pub mod format;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod graph;
-pub mod listen_queue;
-mod load_command;
-pub mod machine;
+pub mod judge;
+pub mod measure;
 pub mod model;
-mod no_server;
 pub mod page;
-pub mod peers;
-pub mod plan;
 #[doc(hidden)]
 pub mod random;
-pub mod recommendation;
 pub mod record;
 pub mod regimes;
-pub mod report;
-pub mod results;
-mod rounds;
-pub mod rows;
-pub mod run;
-mod server;
-pub mod soundness;
-mod spawn;
 pub mod statistics;
-pub mod store;
-pub mod studentized_range;
-pub mod summary;
-mod text;
+pub mod tell;
 pub mod units;
-pub mod verdict;
-pub mod ways;

@@ -23,6 +23,13 @@ impl SplitMix64 {
     }
 }
 
+/// The order is Fisher and Yates's.
+pub(crate) fn shuffle<T>(items: &mut [T], random: &mut SplitMix64) {
+    for last in (1..items.len()).rev() {
+        items.swap(last, random.below(last as u64 + 1) as usize);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,23 +7,24 @@ use std::fs;
 use std::path::PathBuf;
 
 use chromium::Page;
-use duality_lab::record::{Experiment, Line, Outcome, Records};
-use duality_lab::report::{self, RawLines};
+use duality_lab::record::{Heading, Line, Outcome, Records};
+use duality_lab::tell::answer::Answer;
+use duality_lab::tell::report::{self, RawLines};
 use duality_load::{Fate, Spans, Warning, WarningKind};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A report with its results beside it, open in a browser.
-fn open(experiment: &Experiment, cells: &Records, width: u32) -> Option<(TempDir, Page)> {
-    let (directory, path) = written(experiment, cells);
+fn open(heading: &Heading, cells: &Records, width: u32) -> Option<(TempDir, Page)> {
+    let (directory, path) = written(heading, cells);
     let page = Page::open(&path, &directory.path().join("profile"), width)?;
     Some((directory, page))
 }
 
-fn written(experiment: &Experiment, cells: &Records) -> (TempDir, PathBuf) {
+fn written(heading: &Heading, cells: &Records) -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let results = directory.path().join("results.jsonl");
-    let first = Line::Experiment(Box::new(experiment.clone()));
+    let first = Line::Experiment(Box::new(heading.clone()));
     let lines = cells.cells.iter().map(|cell| Line::Cell(cell.clone()));
     let text: Vec<String> = [first]
         .into_iter()
@@ -33,15 +34,15 @@ fn written(experiment: &Experiment, cells: &Records) -> (TempDir, PathBuf) {
     fs::write(&results, text.join("\n") + "\n").unwrap();
     let path = directory.path().join("report.html");
     let raw = RawLines::read(&[results]).unwrap();
-    report::write(&path, experiment, cells, &raw).unwrap();
+    report::write(&path, &Answer::of(heading, cells), &raw).unwrap();
     (directory, path)
 }
 
 /// Fourteen subjects with long names, long warnings and a crowd.
-fn crowded() -> (Experiment, Records) {
+fn crowded() -> (Heading, Records) {
     let names: Vec<String> = (0..14).map(|place| format!("workpool-priority-{place}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let experiment = fixtures::experiment(&names, &[100, 1000, 15_000], 1);
+    let heading = fixtures::heading(&names, &[100, 1000, 15_000], 1);
     let cells = names.iter().enumerate().flat_map(|(place, name)| {
         [100, 1000, 15_000].map(|concurrency| {
             let rate = 40_000.0 + 1500.0 * place as f64;
@@ -62,13 +63,13 @@ fn crowded() -> (Experiment, Records) {
             fixtures::cell(name, concurrency, 0, Outcome::Measured(Box::new(measured)))
         })
     });
-    (experiment, Records { cells: cells.collect(), blocks: Vec::new() })
+    (heading, Records { cells: cells.collect(), blocks: Vec::new() })
 }
 
 #[test]
 fn a_phone_never_scrolls_the_page_sideways() {
-    let (experiment, cells) = crowded();
-    let Some((_directory, mut page)) = open(&experiment, &cells, 320) else { return };
+    let (heading, cells) = crowded();
+    let Some((_directory, mut page)) = open(&heading, &cells, 320) else { return };
     assert_eq!(page.value("innerWidth"), 320);
     assert_eq!(page.value("document.documentElement.scrollWidth"), 320);
     // What is wider scrolls within itself.
@@ -88,9 +89,9 @@ fn a_phone_never_scrolls_the_page_sideways() {
 
 #[test]
 fn the_first_screen_has_the_verdict_and_its_table() {
-    let (experiment, records) = fixtures::comparison();
+    let (heading, records) = fixtures::comparison();
     for (width, height) in [(1280, 800), (390, 844)] {
-        let Some((_directory, mut page)) = open(&experiment, &records, width) else { return };
+        let Some((_directory, mut page)) = open(&heading, &records, width) else { return };
         let bottom = "document.querySelector('#overview').getBoundingClientRect().bottom";
         let bottom = page.value(bottom).as_f64().unwrap();
         assert!(bottom <= f64::from(height), "{bottom} at {width}");
@@ -99,8 +100,8 @@ fn the_first_screen_has_the_verdict_and_its_table() {
 
 #[test]
 fn the_theme_is_the_systems_until_somebody_chooses_and_the_choice_is_kept() {
-    let (experiment, cells) = fixtures::comparison();
-    let Some((directory, mut page)) = open(&experiment, &cells, 1280) else { return };
+    let (heading, cells) = fixtures::comparison();
+    let Some((directory, mut page)) = open(&heading, &cells, 1280) else { return };
     let paper = "getComputedStyle(document.body).backgroundColor";
     let ink = "getComputedStyle(document.querySelector('#throughput text')).fill";
     let light = page.value(paper);
@@ -121,8 +122,8 @@ fn the_theme_is_the_systems_until_somebody_chooses_and_the_choice_is_kept() {
 
 #[test]
 fn keys_alone_skip_sort_and_look_things_up() {
-    let (experiment, cells) = fixtures::comparison();
-    let Some((_directory, mut page)) = open(&experiment, &cells, 1280) else { return };
+    let (heading, cells) = fixtures::comparison();
+    let Some((_directory, mut page)) = open(&heading, &cells, 1280) else { return };
     page.press("Tab");
     assert_eq!(page.value("document.activeElement.textContent"), "Skip to the figures");
     page.press("Enter");
@@ -155,8 +156,8 @@ fn keys_alone_skip_sort_and_look_things_up() {
 
 #[test]
 fn each_figure_leads_to_the_line_that_it_was_made_from() {
-    let (experiment, cells) = fixtures::comparison();
-    let Some((directory, mut page)) = open(&experiment, &cells, 1280) else { return };
+    let (heading, cells) = fixtures::comparison();
+    let Some((directory, mut page)) = open(&heading, &cells, 1280) else { return };
     let results = fs::read_to_string(directory.path().join("results.jsonl")).unwrap();
     page.value(
         "document.querySelector('td button[data-name=epoll][data-concurrency=\"100\"]').click()",
@@ -174,8 +175,8 @@ fn each_figure_leads_to_the_line_that_it_was_made_from() {
 
 #[test]
 fn plots_and_figures_can_be_taken_along() {
-    let (experiment, cells) = fixtures::comparison();
-    let Some((_directory, mut page)) = open(&experiment, &cells, 1280) else { return };
+    let (heading, cells) = fixtures::comparison();
+    let Some((_directory, mut page)) = open(&heading, &cells, 1280) else { return };
     // What is downloaded is caught on its way.
     page.value(
         "window.taken = new Promise(done => { window.done = done; });
@@ -227,8 +228,8 @@ fn unescaped(address: &str) -> String {
 
 #[test]
 fn what_became_of_the_crowd_is_told() {
-    let (experiment, cells) = crowded();
-    let Some((_directory, mut page)) = open(&experiment, &cells, 1280) else { return };
+    let (heading, cells) = crowded();
+    let Some((_directory, mut page)) = open(&heading, &cells, 1280) else { return };
     let row = page.value(
         "[...document.querySelector('#crowd tbody tr').cells].map(cell => cell.textContent)",
     );

@@ -3,18 +3,18 @@
 mod fixtures;
 mod trials;
 
-use duality_lab::comparison::{Comparison, Direction, Metric};
-use duality_lab::record::{Experiment, Measured, Outcome, Records};
-use duality_lab::report::overlay;
+use duality_lab::record::{Heading, Measured, Outcome, Records};
+use duality_lab::tell::comparison::{Comparison, Direction, Metric};
+use duality_lab::tell::report::overlay;
 
 use trials::{Shape, Trial};
 
-type Run = (Experiment, Records);
+type Run = (Heading, Records);
 
 /// A run of epoll and threads at 10 and 100 connections; `change` alters each cell.
 fn run(repeats: usize, change: impl Fn(&str, usize, &mut Measured)) -> Run {
     let names = ["threads", "epoll"];
-    let experiment = fixtures::experiment(&names, &[10, 100], repeats);
+    let heading = fixtures::heading(&names, &[10, 100], repeats);
     let mut cells = Vec::new();
     for name in names {
         for count in [10, 100] {
@@ -27,7 +27,7 @@ fn run(repeats: usize, change: impl Fn(&str, usize, &mut Measured)) -> Run {
             }
         }
     }
-    (experiment, Records { cells, blocks: Vec::new() })
+    (heading, Records { cells, blocks: Vec::new() })
 }
 
 fn same(_: &str, _: usize, _: &mut Measured) {}
@@ -116,7 +116,7 @@ fn moody(seed: u64, times: f64, mood: [f64; 2]) -> Run {
             slice.server_cpu_us /= by;
         }
     }
-    (trial.experiment, trial.records)
+    (trial.heading, trial.records)
 }
 
 #[test]

@@ -116,7 +116,7 @@ fn nothing_follows_from_the_latencies_of_invalid_windows() {
     let names = ["threads", "epoll"];
     let asked = |invalid: &[&str], slo: &str| {
         let mut trial = trial(&names, &[100], clear);
-        trial.experiment.constraints.slo = vec![kept_slo(slo).unwrap()];
+        trial.heading.constraints.slo = vec![kept_slo(slo).unwrap()];
         for cell in trial.records.cells.iter_mut().filter(|one| invalid.contains(&&*one.subject)) {
             let Outcome::Measured(figures) = &mut cell.outcome else { panic!() };
             figures.invalid.insert("starved".to_owned(), "It had no processor.".to_owned());
@@ -166,7 +166,7 @@ fn no_more_blocks_are_disturbed_than_there_are() {
 #[test]
 fn one_round_is_told_as_one() {
     let mut trial = Trial::new(&["threads", "epoll"], &[100], 1, 0, 0.0, 1, clear);
-    trial.experiment.design.clients.pattern = "serial".to_owned();
+    trial.heading.design.clients.pattern = "serial".to_owned();
     let said = said(&trial);
     let told = "At 100 connections no verdict: 1 round of windows is too few, it takes 3: give more --repeats, or more time (--budget).";
     assert!(text(&said).contains(&told), "{said:#?}");

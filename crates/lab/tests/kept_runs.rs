@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use duality_lab::recommendation::{Recommendation, recommend};
-use duality_lab::results;
-use duality_lab::summary::Summary;
-use duality_lab::verdict::{Cause, Finding, Verdict};
+use duality_lab::judge::verdict::{Cause, Finding, Verdict};
+use duality_lab::record::results;
+use duality_lab::tell::recommendation::{Recommendation, recommend};
+use duality_lab::tell::summary::Summary;
 
 /// The results beneath a directory.
 fn results_beneath(directory: &Path, found: &mut Vec<PathBuf>) {
@@ -21,8 +21,8 @@ fn results_beneath(directory: &Path, found: &mut Vec<PathBuf>) {
 }
 
 fn said(path: &Path) -> Recommendation {
-    let (experiment, records) = results::read(&[path.to_owned()]).unwrap();
-    recommend(&Summary::of(&experiment, &records), &experiment, &records)
+    let (heading, records) = results::read(&[path.to_owned()]).unwrap();
+    recommend(&Summary::of(&heading, &records), &heading, &records)
 }
 
 /// Whether there is more in a verdict than it says.

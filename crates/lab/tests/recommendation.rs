@@ -3,10 +3,11 @@
 mod fixtures;
 mod trials;
 
-use duality_lab::peers::{Peer, ReadyMade};
-use duality_lab::recommendation::{Recommendation, recommend};
+use duality_lab::measure::peers::ReadyMade;
+use duality_lab::record::Peer;
 use duality_lab::record::{Constraints, Design, Outcome, Variant, Ways, kept_slo};
-use duality_lab::summary::Summary;
+use duality_lab::tell::recommendation::{Recommendation, recommend};
+use duality_lab::tell::summary::Summary;
 use duality_load::Exhausted;
 
 use trials::{Shape, Trial, busy, clear, said, says, text, trial};
@@ -248,8 +249,8 @@ fn a_peer_is_no_choice_but_a_reference() {
         "nginx" => busy(24.0),
         name => clear(name, 100),
     });
-    trial.experiment.design.architectures.pop();
-    trial.experiment.design.peers = vec![ReadyMade::named("nginx").unwrap().peer()];
+    trial.heading.design.architectures.pop();
+    trial.heading.design.peers = vec![ReadyMade::named("nginx").unwrap().peer()];
     let told = said(&trial);
     assert_eq!(told.architecture.as_deref(), Some("epoll"));
     let beside = "Peers beside epoll at 100 connections, by processor time for a request: nginx +";
@@ -268,7 +269,7 @@ fn a_peer_is_no_choice_but_a_reference() {
 
 #[test]
 fn what_looks_at_idle_connections_is_known_by_its_poller() {
-    let mut design = fixtures::experiment(&["uthreads", "epoll", "poll"], &[100], 1).design;
+    let mut design = fixtures::heading(&["uthreads", "epoll", "poll"], &[100], 1).design;
     let looking = |design: &mut Design| {
         design.carriers.clear();
         design.add_older_carriers();
@@ -289,9 +290,9 @@ fn what_looks_at_idle_connections_is_known_by_its_poller() {
 
 #[test]
 fn a_whole_comparison_in_the_terminal() {
-    let (experiment, records) = fixtures::comparison();
-    let summary = Summary::of(&experiment, &records);
-    let shown = summary.render_text(&recommend(&summary, &experiment, &records), None);
+    let (heading, records) = fixtures::comparison();
+    let summary = Summary::of(&heading, &records);
+    let shown = summary.render_text(&recommend(&summary, &heading, &records), None);
     println!("{shown}");
     assert_eq!(shown, include_str!("fixtures/comparison.txt"));
 }
@@ -304,7 +305,7 @@ fn constrained(slo: &[&str], memory: Option<u64>) -> Recommendation {
         _ => Shape { rate: 40_000.0, ..busy(18.0) },
     });
     let slo = slo.iter().map(|text| kept_slo(text).unwrap()).collect();
-    trial.experiment.constraints = Constraints { slo, memory };
+    trial.heading.constraints = Constraints { slo, memory };
     said(&trial)
 }
 
@@ -341,7 +342,7 @@ fn who_breaks_a_limit_is_excluded_and_the_nearest_named() {
 fn asking(mut trial: Trial) -> Trial {
     let peer =
         |name: &str| Peer { name: name.to_owned(), ..ReadyMade::named("nginx").unwrap().peer() };
-    let design = &mut trial.experiment.design;
+    let design = &mut trial.heading.design;
     design.architectures.clear();
     design.peers = ["native", "run", "cc"].map(peer).to_vec();
     let asked = [("run", "Should you run it so?"), ("cc", "Should you convert it?")];

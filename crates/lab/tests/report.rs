@@ -8,14 +8,15 @@ use std::process::Command;
 use std::{env, fs};
 
 use duality_lab::record::{Cell, Outcome, Records};
-use duality_lab::report::RawLines;
-use duality_lab::report::markdown::{self, Table};
-use duality_lab::{recommendation, report, summary::Summary};
+use duality_lab::tell::answer::Answer;
+use duality_lab::tell::report::RawLines;
+use duality_lab::tell::report::markdown::{self, Table};
+use duality_lab::tell::{recommendation, report, summary::Summary};
 
 #[test]
 fn it_loads_nothing() {
-    let (experiment, cells) = fixtures::comparison();
-    let page = report::render(&experiment, &cells, &RawLines::default());
+    let (heading, cells) = fixtures::comparison();
+    let page = report::render(&Answer::of(&heading, &cells), &RawLines::default());
     let markup = without_scripts(&page);
     assert!(!markup.contains("http://") && !markup.contains("https://"), "{markup}");
     assert!(!markup.contains("src=") && !markup.contains("<link"), "{markup}");
@@ -24,8 +25,9 @@ fn it_loads_nothing() {
 
 #[test]
 fn reasons_and_warnings_stand_beside_their_cells() {
-    let (experiment, cells) = fixtures::comparison();
-    let markup = without_scripts(&report::render(&experiment, &cells, &RawLines::default()));
+    let (heading, cells) = fixtures::comparison();
+    let markup =
+        without_scripts(&report::render(&Answer::of(&heading, &cells), &RawLines::default()));
     assert!(markup.contains("select(2) cannot watch descriptors above 1023"));
     assert!(markup.contains("fork: EAGAIN at 773 processes"));
     assert!(markup.contains("999 of 1000 connections were never served."));
@@ -35,8 +37,8 @@ fn reasons_and_warnings_stand_beside_their_cells() {
 /// Found by the fuzz target results: anybody may have written the file.
 #[test]
 fn numbers_beyond_all_bounds_are_no_obstacle() {
-    let (mut experiment, mut cells) = fixtures::comparison();
-    experiment.design.repeats = usize::MAX;
+    let (mut heading, mut cells) = fixtures::comparison();
+    heading.design.repeats = usize::MAX;
     for cell in &mut cells.cells {
         if let Outcome::Measured(measured) = &mut cell.outcome {
             measured.errors = [("io", u64::MAX), ("reset", u64::MAX)]
@@ -44,30 +46,34 @@ fn numbers_beyond_all_bounds_are_no_obstacle() {
                 .into();
         }
     }
-    assert!(report::render(&experiment, &cells, &RawLines::default()).contains("partial: 108 of"));
+    assert!(
+        report::render(&Answer::of(&heading, &cells), &RawLines::default())
+            .contains("partial: 108 of")
+    );
 }
 
 #[test]
 fn a_partial_experiment_says_so() {
-    let (experiment, mut records) = fixtures::comparison();
+    let (heading, mut records) = fixtures::comparison();
     records.cells.truncate(37);
-    let markup = without_scripts(&report::render(&experiment, &records, &RawLines::default()));
+    let markup =
+        without_scripts(&report::render(&Answer::of(&heading, &records), &RawLines::default()));
     assert!(markup.contains("partial: 37 of 108 cells"));
     assert!(markup.contains("not run"));
     assert!(
-        report::render(&experiment, &Records::default(), &RawLines::default())
+        report::render(&Answer::of(&heading, &Records::default()), &RawLines::default())
             .contains("No recommendation: the experiment is not complete")
     );
 }
 
 #[test]
 fn what_it_shows_is_escaped() {
-    let mut experiment = fixtures::experiment(&["<b>&"], &[1], 1);
-    experiment.machine.cpu = "</script><script>alert(1)</script>".into();
+    let mut heading = fixtures::heading(&["<b>&"], &[1], 1);
+    heading.machine.cpu = "</script><script>alert(1)</script>".into();
     let reason = "<img onerror=alert(1)>".to_owned();
     let cells = vec![fixtures::cell("<b>&", 1, 0, Outcome::Failed { reason })];
     let cells = Records { cells, blocks: Vec::new() };
-    let page = report::render(&experiment, &cells, &RawLines::default());
+    let page = report::render(&Answer::of(&heading, &cells), &RawLines::default());
     assert!(
         !page.contains("<b>&") && !page.contains("<img onerror") && !page.contains("<script>alert")
     );
@@ -80,14 +86,14 @@ fn it_draws_all_charts_in_a_browser() {
         eprintln!("not tried: no chromium on PATH (cargo xtask test installs it)");
         return;
     };
-    let (experiment, cells) = fixtures::comparison();
+    let (heading, cells) = fixtures::comparison();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("report.html");
-    report::write(&path, &experiment, &cells, &RawLines::default()).unwrap();
+    report::write(&path, &Answer::of(&heading, &cells), &RawLines::default()).unwrap();
     let page = dump(&chromium, &path, folder.path());
 
-    let summary = Summary::of(&experiment, &cells);
-    for sentence in recommendation::recommend(&summary, &experiment, &cells).sentences {
+    let summary = Summary::of(&heading, &cells);
+    for sentence in recommendation::recommend(&summary, &heading, &cells).sentences {
         let sentence = sentence.replace('&', "&amp;");
         assert!(page.contains(&sentence), "not on the page: {sentence}");
     }
@@ -110,7 +116,7 @@ fn invalid_cells_are_not_drawn_like_valid_ones() {
         let Outcome::Measured(measured) = &mut cell.outcome else { panic!() };
         measured.invalid.insert("starved".to_owned(), "It had no processor.".to_owned());
     }
-    let page = report::render(&trial.experiment, &trial.records, &RawLines::default());
+    let page = report::render(&Answer::of(&trial.heading, &trial.records), &RawLines::default());
     let doubtful = |id: &str| {
         let chart = page.split_once(&format!("id=\"{id}\"")).unwrap().1;
         chart.split_once("</figure>").unwrap().0.matches("point doubtful").count()
@@ -118,14 +124,14 @@ fn invalid_cells_are_not_drawn_like_valid_ones() {
     let charts = ["throughput", "cpu", "memory", "latency", "service-time", "measured-load"];
     assert_eq!(charts.map(doubtful), [0, 0, 0, 1, 1, 1]);
     assert!(page.contains("epoll,100,") && page.contains(",false\r\n"));
-    let table = markdown::tables(&trial.experiment, &trial.records, &[Table::P99]);
+    let table = markdown::tables(&trial.heading, &trial.records, &[Table::P99]);
     assert!(table.contains(" ✗ |"), "{table}");
 }
 
 #[test]
 fn a_page_is_small() {
-    let (experiment, records) = fixtures::comparison();
-    let page = report::render(&experiment, &records, &RawLines::default());
+    let (heading, records) = fixtures::comparison();
+    let page = report::render(&Answer::of(&heading, &records), &RawLines::default());
     assert!(page.len() < 300_000, "{} bytes", page.len());
 }
 
@@ -140,7 +146,7 @@ fn the_first_table_has_a_row_for_each_number_of_connections() {
                 _ => trials::busy(12.0),
             }
         });
-    let page = report::render(&trial.experiment, &trial.records, &RawLines::default());
+    let page = report::render(&Answer::of(&trial.heading, &trial.records), &RawLines::default());
     let table = page.split_once("id=\"overview\"").unwrap().1.split_once("</table>").unwrap().0;
     let rows: Vec<&str> = table.split("<tr").skip(2).collect();
     assert_eq!(rows.len(), 3, "{table}");

@@ -2,10 +2,11 @@
 
 mod fixtures;
 
-use duality_lab::data;
-use duality_lab::recommendation::recommend;
-use duality_lab::record::{Design, Experiment, Measured, Outcome, Records};
-use duality_lab::summary::Summary;
+use duality_lab::record::{Design, Heading, Measured, Outcome, Records};
+use duality_lab::tell::answer::Answer;
+use duality_lab::tell::data;
+use duality_lab::tell::recommendation::recommend;
+use duality_lab::tell::summary::Summary;
 
 /// Noise that is the same each time: by how much a repeat is off, of five.
 const WOBBLE: [f64; 5] = [0.004, -0.006, 0.0, 0.009, -0.003];
@@ -16,10 +17,10 @@ fn trial(
     threads: f64,
     again: f64,
     change: impl Fn(&str, usize, &mut Measured),
-) -> (Experiment, Records) {
-    let mut experiment = fixtures::experiment(&["threads", "epoll"], &[100], 5);
+) -> (Heading, Records) {
+    let mut heading = fixtures::heading(&["threads", "epoll"], &[100], 5);
     let control = Design::again("epoll");
-    experiment.design.control = Some(control.clone());
+    heading.design.control = Some(control.clone());
     let mut cells = Vec::new();
     for (place, (name, share)) in
         [("threads", threads), ("epoll", 1.0), (control.as_str(), again)].into_iter().enumerate()
@@ -31,12 +32,12 @@ fn trial(
             cells.push(fixtures::cell(name, 100, repeat, Outcome::Measured(Box::new(measured))));
         }
     }
-    (experiment, Records { cells, blocks: Vec::new() })
+    (heading, Records { cells, blocks: Vec::new() })
 }
 
-fn told((experiment, records): (Experiment, Records)) -> String {
-    let summary = Summary::of(&experiment, &records);
-    summary.render_text(&recommend(&summary, &experiment, &records), None)
+fn told((heading, records): (Heading, Records)) -> String {
+    let summary = Summary::of(&heading, &records);
+    summary.render_text(&recommend(&summary, &heading, &records), None)
 }
 
 #[test]
@@ -52,7 +53,7 @@ fn the_control_is_a_tie_and_takes_no_part() {
     let control = "A/A control: epoll, measured under two names, differs from itself by -0.3 % at 100, as much as chance allows.";
     assert!(told.contains(control), "{told}");
     assert!(!told.contains("epoll (again)"), "{told}");
-    let data = data::summary(&trial.0, &trial.1, &summary);
+    let data = data::summary(&Answer::of(&trial.0, &trial.1));
     assert_eq!(data["cells"].as_array().unwrap().len(), 2, "{data}");
     assert_eq!(data["control"]["cells"][0]["architecture"], "epoll (again)");
     assert_eq!(data["control"]["checks"][0]["is_tie"], true);
@@ -105,21 +106,21 @@ fn invalid_repeats_are_left_out_and_invalid_rows_are_not_compared() {
     );
     let why = "Not compared, since the load generator could not do its work there: epoll (at 100).";
     assert!(most.contains(why), "{most}");
-    let (experiment, mut records) = starve(0);
+    let (heading, mut records) = starve(0);
     records.cells.retain(|cell| cell.subject == "epoll");
-    let nothing = told((experiment, records));
+    let nothing = told((heading, records));
     assert!(nothing.contains("No recommendation: the experiment is not complete"), "{nothing}");
 }
 
 /// A results file from before there was a control, or marks.
 #[test]
 fn what_was_written_before_can_be_read() {
-    let (experiment, records) = fixtures::comparison();
+    let (heading, records) = fixtures::comparison();
     let Outcome::Measured(measured) = &records.cells[0].outcome else { panic!() };
     let mut old = serde_json::to_value(measured).unwrap();
     let keys = old.as_object_mut().unwrap();
     assert!(keys.remove("client_wait_share").is_some());
     assert!(!keys.contains_key("invalid") && !keys.contains_key("slices_requests_per_second"));
     assert_eq!(serde_json::from_value::<Measured>(old).unwrap(), **measured);
-    assert!(!serde_json::to_string(&experiment).unwrap().contains("control"));
+    assert!(!serde_json::to_string(&heading).unwrap().contains("control"));
 }

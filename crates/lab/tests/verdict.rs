@@ -3,8 +3,8 @@
 mod fixtures;
 mod trials;
 
+use duality_lab::judge::verdict::{Cause, Finding, Metric, Verdict};
 use duality_lab::record::{Outcome, Records};
-use duality_lab::verdict::{Cause, Finding, Metric, Verdict};
 
 use trials::{Shape, Trial, busy, trial};
 
@@ -178,10 +178,10 @@ fn the_rate_decides_only_where_servers_wait_or_have_several_processors() {
     // With several processors the rate decides, unless the load generator is the limit.
     let free = |_: &str, _| Shape { server_us: 40.0, client_us: 10.0, rate: 45_000.0 };
     let mut several = trial(&names, &[100], free);
-    several.experiment.design.server_cpus = vec![0, 2];
+    several.heading.design.server_cpus = vec![0, 2];
     assert_eq!(several.verdict().metric, Metric::Rate);
     let mut limited = trial(&names, &[100], |_, _| busy(8.0));
-    limited.experiment.design.server_cpus = vec![0, 2];
+    limited.heading.design.server_cpus = vec![0, 2];
     assert_eq!(limited.verdict().metric, Metric::ServerCpu);
 }
 
@@ -331,7 +331,7 @@ fn a_wrong_reply_counts_wherever_it_came() {
     figures.invalid.insert("starved".to_owned(), "It had no processor.".to_owned());
     assert!(is_out(&invalid));
     let again = trial(&names, &[100], shape).with_control("epoll", 1.0);
-    let control = again.experiment.design.control.clone().unwrap();
+    let control = again.heading.design.control.clone().unwrap();
     assert!(is_out(&again.with_failures(&control, 5, "wrong-status", 1)));
     // What was written before kinds were is not known to be harmless.
     let mut old = trial(&names, &[100], shape).with_failures("epoll", 5, "wrong-bytes", 1);
@@ -409,7 +409,7 @@ fn groups_are_compared_by_way_of_the_one_that_is_in_both() {
 fn in_turn(repeats: usize, pattern: &str, latency: impl Fn(&str) -> f64) -> Trial {
     let mut trial =
         Trial::new(&["threads", "epoll"], &[100], repeats, 0, 0.0, 1, |_, _| busy(12.0));
-    trial.experiment.design.clients.pattern = pattern.to_owned();
+    trial.heading.design.clients.pattern = pattern.to_owned();
     for (place, cell) in trial.records.cells.iter_mut().enumerate() {
         let Outcome::Measured(figures) = &mut cell.outcome else { panic!() };
         let wobble = 1.0 + 0.003 * (place % 3) as f64;

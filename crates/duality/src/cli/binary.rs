@@ -8,10 +8,9 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use duality_lab::peers::{Peer, Stop};
-use duality_lab::plan::Plan;
-use duality_lab::plan::settings::Settings;
-use duality_lab::record::Ways;
+use duality_lab::ask::settings::Settings;
+use duality_lab::measure::experiment::Experiment;
+use duality_lab::record::{Peer, Stop, Ways};
 use duality_runtime::log;
 
 use super::{Failure, Tuning};
@@ -161,16 +160,16 @@ impl Binary {
 
     /// A plan that says what is asked of the ways, and whose service is called as the program where a load command speaks the
     /// program's own protocol.
-    pub(super) fn asking(&self, mut plan: Plan) -> Plan {
-        if plan.design.load_command.is_some() {
+    pub(super) fn asking(&self, mut experiment: Experiment) -> Experiment {
+        if experiment.design.load_command.is_some() {
             let name = Path::new(&self.words[0]).file_name().unwrap_or_default();
-            plan.design.service = name.to_string_lossy().into_owned();
+            experiment.design.service = name.to_string_lossy().into_owned();
         }
         let asked = [Some(RUN), self.compiled.as_ref().map(|_| COMPILED)].into_iter().flatten();
         let questions = asked.map(|(name, question)| (name.to_owned(), question.to_owned()));
         let questions = questions.collect();
-        plan.design.ways = Some(Ways { native: NATIVE.to_owned(), questions });
-        plan
+        experiment.design.ways = Some(Ways { native: NATIVE.to_owned(), questions });
+        experiment
     }
 }
 

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use duality_lab::plan::settings::{Settings, Waits, parse_duration};
+use duality_lab::ask::settings::{Settings, Waits, parse_duration};
 use duality_load::Pattern;
 
 use super::heading;

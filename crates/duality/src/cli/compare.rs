@@ -5,18 +5,19 @@ use std::time::Duration;
 use std::{fs, slice};
 
 use duality_costs::run::Effort;
-use duality_lab::plan::settings::{Misfit, Settings, parse_duration};
-use duality_lab::plan::variant::Choice;
-use duality_lab::plan::{Plan, budget};
-use duality_lab::recommendation::recommend;
+use duality_lab::ask::budget;
+use duality_lab::ask::settings::{Misfit, Settings, parse_duration};
+use duality_lab::ask::variant::Choice;
+use duality_lab::measure as lab;
+use duality_lab::measure::experiment::Experiment;
+use duality_lab::measure::store::Store;
+use duality_lab::measure::{Clock, Finished};
+use duality_lab::record::results::Results;
 use duality_lab::record::{Cell, Outcome, Records};
 use duality_lab::regimes::plan::is_of_regimes;
-use duality_lab::report::RawLines;
-use duality_lab::results::Results;
-use duality_lab::run::{Clock, Finished};
-use duality_lab::store::Store;
-use duality_lab::summary::Summary;
-use duality_lab::{data, report as page, run as lab};
+use duality_lab::tell::answer::Answer;
+use duality_lab::tell::report::RawLines;
+use duality_lab::tell::{data, report as page};
 use duality_runtime::log;
 
 use super::binary::{Binary, Request, Words};
@@ -208,32 +209,36 @@ impl Arguments {
     }
 
     /// The experiment that is asked for where there is no plan file.
-    fn experiment(&self, catalogue: &Catalogue, mut settings: Settings) -> Result<Plan, Failure> {
+    fn experiment(
+        &self,
+        catalogue: &Catalogue,
+        mut settings: Settings,
+    ) -> Result<Experiment, Failure> {
         let whole = self.budget.map(|limit| budget::aim(limit, 1));
-        let plan = match &self.binary {
-            None => experiment::plan(catalogue, &settings, &self.tuning, &[], whole),
+        let experiment = match &self.binary {
+            None => experiment::of(catalogue, &settings, &self.tuning, &[], whole),
             Some(command) => {
                 let binary = self.binary(command)?;
                 let peers = binary.put_into(&mut settings)?;
                 // What was tuned is about `duality run`, and not about servers of ours.
                 let tuning = Tuning::default();
-                let plan = experiment::plan(catalogue, &settings, &tuning, &peers, whole);
-                plan.map(|plan| binary.asking(plan))
+                let experiment = experiment::of(catalogue, &settings, &tuning, &peers, whole);
+                experiment.map(|experiment| binary.asking(experiment))
             }
         };
-        let mut plan = plan.map_err(flag)?;
+        let mut experiment = experiment.map_err(flag)?;
         if let Some(limit) = self.budget {
-            budget::fit(slice::from_mut(&mut plan), limit)
+            budget::fit(slice::from_mut(&mut experiment), limit)
                 .map_err(|problem| flag(Misfit::new("budget", problem)))?;
         }
         if let Some(name) = &self.baseline
-            && !plan.design.subjects().any(|subject| subject == name)
+            && !experiment.design.subjects().any(|subject| subject == name)
         {
-            let names: Vec<&str> = plan.design.subjects().collect();
+            let names: Vec<&str> = experiment.design.subjects().collect();
             let problem = format!("{name} is not compared: choose of {}", names.join(", "));
             return Err(flag(Misfit::new("baseline", problem)));
         }
-        Ok(plan)
+        Ok(experiment)
     }
 
     /// Refuses flags that a plan of regimes does not have.
@@ -280,23 +285,24 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         return plan::run(catalogue, file, &flags, &out, arguments.resume);
     }
     settings.service.clone_from(&arguments.subject);
-    let mut plan = arguments.experiment(catalogue, settings)?;
+    let mut experiment = arguments.experiment(catalogue, settings)?;
     if arguments.check {
-        return print(&explain::explain(&plan));
+        return print(&explain::explain(&experiment));
     }
-    prepare(&out, &mut plan, arguments.resume)?;
-    announce(&plan);
+    prepare(&out, &mut experiment, arguments.resume)?;
+    announce(&experiment);
     log::tell(format_args!("results in {}", out.display()));
     let interrupted = load::on_interrupt()?;
     let clock = Clock::new(&interrupted, arguments.budget);
-    find_prices(slice::from_mut(&mut plan), clock);
-    let finished = measure(&plan, &out, arguments.resume, arguments.baseline.as_deref(), clock)?;
+    find_prices(slice::from_mut(&mut experiment), clock);
+    let finished = measure(&experiment, &out, arguments.resume, clock)?;
+    tell(&finished, &out, arguments.baseline.as_deref())?;
     log::tell(format_args!("report: {}", out.join("report.html").display()));
     if finished.complete {
         return something_measured(&finished);
     }
     let Records { cells, blocks } = &finished.records;
-    let blocks = match finished.experiment.design.blocks {
+    let blocks = match finished.heading.design.blocks {
         0 => String::new(),
         _ => format!(", and {} blocks", blocks.len()),
     };
@@ -304,8 +310,8 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         "{} after {} of {} cells{blocks}: go on with `{}`",
         if finished.out_of_time { "the budget was spent" } else { "interrupted" },
         cells.len(),
-        plan.cells(),
-        command_to_resume(&plan.command, &out),
+        experiment.cells(),
+        command_to_resume(&experiment.command, &out),
     )))
 }
 
@@ -332,8 +338,12 @@ pub(super) fn command_to_resume(given: &[String], out: &Path) -> String {
 /// Refuses a directory that cannot be written, or holds other results, before anything is measured
 /// for it. A plan that is gone on with gets the seed and the timing that it was begun with. Returns
 /// what has been measured.
-pub(super) fn prepare(out: &Path, plan: &mut Plan, resume: bool) -> Result<Records, Failure> {
-    let begun = Results::begun(out, &plan.design);
+pub(super) fn prepare(
+    out: &Path,
+    experiment: &mut Experiment,
+    resume: bool,
+) -> Result<Records, Failure> {
+    let begun = Results::begun(out, &experiment.design);
     let records = match begun.map_err(|error| Failure::misuse(error.to_string()))? {
         None => Records::default(),
         Some(_) if !resume => {
@@ -341,7 +351,7 @@ pub(super) fn prepare(out: &Path, plan: &mut Plan, resume: bool) -> Result<Recor
             return Err(Failure::misuse(format!("{} {problem}", out.display())));
         }
         Some((design, records)) => {
-            plan.design = design;
+            experiment.design = design;
             records
         }
     };
@@ -372,21 +382,22 @@ fn something_measured(finished: &Finished) -> Result<(), Failure> {
 }
 
 /// Says what is going to be measured.
-pub(super) fn announce(plan: &Plan) {
-    let connections: Vec<String> = plan.design.concurrency.iter().map(usize::to_string).collect();
+pub(super) fn announce(experiment: &Experiment) {
+    let connections: Vec<String> =
+        experiment.design.concurrency.iter().map(usize::to_string).collect();
     log::tell(format_args!(
         "comparing {} at {} connections, {} each: {} cells, about {:.0} s",
-        plan.design.compared(),
+        experiment.design.compared(),
         connections.join(", "),
-        if plan.design.repeats == 1 {
+        if experiment.design.repeats == 1 {
             "once".to_owned()
         } else {
-            format!("{} times", plan.design.repeats)
+            format!("{} times", experiment.design.repeats)
         },
-        plan.cells(),
-        plan.length().as_secs_f64(),
+        experiment.cells(),
+        experiment.length().as_secs_f64(),
     ));
-    for line in plan.degraded.iter().chain(&plan.economies) {
+    for line in experiment.degraded.iter().chain(&experiment.economies) {
         log::tell(line);
     }
 }
@@ -395,45 +406,52 @@ pub(super) fn announce(plan: &Plan) {
 /// recommended. That takes two seconds, which are nothing beside an experiment of minutes. A short
 /// experiment goes without. On a slow machine it gives up after a twentieth of the time that there
 /// is.
-pub(super) fn find_prices(plans: &mut [Plan], clock: Clock<'_>) {
+pub(super) fn find_prices(experiments: &mut [Experiment], clock: Clock<'_>) {
     const LONG: Duration = Duration::from_secs(60);
     const SHARE: u32 = 20;
-    if plans.iter().all(|plan| plan.design.architectures.is_empty()) {
+    if experiments.iter().all(|experiment| experiment.design.architectures.is_empty()) {
         return;
     }
-    let length = plans.iter().map(Plan::length).fold(Duration::ZERO, Duration::saturating_add);
+    let length =
+        experiments.iter().map(Experiment::length).fold(Duration::ZERO, Duration::saturating_add);
     let time = clock.left().unwrap_or(length);
     if length < LONG || time < LONG {
         return;
     }
     match model::unit_costs(Effort::QUICK, Some(time / SHARE)) {
-        Ok(costs) => plans.iter_mut().for_each(|plan| plan.unit_costs = costs.clone()),
+        Ok(costs) => {
+            experiments.iter_mut().for_each(|experiment| experiment.unit_costs = costs.clone())
+        }
         Err(problem) => log::tell(format_args!("no reasons will be given: {problem}")),
     }
 }
 
-/// Measures what `out` does not have yet, writes report.html and summary.json there, and prints the tables.
+/// Measures what `out` does not have yet.
 pub(super) fn measure(
-    plan: &Plan,
+    experiment: &Experiment,
     out: &Path,
     resume: bool,
-    baseline: Option<&str>,
     clock: Clock<'_>,
 ) -> Result<Finished, Failure> {
-    let finished = lab::compare(plan, out, resume, clock)
-        .map_err(|error| Failure::failed(error.to_string()))?;
+    lab::compare(experiment, out, resume, clock).map_err(|error| Failure::failed(error.to_string()))
+}
+
+/// Writes report.html and summary.json into `out`, and prints the tables.
+pub(super) fn tell<'f>(
+    finished: &'f Finished,
+    out: &Path,
+    baseline: Option<&str>,
+) -> Result<Answer<'f>, Failure> {
+    let answer = Answer::of(&finished.heading, &finished.records);
     let path = out.join("report.html");
     RawLines::read(&[out.join("results.jsonl")])
-        .and_then(|raw| page::write(&path, &finished.experiment, &finished.records, &raw))
+        .and_then(|raw| page::write(&path, &answer, &raw))
         .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
-    let (experiment, records) = (&finished.experiment, &finished.records);
-    let summary = Summary::of(experiment, records);
     let path = out.join("summary.json");
-    fs::write(&path, data::summary(experiment, records, &summary).to_string() + "\n")
+    fs::write(&path, data::summary(&answer).to_string() + "\n")
         .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
-    let said = recommend(&summary, experiment, records);
-    print(&summary.render_text(&said, baseline))?;
-    Ok(finished)
+    print(&answer.summary.render_text(&answer.recommendation, baseline))?;
+    Ok(answer)
 }
 
 fn fresh_directory() -> PathBuf {

@@ -1,6 +1,6 @@
 //! What an architecture must keep to be recommended: flags of `compare` and of `report`.
 
-use duality_lab::plan::settings::parse_bytes;
+use duality_lab::ask::settings::parse_bytes;
 use duality_lab::record::{Constraints, kept_slo};
 use duality_load::Slo;
 

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use duality_architectures::{self as architectures, ALL, Options};
-use duality_lab::peers::Peer;
-use duality_lab::plan::Plan;
-use duality_lab::plan::resolve::{self, Architecture, ServiceFacts};
-use duality_lab::plan::settings::{Misfit, Settings};
-use duality_lab::plan::variant::Choice;
+use duality_lab::ask::resolve::{self, Architecture, ServiceFacts};
+use duality_lab::ask::settings::{Misfit, Settings};
+use duality_lab::ask::variant::Choice;
+use duality_lab::measure::experiment::Experiment;
+use duality_lab::measure::store::Store;
+use duality_lab::record::Peer;
 use duality_lab::record::{Carrier, World};
-use duality_lab::store::Store;
 use duality_poller::Kind;
 use duality_services::store::Location;
 use duality_services::{Setting, Setup, http};
@@ -25,16 +25,16 @@ use crate::setup;
 /// # Errors
 ///
 /// A [`Misfit`]: the first setting that makes no sense, or that names something unknown.
-pub(super) fn plan(
+pub(super) fn of(
     catalogue: &Catalogue,
     settings: &Settings,
     tuning: &Tuning,
     defined: &[Peer],
     whole: Option<Duration>,
-) -> Result<Plan, Misfit> {
+) -> Result<Experiment, Misfit> {
     settings.check()?;
     let program = Program::new(catalogue, settings, tuning)?;
-    resolve::plan(settings, &program, defined, whole)
+    resolve::experiment(settings, &program, defined, whole)
 }
 
 /// This program, as its servers are set up for an experiment.

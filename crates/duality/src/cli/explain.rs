@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use duality_lab::plan::Plan;
+use duality_lab::measure::experiment::Experiment;
 use duality_lab::record::Design;
 
 /// What is measured of an experiment, where, for how long, and what cannot be; a line for each.
-pub(super) fn explain(plan: &Plan) -> String {
-    let design = &plan.design;
+pub(super) fn explain(experiment: &Experiment) -> String {
+    let design = &experiment.design;
     let mut lines = Vec::new();
     let mut line = |name: &str, text: String| lines.push(format!("{name:<12}  {text}"));
     line("subjects", listed(design.subjects()));
@@ -20,7 +20,7 @@ pub(super) fn explain(plan: &Plan) -> String {
         format!(
             "{}, each of them at each number of connections {}, each time with a fresh server and in \
              random order (seed {})",
-            plan.cells(),
+            experiment.cells(),
             times(design.repeats),
             design.seed,
         ),
@@ -33,17 +33,17 @@ pub(super) fn explain(plan: &Plan) -> String {
         Some(_) => ", if the load command takes a second each time",
         None => "",
     };
-    line("in all", format!("about {:.0} s{guess}", plan.length().as_secs_f64()));
-    if let Some(budget) = plan.budget {
+    line("in all", format!("about {:.0} s{guess}", experiment.length().as_secs_f64()));
+    if let Some(budget) = experiment.budget {
         line(
             "budget",
             format!("{:.0} s: what takes longer stops, for --resume", budget.as_secs_f64()),
         );
     }
-    for how in &plan.degraded {
+    for how in &experiment.degraded {
         line("degraded", how.clone());
     }
-    for economy in &plan.economies {
+    for economy in &experiment.economies {
         line("economy", economy.clone());
     }
     // Peers have arguments of their own.
@@ -60,15 +60,15 @@ pub(super) fn explain(plan: &Plan) -> String {
         let options = variant.options.join(" ");
         line("variant", format!("{} is {} with {options}", variant.name, variant.architecture));
     }
-    if !plan.constraints.is_empty() {
-        line("constraints", format!("{}, or it is not recommended", plan.constraints));
+    if !experiment.constraints.is_empty() {
+        line("constraints", format!("{}, or it is not recommended", experiment.constraints));
     }
     if let Some(store) = &design.store {
         line("store", store.clone());
     }
     // By reason, since a subject mostly has the same one at all numbers of connections.
     let mut unavailable: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
-    for ((subject, connections), why) in &plan.unavailable {
+    for ((subject, connections), why) in &experiment.unavailable {
         unavailable.entry((subject, why)).or_default().push(*connections);
     }
     for ((subject, why), connections) in unavailable {

@@ -6,8 +6,8 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use duality_lab::child::{Patience, Running};
 use duality_lab::graph::Graph;
+use duality_lab::measure::child::{Patience, Running};
 use duality_lab::page::write_whole;
 use duality_load::{Options, Stop, TargetError};
 use duality_runtime::log;

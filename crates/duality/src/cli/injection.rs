@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use duality_architectures::{Architecture, Options, Served, Server};
-use duality_lab::plan::settings::{Waits, parse_duration};
+use duality_lab::ask::settings::{Waits, parse_duration};
 use duality_load::{Arrivals, Injection};
 use duality_services::find;
 use rustix::time::{ClockId, clock_gettime};

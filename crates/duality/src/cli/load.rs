@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use duality_lab::plan::clients::{self, Behaviour};
-use duality_lab::plan::settings::{check_warm_up, check_window, parse_duration, parse_slo};
+use duality_lab::ask::clients;
+use duality_lab::ask::settings::{check_warm_up, check_window, parse_duration, parse_slo};
+use duality_lab::measure::behaviour::Behaviour;
 use duality_load::{Error, Observer, Options, Probe, Slo, Stop, Target, peak_goodput};
 use duality_runtime::log;
 

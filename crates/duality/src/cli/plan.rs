@@ -6,13 +6,14 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use duality_lab::peers::{self, Peer};
-use duality_lab::plan::file::{self, Experiment, PlanFile};
-use duality_lab::plan::settings::{Misfit, Settings};
-use duality_lab::plan::{Plan, budget};
-use duality_lab::record::{Design, Origin};
-use duality_lab::report::index::{self, Index};
-use duality_lab::run::{Clock, Finished, seconds_missing};
+use duality_lab::ask::budget;
+use duality_lab::ask::file::{self, Entry, Plan};
+use duality_lab::ask::settings::{Misfit, Settings};
+use duality_lab::measure::experiment::Experiment;
+use duality_lab::measure::peers;
+use duality_lab::measure::{Clock, Finished, seconds_missing};
+use duality_lab::record::{Design, Origin, Peer};
+use duality_lab::tell::report::index::{self, Index};
 use duality_runtime::log;
 
 use super::{Failure, Tuning, compare, experiment, explain, flag, load, print};
@@ -65,8 +66,8 @@ pub(super) struct Flags {
 
 impl Flags {
     /// How long all of the plan may take.
-    fn limit(&self, file: &PlanFile) -> Option<Duration> {
-        self.budget.or(file.budget.map(|(budget, _)| budget))
+    fn limit(&self, plan: &Plan) -> Option<Duration> {
+        self.budget.or(plan.budget.map(|(budget, _)| budget))
     }
 }
 
@@ -77,45 +78,45 @@ pub(super) fn run(
     out: &Path,
     resume: bool,
 ) -> Result<(), Failure> {
-    let (file, mut plans) = read(catalogue, path, flags)?;
+    let (plan, mut experiments) = read(catalogue, path, flags)?;
     let folders: Vec<PathBuf> =
-        file.experiments.iter().map(|experiment| out.join(&experiment.name)).collect();
+        plan.experiments.iter().map(|entry| out.join(&entry.name)).collect();
     let mut lengths = Vec::new();
-    for (folder, plan) in folders.iter().zip(&mut plans) {
-        let records = compare::prepare(folder, plan, resume)?;
-        lengths.push(seconds_missing(plan, &records));
+    for (folder, experiment) in folders.iter().zip(&mut experiments) {
+        let records = compare::prepare(folder, experiment, resume)?;
+        lengths.push(seconds_missing(experiment, &records));
     }
     compare::writable(out)?;
-    announce(&file, &plans);
+    announce(&plan, &experiments);
     log::tell(format_args!("results in {}", out.display()));
     let interrupted = load::on_interrupt()?;
-    let clock = Clock::new(&interrupted, flags.limit(&file));
+    let clock = Clock::new(&interrupted, flags.limit(&plan));
     // It goes when all is measured, with the programs that were made in it.
     let programs = tempfile::tempdir()
         .map_err(|error| Failure::failed(format!("a folder for programs: {error}")))?;
-    build(&mut plans, programs.path());
-    compare::find_prices(&mut plans, clock);
+    build(&mut experiments, programs.path());
+    compare::find_prices(&mut experiments, clock);
     let index_path = out.join("index.html");
-    let mut index = Index::new(&file, plans.iter().map(|plan| &plan.design));
+    let mut index = Index::new(&plan, experiments.iter().map(|experiment| &experiment.design));
     let mut late = Vec::new();
-    for (place, (experiment, plan)) in file.experiments.iter().zip(&plans).enumerate() {
-        print(&index::heading(&experiment.name, &plan.design))?;
-        compare::announce(plan);
+    for (place, (entry, experiment)) in plan.experiments.iter().zip(&experiments).enumerate() {
+        print(&index::heading(&entry.name, &experiment.design))?;
+        compare::announce(experiment);
         let own = clock.share(lengths[place], lengths[place..].iter().sum());
-        let finished = compare::measure(plan, &folders[place], resume, None, own)?;
+        let finished = compare::measure(experiment, &folders[place], resume, own)?;
         let Finished { complete, out_of_time, .. } = finished;
-        index.add(&experiment.name, &finished.experiment, &finished.records);
+        index.add(&entry.name, &compare::tell(&finished, &folders[place], None)?);
         index
             .write(&index_path)
             .map_err(|error| Failure::failed(format!("{}: {error}", index_path.display())))?;
         if out_of_time {
-            log::tell(format_args!("{}: its share of the budget was spent", experiment.name));
-            late.push(experiment.name.as_str());
+            log::tell(format_args!("{}: its share of the budget was spent", entry.name));
+            late.push(entry.name.as_str());
         } else if !complete {
             return Err(Failure::failed(format!(
                 "interrupted in the experiment {}: go on with `{}`",
-                experiment.name,
-                compare::command_to_resume(&plan.command, out),
+                entry.name,
+                compare::command_to_resume(&experiment.command, out),
             )));
         }
     }
@@ -126,48 +127,48 @@ pub(super) fn run(
     Err(Failure::failed(format!(
         "the budget was spent before the end of {}: go on with `{}`",
         late.join(", "),
-        compare::command_to_resume(&plans[0].command, out),
+        compare::command_to_resume(&experiments[0].command, out),
     )))
 }
 
 /// Makes the programs of the peers that have to be made. Those of which it fails are unavailable.
-fn build(plans: &mut [Plan], folder: &Path) {
-    let all = plans.iter().flat_map(|plan| &plan.design.peers);
+fn build(experiments: &mut [Experiment], folder: &Path) {
+    let all = experiments.iter().flat_map(|experiment| &experiment.design.peers);
     let failed = peers::build(all, folder);
-    for plan in plans {
-        folder.clone_into(&mut plan.programs);
-        let Design { peers, concurrency, .. } = &plan.design;
+    for experiment in experiments {
+        folder.clone_into(&mut experiment.programs);
+        let Design { peers, concurrency, .. } = &experiment.design;
         for Peer { name, .. } in peers {
             let Some(why) = failed.get(name) else { continue };
             let cells = concurrency.iter().map(|&count| ((name.clone(), count), why.clone()));
-            plan.unavailable.extend(cells);
+            experiment.unavailable.extend(cells);
         }
     }
 }
 
 /// Explains what a plan would measure, and measures nothing.
 pub(super) fn check(catalogue: &Catalogue, path: &Path, flags: &Flags) -> Result<(), Failure> {
-    let (file, plans) = read(catalogue, path, flags)?;
-    announce(&file, &plans);
-    let told = file.experiments.iter().zip(&plans).map(|(experiment, plan)| {
-        let heading = index::heading(&experiment.name, &plan.design);
-        format!("{}\n{}", heading.trim_end(), explain::explain(plan))
+    let (plan, experiments) = read(catalogue, path, flags)?;
+    announce(&plan, &experiments);
+    let told = plan.experiments.iter().zip(&experiments).map(|(entry, experiment)| {
+        let heading = index::heading(&entry.name, &experiment.design);
+        format!("{}\n{}", heading.trim_end(), explain::explain(experiment))
     });
     print(&told.collect::<String>())
 }
 
 /// Says what a plan asks, how long it takes, and what it starts.
-fn announce(file: &PlanFile, plans: &[Plan]) {
-    let length: Duration = plans.iter().map(Plan::length).sum();
+fn announce(plan: &Plan, experiments: &[Experiment]) {
+    let length: Duration = experiments.iter().map(Experiment::length).sum();
     log::tell(format_args!(
         "{}\n{} experiment{}, about {:.0} s",
-        file.title,
-        plans.len(),
-        if plans.len() == 1 { "" } else { "s" },
+        plan.title,
+        experiments.len(),
+        if experiments.len() == 1 { "" } else { "s" },
         length.as_secs_f64(),
     ));
     // Those that the plan defines may be anything, and whoever runs it is to see what.
-    for peer in &file.peers {
+    for peer in &plan.peers {
         let Peer { name, command, build, .. } = peer;
         if !build.is_empty() {
             log::tell(format_args!("the peer {name} is made by the command {build:?}"));
@@ -181,67 +182,69 @@ fn read(
     catalogue: &Catalogue,
     path: &Path,
     flags: &Flags,
-) -> Result<(PlanFile, Vec<Plan>), Failure> {
+) -> Result<(Plan, Vec<Experiment>), Failure> {
     let told = |problem: String| Failure::misuse(format!("{}: {problem}", path.display()));
     let mut text = String::new();
     // One byte more than a plan may have tells the parser that it is too long.
     File::open(path)
         .and_then(|opened| opened.take(file::LARGEST as u64 + 1).read_to_string(&mut text))
         .map_err(|error| told(error.to_string()))?;
-    let file = file::parse(&text)
+    let plan = file::parse(&text)
         .map_err(|problem| Failure::misuse(format!("{}:{problem}", path.display())))?;
     let directory = path.parent().unwrap_or(Path::new(""));
-    let limit = flags.limit(&file);
-    let mut plans = Vec::new();
-    for experiment in &file.experiments {
-        let share = limit.map(|limit| budget::aim(limit, file.experiments.len()));
-        plans.push(make(catalogue, &file, experiment, directory, flags, share).map_err(
+    let limit = flags.limit(&plan);
+    let mut experiments = Vec::new();
+    for entry in &plan.experiments {
+        let share = limit.map(|limit| budget::aim(limit, plan.experiments.len()));
+        experiments.push(make(catalogue, &plan, entry, directory, flags, share).map_err(
             |misfit| {
                 if flags.settings.says(misfit.key) {
                     let Misfit { key, problem } = misfit;
-                    let problem = format!("{problem} (experiment {})", experiment.name);
+                    let problem = format!("{problem} (experiment {})", entry.name);
                     return flag(Misfit { key, problem });
                 }
-                let problem = experiment.problem(&misfit);
+                let problem = entry.problem(&misfit);
                 Failure::misuse(format!("{}:{problem}", path.display()))
             },
         )?);
     }
     if let Some(limit) = limit {
-        budget::fit(&mut plans, limit).map_err(|problem| match (flags.budget, file.budget) {
-            (None, Some((_, position))) => {
-                Failure::misuse(format!("{}:{position}: budget: {problem}", path.display()))
+        budget::fit(&mut experiments, limit).map_err(|problem| {
+            match (flags.budget, plan.budget) {
+                (None, Some((_, position))) => {
+                    Failure::misuse(format!("{}:{position}: budget: {problem}", path.display()))
+                }
+                _ => flag(Misfit::new("budget", problem)),
             }
-            _ => flag(Misfit::new("budget", problem)),
         })?;
     }
-    Ok((file, plans))
+    Ok((plan, experiments))
 }
 
 /// What the lab is to measure for an experiment of a plan that lies in `directory`.
 fn make(
     catalogue: &Catalogue,
-    file: &PlanFile,
-    experiment: &Experiment,
+    plan: &Plan,
+    entry: &Entry,
     directory: &Path,
     flags: &Flags,
     share: Option<Duration>,
-) -> Result<Plan, Misfit> {
-    let mut written = experiment.settings.clone();
+) -> Result<Experiment, Misfit> {
+    let mut written = entry.settings.clone();
     for path in [&mut written.root, &mut written.templates].into_iter().flatten() {
         *path = directory.join(&*path);
     }
     let settings = flags.settings.clone().or(written);
-    let peers: Vec<Peer> = file.peers.iter().map(|peer| peer.beside(directory)).collect();
-    let plan = experiment::plan(catalogue, &settings, &flags.tuning, &peers, share)?;
-    let before = file.experiments.iter().take_while(|other| other.name != experiment.name);
+    let peers: Vec<Peer> = plan.peers.iter().map(|peer| peer.beside(directory)).collect();
+    let experiment = experiment::of(catalogue, &settings, &flags.tuning, &peers, share)?;
+    let before = plan.experiments.iter().take_while(|other| other.name != entry.name);
     let origin = Origin {
-        title: file.title.clone(),
-        source: file.source.clone(),
-        experiment: experiment.name.clone(),
+        title: plan.title.clone(),
+        source: plan.source.clone(),
+        experiment: entry.name.clone(),
         number: 1 + before.count(),
     };
-    Ok(Plan { origin: Some(origin), ..plan })
+    Ok(Experiment { origin: Some(origin), ..experiment })
 }
 
 #[cfg(test)]
@@ -276,8 +279,8 @@ mod tests {
             let length: Duration = if is_of_regimes(&text) {
                 regimes::read(&Catalogue::BuiltIn, &path, &text).unwrap().length()
             } else {
-                let (_, plans) = read(&Catalogue::BuiltIn, &path, &flags()).unwrap();
-                plans.iter().map(Plan::length).sum()
+                let (_, experiments) = read(&Catalogue::BuiltIn, &path, &flags()).unwrap();
+                experiments.iter().map(Experiment::length).sum()
             };
             let limit = Duration::from_secs(15 * 60);
             assert!(length < limit, "{}: {length:?}", path.display());
@@ -292,8 +295,8 @@ mod tests {
         let path = directory.path().join("new.toml");
         for text in [NEW.to_owned(), NEW.replace("#: ", "")] {
             fs::write(&path, text).unwrap();
-            let (file, plans) = read(&Catalogue::BuiltIn, &path, &flags()).unwrap();
-            assert!(plans.len() >= 3 && file.title.ends_with('?'));
+            let (plan, experiments) = read(&Catalogue::BuiltIn, &path, &flags()).unwrap();
+            assert!(experiments.len() >= 3 && plan.title.ends_with('?'));
         }
     }
 
@@ -332,18 +335,18 @@ mod tests {
         let text = "title = 'a'\n[[experiment]]\nname = 'b'\nservice = 'chat'\nconcurrency = [50]\n\
                     server-arguments = ['--workers=60', '--cores=2']\narchitectures = ['pool',\n\
                     { name = 'few', architecture = 'pool', options = ['--workers=5'] }]";
-        let file = file::parse(text).unwrap();
-        let experiment = &file.experiments[0];
-        let plan =
-            make(&Catalogue::BuiltIn, &file, experiment, Path::new(""), &flags(), None).unwrap();
-        assert_eq!(plan.design.architectures, ["pool", "few"]);
-        let (architecture, arguments) = plan.design.server_of("few");
+        let plan = file::parse(text).unwrap();
+        let entry = &plan.experiments[0];
+        let experiment =
+            make(&Catalogue::BuiltIn, &plan, entry, Path::new(""), &flags(), None).unwrap();
+        assert_eq!(experiment.design.architectures, ["pool", "few"]);
+        let (architecture, arguments) = experiment.design.server_of("few");
         assert_eq!(architecture, "pool");
         for argument in ["--workers=5", "--cores=2"] {
             assert!(arguments.contains(&argument.to_owned()), "{arguments:?}");
         }
-        assert!(plan.design.server_of("pool").1.contains(&"--workers=60".to_owned()));
-        let why = |name: &str| plan.unavailable.get(&(name.to_owned(), 50));
+        assert!(experiment.design.server_of("pool").1.contains(&"--workers=60".to_owned()));
+        let why = |name: &str| experiment.unavailable.get(&(name.to_owned(), 50));
         assert_eq!(why("pool"), None);
         assert!(why("few").unwrap().contains("5 workers hold at most 5 of 50"));
         for (choice, told) in [
@@ -383,42 +386,45 @@ mod tests {
 
         let text = "title = 'a'\n[[experiment]]\nname = 'b'\npath = '/y'\nroot = 'z'\n\
                     server-arguments = ['--workers=3', '--cores=2']";
-        let file = file::parse(text).unwrap();
+        let plan = file::parse(text).unwrap();
         let flags = Flags { tuning: Tuning::parse(&["--workers=4".into()]).unwrap(), ..flags };
         let directory = tempfile::tempdir().unwrap();
         let make = || {
-            let (experiment, path) = (&file.experiments[0], directory.path());
-            make(&Catalogue::BuiltIn, &file, experiment, path, &flags, None)
+            let (entry, path) = (&plan.experiments[0], directory.path());
+            make(&Catalogue::BuiltIn, &plan, entry, path, &flags, None)
         };
         let root = directory.path().join("z");
         let misfit = make().err().unwrap();
         assert!(misfit.key == "root" && misfit.problem.contains(&*root.to_string_lossy()));
         fs::create_dir(&root).unwrap();
-        let plan = make().unwrap();
-        assert_eq!(plan.design.path, "/x");
+        let experiment = make().unwrap();
+        assert_eq!(experiment.design.path, "/x");
         let root = format!("--root={}", root.display());
         for argument in ["--workers=4", "--cores=2", &root] {
-            assert!(plan.design.server_arguments.contains(&argument.to_owned()), "{argument}");
+            assert!(
+                experiment.design.server_arguments.contains(&argument.to_owned()),
+                "{argument}"
+            );
         }
-        assert_eq!(plan.origin.unwrap().experiment, "b");
+        assert_eq!(experiment.origin.unwrap().experiment, "b");
     }
 
     #[test]
     fn what_cannot_be_carried_is_known_before_anything_starts() {
         let text = "title = 'a'\n[[experiment]]\nname = 'b'\nservice = 'game'\n\
                     architectures = ['fork', 'pool', 'epoll']\nserver-arguments = ['--workers=50']";
-        let file = file::parse(text).unwrap();
+        let plan = file::parse(text).unwrap();
         let directory = Path::new("");
-        let plan =
-            make(&Catalogue::BuiltIn, &file, &file.experiments[0], directory, &flags(), None)
+        let experiment =
+            make(&Catalogue::BuiltIn, &plan, &plan.experiments[0], directory, &flags(), None)
                 .unwrap();
-        assert_eq!(plan.design.concurrency, [10, 100, 1000]);
-        let why = |name: &str, count| plan.unavailable.get(&(name.to_owned(), count));
+        assert_eq!(experiment.design.concurrency, [10, 100, 1000]);
+        let why = |name: &str, count| experiment.unavailable.get(&(name.to_owned(), count));
         assert_eq!(why("epoll", 1000), None);
         assert_eq!(why("pool", 10), None);
         assert!(why("pool", 100).unwrap().contains("50 workers hold at most 50 of 100"));
         assert!(why("fork", 10).unwrap().contains("shared memory"));
         // epoll, its control, and pool at 10, three times each.
-        assert_eq!(plan.tried(), 3 * (3 + 3 + 1));
+        assert_eq!(experiment.tried(), 3 * (3 + 3 + 1));
     }
 }

@@ -3,12 +3,12 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use duality_lab::plan::variant::Choice;
+use duality_lab::ask::variant::Choice;
 use duality_lab::regimes::plan::Plan;
 use duality_lab::regimes::record::{self, FILE};
 use duality_lab::regimes::summary::Summary;
 use duality_lab::regimes::{report, run};
-use duality_lab::report::markdown::Table;
+use duality_lab::tell::report::markdown::Table;
 use duality_runtime::log;
 use duality_services::Setup;
 

@@ -3,14 +3,13 @@
 use std::fs;
 use std::path::PathBuf;
 
-use duality_lab::comparison::Comparison;
-use duality_lab::data;
-use duality_lab::recommendation::recommend;
-use duality_lab::record::Experiment;
-use duality_lab::report::index::{self, Index};
-use duality_lab::report::markdown::{self, Table};
-use duality_lab::report::overlay;
-use duality_lab::summary::Summary;
+use duality_lab::record::Heading;
+use duality_lab::tell::answer::Answer;
+use duality_lab::tell::comparison::Comparison;
+use duality_lab::tell::data;
+use duality_lab::tell::report::index::{self, Index};
+use duality_lab::tell::report::markdown::{self, Table};
+use duality_lab::tell::report::overlay;
 use duality_runtime::log;
 use serde_json::json;
 
@@ -87,10 +86,10 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
     let mut index = origin.filter(|_| of_plan).map(Index::of);
     let mut told = Vec::new();
     for found in &run.experiments {
-        let (experiment, records) = &found.results;
+        let (heading, records) = &found.results;
         let constraints = arguments.constraints.constraints();
-        let constraints = constraints.unwrap_or_else(|| experiment.constraints.clone());
-        let experiment = Experiment { constraints, ..experiment.clone() };
+        let constraints = constraints.unwrap_or_else(|| heading.constraints.clone());
+        let heading = Heading { constraints, ..heading.clone() };
         let page = match &arguments.out {
             Some(out) if of_plan => {
                 let directory = out.join(found.directory().file_name().unwrap_or_default());
@@ -101,19 +100,18 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
             None if run.path.is_dir() => found.directory().join("report.html"),
             None => PathBuf::from("report.html"),
         };
-        found.write_page(&page, &experiment)?;
-        let summary = Summary::of(&experiment, records);
+        let answer = Answer::of(&heading, records);
+        found.write_page(&page, &answer)?;
         if arguments.json {
-            told.push(data::summary(&experiment, records, &summary));
+            told.push(data::summary(&answer));
         } else {
             if of_plan {
-                print(&index::heading(found.name().unwrap_or_default(), &experiment.design))?;
+                print(&index::heading(found.name().unwrap_or_default(), &heading.design))?;
             }
-            let said = recommend(&summary, &experiment, records);
-            print(&summary.render_text(&said, None))?;
+            print(&answer.summary.render_text(&answer.recommendation, None))?;
         }
         if let (Some(index), Some(name)) = (&mut index, found.name()) {
-            index.add(name, &experiment, records);
+            index.add(name, &answer);
         }
     }
     if let Some(index) = index {
@@ -133,12 +131,12 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
 /// Tables of a run's experiments, as Markdown.
 fn tables(run: &Run, which: &[Table]) -> Result<(), Failure> {
     let text = run.experiments.iter().map(|found| {
-        let (experiment, records) = &found.results;
-        let heading = match found.name() {
+        let (heading, records) = &found.results;
+        let title = match found.name() {
             Some(name) if run.experiments.len() > 1 => format!("### {name}\n\n"),
             _ => String::new(),
         };
-        heading + &markdown::tables(experiment, records, which)
+        title + &markdown::tables(heading, records, which)
     });
     print(&text.collect::<String>())
 }

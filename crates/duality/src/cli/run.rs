@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use duality_lab::plan::settings::parse_duration;
+use duality_lab::ask::settings::parse_duration;
 use duality_runtime::log;
 
 use super::signals::parse_signal;

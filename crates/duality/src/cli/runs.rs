@@ -3,9 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use duality_lab::record::{Experiment, Records};
-use duality_lab::report::RawLines;
-use duality_lab::{report as page, results};
+use duality_lab::record::results;
+use duality_lab::record::{Heading, Records};
+use duality_lab::tell::answer::Answer;
+use duality_lab::tell::report as page;
+use duality_lab::tell::report::RawLines;
 use duality_runtime::log;
 
 use super::Failure;
@@ -25,7 +27,7 @@ pub(super) struct Run {
 pub(super) struct Found {
     /// Its results.
     pub(super) file: PathBuf,
-    pub(super) results: (Experiment, Records),
+    pub(super) results: (Heading, Records),
 }
 
 impl Run {
@@ -54,9 +56,9 @@ impl Run {
             files.into_iter().map(Found::read).collect::<Result<Vec<Found>, Failure>>()?;
         // Of two that began in one second, in the order of the plan, or else by name, so that a page is the same each time.
         experiments.sort_by_cached_key(|found| {
-            let experiment = &found.results.0;
-            let number = experiment.plan.as_ref().map(|plan| plan.number);
-            (experiment.started_at.clone(), number, found.file.clone())
+            let heading = &found.results.0;
+            let number = heading.plan.as_ref().map(|plan| plan.number);
+            (heading.started_at.clone(), number, found.file.clone())
         });
         Ok(Self { path: path.to_owned(), experiments })
     }
@@ -84,10 +86,10 @@ impl Found {
         self.file.parent().unwrap_or(Path::new(""))
     }
 
-    /// Writes its page, as `experiment` has it.
-    pub(super) fn write_page(&self, path: &Path, experiment: &Experiment) -> Result<(), Failure> {
+    /// Writes its page.
+    pub(super) fn write_page(&self, path: &Path, answer: &Answer<'_>) -> Result<(), Failure> {
         RawLines::read(std::slice::from_ref(&self.file))
-            .and_then(|raw| page::write(path, experiment, &self.results.1, &raw))
+            .and_then(|raw| page::write(path, answer, &raw))
             .map_err(|error| unwritten(path, &error))?;
         log::tell(format_args!("report: {}", path.display()));
         Ok(())

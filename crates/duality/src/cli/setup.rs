@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::builder::TypedValueParser;
-use duality_lab::plan::settings::{Settings, parse_bytes};
+use duality_lab::ask::settings::{Settings, parse_bytes};
 use duality_services::Setup;
 use duality_services::store::RedisCalls;
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Command, FromArgMatches};
 use duality_architectures::{Disk, GcdQueues, HandOver, Options, Prefer, WhenFull};
-use duality_lab::plan::settings::{Misfit, parse_bytes, parse_duration};
+use duality_lab::ask::settings::{Misfit, parse_bytes, parse_duration};
 use duality_poller::Kind;
 
 use super::heading;

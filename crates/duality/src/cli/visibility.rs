@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use duality_lab::plan::settings::parse_duration;
+use duality_lab::ask::settings::parse_duration;
 
 use super::heading;
 use crate::watch::{RecordsFile, Settings};

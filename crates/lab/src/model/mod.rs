@@ -32,7 +32,7 @@ mod text;
 mod variation;
 
 use crate::format::duration;
-use crate::record::{Cell, Experiment, Outcome};
+use crate::record::{Cell, Heading, Outcome};
 use crate::statistics::median;
 
 pub use costs::{Carrier, Missing, NEEDED};
@@ -149,11 +149,11 @@ impl Modelled {
 /// [`Missing`], when nothing can be modelled at some number of connections since a unit cost is not known.
 pub fn workloads(
     name: &str,
-    experiment: &Experiment,
+    heading: &Heading,
     cells: &[Cell],
     costs: &UnitCosts,
 ) -> Result<Vec<Workload>, Missing> {
-    let design = &experiment.design;
+    let design = &heading.design;
     let workload = |connections: usize| {
         let (mut subjects, mut missing, mut noise) = (Vec::new(), Vec::new(), Vec::new());
         let mut first_unknown = None;

@@ -3,7 +3,7 @@
 //! For whoever recommends: a cell of an ordinary comparison has counts, and unit costs take seconds to measure.
 
 use crate::format::duration;
-use crate::record::{Cell, Experiment};
+use crate::record::{Cell, Heading};
 
 use super::{Modelled, Operation, TERMS, workloads};
 
@@ -15,17 +15,17 @@ const MOST: usize = 3;
 /// Why `chosen` is better than `next` at a number of connections: what it does less often, and what takes most of the time of `next`.
 /// None where the experiment has no unit costs, or the model does not know the two.
 pub fn reasons(
-    experiment: &Experiment,
+    heading: &Heading,
     cells: &[Cell],
     concurrency: usize,
     [chosen, next]: [&str; 2],
 ) -> Vec<String> {
-    if experiment.unit_costs.is_empty() {
+    if heading.unit_costs.is_empty() {
         return Vec::new();
     }
-    let service = &experiment.design.service;
+    let service = &heading.design.service;
     // A cost that could not be measured leaves the model, and so the reasons, out.
-    let all = workloads(service, experiment, cells, &experiment.unit_costs).unwrap_or_default();
+    let all = workloads(service, heading, cells, &heading.unit_costs).unwrap_or_default();
     let Some(here) = all.into_iter().find(|here| here.connections == concurrency) else {
         return Vec::new();
     };

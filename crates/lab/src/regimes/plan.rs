@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::plan::settings::{Waits, parse_duration};
-use crate::plan::variant::Choice;
+use crate::ask::settings::{Waits, parse_duration};
+use crate::ask::variant::Choice;
 
 /// More than these of a kind is a mistake.
 const MOST: usize = 100;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::derive::{Plot, Request, Sums};
 use super::plan::{Mode, Plan, Regime};
-use crate::machine;
+use crate::measure::machine;
 use crate::page::write_whole;
 use crate::record::{Disturbance, Machine};
 
@@ -53,7 +53,7 @@ impl Heading {
     /// What the plan asks for, on this machine and from now on.
     #[must_use]
     pub fn of(plan: &Plan) -> Self {
-        let arguments = |choice: &crate::plan::variant::Choice| {
+        let arguments = |choice: &crate::ask::variant::Choice| {
             let architecture = format!("--architecture={}", choice.architecture);
             [architecture].into_iter().chain(choice.options.clone()).collect()
         };
@@ -68,7 +68,7 @@ impl Heading {
             repeats: plan.repeats,
             swings: plan.swings,
             seed: plan.seed,
-            started_at: crate::run::now(),
+            started_at: crate::measure::now(),
             machine: machine::describe(),
         }
     }

@@ -12,12 +12,12 @@ use serde_json::Value;
 use super::derive::Request;
 use super::plan::{Mode, Plan, Regime};
 use super::record::{Cell, Heading, Measured, Outcome, Results};
-use crate::child::{self, Patience, Running};
-use crate::load_command::cpu_of_children;
-use crate::machine;
-use crate::plan::variant::Choice;
+use crate::ask::variant::Choice;
+use crate::measure::child::{self, Patience, Running};
+use crate::measure::load_command::cpu_of_children;
+use crate::measure::machine;
+use crate::measure::noise::{Used, Watch};
 use crate::random::SplitMix64;
-use crate::run::noise::{Used, Watch};
 
 /// Measures what the directory does not have yet, by the `duality` at `program`. True when nothing is left to measure.
 ///

@@ -8,8 +8,8 @@ use super::plan::Regime;
 use super::record::{Cell, Heading, Measured, Outcome};
 use crate::format::{duration, grouped, percent};
 use crate::record::Disturbance;
-use crate::report::markdown::Table;
 use crate::statistics::median;
+use crate::tell::report::markdown::Table;
 
 /// The figures of a subject under a load, medians of its repeats.
 #[derive(Clone, Debug, PartialEq)]

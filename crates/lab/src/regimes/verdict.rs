@@ -10,11 +10,11 @@
 use std::collections::BTreeMap;
 
 use super::summary::Summary;
-use crate::blocks::{Fit, Observed};
 use crate::format::{grouped, listed, multiple, percent};
+use crate::judge::blocks::{Fit, Observed};
+use crate::judge::verdict::{FAMILY_ERROR, FEWEST_SESSIONS, MANY_STRANGERS};
 use crate::record::Disturbance;
 use crate::statistics::{Estimate, Interval, ratio};
-use crate::verdict::{FAMILY_ERROR, FEWEST_SESSIONS, MANY_STRANGERS};
 
 /// A subject that keeps so much of its best rate under the heaviest load holds there.
 const HOLDS: f64 = 0.95;

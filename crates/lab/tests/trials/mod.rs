@@ -4,13 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use duality_lab::judge::verdict::{Question, Verdict, verdicts};
 use duality_lab::random::SplitMix64;
-use duality_lab::recommendation::{Recommendation, recommend};
 use duality_lab::record::{
-    Block, Cell, Design, Disturbance, Experiment, Outcome, Processor, Records, Slice,
+    Block, Cell, Design, Disturbance, Heading, Outcome, Processor, Records, Slice,
 };
-use duality_lab::summary::Summary;
-use duality_lab::verdict::{Question, Verdict, verdicts};
+use duality_lab::tell::recommendation::{Recommendation, recommend};
+use duality_lab::tell::summary::Summary;
 
 use crate::fixtures;
 
@@ -31,7 +31,7 @@ pub(crate) fn busy(server_us: f64) -> Shape {
 
 /// An experiment in the making.
 pub(crate) struct Trial {
-    pub(crate) experiment: Experiment,
+    pub(crate) heading: Heading,
     pub(crate) records: Records,
     random: SplitMix64,
 }
@@ -55,10 +55,10 @@ impl Trial {
         seed: u64,
         shape: impl Fn(&str, usize) -> Shape,
     ) -> Self {
-        let mut experiment = fixtures::experiment(names, counts, sessions);
-        experiment.design.blocks = blocks;
+        let mut heading = fixtures::heading(names, counts, sessions);
+        heading.design.blocks = blocks;
         let mut trial =
-            Self { experiment, records: Records::default(), random: SplitMix64::new(seed) };
+            Self { heading, records: Records::default(), random: SplitMix64::new(seed) };
         for &count in counts {
             for session in 0..sessions {
                 trial.session(names, count, session, noise, &shape);
@@ -85,7 +85,7 @@ impl Trial {
         let own = self.records.cells.iter().filter(|cell| cell.subject == original).cloned();
         let copies: Vec<Cell> = own.map(|cell| Cell { subject: again.clone(), ..cell }).collect();
         self.records.cells.extend(copies);
-        self.experiment.design.control = Some(again);
+        self.heading.design.control = Some(again);
         self
     }
 
@@ -105,7 +105,7 @@ impl Trial {
             self.records.cells.push(fixtures::cell(name, count, session, outcome));
         }
         let mut drift = 0.0;
-        for number in 0..self.experiment.design.blocks {
+        for number in 0..self.heading.design.blocks {
             drift += 2.0 * noise * normal(&mut self.random);
             let mut slices = Vec::new();
             for name in names.iter().chain(names.iter().rev()) {
@@ -154,7 +154,7 @@ impl Trial {
     }
 
     pub(crate) fn summary(&self) -> Summary {
-        Summary::of(&self.experiment, &self.records)
+        Summary::of(&self.heading, &self.records)
     }
 
     /// Has each server process have a bias of its own in each session, with this standard deviation.
@@ -184,8 +184,8 @@ impl Trial {
     /// The verdict at the first number of connections, with no subject disqualified.
     pub(crate) fn bare_verdict(&self) -> Verdict {
         let disqualified = BTreeSet::new();
-        let (experiment, records) = (&self.experiment, &self.records);
-        verdicts(Question { experiment, records, disqualified: &disqualified }).remove(0)
+        let (heading, records) = (&self.heading, &self.records);
+        verdicts(Question { heading, records, disqualified: &disqualified }).remove(0)
     }
 
     /// The verdict at the first number of connections.
@@ -196,7 +196,7 @@ impl Trial {
 
 /// What is recommended.
 pub(crate) fn said(trial: &Trial) -> Recommendation {
-    recommend(&trial.summary(), &trial.experiment, &trial.records)
+    recommend(&trial.summary(), &trial.heading, &trial.records)
 }
 
 /// All that is said, in order.

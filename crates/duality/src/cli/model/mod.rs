@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use duality_costs::run::Effort;
+use duality_lab::ask::settings::parse_duration;
 use duality_lab::model::{self, Check, Model, UnitCosts, Workload};
-use duality_lab::plan::settings::parse_duration;
-use duality_lab::results;
+use duality_lab::record::results;
 
 pub(super) use costs::unit_costs;
 
@@ -162,16 +162,16 @@ fn measured(
     arguments: &Arguments,
     known: Option<UnitCosts>,
 ) -> Result<Model, Failure> {
-    let plans = workloads::plans(catalogue, arguments)?;
+    let experiments = workloads::experiments(catalogue, arguments)?;
     if let Some(out) = &arguments.out {
-        workloads::assert_unused(out, &plans)?;
+        workloads::assert_unused(out, &experiments)?;
     }
-    workloads::announce(&plans);
+    workloads::announce(&experiments);
     let interrupted = load::on_interrupt()?;
     let costs = costs_or_measure(arguments, known)?;
     let (mut workloads, mut checks) = (Vec::new(), Vec::new());
-    workloads::measure(&plans, arguments.out.as_deref(), &interrupted, |name, finished| {
-        let all = model::workloads(name, &finished.experiment, &finished.records.cells, &costs)
+    workloads::measure(&experiments, arguments.out.as_deref(), &interrupted, |name, finished| {
+        let all = model::workloads(name, &finished.heading, &finished.records.cells, &costs)
             .map_err(|missing| Failure::failed(missing.to_string()))?;
         let to_check = |workload: &Workload| arguments.check.contains(&workload.connections);
         let (checked, known): (Vec<Workload>, Vec<Workload>) = all.into_iter().partition(to_check);
@@ -184,12 +184,11 @@ fn measured(
 
 /// The model of what `compare` has measured.
 fn of_results(arguments: &Arguments, known: Option<UnitCosts>) -> Result<Model, Failure> {
-    let (experiment, records) =
+    let (heading, records) =
         results::read(&arguments.results).map_err(|error| Failure::misuse(error.to_string()))?;
     let costs = costs_or_measure(arguments, known)?;
-    let workloads =
-        model::workloads(&experiment.design.service, &experiment, &records.cells, &costs)
-            .map_err(|missing| Failure::failed(missing.to_string()))?;
+    let workloads = model::workloads(&heading.design.service, &heading, &records.cells, &costs)
+        .map_err(|missing| Failure::failed(missing.to_string()))?;
     if workloads.iter().all(|workload| workload.subjects.is_empty()) {
         let file = arguments.results[0].display();
         return Err(Failure::misuse(format!(

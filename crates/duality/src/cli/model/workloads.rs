@@ -6,11 +6,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use duality_architectures::ALL;
-use duality_lab::plan::Plan;
-use duality_lab::plan::settings::Settings;
-use duality_lab::plan::variant::Choice;
-use duality_lab::results::Results;
-use duality_lab::run::{self as lab, Clock, Finished};
+use duality_lab::ask::settings::Settings;
+use duality_lab::ask::variant::Choice;
+use duality_lab::measure::experiment::Experiment;
+use duality_lab::measure::{self as lab, Clock, Finished};
+use duality_lab::record::results::Results;
 use duality_runtime::log;
 
 use super::super::{Failure, Tuning, experiment, flag};
@@ -59,10 +59,10 @@ impl Workload {
 }
 
 /// A plan for each workload that was asked for, with its name.
-pub(super) fn plans(
+pub(super) fn experiments(
     catalogue: &Catalogue,
     arguments: &Arguments,
-) -> Result<Vec<(String, Plan)>, Failure> {
+) -> Result<Vec<(String, Experiment)>, Failure> {
     let known = arguments.concurrency.clone().unwrap_or_else(|| vec![CONNECTIONS]);
     let again = arguments.predict.iter().chain(&arguments.check);
     if let Some(twice) = again.clone().find(|count| known.contains(count) || **count == 0) {
@@ -85,13 +85,13 @@ pub(super) fn plans(
         }))),
         ..Settings::default()
     };
-    let plan = |name: String, settings: Settings| {
-        let plan = experiment::plan(catalogue, &settings, &Tuning::default(), &[], None);
-        let plan = plan.map_err(flag)?;
-        Ok((name, plan))
+    let experiment = |name: String, settings: Settings| {
+        let experiment = experiment::of(catalogue, &settings, &Tuning::default(), &[], None);
+        let experiment = experiment.map_err(flag)?;
+        Ok((name, experiment))
     };
     if let Catalogue::Own(_) = catalogue {
-        return Ok(vec![plan(catalogue.default_name().to_owned(), base)?]);
+        return Ok(vec![experiment(catalogue.default_name().to_owned(), base)?]);
     }
     let chosen = chosen(arguments.service.as_deref())?;
     let settings = |workload: &Workload| Settings {
@@ -100,7 +100,10 @@ pub(super) fn plans(
         close: workload.close,
         ..base.clone()
     };
-    chosen.into_iter().map(|workload| plan(workload.name.to_owned(), settings(workload))).collect()
+    chosen
+        .into_iter()
+        .map(|workload| experiment(workload.name.to_owned(), settings(workload)))
+        .collect()
 }
 
 /// The workloads of those names, or of those services, in the order of the table.
@@ -126,9 +129,9 @@ fn countable() -> Vec<String> {
 }
 
 /// Says what is going to be measured.
-pub(super) fn announce(plans: &[(String, Plan)]) {
-    let names: Vec<&str> = plans.iter().map(|(name, _)| name.as_str()).collect();
-    let length: Duration = plans.iter().map(|(_, plan)| plan.length()).sum();
+pub(super) fn announce(experiments: &[(String, Experiment)]) {
+    let names: Vec<&str> = experiments.iter().map(|(name, _)| name.as_str()).collect();
+    let length: Duration = experiments.iter().map(|(_, experiment)| experiment.length()).sum();
     log::tell(format_args!(
         "modelling {}: about {:.0} s, and the unit costs",
         names.join(", "),
@@ -137,11 +140,14 @@ pub(super) fn announce(plans: &[(String, Plan)]) {
 }
 
 /// Refuses a directory that has results of these workloads.
-pub(super) fn assert_unused(out: &Path, plans: &[(String, Plan)]) -> Result<(), Failure> {
-    let is_unused = |(name, plan): &(String, Plan)| {
-        Results::begun(&out.join(name), &plan.design).is_ok_and(|begun| begun.is_none())
+pub(super) fn assert_unused(
+    out: &Path,
+    experiments: &[(String, Experiment)],
+) -> Result<(), Failure> {
+    let is_unused = |(name, experiment): &(String, Experiment)| {
+        Results::begun(&out.join(name), &experiment.design).is_ok_and(|begun| begun.is_none())
     };
-    if let Some((name, _)) = plans.iter().find(|plan| !is_unused(plan)) {
+    if let Some((name, _)) = experiments.iter().find(|experiment| !is_unused(experiment)) {
         let place = out.join(name);
         return Err(Failure::misuse(format!(
             "--out: {} holds results already: choose another directory, or give their results.jsonl \
@@ -154,7 +160,7 @@ pub(super) fn assert_unused(out: &Path, plans: &[(String, Plan)]) -> Result<(), 
 
 /// Measures one workload after the other, in `out` or where nothing stays; `ended` hears of each.
 pub(super) fn measure(
-    plans: &[(String, Plan)],
+    experiments: &[(String, Experiment)],
     out: Option<&Path>,
     interrupted: &AtomicBool,
     mut ended: impl FnMut(&str, Finished) -> Result<(), Failure>,
@@ -162,10 +168,11 @@ pub(super) fn measure(
     let temporary = tempfile::tempdir()
         .map_err(|error| Failure::failed(format!("no directory for the results: {error}")))?;
     let out = out.unwrap_or(temporary.path());
-    for (name, plan) in plans {
+    for (name, experiment) in experiments {
         log::tell(name);
-        let finished = lab::compare(plan, &out.join(name), false, Clock::new(interrupted, None))
-            .map_err(|error| Failure::failed(error.to_string()))?;
+        let finished =
+            lab::compare(experiment, &out.join(name), false, Clock::new(interrupted, None))
+                .map_err(|error| Failure::failed(error.to_string()))?;
         if !finished.complete {
             return Err(Failure::failed("interrupted: there is no model yet"));
         }

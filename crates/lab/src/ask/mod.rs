@@ -1,0 +1,15 @@
+//! What is asked: a plan file or flags become settings, and settings an experiment that can be run here.
+//!
+//! ```text
+//!   file ─▶ settings ─▶ resolve ─▶ an experiment      clients, peer, variant: parts of the settings
+//!   flags ────┘            └─▶ timing, budget: how long its parts are
+//! ```
+
+pub mod budget;
+pub mod clients;
+pub mod file;
+mod peer;
+pub mod resolve;
+pub mod settings;
+pub mod timing;
+pub mod variant;

@@ -1,0 +1,157 @@
+//! The peers that a plan defines, as it writes them:
+//!
+//! ```toml
+//! [[peer]]
+//! name = "caddy"
+//! command = ["caddy", "run", "--adapter=caddyfile", "--config={configuration}"]
+//! configuration = """
+//! http://{host}:{port}
+//! root * {root}
+//! file_server
+//! """
+//! environment = { HOME = "{directory}" }
+//! start-within = "5s"
+//!
+//! [[peer]]
+//! name = "mine"
+//! build = ["cc", "-O2", "{plan}/mine.c", "-o", "{program}"]
+//! command = ["{program}", "{port}"]
+//! ```
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::settings::{LONGEST_TEXT, Misfit, duration};
+use crate::measure::peers::{PROGRAM, ReadyMade, built};
+use crate::record::{Peer, Stop};
+
+/// The most words of a command, and the most variables of an environment.
+const MOST_WORDS: usize = 100;
+/// The longest name of a peer, in bytes.
+const LONGEST_NAME: usize = 32;
+/// How long a peer may take until it listens when nothing is said.
+const START_WITHIN: Duration = Duration::from_secs(10);
+/// The longest that it may be given.
+const LONGEST_START: Duration = Duration::from_secs(10 * 60);
+
+/// A peer as it is written.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct Definition {
+    name: String,
+    command: Vec<String>,
+    #[serde(default)]
+    build: Vec<String>,
+    #[serde(default)]
+    configuration: String,
+    #[serde(default)]
+    environment: BTreeMap<String, String>,
+    #[serde(default)]
+    ready: Option<String>,
+    #[serde(default)]
+    ask: String,
+    #[serde(default, deserialize_with = "duration")]
+    start_within: Option<Duration>,
+    #[serde(default)]
+    stop: Stop,
+}
+
+impl Definition {
+    /// The peer that is meant.
+    pub(super) fn peer(self) -> Result<Peer, Misfit> {
+        let is_built = self.command.iter().any(|word| word.contains("{peers}"));
+        let start = self.start_within.unwrap_or(START_WITHIN);
+        let peer = Peer {
+            name: self.name,
+            command: self.command.iter().map(|word| on_this_machine(word)).collect(),
+            build: self.build.iter().map(|word| on_this_machine(word)).collect(),
+            configuration: self.configuration,
+            environment: self.environment,
+            ready: self.ready,
+            ask: self.ask,
+            start_seconds: start.as_secs_f64(),
+            stop: self.stop,
+            folder: None,
+            remedy: if is_built { "build it by `cargo xtask peers`".into() } else { String::new() },
+        };
+        match problem(&peer, start) {
+            Some((key, problem)) => Err(Misfit::new(key, problem)),
+            None => Ok(peer),
+        }
+    }
+}
+
+/// A word in which `{duality}` is this program, and `{peers}` the folder of what `cargo xtask peers` has built.
+fn on_this_machine(word: &str) -> String {
+    let this = std::env::current_exe().unwrap_or_default().display().to_string();
+    // Without the folder the program is said to be missing, by the name that is written.
+    let peers = built().map_or("{peers}".to_owned(), |folder| folder.display().to_string());
+    word.replace("{duality}", &this).replace("{peers}", &peers)
+}
+
+/// What is wrong with it: the key, and what to do.
+fn problem(peer: &Peer, start: Duration) -> Option<(&'static str, &'static str)> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    let name = peer.name.as_str();
+    if name.is_empty() || name.len() > LONGEST_NAME || !name.bytes().all(plain) {
+        return Some(("name", "a peer has a name of 1 to 32 letters, digits, dashes and dots"));
+    }
+    if ReadyMade::named(name).is_some() {
+        return Some((
+            "name",
+            "there is one of that name that needs no definition: choose another name",
+        ));
+    }
+    if peer.command.first().is_none_or(String::is_empty) {
+        return Some((
+            "command",
+            "name the program, and its arguments, as in [\"caddy\", \"run\"]",
+        ));
+    }
+    let most = [peer.command.len(), peer.build.len(), peer.environment.len()];
+    if most.iter().any(|count| *count > MOST_WORDS) {
+        return Some(("command", "at most 100 words, and 100 variables: put them into a script"));
+    }
+    let names_it = |words: &[String]| words.iter().any(|word| word.contains(PROGRAM));
+    if !peer.build.is_empty() && !names_it(&peer.build) {
+        return Some(("build", "it is not told what to make: put {program} into it"));
+    }
+    if names_it(&peer.command) != names_it(&peer.build) {
+        return Some((
+            "command",
+            "{program} is what `build` makes: write it in both, or in neither of them",
+        ));
+    }
+    let texts = peer.texts().chain(&peer.build).chain(peer.environment.keys());
+    if texts.into_iter().any(|text| text.contains('\0')) {
+        return Some(("command", "a NUL is in it: leave it out"));
+    }
+    let mut words = peer.command.iter().chain(&peer.build).chain(peer.environment.values());
+    if words.any(|text| text.len() > LONGEST_TEXT) {
+        return Some(("command", "a word of more than 4096 bytes: give a shorter one"));
+    }
+    if peer.environment.keys().any(|name| name.is_empty() || name.contains('=')) {
+        return Some(("environment", "a variable has a name without `=`"));
+    }
+    if !peer.texts().any(|text| text.contains("{port}")) {
+        return Some(("command", "it is not told where to listen: put {port} into it"));
+    }
+    if peer.ready.as_ref().is_some_and(|text| text.trim().is_empty() || text.contains('\n')) {
+        return Some((
+            "ready",
+            "give a part of the line that it writes when it listens, or leave it out",
+        ));
+    }
+    if peer.ready.is_some() && !peer.ask.is_empty() {
+        return Some((
+            "ask",
+            "it is known by what it writes when it listens: leave out one of the two",
+        ));
+    }
+    if start.is_zero() || start > LONGEST_START {
+        return Some(("start-within", "give a time of up to 10 minutes"));
+    }
+    None
+}

@@ -1,0 +1,522 @@
+//! Makes an [`Experiment`] of the [`Settings`] that flags and plans ask for.
+//!
+//! The program that serves implements the trait [`Program`], which says what an experiment depends on. So
+//! the lab knows no architecture and no service, and its tests need neither.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use duality_load::{Pattern, Target};
+
+use super::clients;
+use super::settings::{Misfit, Settings};
+use super::timing::Timing;
+use super::variant::Choice;
+use crate::format::OF_THE_COMMAND;
+use crate::measure::experiment::{Experiment, Site};
+use crate::measure::load_command;
+use crate::measure::machine;
+use crate::measure::peers::{READY_MADE, ReadyMade};
+use crate::measure::store::Store;
+use crate::model::UnitCosts;
+use crate::record::{Carrier, Design, Peer, Variant};
+
+/// The numbers of connections that are compared by default, those of ZeroHTTPd's and Kerneis's plots.
+const CONCURRENCY: [usize; 4] = [1, 10, 100, 1000];
+/// How often each cell is measured by default.
+const REPEATS: usize = 3;
+
+/// The program whose servers are measured, set up for one experiment.
+pub trait Program {
+    /// The service that is measured.
+    fn service(&self) -> &ServiceFacts;
+
+    /// The names of all architectures, in the order in which they are shown.
+    fn architectures(&self) -> Vec<&'static str>;
+
+    /// The architecture of a choice, as it serves the service.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the choice, and the remedy, in one line.
+    fn architecture(&self, choice: &Choice) -> Result<Architecture, String>;
+}
+
+/// A service, as far as an experiment depends on it.
+#[derive(Clone, Debug)]
+pub struct ServiceFacts {
+    /// Its name.
+    pub name: String,
+    /// Whether it is a program's own, and not one of those that come with Duality.
+    pub is_own: bool,
+    /// Whether one connection can carry more than one request.
+    pub persistent: bool,
+    /// Whether it needs several connections at a time.
+    pub concurrent_connections: bool,
+    /// Whether it keeps things in a store.
+    pub store: bool,
+    /// What to send to a service of the user's own, and the reply to expect.
+    pub exchange: Option<(Vec<u8>, Vec<u8>)>,
+    /// The built-in pages, which peers serve too where no directory is named.
+    pub demo_files: Vec<(String, Vec<u8>)>,
+    /// The arguments of all its servers.
+    pub server_arguments: Vec<String>,
+}
+
+/// An architecture with its options, as far as an experiment depends on it.
+#[derive(Clone, Debug)]
+pub struct Architecture {
+    /// How it carries connections.
+    pub carrier: Carrier,
+    /// Why it cannot serve the service here, if so.
+    pub unavailable: Option<String>,
+    /// What replaces a facility that this machine lacks, and why; none where nothing is lacking.
+    pub degraded: Option<String>,
+    /// How many connections its workers hold at a time. None: each connection has its own worker.
+    pub workers: Option<usize>,
+    /// How many connections it admits at a time.
+    pub max_connections: usize,
+    /// The arguments of its servers.
+    pub server_arguments: Vec<String>,
+}
+
+/// Makes an experiment of `settings`, which [`Settings::check`] has accepted. Settings that are absent have
+/// their defaults.
+///
+/// `defined` lists the peers that a plan file defines, beside the ready-made ones. `whole` is the
+/// length of the experiment where the settings name no length of a cell.
+///
+/// # Errors
+///
+/// A [`Misfit`]: the first setting that makes no sense, or that names something unknown.
+pub fn experiment(
+    settings: &Settings,
+    program: &dyn Program,
+    defined: &[Peer],
+    whole: Option<Duration>,
+) -> Result<Experiment, Misfit> {
+    let service = program.service();
+    let chosen = architectures(settings, program)?;
+    let peers = peers(settings, defined, &chosen, program)?;
+    let behaviour = clients::behaviour(settings)?;
+    let (server_cpus, client_cpus) = processors(settings)?;
+    // The default is a new file for each cell.
+    let store = service.store.then(|| settings.store.clone().unwrap_or(Store::Sqlite));
+    let mut experiment = Experiment {
+        design: Design {
+            service: service.name.clone(),
+            architectures: chosen.iter().map(|subject| subject.name.clone()).collect(),
+            variants: chosen.iter().filter_map(|subject| subject.variant.clone()).collect(),
+            carriers: chosen.iter().map(Subject::carrier).collect(),
+            peers,
+            ways: None,
+            // It depends on what can be carried, see below.
+            control: None,
+            load_command: settings.load_command.clone(),
+            concurrency: Vec::new(),
+            clients: behaviour.record(),
+            keep_alive: behaviour.keep_alive && service.persistent,
+            repeats: settings.repeats.unwrap_or(REPEATS),
+            // The timing depends on the number of cells, see below.
+            blocks: 0,
+            warm_up_seconds: 1.0,
+            window_seconds: 1.0,
+            seed: settings.seed.unwrap_or_else(seed_of_the_moment),
+            server_cpus,
+            client_cpus,
+            server_arguments: service.server_arguments.clone(),
+            path: path(service, settings)?,
+            store: store.as_ref().map(Store::to_string),
+        },
+        exchange: service.exchange.clone(),
+        behaviour,
+        site: site(service, settings),
+        programs: PathBuf::new(),
+        unavailable: BTreeMap::new(),
+        degraded: chosen.iter().filter_map(Subject::degraded).collect(),
+        store,
+        origin: None,
+        program: this_program()?,
+        command: command(settings),
+        constraints: settings.constraints.clone().unwrap_or_default(),
+        unit_costs: UnitCosts::default(),
+        budget: None,
+        economies: Vec::new(),
+    };
+    experiment.design.concurrency = concurrency(service, &experiment, settings)?;
+    experiment.unavailable = unavailable(&experiment, service, &chosen);
+    experiment.unavailable.extend(unavailable_peers(&experiment.design, settings.root.is_none()));
+    experiment.unavailable.extend(too_many(&experiment));
+    if settings.control != Some(false) {
+        experiment.add_control();
+    }
+    let Settings { warm_up, window, blocks, .. } = *settings;
+    experiment.set_timing(Timing { warm_up, window, blocks, whole });
+    Ok(experiment)
+}
+
+/// An architecture that is compared, under its name or another.
+struct Subject {
+    name: String,
+    architecture: Architecture,
+    variant: Option<Variant>,
+}
+
+impl Subject {
+    fn carrier(&self) -> (String, Carrier) {
+        (self.name.clone(), self.architecture.carrier.clone())
+    }
+
+    /// What runs with less here than it would elsewhere, in words.
+    fn degraded(&self) -> Option<String> {
+        let how = self.architecture.degraded.as_ref()?;
+        Some(format!("{} {how}", self.name))
+    }
+}
+
+fn architectures(settings: &Settings, program: &dyn Program) -> Result<Vec<Subject>, Misfit> {
+    let all = program.architectures();
+    let subject = |choice: &Choice| {
+        let Choice { name, architecture, options } = choice;
+        if choice.is_variant() && all.contains(&name.as_str()) {
+            return Err(format!(
+                "`{name}` is an architecture as it is: give the one with options another name"
+            ));
+        }
+        let found = program.architecture(choice)?;
+        let variant = choice.is_variant().then(|| Variant {
+            name: name.clone(),
+            architecture: architecture.clone(),
+            options: options.clone(),
+            server_arguments: found.server_arguments.clone(),
+        });
+        Ok(Subject { name: name.clone(), architecture: found, variant })
+    };
+    let subjects: Result<_, _> = match &settings.architectures {
+        None => all.iter().map(|name| subject(&Choice::plain(*name))).collect(),
+        Some(choices) => choices.iter().map(subject).collect(),
+    };
+    subjects.map_err(|problem| Misfit::new("architectures", problem))
+}
+
+/// What peers serve.
+fn site(service: &ServiceFacts, settings: &Settings) -> Site {
+    match &settings.root {
+        Some(root) => Site::Directory(std::path::absolute(root).unwrap_or_else(|_| root.clone())),
+        None => Site::Files(service.demo_files.clone()),
+    }
+}
+
+fn this_program() -> Result<PathBuf, Misfit> {
+    std::env::current_exe().map_err(|error| {
+        Misfit::new(Misfit::WHOLE, format!("cannot find this program to start it: {error}"))
+    })
+}
+
+/// The processors of the server and of the load generator.
+fn processors(settings: &Settings) -> Result<(Vec<usize>, Vec<usize>), Misfit> {
+    let (server, client) = match (&settings.server_cpus, &settings.client_cpus) {
+        (None, None) => return Ok(machine::split_cpus()),
+        (Some(server), Some(client)) => (server, client),
+        (Some(_), None) => return Err(Misfit::new("server-cpus", "name the client-cpus, too")),
+        (None, Some(_)) => return Err(Misfit::new("client-cpus", "name the server-cpus, too")),
+    };
+    let allowed = machine::allowed();
+    for (key, cpus) in [("server-cpus", server), ("client-cpus", client)] {
+        if let Some(absent) = cpus.iter().find(|cpu| !allowed.contains(cpu)) {
+            let all: Vec<String> = allowed.iter().map(usize::to_string).collect();
+            let all = all.join(", ");
+            return Err(Misfit::new(
+                key,
+                format!("no processor {absent} to be had: choose of {all}"),
+            ));
+        }
+    }
+    match client.iter().find(|cpu| server.contains(cpu)) {
+        Some(both) => {
+            let problem = format!("{both} is the server's: each side needs its own");
+            Err(Misfit::new("client-cpus", problem))
+        }
+        None => Ok((server.clone(), client.clone())),
+    }
+}
+
+/// The peers of those names: defined ones, or ready-made.
+fn peers(
+    settings: &Settings,
+    defined: &[Peer],
+    subjects: &[Subject],
+    program: &dyn Program,
+) -> Result<Vec<Peer>, Misfit> {
+    let architectures = program.architectures();
+    let named = |name: &String| {
+        let taken = subjects.iter().any(|subject| subject.name == *name);
+        if taken || architectures.contains(&name.as_str()) {
+            let problem = format!("`{name}` is an architecture: give the peer another name");
+            return Err(Misfit::new("peers", problem));
+        }
+        let peer = defined.iter().find(|peer| peer.name == *name).cloned();
+        peer.or_else(|| Some(ReadyMade::named(name)?.peer())).ok_or_else(|| {
+            let names: Vec<&str> = READY_MADE.iter().map(|ready| ready.name).collect();
+            let names = names.join(", ");
+            let problem = format!(
+                "there is no peer `{name}`: choose one of {names}, or define it in a plan, by [[peer]]"
+            );
+            Misfit::new("peers", problem)
+        })
+    };
+    settings.peers.iter().flatten().map(named).collect()
+}
+
+/// Which peers are not installed or cannot answer what is asked, and why. `is_demo` tells whether the
+/// built-in pages are served.
+fn unavailable_peers(design: &Design, is_demo: bool) -> BTreeMap<(String, usize), String> {
+    let asks_demo_page = is_demo && matches!(design.path.as_str(), "/" | "/index.html");
+    let mut unavailable = BTreeMap::new();
+    for peer in &design.peers {
+        let ready = ReadyMade::named(&peer.name);
+        let misfit = ready.and_then(|ready| ready.misfit(&design.service, asks_demo_page));
+        if let Some(why) = misfit.or_else(|| peer.missing()) {
+            unavailable.extend(
+                design.concurrency.iter().map(|&count| ((peer.name.clone(), count), why.clone())),
+            );
+        }
+    }
+    unavailable
+}
+
+fn path(service: &ServiceFacts, settings: &Settings) -> Result<String, Misfit> {
+    let page = Target::default_page(&service.name);
+    match &settings.path {
+        Some(_) if page.is_none() => {
+            let problem = format!("the service `{}` has no pages: leave it out", service.name);
+            Err(Misfit::new("path", problem))
+        }
+        Some(path) if !path.starts_with('/') => {
+            Err(Misfit::new("path", format!("a path begins with a slash: write /{path}")))
+        }
+        Some(path) => Ok(path.clone()),
+        None => Ok(page.unwrap_or("/").to_owned()),
+    }
+}
+
+/// The numbers of connections that were asked for, or else those of the usual ones that make sense.
+fn concurrency(
+    service: &ServiceFacts,
+    experiment: &Experiment,
+    settings: &Settings,
+) -> Result<Vec<usize>, Misfit> {
+    let told = |problem: String| match service.is_own && experiment.exchange.is_none() {
+        true => Misfit::new(
+            Misfit::WHOLE,
+            format!("{problem}; give a service of your own an exchange(request, reply)"),
+        ),
+        false => Misfit::new(Misfit::WHOLE, problem),
+    };
+    if let Some(words) = &settings.load_command {
+        return concurrency_of_command(words, settings.concurrency.as_deref());
+    }
+    if let Some(asked) = &settings.concurrency {
+        let problem = asked.iter().find_map(|&connections| experiment.misfit(connections));
+        return problem.map_or_else(|| Ok(asked.clone()), |problem| Err(told(problem)));
+    }
+    let problems = CONCURRENCY.map(|connections| (connections, experiment.misfit(connections)));
+    let usual: Vec<usize> = problems
+        .iter()
+        .filter(|(_, problem)| problem.is_none())
+        .map(|(connections, _)| *connections)
+        .collect();
+    // Where even the largest is wrong, it is not for being small.
+    match problems.into_iter().rev().find_map(|(_, problem)| problem) {
+        Some(problem) if usual.is_empty() => Err(told(problem)),
+        _ => Ok(usual),
+    }
+}
+
+/// The numbers of connections of a load command. One that is not told how many has one number, which the user may know.
+fn concurrency_of_command(words: &[String], asked: Option<&[usize]>) -> Result<Vec<usize>, Misfit> {
+    match (load_command::takes_connections(words), asked) {
+        (_, Some([one])) => Ok(vec![*one]),
+        (true, Some(asked)) => Ok(asked.to_vec()),
+        (true, None) => Ok(vec![1, 10, 100]),
+        (false, None) => Ok(vec![OF_THE_COMMAND]),
+        (false, Some(_)) => {
+            let problem = "the load command opens as many connections each time: put {connections} into it, or give one number";
+            Err(Misfit::new("concurrency", problem))
+        }
+    }
+}
+
+/// What cannot be carried, and why; found before anything starts, so that it costs no time.
+fn unavailable(
+    experiment: &Experiment,
+    service: &ServiceFacts,
+    subjects: &[Subject],
+) -> BTreeMap<(String, usize), String> {
+    let design = &experiment.design;
+    let in_turn = matches!(experiment.behaviour.pattern, Pattern::Serial | Pattern::Limited);
+    let all_at_once = (in_turn && design.keep_alive) || service.concurrent_connections;
+    let mut unavailable = BTreeMap::new();
+    for Subject { name, architecture, .. } in subjects {
+        for &connections in &design.concurrency {
+            let why = architecture.unavailable.clone().or_else(|| match all_at_once {
+                true => crowded(architecture, experiment.behaviour.connections(connections)),
+                false => None,
+            });
+            let cell = (name.clone(), connections);
+            unavailable.extend(why.map(|why| (cell, why)));
+        }
+    }
+    unavailable
+}
+
+/// The cells whose connections this machine does not allow.
+fn too_many(experiment: &Experiment) -> BTreeMap<(String, usize), String> {
+    let design = &experiment.design;
+    let counts = design.concurrency.iter();
+    let refused = counts.filter_map(|&count| Some((count, experiment.too_many(count)?)));
+    let cells = refused.flat_map(|(count, why)| {
+        design
+            .subjects()
+            .map(move |name| ((name.to_owned(), count), why.clone()))
+            .collect::<Vec<_>>()
+    });
+    cells.collect()
+}
+
+/// Why so many connections, none of which may wait for another's end, are too many.
+fn crowded(architecture: &Architecture, connections: usize) -> Option<String> {
+    let Architecture { workers, max_connections, .. } = *architecture;
+    match workers {
+        Some(1) if connections > 1 => {
+            Some(format!("holds 1 of {connections} connections at a time"))
+        }
+        Some(workers) if connections > workers => Some(format!(
+            "{workers} workers hold at most {workers} of {connections} connections at once (--workers)"
+        )),
+        _ if connections > max_connections => Some(format!(
+            "--max-connections admits at most {max_connections} of {connections} connections at once"
+        )),
+        _ => None,
+    }
+}
+
+fn seed_of_the_moment() -> u64 {
+    // Whole seconds: short enough to be typed again.
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+/// The command line as it may be shown: without a store's password.
+fn command(settings: &Settings) -> Vec<String> {
+    let shown = |argument: String| match &settings.store {
+        Some(store @ Store::At(url)) => argument.replace(url, &store.to_string()),
+        _ => argument,
+    };
+    std::env::args().map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::World;
+
+    /// A program with two architectures: ten workers, and a loop that no service knows by name.
+    struct Sample(ServiceFacts);
+
+    impl Program for Sample {
+        fn service(&self) -> &ServiceFacts {
+            &self.0
+        }
+
+        fn architectures(&self) -> Vec<&'static str> {
+            vec!["workers", "loop"]
+        }
+
+        fn architecture(&self, choice: &Choice) -> Result<Architecture, String> {
+            let is_loop = match choice.architecture.as_str() {
+                "loop" => true,
+                "workers" => false,
+                other => return Err(format!("no `{other}`")),
+            };
+            Ok(Architecture {
+                carrier: Carrier {
+                    world: Some(if is_loop { World::Suspend } else { World::Block }),
+                    poller: is_loop.then(|| "epoll".to_owned()),
+                    looks_at_all: false,
+                    processes: false,
+                    beside_others: !is_loop,
+                },
+                unavailable: None,
+                degraded: is_loop.then(|| "runs on half a poller".to_owned()),
+                workers: (!is_loop).then_some(10),
+                max_connections: 500,
+                server_arguments: choice.options.clone(),
+            })
+        }
+    }
+
+    fn sample(name: &str) -> Sample {
+        Sample(ServiceFacts {
+            name: name.to_owned(),
+            is_own: false,
+            persistent: true,
+            concurrent_connections: false,
+            store: false,
+            exchange: None,
+            demo_files: vec![],
+            server_arguments: vec!["--workers=10".to_owned()],
+        })
+    }
+
+    #[test]
+    fn what_cannot_be_carried_is_known_and_the_control_chosen_by_what_it_is() {
+        let settings = Settings { pattern: Some("serial".to_owned()), ..Settings::default() };
+        let experiment = experiment(&settings, &sample("echo"), &[], None).unwrap();
+        assert_eq!(experiment.design.architectures, ["workers", "loop"]);
+        assert_eq!(experiment.design.control.as_deref(), Some("loop (again)"));
+        assert_eq!(experiment.degraded, ["loop runs on half a poller"]);
+        assert_eq!(experiment.design.concurrency, CONCURRENCY);
+        let why = |name: &str, count: usize| {
+            experiment.unavailable.get(&(name.to_owned(), count)).map_or("", String::as_str)
+        };
+        assert_eq!((why("workers", 10), why("loop", 100)), ("", ""));
+        assert!(why("workers", 100).contains("10 workers hold at most 10 of 100"));
+        assert!(why("loop", 1000).contains("admits at most 500 of 1000"));
+    }
+
+    #[test]
+    fn a_variant_has_a_name_and_arguments_of_its_own() {
+        let choice = |name: &str, architecture: &str| Choice {
+            name: name.to_owned(),
+            architecture: architecture.to_owned(),
+            options: vec!["--workers=3".to_owned()],
+        };
+        let planned = |choice: Choice| {
+            let settings = Settings { architectures: Some(vec![choice]), ..Settings::default() };
+            experiment(&settings, &sample("echo"), &[], None)
+        };
+        let variant = planned(choice("few", "workers")).unwrap().design.variants.remove(0);
+        assert_eq!(variant.architecture, "workers");
+        assert_eq!(variant.server_arguments, ["--workers=3"]);
+        for (wrong, told) in [
+            (choice("loop", "workers"), "`loop` is an architecture as it is"),
+            (choice("few", "magic"), "no `magic`"),
+        ] {
+            let misfit = planned(wrong).unwrap_err();
+            assert_eq!(misfit.key, "architectures");
+            assert!(misfit.problem.starts_with(told), "{}", misfit.problem);
+        }
+    }
+
+    #[test]
+    fn a_service_of_the_users_own_needs_an_exchange() {
+        let mut program = sample("shout");
+        program.0.is_own = true;
+        let misfit = experiment(&Settings::default(), &program, &[], None).unwrap_err();
+        assert!(misfit.problem.ends_with("give a service of your own an exchange(request, reply)"));
+        program.0.exchange = Some((b"a".to_vec(), b"A".to_vec()));
+        assert!(experiment(&Settings::default(), &program, &[], None).is_ok());
+    }
+}

@@ -1,0 +1,126 @@
+//! How long experiments take, and how long their parts are when nobody says.
+
+use std::time::Duration;
+
+use crate::judge::verdict::{FEWEST_BLOCKS, FEWEST_SESSIONS};
+use crate::measure::experiment::Experiment;
+use crate::measure::length::OVERHEAD;
+use crate::record::Design;
+
+/// How long an experiment takes when its user does not say.
+const WHOLE: Duration = Duration::from_secs(130);
+/// Warm-up and window of a cell that blocks follow.
+const BEFORE_BLOCKS: (Duration, Duration) = (Duration::from_millis(80), Duration::from_millis(120));
+/// More blocks of a session are not chosen by default.
+const MOST_BLOCKS: usize = 200;
+
+/// What the user says of the parts of an experiment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Timing {
+    /// How long a cell is warmed up.
+    pub warm_up: Option<Duration>,
+    /// How long its window is.
+    pub window: Option<Duration>,
+    /// How many blocks a session has.
+    pub blocks: Option<usize>,
+    /// How long the whole takes.
+    pub whole: Option<Duration>,
+}
+
+impl Experiment {
+    /// Has its parts as long as the user says, and the rest such that the whole takes about two minutes, or what the user says.
+    pub fn set_timing(&mut self, timing: Timing) {
+        // With any number of blocks it is known which servers can be driven side by side.
+        self.design.blocks = timing.blocks.unwrap_or(1);
+        if self.seconds_of_a_block() <= 0.0 {
+            self.design.blocks = 0;
+        }
+        let (warm_up, window) = if self.design.blocks == 0 {
+            in_turn(self.tried(), timing.whole)
+        } else {
+            BEFORE_BLOCKS
+        };
+        let (warm_up, window) = match self.design.load_command {
+            // It takes as long as it takes.
+            Some(_) => (Duration::ZERO, Duration::ZERO),
+            None => (warm_up, window),
+        };
+        self.design.warm_up_seconds = timing.warm_up.unwrap_or(warm_up).as_secs_f64();
+        self.design.window_seconds = timing.window.unwrap_or(window).as_secs_f64();
+        if self.design.blocks > 0 && timing.blocks.is_none() {
+            self.design.blocks = self.blocks_for(timing);
+        }
+    }
+
+    /// How many blocks a session can have: within the time that there is; beside windows of the user's, for a fifth of their time.
+    fn blocks_for(&self, timing: Timing) -> usize {
+        let Design { repeats, window_seconds, .. } = self.design;
+        let sessions = repeats.max(1) as f64;
+        let free = match (timing.window, timing.whole) {
+            (Some(_), None) => 0.2 * self.tried() as f64 * window_seconds,
+            (_, whole) => {
+                let design = Design { blocks: 0, ..self.design.clone() };
+                let windows = Experiment { design, ..self.clone() }.length();
+                whole.unwrap_or(WHOLE).saturating_sub(windows).as_secs_f64()
+            }
+        };
+        let blocks = (free / sessions / self.seconds_of_a_block()) as usize;
+        blocks.clamp(least_blocks(repeats), MOST_BLOCKS)
+    }
+}
+
+/// How many blocks each of so many sessions has at least; where there are too few sessions for a verdict, hardly any.
+pub(super) fn least_blocks(repeats: usize) -> usize {
+    if repeats < FEWEST_SESSIONS { 2 } else { FEWEST_BLOCKS.div_ceil(repeats) }
+}
+
+/// Warm-up and window for so many cells that are measured in turn, such that all take about `whole`.
+pub(super) fn in_turn(cells: usize, whole: Option<Duration>) -> (Duration, Duration) {
+    let each = whole.unwrap_or(WHOLE) / u32::try_from(cells.max(1)).unwrap_or(u32::MAX);
+    let load = each.saturating_sub(OVERHEAD);
+    let warm_up = (load / 4).clamp(Duration::from_millis(200), Duration::from_secs(1));
+    let window = load.saturating_sub(warm_up);
+    (warm_up, window.clamp(Duration::from_millis(300), Duration::from_secs(10)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::experiment::tests::experiment;
+
+    #[test]
+    fn two_minutes_are_filled_with_blocks_and_all_have_enough() {
+        let mut experiment = experiment();
+        experiment.set_timing(Timing::default());
+        assert!(
+            (110.0..=132.0).contains(&experiment.length().as_secs_f64()),
+            "{:?}",
+            experiment.length()
+        );
+        assert!(experiment.design.planned_blocks() >= FEWEST_BLOCKS);
+    }
+
+    #[test]
+    fn what_the_user_says_is_kept() {
+        let mut experiment = experiment();
+        let window = Some(Duration::from_millis(50));
+        experiment.set_timing(Timing { window, blocks: Some(4), ..Timing::default() });
+        assert_eq!((experiment.design.window_seconds, experiment.design.blocks), (0.05, 4));
+        experiment.set_timing(Timing { blocks: Some(0), ..Timing::default() });
+        assert_eq!(experiment.design.blocks, 0);
+        assert!(experiment.design.window_seconds >= 0.3);
+    }
+
+    #[test]
+    fn where_nothing_is_driven_side_by_side_windows_fill_the_time() {
+        let mut experiment = experiment();
+        experiment.behaviour.pattern = duality_load::Pattern::Serial;
+        experiment.set_timing(Timing::default());
+        assert_eq!(experiment.design.blocks, 0);
+        assert!(
+            (60.0..=135.0).contains(&experiment.length().as_secs_f64()),
+            "{:?}",
+            experiment.length()
+        );
+    }
+}

@@ -1,0 +1,394 @@
+//! What blocks say of the subjects in them: their means beside each other, and how far chance puts equal ones apart.
+//!
+//! The model is that of a randomised block design (Fisher 1935): a value is the effect of its subject, plus that of its block,
+//! plus chance. Blocks take out what drifts on the machine from one to the next. Not every subject needs to be in every block: the
+//! effects are those of least squares (the intra-block analysis, Cochran & Cox 1957, chapter 9), and subjects that never met in a
+//! block are compared by way of those that they met.
+
+use std::collections::BTreeMap;
+
+use crate::statistics::studentized_range::{critical, student};
+
+/// A subject whose residuals vary by so many times those of the others has noise of its own, and is tested by it.
+const OWN_NOISE: f64 = 2.0;
+
+/// With fewer blocks, chance alone makes subjects noisy. Such a subject is tested by its own noise.
+/// Its residuals stay in the pooled variance, which would be too small without them.
+const FEWEST_FOR_OWN_NOISE: usize = 10;
+
+/// The values of one block.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observed {
+    /// The session that the block is of.
+    pub session: usize,
+    /// The value of each subject, in one order for all blocks; none where it was not measured.
+    pub values: Vec<Option<f64>>,
+}
+
+/// Rows of a square matrix.
+type Matrix = Vec<Vec<f64>>;
+
+/// What follows from some blocks.
+#[derive(Clone, Debug)]
+pub struct Fit {
+    /// The effect of each subject; none of one that no chain of blocks links with the others.
+    effects: Vec<Option<f64>>,
+    /// The inverse of the normal equations: variances of effects, in units of the residual one.
+    inverse: Matrix,
+    /// The mean square that effects are tested against, and its degrees of freedom.
+    variance: f64,
+    freedom: usize,
+    /// Subjects with noise of their own.
+    noisy: Vec<bool>,
+    blocks: Vec<Observed>,
+}
+
+impl Fit {
+    /// The fit of `blocks`; none where they leave no degree of freedom.
+    pub fn of(blocks: &[Observed]) -> Option<Self> {
+        let count = blocks.first()?.values.len();
+        let linked = linked(blocks, count);
+        let mut blocks = blocks.to_vec();
+        for block in &mut blocks {
+            for (value, linked) in block.values.iter_mut().zip(&linked) {
+                *value = value.filter(|_| *linked);
+            }
+        }
+        // A block of one subject compares nothing.
+        blocks.retain(|block| block.values.iter().flatten().count() > 1);
+        let members: Vec<usize> = (0..count).filter(|&place| linked[place]).collect();
+        if members.len() < 2 {
+            return None;
+        }
+        let (solved, inverse) = solve(&blocks, &members, count)?;
+        let mut fit = Self {
+            effects: solved,
+            inverse,
+            variance: 0.0,
+            freedom: 0,
+            noisy: vec![false; count],
+            blocks,
+        };
+        fit.find_noisy(&members);
+        fit.find_variance(&members)?;
+        Some(fit)
+    }
+
+    /// The effect of a subject; none where it cannot be compared.
+    pub fn effect(&self, subject: usize) -> Option<f64> {
+        self.effects[subject]
+    }
+
+    /// How many blocks compare something.
+    pub fn blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// A family of comparisons among `count` subjects, of which some two are put apart by chance with probability `alpha`.
+    pub fn family(&self, count: usize, alpha: f64) -> Family<'_> {
+        let count = count.max(2);
+        Family {
+            fit: self,
+            range: critical(alpha, count, self.freedom),
+            alpha_of_one: alpha / (count * (count - 1) / 2) as f64,
+        }
+    }
+
+    /// By the differences of the two alone, where they met in at least three blocks.
+    fn paired(&self, one: usize, other: usize, alpha: f64) -> Option<f64> {
+        let differences: Vec<f64> = self
+            .blocks
+            .iter()
+            .filter_map(|block| Some(block.values[one]? - block.values[other]?))
+            .collect();
+        let count = differences.len() as f64;
+        if differences.len() < 3 {
+            return None;
+        }
+        let mean = differences.iter().sum::<f64>() / count;
+        let squares: f64 = differences.iter().map(|value| (value - mean).powi(2)).sum();
+        let error = (squares / (count - 1.0) / count).sqrt();
+        Some(student(alpha, differences.len() - 1) * error)
+    }
+
+    /// What is left of each value: block, subject, session, residual.
+    fn residuals(&self) -> impl Iterator<Item = (usize, usize, f64)> {
+        self.blocks.iter().flat_map(move |block| {
+            let present: Vec<(usize, f64)> = block
+                .values
+                .iter()
+                .enumerate()
+                .filter_map(|(subject, value)| Some((subject, (*value)? - self.effects[subject]?)))
+                .collect();
+            let mean = present.iter().map(|(_, value)| value).sum::<f64>() / present.len() as f64;
+            present.into_iter().map(move |(subject, value)| (block.session, subject, value - mean))
+        })
+    }
+
+    fn find_noisy(&mut self, members: &[usize]) {
+        let mut sums = vec![(0.0, 0_usize); self.noisy.len()];
+        for (_, subject, residual) in self.residuals() {
+            sums[subject].0 += residual * residual;
+            sums[subject].1 += 1;
+        }
+        let deviation = |(squares, count): (f64, usize)| (squares / count.max(1) as f64).sqrt();
+        let mut all: Vec<f64> = members.iter().map(|&subject| deviation(sums[subject])).collect();
+        all.sort_by(f64::total_cmp);
+        // The median one: a noisy subject also makes its blocks' means noisy, and with them all residuals.
+        let usual = all[all.len() / 2];
+        for &subject in members.iter().filter(|_| members.len() > 2) {
+            self.noisy[subject] = deviation(sums[subject]) > OWN_NOISE * usual;
+        }
+    }
+
+    /// The pooled residual variance, or the mean square of subjects within sessions where that is larger: then a server
+    /// process has a bias of its own, and more blocks of the same one would not make it smaller.
+    fn find_variance(&mut self, members: &[usize]) -> Option<()> {
+        let mut cells: BTreeMap<(usize, usize), (f64, usize)> = BTreeMap::new();
+        let (mut squares, mut values) = (0.0, 0_usize);
+        let are_many = self.blocks.len() >= FEWEST_FOR_OWN_NOISE;
+        let is_usual = |subject: usize| !(are_many && self.noisy[subject]);
+        for (session, subject, residual) in self.residuals() {
+            if is_usual(subject) {
+                squares += residual * residual;
+                values += 1;
+                let cell = cells.entry((session, subject)).or_default();
+                cell.0 += residual;
+                cell.1 += 1;
+            }
+        }
+        let calm = members.iter().filter(|&&subject| is_usual(subject)).count();
+        self.freedom = values.checked_sub(self.blocks.len() + calm.checked_sub(1)?)?;
+        if self.freedom == 0 {
+            return None;
+        }
+        self.variance = squares / self.freedom as f64;
+        let sessions: std::collections::BTreeSet<usize> =
+            cells.keys().map(|(session, _)| *session).collect();
+        let freedom = (sessions.len() - 1) * (calm - 1);
+        let repeated = cells.values().any(|(_, count)| *count > 1);
+        if freedom > 0 && repeated {
+            let squares: f64 = cells.values().map(|(sum, count)| sum * sum / *count as f64).sum();
+            let between = squares / freedom as f64;
+            if between > self.variance {
+                (self.variance, self.freedom) = (between, freedom);
+            }
+        }
+        Some(())
+    }
+}
+
+/// Comparisons that are made together.
+#[derive(Clone, Copy, Debug)]
+pub struct Family<'a> {
+    fit: &'a Fit,
+    /// The quantile of the studentized range.
+    range: f64,
+    /// What each has of the error when they are tested alone.
+    alpha_of_one: f64,
+}
+
+impl Family<'_> {
+    /// How far apart two subjects, both of which have effects, must be to be told apart.
+    pub fn critical(&self, one: usize, other: usize) -> f64 {
+        let Fit { noisy, inverse, variance, .. } = self.fit;
+        if (noisy[one] || noisy[other])
+            && let Some(own) = self.fit.paired(one, other, self.alpha_of_one)
+        {
+            return own;
+        }
+        let spread = inverse[one][one] + inverse[other][other] - 2.0 * inverse[one][other];
+        self.range / 2_f64.sqrt() * (variance * spread).sqrt()
+    }
+}
+
+/// Which subjects are linked with the one that most blocks have.
+fn linked(blocks: &[Observed], count: usize) -> Vec<bool> {
+    let meets =
+        |subject: usize| blocks.iter().filter(|block| block.values[subject].is_some()).count();
+    let mut linked = vec![false; count];
+    let Some(first) = (0..count).max_by_key(|&subject| (meets(subject), count - subject)) else {
+        return linked;
+    };
+    linked[first] = meets(first) > 0;
+    loop {
+        let before = linked.clone();
+        for block in blocks {
+            let present = || (0..count).filter(|&subject| block.values[subject].is_some());
+            if present().any(|subject| linked[subject]) {
+                present().for_each(|subject| linked[subject] = true);
+            }
+        }
+        if linked == before {
+            return linked;
+        }
+    }
+}
+
+/// The effects of `members`, whose sum is 0, and the inverse of their normal equations, both in places of all subjects.
+fn solve(
+    blocks: &[Observed],
+    members: &[usize],
+    count: usize,
+) -> Option<(Vec<Option<f64>>, Matrix)> {
+    let size = members.len();
+    // All ones added make the equations regular, and the effects' sum 0.
+    let mut matrix = vec![vec![1.0 / size as f64; size]; size];
+    let mut right = vec![0.0; size];
+    for block in blocks {
+        let present: Vec<(usize, f64)> = members
+            .iter()
+            .enumerate()
+            .filter_map(|(row, &subject)| Some((row, block.values[subject]?)))
+            .collect();
+        let many = present.len() as f64;
+        let mean = present.iter().map(|(_, value)| value).sum::<f64>() / many;
+        for &(row, value) in &present {
+            right[row] += value - mean;
+            matrix[row][row] += 1.0;
+            for &(column, _) in &present {
+                matrix[row][column] -= 1.0 / many;
+            }
+        }
+    }
+    let inverted = invert(matrix)?;
+    let (mut effects, mut inverse) = (vec![None; count], vec![vec![0.0; count]; count]);
+    for row in 0..size {
+        let effect = (0..size).map(|column| inverted[row][column] * right[column]).sum::<f64>();
+        effects[members[row]] = Some(effect);
+        for column in 0..size {
+            inverse[members[row]][members[column]] = inverted[row][column];
+        }
+    }
+    Some((effects, inverse))
+}
+
+/// The inverse of a matrix that is symmetric and positive definite, by elimination (Gauss & Jordan); none if it is not.
+fn invert(mut matrix: Matrix) -> Option<Matrix> {
+    let size = matrix.len();
+    for (row, line) in matrix.iter_mut().enumerate() {
+        line.extend((0..size).map(|column| f64::from(u8::from(row == column))));
+    }
+    for pivot in 0..size {
+        let by = matrix[pivot][pivot];
+        if by <= 1e-9 {
+            return None;
+        }
+        matrix[pivot].iter_mut().for_each(|value| *value /= by);
+        let eliminated = matrix[pivot].clone();
+        for (row, line) in matrix.iter_mut().enumerate().filter(|(row, _)| *row != pivot) {
+            debug_assert_ne!(row, pivot);
+            let by = line[pivot];
+            line.iter_mut().zip(&eliminated).for_each(|(value, pivot)| *value -= by * pivot);
+        }
+    }
+    Some(matrix.into_iter().map(|line| line[size..].to_vec()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::SplitMix64;
+
+    /// Normal values (Box & Muller 1958).
+    fn normal(random: &mut SplitMix64) -> f64 {
+        let mut uniform = || (random.next() as f64 + 0.5) / u64::MAX as f64;
+        (-2.0 * uniform().ln()).sqrt() * (std::f64::consts::TAU * uniform()).cos()
+    }
+
+    /// Blocks of three sessions in which subject `i` is larger by `effects[i]`.
+    fn blocks(
+        random: &mut SplitMix64,
+        effects: &[f64],
+        each: usize,
+        deviation: f64,
+    ) -> Vec<Observed> {
+        let block = |number: usize, random: &mut SplitMix64| {
+            let drift = 3.0 * normal(random);
+            let values =
+                effects.iter().map(|effect| Some(effect + drift + deviation * normal(random)));
+            Observed { session: number / each, values: values.collect() }
+        };
+        (0..3 * each).map(|number| block(number, random)).collect()
+    }
+
+    #[test]
+    fn what_drifts_from_block_to_block_does_not_matter() {
+        let mut random = SplitMix64::new(1);
+        let fit = Fit::of(&blocks(&mut random, &[0.0, 0.1, 0.2], 10, 0.001)).unwrap();
+        let gap = fit.effect(2).unwrap() - fit.effect(0).unwrap();
+        assert!((gap - 0.2).abs() < 0.002, "{gap}");
+        assert!(fit.family(3, 0.025).critical(0, 2) < 0.003);
+    }
+
+    #[test]
+    fn who_never_met_is_compared_by_way_of_whom_both_met() {
+        let mut random = SplitMix64::new(2);
+        let mut all = blocks(&mut random, &[0.0, 0.3, 0.5, 9.0], 20, 0.001);
+        for (number, block) in all.iter_mut().enumerate() {
+            block.values[if number % 2 == 0 { 1 } else { 2 }] = None;
+            // Nobody has met this one.
+            block.values[3] = None;
+        }
+        let fit = Fit::of(&all).unwrap();
+        let gap = fit.effect(2).unwrap() - fit.effect(1).unwrap();
+        assert!((gap - 0.2).abs() < 0.002, "{gap}");
+        assert_eq!(fit.effect(3), None);
+        // Such a comparison is less sure than with the one in the middle.
+        assert!(fit.family(3, 0.025).critical(1, 2) > 1.3 * fit.family(3, 0.025).critical(0, 1));
+    }
+
+    #[test]
+    fn of_ten_equal_ones_some_two_are_put_apart_as_often_as_allowed() {
+        let mut random = SplitMix64::new(3);
+        let wrong = (0..400).filter(|_| {
+            let fit = Fit::of(&blocks(&mut random, &[0.0; 10], 5, 0.1)).unwrap();
+            let effects: Vec<f64> = (0..10).filter_map(|subject| fit.effect(subject)).collect();
+            let range = effects.iter().copied().fold(f64::MIN, f64::max)
+                - effects.iter().copied().fold(f64::MAX, f64::min);
+            range > fit.family(10, 0.05).critical(0, 1)
+        });
+        let wrong = wrong.count();
+        // 20 of 400 are expected without the caution about sessions, which makes it fewer.
+        assert!((1..=30).contains(&wrong), "{wrong}");
+    }
+
+    #[test]
+    fn a_server_process_with_a_bias_of_its_own_makes_all_less_sure() {
+        let mut random = SplitMix64::new(4);
+        let calm = Fit::of(&blocks(&mut random, &[0.0; 5], 20, 0.01)).unwrap();
+        let mut biased = blocks(&mut random, &[0.0; 5], 20, 0.01);
+        for block in &mut biased {
+            let session = block.session;
+            for (subject, value) in block.values.iter_mut().enumerate() {
+                *value = value.map(|value| value + 0.05 * ((session + subject) % 3) as f64);
+            }
+        }
+        let biased = Fit::of(&biased).unwrap();
+        assert!(
+            biased.family(5, 0.025).critical(0, 1) > 5.0 * calm.family(5, 0.025).critical(0, 1)
+        );
+    }
+
+    #[test]
+    fn one_that_is_noisier_is_tested_by_its_own_noise() {
+        let mut random = SplitMix64::new(5);
+        let mut all = blocks(&mut random, &[0.0; 8], 10, 0.01);
+        for block in &mut all {
+            block.values[7] = block.values[7].map(|value| value + 0.3 * normal(&mut random));
+        }
+        let fit = Fit::of(&all).unwrap();
+        assert!(fit.family(8, 0.025).critical(0, 7) > 4.0 * fit.family(8, 0.025).critical(0, 1));
+    }
+
+    #[test]
+    fn too_little_says_nothing() {
+        let block = |values: &[f64]| Observed {
+            session: 0,
+            values: values.iter().copied().map(Some).collect(),
+        };
+        assert!(Fit::of(&[]).is_none());
+        assert!(Fit::of(&[block(&[1.0, 2.0])]).is_none());
+        assert!(Fit::of(&[block(&[1.0]), block(&[2.0])]).is_none());
+    }
+}

@@ -1,0 +1,18 @@
+//! What records come to, as data: rows of medians, differences within rounds and blocks, and the verdict.
+//!
+//! ```text
+//!   records ─▶ rows      one subject at one number of connections: medians, intervals, faults
+//!           ─▶ rounds    windows of one repeat: the pairs that a verdict without blocks has
+//!           ─▶ blocks    slices of one block: the pairs that it has with them
+//!                 └────▶ verdict   the best set, and what is out for sure
+//! ```
+//!
+//! Nothing here is a sentence: `tell` has the words.
+
+pub mod blocks;
+pub mod constraints;
+pub(crate) mod rounds;
+pub mod rows;
+pub mod soundness;
+pub mod verdict;
+pub mod ways;

@@ -1,0 +1,366 @@
+//! What was observed of each subject at one number of connections, in rounds that compare it with the others, and the metric that
+//! decides.
+//!
+//! A round is a block of slices, with all its subjects side by side, or one repeat of windows where servers are measured in turn.
+//! Disturbed rounds are set apart here, before any figure is looked at.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use duality_load::Latency;
+use serde::Serialize;
+
+use crate::judge::blocks::Observed;
+use crate::record::{Block, Cell, Disturbance, Heading, Measured, Outcome, Records, Slice};
+use crate::statistics::{median, student_95};
+
+/// Steal of more than this share of a processor spoils a block.
+const MOST_STOLEN: f64 = 0.10;
+/// Steal within so many seconds before and after a block counts, too: it is counted in ticks and comes in spells.
+const STEAL_AROUND: f64 = 0.6;
+/// A load generator that waits for its processor for more than this share of a slice spoils the rate of that slice.
+const MOST_WAITED: f64 = 0.20;
+/// A server that uses less than this share of its processor waits for something else. Server and load generator wait for each other
+/// a little even when both are busy; a higher limit would make the metric change from one experiment to the next.
+const BUSY: f64 = 0.80;
+/// What decides.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Metric {
+    /// The server's processor time for each request, in microseconds: where servers are busy.
+    ServerCpu,
+    /// Correct replies a second: where servers wait, or use several processors.
+    Rate,
+    /// The corrected latency at this percentile, in microseconds: where the rate is given (an open loop).
+    Latency(&'static str),
+}
+
+/// Blocks, or rounds of windows where servers were measured in turn.
+pub(crate) enum Rounds<'a> {
+    Blocks { kept: Vec<&'a Block>, dropped: Vec<&'a Block>, waited: usize },
+    Windows { kept: Vec<Vec<(&'a str, &'a Measured)>>, dropped: usize },
+}
+
+/// What is looked at of a subject in a block or a window.
+pub(crate) type Figure = fn(&Sample) -> f64;
+
+/// One measurement of a subject, in a slice or a window.
+pub(crate) struct Sample {
+    pub(crate) server_cpu_us: f64,
+    pub(crate) client_cpu_us: f64,
+    pub(crate) requests_per_second: f64,
+    pub(crate) latency_us: Option<f64>,
+}
+
+impl Sample {
+    fn of_slice(slice: &Slice) -> Self {
+        let requests = slice.requests as f64;
+        Self {
+            server_cpu_us: slice.server_cpu_us / requests,
+            client_cpu_us: slice.client_cpu_us / requests,
+            requests_per_second: slice.requests_per_second,
+            latency_us: None,
+        }
+    }
+
+    fn of_window(window: &Measured, metric: Metric) -> Self {
+        Self {
+            server_cpu_us: window.server_cpu_us_per_request,
+            client_cpu_us: 1e6 * window.client_cpu_share * window.window_seconds
+                / window.requests as f64,
+            requests_per_second: window.requests_per_second,
+            latency_us: match metric {
+                Metric::Latency(percentile) => Some(latency(&window.latency_us, percentile)),
+                Metric::ServerCpu | Metric::Rate => None,
+            },
+        }
+    }
+
+    pub(crate) fn total(&self) -> f64 {
+        self.server_cpu_us + self.client_cpu_us
+    }
+}
+
+/// A percentile of those that results keep.
+fn latency(latency: &Latency, percentile: &str) -> f64 {
+    match percentile {
+        "p50" => latency.p50,
+        "p90" => latency.p90,
+        "p99.9" => latency.p99_9,
+        "max" => latency.max,
+        _ => latency.p99,
+    }
+}
+
+impl Metric {
+    /// What is fitted: larger is worse.
+    pub(crate) fn figure(self) -> Figure {
+        match self {
+            Metric::ServerCpu => |sample| sample.server_cpu_us,
+            Metric::Rate => |sample| 1.0 / sample.requests_per_second,
+            Metric::Latency(_) => |sample| sample.latency_us.unwrap_or(f64::NAN),
+        }
+    }
+
+    /// The mean of what is fitted, as it is told.
+    pub(crate) fn told(self, fitted: f64) -> f64 {
+        if self == Metric::Rate { 1.0 / fitted } else { fitted }
+    }
+}
+
+impl<'a> Rounds<'a> {
+    pub(crate) fn of(records: &'a Records, concurrency: usize) -> Self {
+        let blocks: Vec<&Block> = records.blocks_at(concurrency);
+        if !blocks.is_empty() {
+            return Self::of_blocks(blocks);
+        }
+        let here = records.cells.iter().filter(|cell| cell.concurrency == concurrency);
+        let cells: Vec<&Cell> = here.collect();
+        let mut spoilt = BTreeSet::new();
+        let mut kept: BTreeMap<usize, Vec<(&str, &Measured)>> = BTreeMap::new();
+        for cell in cells {
+            let Outcome::Measured(window) = &cell.outcome else { continue };
+            let stolen = window.disturbance.as_ref().map_or(0.0, Disturbance::stolen);
+            if stolen > MOST_STOLEN || !window.invalid.is_empty() {
+                spoilt.insert(cell.repeat);
+            } else {
+                kept.entry(cell.repeat).or_default().push((cell.subject.as_str(), &**window));
+            }
+        }
+        let kept = kept.into_values().filter(|round| round.len() > 1).collect();
+        Rounds::Windows { kept, dropped: spoilt.len() }
+    }
+
+    fn of_blocks(blocks: Vec<&'a Block>) -> Self {
+        let disturbed = disturbed(&blocks);
+        let (mut kept, mut dropped) = (Vec::new(), Vec::new());
+        for (block, disturbed) in blocks.into_iter().zip(disturbed) {
+            if disturbed { dropped.push(block) } else { kept.push(block) }
+        }
+        Rounds::Blocks { kept, dropped, waited: 0 }
+    }
+
+    /// What decides, for all of `candidates` the same.
+    pub(crate) fn metric(&self, heading: &Heading, candidates: &[&str]) -> Metric {
+        let design = &heading.design;
+        if design.clients.pattern == "open" {
+            let asked = heading.constraints.slo.first().map(|slo| slo.percentile.name());
+            // The tail of a short window on a shared machine is the hypervisor's, unless somebody asks for it.
+            return Metric::Latency(asked.unwrap_or("p50"));
+        }
+        let cpus = design.server_cpus.len().max(1) as f64;
+        let most = |is_so: &dyn Fn(&str) -> bool| {
+            2 * candidates.iter().filter(|name| is_so(name)).count() > candidates.len()
+        };
+        let free = most(&|name| !self.client_was_limit(name));
+        // A server whose processor others use does not wait, either.
+        let taken = self.taken_from_servers();
+        let waits = |name: &str| self.server_share(name) + taken < BUSY;
+        if free && (cpus > 1.0 || most(&waits)) { Metric::Rate } else { Metric::ServerCpu }
+    }
+
+    /// Rates are worth nothing where the load generator had to wait; processor times do not mind.
+    pub(crate) fn without_waits(self, metric: Metric) -> Self {
+        match self {
+            Rounds::Blocks { kept, mut dropped, .. } if metric == Metric::Rate => {
+                let calm = |block: &&Block| {
+                    block.slices.iter().all(|slice| slice.client_wait_share <= MOST_WAITED)
+                };
+                let (kept, waited): (Vec<_>, Vec<_>) = kept.into_iter().partition(calm);
+                let count = waited.len();
+                dropped.extend(waited);
+                Rounds::Blocks { kept, dropped, waited: count }
+            }
+            other => other,
+        }
+    }
+
+    /// What was measured of a subject in each round; none where it was not.
+    fn samples(&self, subject: &str, metric: Metric) -> Vec<(usize, Vec<Sample>)> {
+        match self {
+            Rounds::Blocks { kept, .. } => kept
+                .iter()
+                .map(|block| {
+                    let own = block.slices.iter().filter(|slice| slice.subject == subject);
+                    let own = own.filter(|slice| slice.requests > 0);
+                    (block.session, own.map(Sample::of_slice).collect())
+                })
+                .collect(),
+            Rounds::Windows { kept, .. } => kept
+                .iter()
+                .enumerate()
+                .map(|(number, round)| {
+                    let own = round.iter().filter(|(name, _)| *name == subject);
+                    (number, own.map(|(_, window)| Sample::of_window(window, metric)).collect())
+                })
+                .collect(),
+        }
+    }
+
+    /// The mean logarithm of a figure in each round.
+    pub(crate) fn by_round(
+        &self,
+        subject: &str,
+        metric: Metric,
+        figure: Figure,
+    ) -> Vec<(usize, Option<f64>)> {
+        let mean = |samples: Vec<Sample>| {
+            let sum: f64 = samples.iter().map(|sample| figure(sample).ln()).sum();
+            Some(sum / samples.len() as f64).filter(|mean| mean.is_finite())
+        };
+        let samples = self.samples(subject, metric).into_iter();
+        samples.map(|(session, samples)| (session, mean(samples))).collect()
+    }
+
+    pub(crate) fn observed(
+        &self,
+        subjects: &[&str],
+        metric: Metric,
+        figure: Figure,
+    ) -> Vec<Observed> {
+        let mut observed: Vec<Observed> = Vec::new();
+        for subject in subjects {
+            for (place, (session, value)) in
+                self.by_round(subject, metric, figure).into_iter().enumerate()
+            {
+                if observed.len() == place {
+                    observed.push(Observed { session, values: Vec::new() });
+                }
+                observed[place].values.push(value);
+            }
+        }
+        observed
+    }
+
+    pub(crate) fn logarithms(&self, subject: &str, metric: Metric, figure: Figure) -> Vec<f64> {
+        self.by_round(subject, metric, figure).into_iter().filter_map(|(_, value)| value).collect()
+    }
+
+    /// The geometric mean.
+    pub(crate) fn mean(&self, subject: &str, metric: Metric, figure: Figure) -> f64 {
+        let all = self.logarithms(subject, metric, figure);
+        (all.iter().sum::<f64>() / all.len() as f64).exp()
+    }
+
+    /// The share of a processor that the server used, on average.
+    fn server_share(&self, subject: &str) -> f64 {
+        // While it was under way: the beginning and the end of a slice are not.
+        let under_way: fn(&Slice) -> f64 =
+            |slice| slice.requests_per_second * slice.server_cpu_us / slice.requests as f64 / 1e6;
+        self.share(subject, under_way, |window| window.server_cpu_share)
+    }
+
+    /// The share of the servers' processors that strangers and the hypervisor took, on average.
+    fn taken_from_servers(&self) -> f64 {
+        let Rounds::Blocks { kept, .. } = self else { return 0.0 };
+        let of_servers = |block: &&Block| {
+            let processors = block.disturbance.processors.iter().filter(|cpu| cpu.is_of_servers);
+            processors.map(|cpu| cpu.strangers + cpu.stolen).fold(0.0, f64::max)
+        };
+        let all: Vec<f64> = kept.iter().map(of_servers).collect();
+        median(&all).unwrap_or(0.0)
+    }
+
+    pub(crate) fn client_was_limit(&self, subject: &str) -> bool {
+        match self {
+            Rounds::Blocks { .. } => {
+                let busy: fn(&Slice) -> f64 = |slice| {
+                    let each = slice.client_cpu_us / slice.requests as f64;
+                    slice.requests_per_second * each / 1e6 + slice.client_wait_share
+                };
+                self.share(subject, busy, |window| window.client_cpu_share) >= BUSY
+            }
+            Rounds::Windows { kept, .. } => {
+                let own = || kept.iter().flatten().filter(|(name, _)| *name == subject);
+                2 * own().filter(|(_, window)| window.client_was_limit).count() > own().count()
+            }
+        }
+    }
+
+    fn share(
+        &self,
+        subject: &str,
+        of_slice: fn(&Slice) -> f64,
+        of_window: fn(&Measured) -> f64,
+    ) -> f64 {
+        let shares: Vec<f64> = match self {
+            Rounds::Blocks { kept, .. } => {
+                let slices = kept.iter().flat_map(|block| &block.slices);
+                let own = slices.filter(|slice| slice.subject == subject && slice.requests > 0);
+                own.map(of_slice).collect()
+            }
+            Rounds::Windows { kept, .. } => {
+                let own = kept.iter().flatten().filter(|(name, _)| *name == subject);
+                own.map(|(_, window)| of_window(window)).collect()
+            }
+        };
+        median(&shares).unwrap_or(0.0)
+    }
+}
+
+/// How many of the blocks of a session count, as far as that can be known before the others are measured.
+pub fn sound(heading: &Heading, blocks: &[&Block]) -> usize {
+    let subjects: BTreeSet<&str> =
+        blocks.iter().flat_map(|block| &block.slices).map(|slice| slice.subject.as_str()).collect();
+    let rounds = Rounds::of_blocks(blocks.to_vec());
+    let metric = rounds.metric(heading, &subjects.into_iter().collect::<Vec<_>>());
+    match rounds.without_waits(metric) {
+        Rounds::Blocks { kept, .. } => kept.len(),
+        Rounds::Windows { .. } => 0,
+    }
+}
+
+/// Which of some blocks, in the order of measurement, the hypervisor spoilt: the steal within [`STEAL_AROUND`] seconds counts, too.
+fn disturbed(blocks: &[&Block]) -> Vec<bool> {
+    let next_to =
+        |one: &Block, other: &Block| (one.session, one.group) == (other.session, other.group);
+    (0..blocks.len())
+        .map(|place| {
+            let mut around = vec![blocks[place]];
+            for direction in [-1, 1] {
+                let mut seconds = 0.0;
+                let mut at = place;
+                while seconds < STEAL_AROUND {
+                    let Some(next) = at.checked_add_signed(direction) else { break };
+                    let Some(block) =
+                        blocks.get(next).filter(|block| next_to(block, blocks[place]))
+                    else {
+                        break;
+                    };
+                    seconds += block.disturbance.seconds;
+                    around.push(block);
+                    at = next;
+                }
+            }
+            let seconds: f64 = around.iter().map(|block| block.disturbance.seconds).sum();
+            let processors = blocks[place].disturbance.processors.len();
+            (0..processors).any(|cpu| {
+                let stolen = |block: &&&Block| {
+                    let found = block.disturbance.processors.get(cpu);
+                    found.map_or(0.0, |processor| processor.stolen) * block.disturbance.seconds
+                };
+                around.iter().map(|block| stolen(&block)).sum::<f64>() > MOST_STOLEN * seconds
+            })
+        })
+        .collect()
+}
+
+/// A rate and where it lies with 95 % confidence.
+pub(crate) struct Rate {
+    pub(crate) value: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+}
+
+impl Rate {
+    pub(crate) fn of(logarithms: &[f64]) -> Self {
+        let count = logarithms.len() as f64;
+        let mean = logarithms.iter().sum::<f64>() / count;
+        let squares: f64 = logarithms.iter().map(|value| (value - mean).powi(2)).sum();
+        let half = if logarithms.len() < 3 {
+            0.0
+        } else {
+            student_95(logarithms.len() - 1) * (squares / (count - 1.0) / count).sqrt()
+        };
+        Self { value: mean.exp(), low: (mean - half).exp(), high: (mean + half).exp() }
+    }
+}

@@ -1,0 +1,382 @@
+//! A row: all windows of one subject at one number of connections, as medians with intervals, and its faults.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use duality_load::{Latency, Warning, WarningKind, is_wrong_reply};
+
+use crate::judge::soundness;
+use crate::record::{Block, Measured, Outcome};
+use crate::statistics::{Estimate, estimate, median, variation};
+
+/// A subject at a concurrency.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The name of the architecture or peer.
+    pub subject: String,
+    /// How many connections were open at once.
+    pub concurrency: usize,
+    /// What was found.
+    pub figures: Figures,
+    /// What a reader of the figures must know, each once; numbers in it are those of one repeat.
+    pub warnings: Vec<Warning>,
+}
+
+/// What was found for a subject at a concurrency.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Figures {
+    /// At least one repeat was measured.
+    Measured(Box<Medians>),
+    /// None was.
+    Missing {
+        /// In one word: `unavailable`, `failed`, or `not run` when the experiment ended before.
+        what: &'static str,
+        /// Why; empty for `not run`.
+        reason: String,
+    },
+}
+
+/// Medians over the repeats; units as in [`Measured`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Medians {
+    /// Correct replies per second, with their interval.
+    pub requests_per_second: Estimate,
+    /// Correct replies per second of each repeat.
+    pub requests_per_second_samples: Vec<f64>,
+    /// How much they vary, see [`variation`]; none for one repeat.
+    pub variation: Option<f64>,
+    /// Mean latency: the service time of Kerneis & Chroboczek.
+    pub mean_us: f64,
+    /// The median latency.
+    pub p50_us: f64,
+    /// 99 % of the latencies are no longer.
+    pub p99_us: f64,
+    /// 99.9 % of the latencies are no longer.
+    pub p99_9_us: f64,
+    /// Mean number of requests in service.
+    pub measured_load: f64,
+    /// The server's processor time for each request.
+    pub cpu_us: f64,
+    /// The same, with its interval.
+    pub cpu: Estimate,
+    /// Whether rates and processor times are those of blocks, to which it does not matter that a window was invalid.
+    pub of_blocks: bool,
+    /// The load generator's processor time for each request.
+    pub client_cpu_us: f64,
+    /// The server's processor time for each request in each repeat.
+    pub cpu_us_samples: Vec<f64>,
+    /// The server's memory.
+    pub memory_bytes: f64,
+    /// The server's memory in each repeat.
+    pub memory_samples: Vec<f64>,
+    /// The latencies of each repeat.
+    pub latency_samples: Vec<Latency>,
+    /// The load generator's processor time, as a share of one processor.
+    pub client_cpu_share: f64,
+    /// Whether the load generator was the limit in at least half of the repeats.
+    pub client_was_limit: bool,
+    /// Whether more than 1 in 10 connections got no reply within the window, so that the figures describe
+    /// fewer connections than they claim.
+    pub starved: bool,
+    /// Whether the listen queue was the limit in at least half of the repeats.
+    pub queue_was_limit: bool,
+    /// What became of the requests of all windows and slices together. Those that take no part in
+    /// the figures count, too.
+    pub fates: Fates,
+    /// How many connections got a reply within the window.
+    pub served: f64,
+    /// Whether at least half of the repeats are invalid: the load generator could not do its work, and the figures, which are
+    /// those of all repeats then, are not to be trusted. Fewer invalid repeats are left out of the figures.
+    pub invalid: bool,
+}
+
+/// What became of requests. A wrong reply is one wherever it came: what spoils a figure does not
+/// excuse it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fates {
+    /// Those that were answered correctly.
+    pub correct: u64,
+    /// Those that got a wrong reply. Failures of slices in older results count here: they name no
+    /// kinds.
+    pub wrong: u64,
+    /// Those that failed, wrong replies among them.
+    pub failed: u64,
+}
+
+impl Fates {
+    /// All requests.
+    pub fn all(self) -> u64 {
+        self.correct.saturating_add(self.failed)
+    }
+
+    fn count(&mut self, correct: u64, failed: u64, errors: &BTreeMap<String, u64>) {
+        let wrong = errors.iter().filter(|(kind, _)| is_wrong_reply(kind)).map(|(_, count)| *count);
+        let wrong = if errors.is_empty() { failed } else { wrong.fold(0, u64::saturating_add) };
+        self.correct = self.correct.saturating_add(correct);
+        self.failed = self.failed.saturating_add(failed);
+        self.wrong = self.wrong.saturating_add(wrong);
+    }
+}
+
+/// Why a subject cannot be chosen at a number of connections, whatever its figures are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// Replies were not what they should have been.
+    WrongReplies,
+    /// More than 1 in 10 connections got no reply.
+    Unserved,
+    /// The listen queue was the limit, and not the server.
+    ListenQueue,
+    /// The load generator could not do its work.
+    Invalid,
+    /// A constraint is broken.
+    Constraint,
+    /// It is not known whether a constraint is kept: the figure was not measured, or the load
+    /// generator could not do its work.
+    Unchecked,
+}
+
+impl Medians {
+    /// Whether rates and processor times can be compared: those of blocks can, whatever disturbed
+    /// the windows.
+    pub fn is_comparable(&self) -> bool {
+        !self.invalid || self.of_blocks
+    }
+
+    /// Whether its latencies were measured, by a load generator that could do its work.
+    pub fn has_latencies(&self) -> bool {
+        !self.invalid && self.p99_us > 0.0
+    }
+
+    /// What is wrong beside the constraints; nothing of a sound row.
+    pub fn faults(&self) -> Vec<Fault> {
+        [
+            (self.fates.wrong > 0, Fault::WrongReplies),
+            (self.starved, Fault::Unserved),
+            (self.queue_was_limit, Fault::ListenQueue),
+            (!self.is_comparable(), Fault::Invalid),
+        ]
+        .into_iter()
+        .filter_map(|(is_so, fault)| is_so.then_some(fault))
+        .collect()
+    }
+}
+
+impl Row {
+    /// Whether any of its replies was wrong.
+    pub fn answered_wrongly(&self) -> bool {
+        self.medians().is_some_and(|medians| medians.fates.wrong > 0)
+    }
+
+    /// The medians, where something was measured.
+    pub fn medians(&self) -> Option<&Medians> {
+        match &self.figures {
+            Figures::Measured(medians) => Some(medians),
+            Figures::Missing { .. } => None,
+        }
+    }
+}
+
+impl Row {
+    /// Counts what failed in slices, which are of the row's subject among others.
+    pub(crate) fn take_failures(&mut self, blocks: &[&Block]) {
+        let Figures::Measured(medians) = &mut self.figures else { return };
+        let mut kinds: BTreeMap<&str, u64> = BTreeMap::new();
+        let slices = blocks.iter().flat_map(|block| &block.slices);
+        for slice in slices.filter(|slice| slice.subject == self.subject) {
+            medians.fates.count(slice.requests, slice.failures, &slice.errors);
+            let mut count = |kind, count: u64| {
+                let sum = kinds.entry(kind).or_default();
+                *sum = sum.saturating_add(count);
+            };
+            slice.errors.iter().for_each(|(kind, failed)| count(kind, *failed));
+            if slice.errors.is_empty() && slice.failures > 0 {
+                count("failed", slice.failures);
+            }
+        }
+        for (kind, count) in kinds {
+            let times = if count == 1 { "once".to_owned() } else { format!("{count} times") };
+            let told = format!("{kind} {times} in slices.");
+            self.warnings
+                .push(Warning::new(WarningKind::Failed(format!("{kind} in slices")), told));
+        }
+    }
+}
+
+impl Medians {
+    /// Has rates and processor times be those of blocks, where there are any: many short slices among those of the other subjects
+    /// are steadier than one window in each repeat. What a repeat measured is the mean of its blocks then.
+    pub(crate) fn take_blocks(&mut self, subject: &str, blocks: &[&Block], seed: u64) {
+        let mean = |sessions: Option<usize>, of: fn(&crate::record::Slice) -> f64| -> Vec<f64> {
+            let blocks =
+                blocks.iter().filter(|block| sessions.is_none_or(|one| block.session == one));
+            let mean = |block: &&Block| {
+                let own = block.slices.iter().filter(|slice| slice.subject == subject);
+                let own: Vec<f64> = own.filter(|slice| slice.requests > 0).map(of).collect();
+                (!own.is_empty()).then(|| own.iter().sum::<f64>() / own.len() as f64)
+            };
+            blocks.filter_map(mean).collect()
+        };
+        let rate: fn(&crate::record::Slice) -> f64 = |slice| slice.requests_per_second;
+        let cpu: fn(&crate::record::Slice) -> f64 =
+            |slice| slice.server_cpu_us / slice.requests as f64;
+        let client: fn(&crate::record::Slice) -> f64 =
+            |slice| slice.client_cpu_us / slice.requests as f64;
+        let (Some(rates), Some(cpus)) =
+            (estimate(&mean(None, rate), seed), estimate(&mean(None, cpu), seed))
+        else {
+            return;
+        };
+        let sessions: BTreeSet<usize> = blocks.iter().map(|block| block.session).collect();
+        let by_session = |of| -> Vec<f64> {
+            let means = sessions.iter().map(|session| median(&mean(Some(*session), of)));
+            means.flatten().collect()
+        };
+        self.of_blocks = true;
+        self.requests_per_second = rates;
+        self.cpu = cpus;
+        self.cpu_us = cpus.value;
+        self.requests_per_second_samples = by_session(rate);
+        self.cpu_us_samples = by_session(cpu);
+        self.variation = variation(&self.requests_per_second_samples);
+        let served = |session: &usize| {
+            let own = blocks.iter().filter(|block| block.session == *session);
+            let slices = own.flat_map(|block| &block.slices);
+            let counts = slices.filter(|slice| slice.subject == subject);
+            counts.map(|slice| slice.connections_served as f64).reduce(f64::max)
+        };
+        // A window may be too short for all connections, and a session is not.
+        let served: Vec<f64> = sessions.iter().filter_map(served).collect();
+        self.served = median(&served).unwrap_or(self.served).max(self.served);
+        if let Some(client) = median(&mean(None, client)) {
+            self.client_cpu_us = client;
+        }
+    }
+}
+
+/// The row of `outcomes`, one for each repeat that there is.
+pub(crate) fn row(subject: &str, concurrency: usize, outcomes: &[&Outcome], seed: u64) -> Row {
+    let mut measured: Vec<&Measured> = Vec::new();
+    let mut missing: Vec<(&'static str, &String)> = Vec::new();
+    for outcome in outcomes {
+        match outcome {
+            Outcome::Measured(figures) => measured.push(figures),
+            Outcome::Unavailable { reason } => missing.push(("unavailable", reason)),
+            Outcome::Failed { reason } => missing.push(("failed", reason)),
+        }
+    }
+    let mut warnings = merged(measured.iter().flat_map(|figures| &figures.warnings));
+    let mut fates = Fates::default();
+    for window in &measured {
+        let failed = window.errors.values().copied().fold(0, u64::saturating_add);
+        fates.count(window.requests, failed, &window.errors);
+    }
+    let invalid = left_out(&mut measured, &mut warnings);
+    let figures = match (medians(&measured, concurrency, seed), missing.first()) {
+        (Some(mut medians), first) => {
+            medians.invalid = invalid;
+            medians.fates = fates;
+            warnings.extend(soundness::marks(&measured, &medians.requests_per_second_samples));
+            if let Some((what, reason)) = first {
+                let (count, all) = (missing.len(), outcomes.len());
+                let told = format!("{count} of {all} repeats {what}: {reason}");
+                warnings.push(Warning::new(WarningKind::Missing, told));
+            }
+            Figures::Measured(Box::new(medians))
+        }
+        (None, Some((what, reason))) => Figures::Missing { what, reason: (*reason).clone() },
+        (None, None) => Figures::Missing { what: "not run", reason: String::new() },
+    };
+    Row { subject: subject.to_owned(), concurrency, figures, warnings }
+}
+
+/// Leaves invalid repeats out and says so, unless they are half of all or more: then it is true that the whole is invalid.
+fn left_out(measured: &mut Vec<&Measured>, warnings: &mut Vec<Warning>) -> bool {
+    let all = measured.len();
+    let mut reasons: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
+    for (kind, reason) in measured.iter().flat_map(|repeat| &repeat.invalid) {
+        reasons.entry(kind).or_insert((0, reason)).0 += 1;
+    }
+    let sound = measured.iter().filter(|repeat| repeat.invalid.is_empty()).count();
+    let whole = all > 0 && 2 * sound <= all;
+    for (kind, (count, reason)) in reasons {
+        let fate = if whole { "invalid" } else { "invalid and left out" };
+        let told = format!("{count} of {all} repeats {fate}: {reason}");
+        warnings.push(Warning::new(WarningKind::Invalid(kind.to_owned()), told));
+    }
+    if !whole {
+        measured.retain(|repeat| repeat.invalid.is_empty());
+    }
+    whole
+}
+
+/// One warning of each kind: what the repeats say of it differs in its numbers alone.
+fn merged<'a>(warnings: impl Iterator<Item = &'a Warning>) -> Vec<Warning> {
+    let mut kept: Vec<Warning> = Vec::new();
+    for warning in warnings {
+        let is_known = |known: &Warning| match warning.kind {
+            WarningKind::Other => known.text == warning.text,
+            _ => known.kind == warning.kind,
+        };
+        if !kept.iter().any(is_known) {
+            kept.push(warning.clone());
+        }
+    }
+    kept
+}
+
+/// Fewer connections than this share with a reply are too few.
+pub(crate) const SERVED: f64 = 0.9;
+
+/// The medians of some repeats; none without any.
+fn medians(repeats: &[&Measured], concurrency: usize, seed: u64) -> Option<Medians> {
+    let samples = |of: fn(&Measured) -> f64| -> Vec<f64> {
+        repeats.iter().map(|repeat| of(repeat)).collect()
+    };
+    let middle = |of: fn(&Measured) -> f64| median(&samples(of));
+    let requests_per_second_samples = samples(|repeat| repeat.requests_per_second);
+    let limited = repeats.iter().filter(|repeat| repeat.client_was_limit).count();
+    let was_limit = |repeat: &Measured| repeat.listen_queue.is_some_and(|queue| queue.was_limit);
+    let queued = repeats.iter().filter(|repeat| was_limit(repeat)).count();
+    Some(Medians {
+        requests_per_second: estimate(&requests_per_second_samples, seed)?,
+        variation: variation(&requests_per_second_samples),
+        requests_per_second_samples,
+        mean_us: middle(|repeat| repeat.latency_us.mean)?,
+        p50_us: middle(|repeat| repeat.latency_us.p50)?,
+        p99_us: middle(|repeat| repeat.latency_us.p99)?,
+        p99_9_us: middle(|repeat| repeat.latency_us.p99_9)?,
+        measured_load: middle(|repeat| repeat.measured_load)?,
+        cpu_us: middle(|repeat| repeat.server_cpu_us_per_request)?,
+        of_blocks: false,
+        cpu: estimate(&samples(|repeat| repeat.server_cpu_us_per_request), seed)?,
+        client_cpu_us: middle(|repeat| {
+            1e6 * repeat.client_cpu_share * repeat.window_seconds / repeat.requests.max(1) as f64
+        })?,
+        cpu_us_samples: samples(|repeat| repeat.server_cpu_us_per_request),
+        memory_bytes: middle(|repeat| repeat.server_peak_bytes as f64)?,
+        memory_samples: samples(|repeat| repeat.server_peak_bytes as f64),
+        latency_samples: repeats.iter().map(|repeat| repeat.latency_us).collect(),
+        client_cpu_share: middle(|repeat| repeat.client_cpu_share)?,
+        client_was_limit: 2 * limited >= repeats.len(),
+        queue_was_limit: 2 * queued >= repeats.len(),
+        starved: middle(|repeat| repeat.connections_served as f64)? < SERVED * concurrency as f64,
+        served: middle(|repeat| repeat.connections_served as f64)?,
+        fates: Fates::default(),
+        invalid: false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_of_warning_is_told_once() {
+        let failed = |text: &str| Warning::new(WarningKind::Failed("reset".into()), text);
+        let other = |text: &str| Warning::new(WarningKind::Other, text);
+        let warnings = [failed("9 failed"), failed("8 failed"), other("old"), other("older")];
+        let kept = merged(warnings.iter());
+        let texts: Vec<&str> = kept.iter().map(|warning| warning.text.as_str()).collect();
+        assert_eq!(texts, ["9 failed", "old", "older"]);
+    }
+}

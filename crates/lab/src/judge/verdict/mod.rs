@@ -1,0 +1,363 @@
+//! The verdict: at each number of connections, the subjects that cannot be told from the best, or the reason to say nothing.
+//!
+//! [`verdicts`] is a pure function of the records. docs/method.md has the reasons and the evidence. The steps:
+//!
+//! 1. *Candidates*: every architecture that was measured. A candidate is left out only for what it did itself
+//!    ([`Question::disqualified`]), never for what another one did.
+//! 2. *Metric*: one for all subjects at a number of connections ([`Metric`]). In an open loop the rate is given, so latency decides.
+//!    In a closed loop the server's processor time for each request decides: it sets a busy server's rate, and the limits of the load
+//!    generator are not in it. The rate decides where most servers wait, or use several processors, and the load generator is not the
+//!    limit.
+//! 3. *Observations*: one logarithm for each subject and round (`rounds.rs`). A round of which the hypervisor took more than a
+//!    tenth is dropped.
+//! 4. *Test*: subjects are compared within rounds ([`Fit`]), by Tukey's studentized range with an error of 2.5 % for all numbers of
+//!    connections together. The range allows for choosing the best first and comparing with it afterwards.
+//! 5. *Work that moved*: over loopback, either end may do the kernel's work. Where the load generator's own time for a request
+//!    differs by more than a tenth, a subject is worse only if the time of server and load generator together is worse, too.
+//! 6. *What is sure*: a subject that is put out of the best set is worse for sure. Blocks may be
+//!    few or noisy, for Tukey's range allows for that. A [`Cause`] withholds the verdict where
+//!    no subject is put out, or where the range's own conditions do not hold.
+//! 7. *Precision*: members of the best set may still differ. Where large differences between them
+//!    would not have been seen, the verdict says why ([`Verdict::imprecise`]). None of several is
+//!    recommended then.
+
+mod finding;
+
+use std::collections::BTreeSet;
+
+use crate::judge::blocks::Fit;
+use crate::judge::rounds::{Figure, Rate, Rounds, Sample};
+pub use crate::judge::rounds::{Metric, sound};
+use crate::judge::ways::{Pair, Way};
+use crate::record::{Disturbance, Heading, Measured, Outcome, Records};
+
+pub use finding::{Cause, Control, Evidence, Finding, Standing, Verdict};
+
+/// The probability that an experiment puts an equal subject out of a best set, over all numbers of connections.
+pub const FAMILY_ERROR: f64 = 0.025;
+/// With fewer blocks none of several is recommended.
+pub const FEWEST_BLOCKS: usize = 15;
+/// With fewer sessions of fresh servers none of several is recommended, and with fewer rounds of
+/// windows measured in turn.
+pub const FEWEST_SESSIONS: usize = 3;
+/// With fewer sessions or rounds, chance cannot be told from what a process got at its start.
+const FEWEST_TO_TELL: usize = 2;
+/// Strangers that use more than this share of a processor are reported.
+pub const MANY_STRANGERS: f64 = 0.10;
+/// A load generator's time that differs by more than this share shows that work has moved.
+const MOVED: f64 = 0.10;
+/// Above this critical difference, as a share, none of several is recommended. Latencies differ by
+/// multiples, and have the next one.
+pub const COARSE: f64 = 0.15;
+/// See [`COARSE`].
+pub const COARSE_LATENCY: f64 = 1.0;
+
+/// What the verdict is a function of.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// What was to be measured.
+    pub heading: &'a Heading,
+    /// What was.
+    pub records: &'a Records,
+    /// Subjects that cannot be chosen at a number of connections for what they did there: wrong replies, unserved connections, a full
+    /// listen queue, invalid cells, or a broken constraint.
+    pub disqualified: &'a BTreeSet<(String, usize)>,
+}
+
+/// The verdict at each number of connections, in the order of the design.
+pub fn verdicts(question: Question<'_>) -> Vec<Verdict> {
+    let counts = &question.heading.design.concurrency;
+    counts.iter().map(|&concurrency| Count::of(question, concurrency).verdict()).collect()
+}
+
+/// All that bears on one number of connections.
+struct Count<'a> {
+    question: Question<'a>,
+    concurrency: usize,
+    /// Everything that is measured there: what can be chosen first, then the others, and the control last.
+    subjects: Vec<&'a str>,
+    /// How many of them can be chosen.
+    candidates: usize,
+    metric: Metric,
+    /// What was observed, and what is not counted.
+    rounds: Rounds<'a>,
+}
+
+impl<'a> Count<'a> {
+    fn of(question: Question<'a>, concurrency: usize) -> Self {
+        let design = &question.heading.design;
+        let measured = |name: &&str| {
+            question.records.cells.iter().any(|cell| {
+                cell.subject == **name
+                    && cell.concurrency == concurrency
+                    && matches!(cell.outcome, Outcome::Measured(_))
+            })
+        };
+        let is_out = |name: &str| question.disqualified.contains(&(name.to_owned(), concurrency));
+        let can_be_chosen = |name: &&str| design.can_be_chosen(name) && !is_out(name);
+        let all = || design.subjects().filter(measured);
+        let mut subjects: Vec<&str> = all().filter(can_be_chosen).collect();
+        let candidates = subjects.len();
+        subjects.extend(all().filter(|name| !can_be_chosen(name)));
+        subjects.extend(design.control.as_deref().filter(measured));
+        let rounds = Rounds::of(question.records, concurrency);
+        let metric = rounds.metric(question.heading, &subjects[..candidates]);
+        let rounds = rounds.without_waits(metric);
+        Self { question, concurrency, subjects, candidates, metric, rounds }
+    }
+
+    fn verdict(&self) -> Verdict {
+        let fit = self.fit(self.metric.figure());
+        let mut verdict = Verdict {
+            concurrency: self.concurrency,
+            metric: self.metric,
+            finding: Finding::NoDifference,
+            standings: Vec::new(),
+            others: Vec::new(),
+            ways: Vec::new(),
+            critical: None,
+            imprecise: None,
+            evidence: self.evidence(fit.as_ref()),
+            control: None,
+        };
+        if let Some(fit) = &fit {
+            self.rank(fit, &mut verdict);
+        }
+        let imprecise = self.imprecise(&verdict);
+        let found = finding(&verdict.standings);
+        let nothing = imprecise.clone().filter(|_| found == Finding::NoDifference);
+        let cause = self.unsure(&verdict).or(nothing);
+        verdict.finding = cause.map_or(found, |cause| Finding::Withheld { cause });
+        verdict.imprecise = imprecise.filter(|_| verdict.tells_apart());
+        verdict
+    }
+
+    /// The share of the family error that this number of connections has.
+    fn alpha(&self) -> f64 {
+        FAMILY_ERROR / self.question.heading.design.concurrency.len().max(1) as f64
+    }
+
+    /// Fits the logarithms of a figure; larger must be worse.
+    fn fit(&self, figure: Figure) -> Option<Fit> {
+        Fit::of(&self.rounds.observed(&self.subjects, self.metric, figure))
+    }
+
+    /// The standings of all, and what the control shows.
+    fn rank(&self, fit: &Fit, verdict: &mut Verdict) {
+        let effect = |place: &usize| fit.effect(*place);
+        let usable = |range: std::ops::Range<usize>| -> Vec<usize> {
+            let mut places: Vec<usize> = range.filter(|place| effect(place).is_some()).collect();
+            places.sort_by(|one, other| effect(one).partial_cmp(&effect(other)).expect("finite"));
+            places
+        };
+        let ranked = usable(0..self.candidates);
+        let Some(&best) = ranked.first() else { return };
+        let (client, total) = (self.fit(|sample| sample.client_cpu_us), self.fit(Sample::total));
+        let gap = |fit: &Option<Fit>, one: usize, other: usize| {
+            let fit = fit.as_ref()?;
+            Some(fit.effect(one)? - fit.effect(other)?)
+        };
+        let count = ranked.len();
+        let family = fit.family(count, self.alpha());
+        let pair = |place: usize, base: usize| {
+            let behind = fit.effect(place).unwrap_or(0.0) - fit.effect(base).unwrap_or(0.0);
+            let critical = if place == base { 0.0 } else { family.critical(place, base) };
+            let worse = behind > critical;
+            let moved = self.metric == Metric::ServerCpu
+                && gap(&client, place, base).is_some_and(|gap| gap.exp_m1().abs() > MOVED);
+            let total_is_worse = || {
+                let family = total.as_ref().map(|fit| fit.family(count, self.alpha()));
+                let critical = family.map(|family| family.critical(place, base));
+                gap(&total, place, base).zip(critical).is_none_or(|(gap, critical)| gap > critical)
+            };
+            let work_moved = worse && moved && !total_is_worse();
+            Pair { behind, critical, level: !worse || work_moved, work_moved }
+        };
+        let standing = |place: usize| {
+            let pair = pair(place, best);
+            (pair.critical, self.standing(place, pair))
+        };
+        verdict.ways = self.ways(&ranked, pair);
+        let ranked: Vec<(f64, Standing)> = ranked.into_iter().map(standing).collect();
+        verdict.critical = critical_of(&ranked).map(f64::exp_m1);
+        verdict.standings = ranked.into_iter().map(|(_, standing)| standing).collect();
+        let design = &self.question.heading.design;
+        let control = design.control.as_deref();
+        let others = usable(self.candidates..self.subjects.len());
+        verdict.others = others
+            .into_iter()
+            .filter(|place| Some(self.subjects[*place]) != control)
+            .map(|place| standing(place).1)
+            .collect();
+        verdict.control = control.and_then(|again| {
+            let place = |name: &str| self.subjects.iter().position(|subject| *subject == name);
+            let original = design.original(again);
+            let (one, other) = (place(original)?, place(again)?);
+            Some(Control {
+                subject: original.to_owned(),
+                difference: (fit.effect(other)? - fit.effect(one)?).exp_m1(),
+                critical: family.critical(one, other).exp_m1(),
+            })
+        });
+    }
+
+    /// How each way to run a program compares with the program as it is, where those are what is compared.
+    fn ways(&self, ranked: &[usize], pair: impl Fn(usize, usize) -> Pair) -> Vec<Way> {
+        let design = &self.question.heading.design;
+        let native = design.ways.as_ref().map(|ways| ways.native.as_str());
+        let is_native = |place: &usize| Some(self.subjects[*place]) == native;
+        let Some(native) = ranked.iter().copied().find(is_native) else { return Vec::new() };
+        let others = ranked.iter().filter(|place| **place != native);
+        let way = |&place| Way::of(self.subjects[place], pair(place, native), pair(native, place));
+        others.map(way).collect()
+    }
+
+    fn standing(&self, place: usize, pair: Pair) -> Standing {
+        let Pair { behind, critical, level, work_moved } = pair;
+        let subject = self.subjects[place];
+        let mean = |figure: Figure| self.rounds.mean(subject, self.metric, figure);
+        let rates =
+            self.rounds.logarithms(subject, self.metric, |sample| sample.requests_per_second);
+        let rate = Rate::of(&rates);
+        Standing {
+            subject: subject.to_owned(),
+            value: self.metric.told(mean(self.metric.figure())),
+            behind: behind.exp_m1(),
+            low: (behind - critical).exp_m1(),
+            high: (behind + critical).exp_m1(),
+            level,
+            server_cpu_us: mean(|sample| sample.server_cpu_us),
+            client_cpu_us: mean(|sample| sample.client_cpu_us),
+            rate: rate.value,
+            rate_low: rate.low,
+            rate_high: rate.high,
+            at_least: self.rounds.client_was_limit(subject),
+            work_moved,
+        }
+    }
+
+    /// Why nothing is sure, if so: there is nothing to compare, or the range does not hold.
+    fn unsure(&self, verdict: &Verdict) -> Option<Cause> {
+        match self.subjects[..self.candidates] {
+            [] => return Some(Cause::Nobody),
+            [alone] => return Some(Cause::Alone { subject: alone.to_owned() }),
+            _ => {}
+        }
+        if !self.question.records.is_complete(&self.question.heading.design, self.concurrency) {
+            return Some(Cause::Partial);
+        }
+        let all_are_compared = verdict.standings.len() == self.candidates;
+        if verdict.evidence.sessions < FEWEST_TO_TELL || !all_are_compared {
+            let few = Cause::FewBlocks { needed: needed(&verdict.evidence) };
+            return Some(self.imprecise(verdict).unwrap_or(few));
+        }
+        verdict.control.as_ref().is_some_and(|control| !control.holds()).then_some(Cause::Control)
+    }
+
+    /// Why those that are level may differ by more than a reader would expect, if so.
+    fn imprecise(&self, verdict: &Verdict) -> Option<Cause> {
+        let evidence = &verdict.evidence;
+        let coarse = match self.metric {
+            Metric::Latency(_) => COARSE_LATENCY,
+            Metric::ServerCpu | Metric::Rate => COARSE,
+        };
+        let needed = needed(evidence);
+        if evidence.dropped > evidence.blocks {
+            return Some(Cause::Disturbed);
+        }
+        if evidence.blocks < needed || evidence.sessions < FEWEST_SESSIONS {
+            return Some(Cause::FewBlocks { needed });
+        }
+        verdict.critical.is_none_or(|critical| critical > coarse).then_some(Cause::Coarse)
+    }
+
+    fn evidence(&self, fit: Option<&Fit>) -> Evidence {
+        let design = &self.question.heading.design;
+        let blocks = fit.map_or(0, Fit::blocks);
+        match &self.rounds {
+            Rounds::Windows { kept, dropped } => {
+                let strangers = |round: &Vec<(&str, &Measured)>| {
+                    let windows = round.iter().filter_map(|(_, cell)| cell.disturbance.as_ref());
+                    windows.map(Disturbance::strangers).fold(0.0, f64::max)
+                };
+                let (with_strangers, strangers) = many(kept.iter().map(strangers));
+                let is_throttled = |round: &Vec<(&str, &Measured)>| {
+                    let mut windows =
+                        round.iter().filter_map(|(_, cell)| cell.disturbance.as_ref());
+                    windows.any(|found| found.quota.is_some())
+                };
+                Evidence {
+                    blocks,
+                    measured: kept.len() + dropped,
+                    dropped: *dropped,
+                    sessions: kept.len(),
+                    groups: 1,
+                    in_turn: true,
+                    with_strangers,
+                    strangers,
+                    throttled: kept.iter().filter(|round| is_throttled(round)).count(),
+                    ..Evidence::default()
+                }
+            }
+            Rounds::Blocks { kept, dropped, waited } => {
+                let all = || kept.iter().chain(dropped);
+                let groups: BTreeSet<usize> = all().map(|block| block.group).collect();
+                let sessions: BTreeSet<usize> = kept.iter().map(|block| block.session).collect();
+                let worst = all().flat_map(|block| &block.disturbance.processors);
+                let worst = worst.max_by(|one, other| one.stolen.total_cmp(&other.stolen));
+                let (with_strangers, strangers) =
+                    many(all().map(|block| block.disturbance.strangers()));
+                Evidence {
+                    blocks,
+                    measured: all().count(),
+                    dropped: dropped.len(),
+                    waited: *waited,
+                    again: all().count().saturating_sub(design.planned_blocks() * groups.len()),
+                    sessions: sessions.len(),
+                    groups: groups.len(),
+                    in_turn: false,
+                    stolen: worst.map_or(0.0, |processor| processor.stolen),
+                    stolen_cpu: worst.filter(|worst| worst.stolen > 0.0).map(|worst| worst.cpu),
+                    with_strangers,
+                    strangers,
+                    throttled: all().filter(|block| block.disturbance.quota.is_some()).count(),
+                }
+            }
+        }
+    }
+}
+
+/// The critical difference of a verdict, as a logarithm: the widest of those that are level with the best. One that is worse for sure
+/// may have noise of its own; that says nothing of the others. Where all are worse, the narrowest is what is pooled.
+fn critical_of(ranked: &[(f64, Standing)]) -> Option<f64> {
+    let others = ranked.get(1..)?;
+    let level = others.iter().filter(|(_, standing)| standing.level).map(|(critical, _)| *critical);
+    let all = others.iter().map(|(critical, _)| *critical);
+    level.max_by(f64::total_cmp).or_else(|| all.min_by(f64::total_cmp))
+}
+
+/// How many blocks, or rounds, it takes to recommend one of several.
+fn needed(evidence: &Evidence) -> usize {
+    if evidence.in_turn { FEWEST_SESSIONS } else { FEWEST_BLOCKS }
+}
+
+/// How many of some shares are large, and the largest.
+fn many(shares: impl Iterator<Item = f64>) -> (usize, f64) {
+    shares.fold((0, 0.0), |(count, most), share| {
+        (count + usize::from(share > MANY_STRANGERS), f64::max(most, share))
+    })
+}
+
+/// What follows when nothing forbids it.
+fn finding(standings: &[Standing]) -> Finding {
+    let level: Vec<String> = standings
+        .iter()
+        .filter(|standing| standing.level)
+        .map(|standing| standing.subject.clone())
+        .collect();
+    match level.as_slice() {
+        [subject] => Finding::Best { subject: subject.clone() },
+        all if all.len() == standings.len() => Finding::NoDifference,
+        _ => Finding::Level { subjects: level },
+    }
+}

@@ -1,0 +1,70 @@
+//! How the clients of an experiment behave.
+
+use duality_load::{Arrivals, Crowd, Pattern, Sources};
+
+use crate::record::Clients;
+
+/// How clients behave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Behaviour {
+    /// When requests are made.
+    pub pattern: Pattern,
+    /// Whether a connection carries request after request.
+    pub keep_alive: bool,
+    /// Who is connected beside those that make the requests.
+    pub crowd: Crowd,
+    /// How many addresses all of them come from.
+    pub sources: Sources,
+}
+
+impl Default for Behaviour {
+    /// The closed loop on connections that stay, and nobody beside them.
+    fn default() -> Self {
+        Self {
+            pattern: Pattern::Closed,
+            keep_alive: true,
+            crowd: Crowd::default(),
+            sources: Sources::Automatic,
+        }
+    }
+}
+
+impl Behaviour {
+    /// What is written down of it.
+    pub fn record(&self) -> Clients {
+        Clients {
+            pattern: self.pattern.name().to_owned(),
+            arrivals: match self.pattern {
+                Pattern::Open(arrivals) => Some(describe(arrivals)),
+                _ => None,
+            },
+            idle: self.crowd.idle,
+            slow_readers: self.crowd.slow_readers,
+            slow_senders: self.crowd.slow_senders,
+            sources: match self.sources {
+                Sources::Automatic => None,
+                Sources::Count(count) => Some(count),
+            },
+        }
+    }
+
+    /// How many connections there are when `connections` of them make the requests.
+    pub fn connections(&self, connections: usize) -> usize {
+        let Crowd { idle, slow_readers, slow_senders, .. } = self.crowd;
+        connections.saturating_add(idle + slow_readers + slow_senders)
+    }
+}
+
+/// `poisson, 1000 requests/s`.
+fn describe(arrivals: Arrivals) -> String {
+    let waits = match arrivals {
+        Arrivals::Constant { .. } | Arrivals::Poisson { .. } => String::new(),
+        Arrivals::Uniform { shortest, longest } => {
+            format!(", waits from {shortest:?} to {longest:?}")
+        }
+        Arrivals::Sinusoidal { shortest, longest, period } => {
+            format!(", waits from {shortest:?} to {longest:?} and back in {period:?}")
+        }
+    };
+    format!("{}, {} requests/s{waits}", arrivals.name(), arrivals.rate())
+}

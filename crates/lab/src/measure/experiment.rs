@@ -1,0 +1,226 @@
+//! An experiment that can be run: a design, and what this machine needs for it.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use duality_load::{Options, Relay, Stop, Target, TargetError};
+
+use super::behaviour::Behaviour;
+use super::store::Store;
+use crate::record::{CellKey, Constraints, Design, Origin, UnitCosts, World};
+
+/// An experiment that can be run.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// What is to be measured.
+    pub design: Design,
+    /// What to send to a service of the user's own, and the reply to expect.
+    pub exchange: Option<(Vec<u8>, Vec<u8>)>,
+    /// How clients behave.
+    pub behaviour: Behaviour,
+    /// What peers serve.
+    pub site: Site,
+    /// The folder of the programs that were made for peers.
+    pub programs: PathBuf,
+    /// What a subject cannot carry at so many connections, and why.
+    pub unavailable: BTreeMap<(String, usize), String>,
+    /// What runs with less here than it would elsewhere, and why.
+    pub degraded: Vec<String>,
+    /// Where the servers keep what they are told.
+    pub store: Option<Store>,
+    /// The plan that it is of.
+    pub origin: Option<Origin>,
+    /// The program whose `serve` command is started for each cell.
+    pub program: PathBuf,
+    /// The command line that asked for it.
+    pub command: Vec<String>,
+    /// What must be kept to be recommended.
+    pub constraints: Constraints,
+    /// What operations cost here, if it was measured: the reasons for what is recommended are made of that.
+    pub unit_costs: UnitCosts,
+    /// How long it may take in all; none for as long as it takes.
+    pub budget: Option<Duration>,
+    /// What the budget took away from what was asked, in words.
+    pub economies: Vec<String>,
+}
+
+impl Experiment {
+    /// How many cells it has.
+    pub fn cells(&self) -> usize {
+        self.design.cells()
+    }
+
+    /// How many of them are not unavailable from the start.
+    pub fn tried(&self) -> usize {
+        self.cells() - self.unavailable.len() * self.design.repeats
+    }
+
+    /// Adds the control: one architecture that is measured twice.
+    ///
+    /// It is the one that is available at the most numbers of connections. Of several, state machines
+    /// on epoll come first, then the order of the design. A yardstick is never the control. Where no
+    /// architecture is available, there is no control.
+    pub fn add_control(&mut self) {
+        let design = &self.design;
+        let missing = |name: &str| {
+            let at = |count: &&usize| self.unavailable.contains_key(&(name.to_owned(), **count));
+            design.concurrency.iter().filter(at).count()
+        };
+        let is_preferred = |name: &str| {
+            design.carriers.get(name).is_some_and(|carrier| {
+                carrier.world == Some(World::Suspend) && carrier.poller.as_deref() == Some("epoll")
+            })
+        };
+        let candidates = design.architectures.iter().filter(|name| !design.is_yardstick(name));
+        let usable = candidates.filter(|name| missing(name) < design.concurrency.len());
+        let Some(chosen) = usable.min_by_key(|name| (missing(name), !is_preferred(name))).cloned()
+        else {
+            return;
+        };
+        let control = Design::again(&chosen);
+        let unavailable = self.unavailable.iter().filter(|((name, _), _)| *name == chosen);
+        let its: Vec<_> =
+            unavailable.map(|((_, count), why)| ((control.clone(), *count), why.clone())).collect();
+        self.unavailable.extend(its);
+        self.design.control = Some(control);
+    }
+
+    /// Why a cell cannot be measured, if so.
+    pub(crate) fn why_unavailable(&self, key: &CellKey) -> Option<&str> {
+        self.unavailable.get(&(key.subject.clone(), key.concurrency)).map(String::as_str)
+    }
+
+    /// How many servers can be alive at once at so many connections, to be driven in turn; 1 where they are measured one after the
+    /// other.
+    pub fn side_by_side(&self, concurrency: usize) -> usize {
+        if self.design.load_command.is_some() {
+            return if self.design.blocks > 0 { usize::MAX } else { 1 };
+        }
+        match self.load_of(concurrency) {
+            Ok(load) if self.design.blocks > 0 && Relay::can_carry(&load) => Relay::room_for(&load),
+            _ => 1,
+        }
+    }
+
+    /// The load of a cell whose server listens at `address`.
+    ///
+    /// # Errors
+    ///
+    /// When there is no client for the service, in one line.
+    pub(crate) fn load(&self, address: SocketAddr, cell: &CellKey) -> Result<Options, String> {
+        let design = &self.design;
+        Ok(Options {
+            pattern: self.behaviour.pattern,
+            crowd: self.behaviour.crowd,
+            sources: self.behaviour.sources,
+            connections: cell.concurrency,
+            stop: Stop::After(Duration::from_secs_f64(design.window_seconds)),
+            warm_up: Duration::from_secs_f64(design.warm_up_seconds),
+            keep_alive: design.keep_alive,
+            cpus: design.client_cpus.clone(),
+            // The same arrivals for all architectures, and others in each repeat.
+            seed: design.seed.wrapping_add(cell.repeat as u64),
+            ..Options::new(self.target(address)?)
+        })
+    }
+
+    /// The load of any server at so many connections: what can be told of it before there is a server.
+    fn load_of(&self, concurrency: usize) -> Result<Options, String> {
+        let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        self.load(nowhere, &CellKey { repeat: 0, subject: String::new(), concurrency })
+    }
+
+    /// What is asked of the service at `address`.
+    fn target(&self, address: SocketAddr) -> Result<Target, String> {
+        if let Some((request, reply)) = self.exchange.clone() {
+            return Ok(Target::exchange(address, request, reply));
+        }
+        let service = self.design.service.as_str();
+        let path = Target::default_page(service).map_or("", |_| &self.design.path);
+        let target = format!("{service}://{address}{path}");
+        target.parse().map_err(|error: TargetError| error.to_string())
+    }
+
+    /// Why so many connections cannot be open at once here, if so.
+    pub fn too_many(&self, connections: usize) -> Option<String> {
+        if self.design.load_command.is_some() {
+            return None;
+        }
+        let load = self.load_of(connections).ok()?;
+        load.check_descriptors().err().map(|error| error.to_string())
+    }
+
+    /// Why no client can load the service with `connections` connections, if so: what is found before
+    /// anything starts.
+    pub fn misfit(&self, connections: usize) -> Option<String> {
+        if self.design.load_command.is_some() {
+            return None;
+        }
+        match self.load_of(connections) {
+            Ok(load) => load.check().err().map(|error| error.to_string()),
+            Err(problem) => Some(problem),
+        }
+    }
+}
+
+/// The files that a peer serves.
+#[derive(Clone, Debug)]
+pub enum Site {
+    /// Those in a directory that is there.
+    Directory(PathBuf),
+    /// These, by their names.
+    Files(Vec<(String, Vec<u8>)>),
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::record::design::tests::design;
+
+    /// A small experiment for tests.
+    pub(crate) fn experiment() -> Experiment {
+        Experiment {
+            design: design(),
+            exchange: None,
+            behaviour: Behaviour::default(),
+            site: Site::Files(vec![]),
+            programs: PathBuf::new(),
+            unavailable: BTreeMap::new(),
+            degraded: vec![],
+            store: None,
+            origin: None,
+            program: PathBuf::new(),
+            command: vec![],
+            constraints: Constraints::default(),
+            unit_costs: UnitCosts::default(),
+            budget: None,
+            economies: vec![],
+        }
+    }
+
+    #[test]
+    fn the_control_is_one_that_can_be_measured() {
+        let control = |architectures: &[&str], unavailable: &[(&str, usize)]| {
+            let mut experiment = experiment();
+            experiment.design.architectures =
+                architectures.iter().map(|name| (*name).to_owned()).collect();
+            experiment.design.carriers.clear();
+            experiment.design.add_older_carriers();
+            experiment.unavailable = unavailable
+                .iter()
+                .map(|(name, count)| (((*name).to_owned(), *count), "why".to_owned()))
+                .collect();
+            experiment.add_control();
+            (experiment.design.control.clone(), experiment.tried())
+        };
+        let again = |name: &str| Some(format!("{name} (again)"));
+        assert_eq!(control(&["fork", "pool", "epoll"], &[]), (again("epoll"), 36));
+        assert_eq!(control(&["handwritten", "fork", "pool"], &[]), (again("fork"), 36));
+        assert_eq!(control(&["fork", "pool"], &[("fork", 10)]), (again("pool"), 24));
+        assert_eq!(control(&["pool"], &[("pool", 100)]), (again("pool"), 12));
+        let never = [1, 10, 100].map(|count| ("pool", count));
+        assert_eq!(control(&["handwritten", "pool"], &never), (None, 9));
+    }
+}

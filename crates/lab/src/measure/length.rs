@@ -1,0 +1,85 @@
+//! How long an experiment and its parts take, about: what a budget and a progress bar go by.
+
+use std::time::Duration;
+
+use super::experiment::Experiment;
+use super::load_command::USUAL_RUN;
+use crate::record::{CellKey, Design, cells};
+
+/// What a cell costs beside warm-up and window: starting a server, draining it.
+pub(crate) const OVERHEAD: Duration = Duration::from_millis(120);
+/// What each connection adds to it, roughly: it is made, and ended.
+const OF_A_CONNECTION: Duration = Duration::from_micros(100);
+/// What a slice takes beside its length: it is seen that the server is at rest, twice.
+const OVERHEAD_OF_A_SLICE: Duration = Duration::from_micros(800);
+/// What each connection adds to it: its last reply is awaited.
+const OF_A_LAST_REPLY: Duration = Duration::from_micros(25);
+
+impl Experiment {
+    /// How long it takes, about: what is unavailable takes no time.
+    pub fn length(&self) -> Duration {
+        let Design { repeats, blocks, .. } = self.design;
+        let windows: f64 = self.tried_cells().map(|cell| self.seconds_of_a_cell(&cell)).sum();
+        let blocks = repeats.saturating_mul(blocks) as f64 * self.seconds_of_a_block();
+        Duration::try_from_secs_f64(windows + blocks).unwrap_or(Duration::MAX)
+    }
+
+    /// How long a cell takes, about.
+    pub(crate) fn seconds_of_a_cell(&self, cell: &CellKey) -> f64 {
+        let Design { warm_up_seconds, window_seconds, .. } = self.design;
+        warm_up_seconds + window_seconds + self.overhead(cell).as_secs_f64()
+    }
+
+    /// What a cell takes beside warm-up and window, roughly.
+    pub(crate) fn overhead(&self, cell: &CellKey) -> Duration {
+        let connections = u32::try_from(cell.concurrency).unwrap_or(u32::MAX);
+        match self.design.load_command {
+            // One run warms the server up, the next is measured.
+            Some(_) => OVERHEAD + 2 * USUAL_RUN,
+            None => OVERHEAD + OF_A_CONNECTION.saturating_mul(connections),
+        }
+    }
+
+    /// The cells that are not unavailable from the start.
+    pub(crate) fn tried_cells(&self) -> impl Iterator<Item = CellKey> {
+        cells(&self.design).into_iter().filter(|cell| self.why_unavailable(cell).is_none())
+    }
+
+    /// What one block at each number of connections takes, in seconds; 0 where nothing is driven side by side.
+    pub(crate) fn seconds_of_a_block(&self) -> f64 {
+        self.design.concurrency.iter().map(|count| self.seconds_of_blocks(*count)).sum()
+    }
+
+    /// What one block at so many connections takes, in seconds; 0 where nothing is driven side by
+    /// side.
+    pub(crate) fn seconds_of_blocks(&self, concurrency: usize) -> f64 {
+        let names = self.design.measured();
+        let alive =
+            names.filter(|name| !self.unavailable.contains_key(&((*name).to_owned(), concurrency)));
+        let (alive, room) = (alive.count(), self.side_by_side(concurrency));
+        if room < 2 || alive < 2 {
+            return 0.0;
+        }
+        let groups = if alive <= room { 1 } else { (alive - 1).div_ceil(room - 1) };
+        // The one that links groups is in each.
+        let slices = 2 * (alive + groups - 1);
+        let each = match self.design.load_command {
+            Some(_) => USUAL_RUN.as_secs_f64(),
+            None => slice_seconds(concurrency),
+        };
+        slices as f64 * each
+    }
+}
+
+/// How long a slice lasts at so many connections: long enough for each to get several replies.
+pub(crate) fn slice_length(concurrency: usize) -> Duration {
+    /// From so many connections on slices are longer.
+    const MANY: usize = 500;
+    Duration::from_millis(if concurrency < MANY { 35 } else { 55 })
+}
+
+fn slice_seconds(concurrency: usize) -> f64 {
+    let connections = u32::try_from(concurrency).unwrap_or(u32::MAX);
+    let rest = OVERHEAD_OF_A_SLICE + OF_A_LAST_REPLY.saturating_mul(connections);
+    (slice_length(concurrency) + rest).as_secs_f64()
+}

@@ -1,0 +1,226 @@
+//! Load that is not ours: a command that makes requests to a server, ends, and prints how many were answered.
+//!
+//! The lab runs the command once for each measurement, and measures the server meanwhile. So any protocol can be compared. A
+//! command is words in which placeholders stand:
+//!
+//! | placeholder | is |
+//! | --- | --- |
+//! | `{host}`, `{port}` | where the server listens |
+//! | `{connections}` | how many connections to open |
+
+mod figures;
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+
+pub(crate) use figures::Figures;
+
+use crate::measure::peers::find;
+use crate::measure::spawn::{command, last_line, log_file, name_of, pinned, read_log};
+
+/// How long one run may take.
+const LONGEST_RUN: Duration = Duration::from_secs(120);
+/// How much a run may print.
+const MOST_OUTPUT: u64 = 1 << 20;
+/// The most words.
+const MOST_WORDS: usize = 100;
+/// How long a run is taken to last when the length of an experiment is told beforehand.
+pub(crate) const USUAL_RUN: Duration = Duration::from_secs(1);
+
+/// What is wrong with a load command, and the remedy; nothing of one that can be run.
+pub(crate) fn problem(words: &[String]) -> Option<String> {
+    let program = words.first().map_or("", String::as_str);
+    if program.is_empty() {
+        return Some("name the program that makes the load, and its arguments".to_owned());
+    }
+    if words.len() > MOST_WORDS {
+        return Some(format!("more than {MOST_WORDS} words: put them into a script"));
+    }
+    if !words.iter().any(|word| word.contains("{port}")) {
+        return Some(
+            "the load command is not told where the server listens: put {port} into it".to_owned(),
+        );
+    }
+    if find(program).is_none() {
+        return Some(format!("{program}: no such program"));
+    }
+    None
+}
+
+/// Whether the command opens as many connections as it is told.
+pub(crate) fn takes_connections(words: &[String]) -> bool {
+    words.iter().any(|word| word.contains("{connections}"))
+}
+
+/// One run of a load command.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    pub(crate) figures: Figures,
+    /// From the start of the command to its end.
+    pub(crate) elapsed: Duration,
+    /// The processor time of the command and of those of its children that it waited for.
+    pub(crate) cpu: Duration,
+}
+
+impl Run {
+    /// How long the requests took, in seconds.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.figures.seconds.unwrap_or(self.elapsed.as_secs_f64()).max(1e-6)
+    }
+}
+
+/// Runs the command once against the server at `address`, on `cpus`.
+///
+/// # Errors
+///
+/// Why there are no figures, in one line.
+pub(crate) fn run(
+    words: &[String],
+    address: SocketAddr,
+    connections: usize,
+    cpus: &[usize],
+    interrupted: &AtomicBool,
+) -> Result<Run, String> {
+    let name = name_of(words.first().map_or("", String::as_str));
+    let told = |problem: String| format!("the load command {name}: {problem}");
+    let fill = |word: &String| {
+        word.replace("{host}", &address.ip().to_string())
+            .replace("{port}", &address.port().to_string())
+            .replace("{connections}", &connections.to_string())
+    };
+    let words: Vec<String> = words.iter().map(fill).collect();
+    let (program, arguments) = words.split_first().expect("it has been checked");
+    let start = || {
+        let ((output, stdout), (complaints, stderr)) = (log_file()?, log_file()?);
+        let mut command = command(program, "KILL");
+        command.args(arguments).stdin(Stdio::null()).stdout(stdout).stderr(stderr).process_group(0);
+        Ok((pinned(cpus, || command.spawn())?, output, complaints))
+    };
+    let (begun, before) = (Instant::now(), cpu_of_children());
+    let (child, output, complaints) =
+        start().map_err(|error: std::io::Error| told(error.to_string()))?;
+    let ended = await_end(child, &output, interrupted);
+    let elapsed = begun.elapsed();
+    ended.map_err(|problem| {
+        let said = read_log(&complaints);
+        let said = last_line(&said).map_or(String::new(), |line| format!(": {line}"));
+        told(format!("{problem}{said}"))
+    })?;
+    let figures = Figures::parse(&read_log(&output), elapsed).map_err(told)?;
+    Ok(Run { figures, elapsed, cpu: cpu_of_children().saturating_sub(before) })
+}
+
+/// Waits until the command ends. One that does not end in time, prints without end, or is interrupted is killed with all that it
+/// started.
+fn await_end(mut child: Child, output: &File, interrupted: &AtomicBool) -> Result<(), String> {
+    /// How often its output and an interruption are looked at.
+    const GLANCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+    let begun = Instant::now();
+    let group = Pid::from_child(&child);
+    let handle = pidfd_open(group, PidfdFlags::empty()).map_err(|error| error.to_string())?;
+    let problem = loop {
+        if poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&GLANCE)) == Ok(1) {
+            break None;
+        }
+        if interrupted.load(Ordering::Relaxed) {
+            break Some("interrupted".to_owned());
+        }
+        if begun.elapsed() > LONGEST_RUN {
+            let longest = LONGEST_RUN.as_secs();
+            break Some(format!("it ran for more than {longest} s: have it make fewer requests"));
+        }
+        if output.metadata().is_ok_and(|about| about.len() > MOST_OUTPUT) {
+            break Some("it printed more than 1 MiB: have it print the figures only".to_owned());
+        }
+    };
+    // Also what a command that has ended left behind: it would disturb the next measurement.
+    let _ = kill_process_group(group, Signal::KILL);
+    let status = child.wait().map_err(|error| error.to_string())?;
+    match problem {
+        Some(problem) => Err(problem),
+        None if !status.success() => Err(format!("it failed ({status})")),
+        None => Ok(()),
+    }
+}
+
+/// The processor time of all children of this process that have ended.
+pub(crate) fn cpu_of_children() -> Duration {
+    use nix::sys::resource::{UsageWho, getrusage};
+    let duration = |time: nix::sys::time::TimeVal| {
+        let microseconds = 1_000_000 * i128::from(time.tv_sec()) + i128::from(time.tv_usec());
+        Duration::from_micros(u64::try_from(microseconds).unwrap_or(0))
+    };
+    let used = getrusage(UsageWho::RUSAGE_CHILDREN);
+    used.map_or(Duration::ZERO, |used| duration(used.user_time()) + duration(used.system_time()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(words: &[&str]) -> Vec<String> {
+        words.iter().map(|&word| word.to_owned()).collect()
+    }
+
+    fn ran(script: &str) -> Result<Run, String> {
+        let address = SocketAddr::from(([127, 0, 0, 1], 4711));
+        let words = words(&["sh", "-c", script, "{port}", "{connections}"]);
+        run(&words, address, 8, &[], &AtomicBool::new(false))
+    }
+
+    #[test]
+    fn a_command_is_told_the_server_and_tells_its_figures() {
+        let ran = ran("echo requests $1$0; echo hm >&2").unwrap();
+        assert_eq!(ran.figures.requests, 84711);
+        assert!(ran.seconds() > 0.0 && ran.seconds() <= ran.elapsed.as_secs_f64());
+    }
+
+    #[test]
+    fn why_there_are_no_figures_is_told_in_one_line() {
+        for (script, told) in [
+            (
+                "echo refused >&2; exit 3",
+                "the load command sh: it failed (exit status: 3): refused",
+            ),
+            ("kill -9 $$", "signal: 9"),
+            ("true", "the load command sh: it printed no requests"),
+            (
+                "while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done",
+                "more than 1 MiB",
+            ),
+        ] {
+            let problem = ran(script).unwrap_err();
+            assert!(problem.contains(told) && !problem.contains('\n'), "{script}: {problem}");
+        }
+    }
+
+    #[test]
+    fn an_interruption_ends_it_with_its_children() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+        let words = words(&["sh", "-c", "sleep 60 & sleep 60; : {port}"]);
+        let begun = Instant::now();
+        let problem = run(&words, address, 1, &[], &AtomicBool::new(true)).unwrap_err();
+        assert!(problem.contains("interrupted"), "{problem}");
+        assert!(begun.elapsed() < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_known_beforehand() {
+        for (given, told) in [
+            (&[][..], "name the program"),
+            (&["sh"][..], "put {port} into it"),
+            (&["no-such-load", "{port}"][..], "no such program"),
+        ] {
+            let problem = problem(&words(given)).unwrap();
+            assert!(problem.contains(told), "{problem}");
+        }
+        assert_eq!(problem(&words(&["sh", "-c", "load {port}"])), None);
+    }
+}

@@ -1,0 +1,323 @@
+//! Measuring an experiment: cells, each in a window with a fresh server, and blocks of slices through the servers of a session.
+//!
+//! ```text
+//!   repeat 0   10 connections:  a session: servers start, one window each (cells) │ block │ block │ …
+//!              100 connections: a session: …
+//!              10,000:          windows in turn: server, window, end │ server, window, end │ …
+//!   repeat 1   …
+//! ```
+
+pub mod behaviour;
+pub mod child;
+mod clock;
+mod command;
+mod counters;
+mod display;
+pub mod experiment;
+pub(crate) mod length;
+mod listen_queue;
+pub(crate) mod load_command;
+pub mod machine;
+mod no_server;
+pub(crate) mod noise;
+mod part;
+pub mod peers;
+mod server;
+mod session;
+mod spawn;
+pub mod store;
+mod window;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+use crate::measure::experiment::Experiment;
+use crate::measure::no_server::NoServer;
+use crate::measure::peers::ReadyMade;
+use crate::measure::store::OpenStore;
+use crate::record::CellKey;
+use crate::record::results::{self, Results};
+use crate::record::{Block, Cell, Heading, Outcome, Records, VERSION};
+use display::Display;
+
+pub use clock::Clock;
+pub use part::seconds_missing;
+
+use noise::Watch;
+use part::Part;
+use window::Window;
+
+/// What an experiment came to.
+#[derive(Debug)]
+pub struct Finished {
+    /// What was measured, and where.
+    pub heading: Heading,
+    /// What has been measured, in earlier runs, too.
+    pub records: Records,
+    /// Whether that is all.
+    pub complete: bool,
+    /// Whether it is not since the budget was spent.
+    pub out_of_time: bool,
+}
+
+/// Runs an experiment until the `clock` stops, and writes `results.jsonl` into the directory `out`, a line
+/// as soon as a cell or a block ends.
+///
+/// # Errors
+///
+/// Those of the results file. A cell that fails is an outcome, not an error.
+pub fn compare(
+    experiment: &Experiment,
+    out: &Path,
+    resume: bool,
+    clock: Clock<'_>,
+) -> Result<Finished, results::Error> {
+    // A plan may have been cut short before this experiment began.
+    let (results, heading, records) =
+        if resume && Results::begun(out, &experiment.design)?.is_some() {
+            let (results, begun, records) = Results::resume(out, &experiment.design)?;
+            // What is asked of the results may be asked anew.
+            let constraints = experiment.constraints.clone();
+            (results, Heading { constraints, ..begun }, records)
+        } else {
+            let heading = begin(experiment);
+            (Results::create(out, &heading)?, heading, Records::default())
+        };
+    // A resumed experiment goes on with the seed and timing it was begun with.
+    let experiment = &Experiment { design: heading.design.clone(), ..experiment.clone() };
+    let mut display = Display::new(&heading.design);
+    records.cells.iter().for_each(|cell| display.ended(cell));
+    records.blocks.iter().for_each(|block| display.block_ended(block));
+    let mut journal = Journal { results, display, records, heading };
+    let complete = run(experiment, &mut journal, clock)?;
+    journal.display.finish();
+    let out_of_time = !complete && !clock.is_interrupted();
+    let Journal { records: Records { cells, blocks }, heading, .. } = journal;
+    let records = Records { cells: results::latest(cells), blocks };
+    Ok(Finished { heading, records, complete, out_of_time })
+}
+
+/// Where what was measured goes: into the file, onto the screen, and into memory.
+struct Journal {
+    results: Results,
+    display: Display,
+    records: Records,
+    heading: Heading,
+}
+
+impl Journal {
+    fn cell(&mut self, cell: Cell) -> Result<(), results::Error> {
+        self.display.ended(&cell);
+        self.results.append(&cell)?;
+        self.records.cells.push(cell);
+        Ok(())
+    }
+
+    fn block(&mut self, block: Block) -> Result<(), results::Error> {
+        self.display.block_ended(&block);
+        self.results.append_block(&block)?;
+        self.records.blocks.push(block);
+        Ok(())
+    }
+}
+
+fn begin(experiment: &Experiment) -> Heading {
+    let mut machine = machine::describe();
+    machine.settings.extend(
+        experiment
+            .store
+            .as_ref()
+            .map(|store| ("store".to_owned(), store.describe(&experiment.design.client_cpus))),
+    );
+    machine.settings.extend(experiment.design.peers.iter().filter_map(|peer| {
+        Some((format!("peer {}", peer.name), ReadyMade::named(&peer.name)?.version()?))
+    }));
+    Heading {
+        version: VERSION,
+        duality: env!("CARGO_PKG_VERSION").to_owned(),
+        command: experiment.command.clone(),
+        started_at: now(),
+        design: experiment.design.clone(),
+        plan: experiment.origin.clone(),
+        machine,
+        constraints: experiment.constraints.clone(),
+        unit_costs: experiment.unit_costs.clone(),
+    }
+}
+
+/// The present, in UTC and whole seconds (RFC 3339).
+pub fn now() -> String {
+    humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
+}
+
+/// Measures what is missing, until the time is up; whether nothing is missing then.
+///
+/// Sessions share the time, so that a slow machine measures fewer blocks in each, and not the last
+/// session not at all. Cells that are measured in turn cannot be shortened: they take the time that
+/// they take.
+fn run(
+    experiment: &Experiment,
+    journal: &mut Journal,
+    clock: Clock<'_>,
+) -> Result<bool, results::Error> {
+    let parts = Part::all(experiment);
+    let lengths: Vec<f64> =
+        parts.iter().map(|part| part.seconds_missing(experiment, &journal.records)).collect();
+    let mut complete = true;
+    for (place, part) in parts.iter().enumerate() {
+        complete &= match part {
+            Part::Session(keys) => {
+                let own = clock.share(lengths[place], lengths[place..].iter().sum());
+                session::run(experiment, keys, journal, own)?
+            }
+            Part::InTurn(keys) => {
+                let mut measure = |key: &CellKey| measure(experiment, key, clock.interrupted());
+                let done = results::done(&journal.records.cells);
+                let tell = |cell: Cell| journal.cell(cell);
+                let keys = keys.iter().filter(|key| !done.contains(key));
+                windows_in_turn(experiment, keys, &mut measure, &|| clock.is_over(), tell)?
+            }
+        };
+        if !complete && clock.is_over() {
+            return Ok(false);
+        }
+    }
+    Ok(complete)
+}
+
+/// Measures cells one after the other; whether all were.
+fn windows_in_turn<'a>(
+    experiment: &Experiment,
+    keys: impl Iterator<Item = &'a CellKey>,
+    measure: &mut dyn FnMut(&CellKey) -> Option<Outcome>,
+    is_over: &dyn Fn() -> bool,
+    mut tell: impl FnMut(Cell) -> Result<(), results::Error>,
+) -> Result<bool, results::Error> {
+    for key in keys {
+        if is_over() {
+            return Ok(false);
+        }
+        let started_at = now();
+        let outcome = match experiment.why_unavailable(key) {
+            Some(reason) => Some(Outcome::Unavailable { reason: reason.to_owned() }),
+            None => measure(key),
+        };
+        let Some(outcome) = outcome else { return Ok(false) };
+        tell(cell_of(key, started_at, outcome))?;
+    }
+    Ok(true)
+}
+
+fn cell_of(key: &CellKey, started_at: String, outcome: Outcome) -> Cell {
+    let CellKey { repeat, subject, concurrency } = key.clone();
+    Cell { subject, concurrency, repeat, started_at, outcome }
+}
+
+/// Measures a cell with a server of its own; none when it was interrupted.
+fn measure(experiment: &Experiment, key: &CellKey, interrupted: &AtomicBool) -> Option<Outcome> {
+    let outcome = try_measure(experiment, key, interrupted).unwrap_or_else(not_started);
+    (!interrupted.load(Ordering::Relaxed)).then_some(outcome)
+}
+
+fn try_measure(
+    experiment: &Experiment,
+    key: &CellKey,
+    interrupted: &AtomicBool,
+) -> Result<Outcome, NoServer> {
+    let design = &experiment.design;
+    let store = experiment.store.as_ref().map(|store| store.open(&design.client_cpus));
+    let mut store = store.transpose()?;
+    // It ends before its store does, for it is dropped first.
+    let mut server = server::start(experiment, key, store.as_ref())?;
+    let mut watch = Watch::new(&design.server_cpus, &design.client_cpus);
+    let outcome = if let Some(words) = &design.load_command {
+        let load = command::Load { words, experiment, interrupted };
+        load.window(key, &mut *server, &mut watch)
+    } else {
+        let options = experiment.load(server.address(), key).map_err(NoServer::Failed)?;
+        let mut window = Window::of(&mut *server, &mut watch);
+        let report = duality_load::run(&options, &mut window, interrupted);
+        window.outcome(report, experiment, &key.subject)
+    };
+    Ok(match store.as_mut().and_then(OpenStore::problem) {
+        Some(reason) => Outcome::Failed { reason },
+        None => outcome,
+    })
+}
+
+fn not_started(none: NoServer) -> Outcome {
+    match none {
+        NoServer::Unavailable(reason) => Outcome::Unavailable { reason },
+        NoServer::Failed(reason) => Outcome::Failed { reason },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::measure::experiment;
+    use crate::record::cells;
+
+    /// An experiment in which threads are not to be had.
+    fn experiment() -> Experiment {
+        let unavailable =
+            [1, 10, 100].map(|many| (("threads".to_owned(), many), "no threads".to_owned())).into();
+        Experiment { unavailable, ..experiment::tests::experiment() }
+    }
+
+    /// Measures with a mock, which is interrupted after so many cells, what is not `done`: all cells, which were tried, and
+    /// whether it is complete.
+    fn run_mock(
+        experiment: &Experiment,
+        done: &[Cell],
+        interrupt_after: usize,
+        stop_after: usize,
+    ) -> (Vec<Cell>, Vec<CellKey>, bool) {
+        let ended = RefCell::new(done.to_vec());
+        let mut tried = Vec::new();
+        let mut measure = |key: &CellKey| {
+            if tried.len() == interrupt_after {
+                return None;
+            }
+            tried.push(key.clone());
+            Some(Outcome::Failed { reason: "mock".into() })
+        };
+        let known = results::done(done);
+        let all = cells(&experiment.design);
+        let keys = all.iter().filter(|key| !known.contains(key));
+        let is_over = || ended.borrow().len() == stop_after;
+        let complete = windows_in_turn(experiment, keys, &mut measure, &is_over, |cell| {
+            ended.borrow_mut().push(cell);
+            Ok(())
+        });
+        (results::latest(ended.into_inner()), tried, complete.unwrap())
+    }
+
+    #[test]
+    fn unavailable_cells_are_recorded_and_not_tried() {
+        let (cells, tried, complete) = run_mock(&experiment(), &[], usize::MAX, usize::MAX);
+        assert!(complete);
+        assert_eq!((cells.len(), tried.len()), (18, 9));
+        assert!(tried.iter().all(|key| key.subject == "epoll"));
+    }
+
+    #[test]
+    fn an_interruption_keeps_what_there_is_and_a_resumption_does_the_rest() {
+        let experiment = Experiment { unavailable: BTreeMap::new(), ..experiment() };
+        let (cells, _, complete) = run_mock(&experiment, &[], 5, usize::MAX);
+        assert_eq!((cells.len(), complete), (5, false));
+        // Failures are measured again.
+        let (cells, tried, complete) = run_mock(&experiment, &cells, usize::MAX, usize::MAX);
+        assert_eq!((cells.len(), tried.len(), complete), (18, 18, true));
+    }
+
+    #[test]
+    fn when_the_time_is_over_the_cell_that_runs_is_the_last() {
+        let (cells, _, complete) = run_mock(&experiment(), &[], usize::MAX, 7);
+        assert_eq!((cells.len(), complete), (7, false));
+    }
+}

@@ -1,0 +1,146 @@
+//! Peers: servers that are not ours, measured in the same experiment.
+//!
+//! A [`Peer`] is a command line and what must be known about it. Those of [`READY_MADE`] come with their
+//! configuration; plans define others ([`[[peer]]`](mod@crate::ask::file)). In command, configuration and
+//! environment stand placeholders, which each cell fills in:
+//!
+//! | placeholder | is |
+//! | --- | --- |
+//! | `{host}`, `{port}` | where it is to listen |
+//! | `{directory}` | a new directory of its own |
+//! | `{configuration}` | the file in it with the peer's configuration |
+//! | `{root}` | the directory whose files it is to serve |
+//! | `{connections}` | for how many connections it is to have room |
+//! | `{program}` | what its own build has made |
+//! | `{plan}` | the folder of the plan that defines it, in its commands alone |
+
+mod build;
+mod ready_made;
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+pub(crate) use build::PROGRAM;
+pub use build::build;
+pub(crate) use ready_made::disclosure;
+pub use ready_made::{READY_MADE, REQUESTS_A_CONNECTION, ReadyMade};
+
+use crate::record::Peer;
+
+/// Where servers are that no user's path leads to.
+const SYSTEM_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
+
+impl Peer {
+    /// Why it cannot be started, and the remedy, when its program is not there.
+    pub fn missing(&self) -> Option<String> {
+        let program = self.command.first().map_or("", String::as_str);
+        // What is not made yet needs what makes it.
+        let maker = self.build.first().filter(|_| program == PROGRAM);
+        let program = maker.map_or(program, String::as_str);
+        if find(program).is_some() {
+            return None;
+        }
+        let remedy = if self.remedy.is_empty() { "it is not on the PATH" } else { &self.remedy };
+        Some(format!("needs {program}: {remedy}"))
+    }
+
+    /// The same with `{plan}`, in its commands, as the folder of the plan that defines it.
+    #[must_use]
+    pub fn beside(&self, folder: &Path) -> Self {
+        // The folder of a file that is named alone.
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+        let folder = folder.to_string_lossy();
+        let filled = |words: &[String]| -> Vec<String> {
+            words.iter().map(|word| word.replace("{plan}", &folder)).collect()
+        };
+        Self { command: filled(&self.command), build: filled(&self.build), ..self.clone() }
+    }
+
+    /// Every text in which a placeholder may stand.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &String> {
+        self.command.iter().chain([&self.configuration]).chain(self.environment.values())
+    }
+}
+
+/// A program on the path, or where servers are; one with a slash in its name is there itself.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    if program.contains('/') {
+        return Some(PathBuf::from(program)).filter(|path| path.is_file());
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .chain(SYSTEM_FOLDERS.map(PathBuf::from))
+        .map(|folder| folder.join(program))
+        .find(|path| !program.is_empty() && path.is_file())
+}
+
+/// Where `cargo xtask peers` puts what it builds: beside the folder that cargo put this executable into.
+pub fn built() -> Option<PathBuf> {
+    let executable = env::current_exe().ok()?;
+    // target/release/duality, or target/release/deps/costs-… for a benchmark.
+    let folders = executable.ancestors().skip(2).take(2);
+    folders.map(|folder| folder.join("peers")).find(|peers| peers.is_dir())
+}
+
+/// What the placeholders are in a cell.
+pub(crate) struct Places<'a> {
+    pub(crate) host: &'a str,
+    pub(crate) port: u16,
+    pub(crate) directory: &'a Path,
+    pub(crate) root: &'a Path,
+    pub(crate) connections: usize,
+    /// What was made for the peer.
+    pub(crate) program: &'a Path,
+}
+
+impl Places<'_> {
+    /// `text` with its placeholders filled in. Whatever else stands in braces is the peer's.
+    pub(crate) fn fill(&self, text: &str) -> String {
+        let directory = self.directory.display().to_string();
+        let values = [
+            ("{host}", self.host.to_owned()),
+            ("{port}", self.port.to_string()),
+            ("{configuration}", self.configuration().display().to_string()),
+            ("{root}", self.root.display().to_string()),
+            ("{connections}", self.connections.to_string()),
+            (PROGRAM, self.program.display().to_string()),
+            ("{directory}", directory),
+        ];
+        values.iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
+    }
+
+    /// The file that the configuration goes into.
+    pub(crate) fn configuration(&self) -> PathBuf {
+        self.directory.join("configuration")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_are_filled_in_and_nothing_else_is() {
+        let places = Places {
+            host: "127.0.0.1",
+            port: 81,
+            directory: Path::new("/d"),
+            root: Path::new("/r"),
+            connections: 42,
+            program: Path::new("/p"),
+        };
+        let text = "listen {host}:{port}; { {root} {connections} } {configuration} {directory}/x {y} {program}";
+        let filled = "listen 127.0.0.1:81; { /r 42 } /d/configuration /d/x {y} /p";
+        assert_eq!(places.fill(text), filled);
+    }
+
+    #[test]
+    fn what_is_not_there_is_told_with_the_remedy() {
+        let nginx = READY_MADE.iter().find(|ready| ready.name == "nginx").unwrap();
+        let peer = Peer { command: vec!["no-such-server".into()], ..nginx.peer() };
+        assert_eq!(peer.missing().unwrap(), "needs no-such-server: apt-get install nginx-light");
+        let shell = Peer { command: vec!["sh".into()], ..peer };
+        assert_eq!(shell.missing(), None);
+    }
+}

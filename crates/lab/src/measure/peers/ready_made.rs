@@ -1,0 +1,203 @@
+//! The peers that need no definition: web servers as one would run them for the pages of a comparison.
+//!
+//! Each has a worker for the one processor that it is pinned to, no log of requests, a queue as long as ours, and closes a
+//! connection after as many requests as ours ([`REQUESTS_A_CONNECTION`]). A new one is an entry of [`READY_MADE`], and its
+//! configuration a file.
+
+use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
+
+use super::{built, find};
+use crate::record::{Peer, Stop};
+
+/// How long one of these may take until it listens, in seconds.
+const START_SECONDS: f64 = 10.0;
+/// What brings those that are in `peers/`.
+const BUILT: &str = "cargo xtask peers";
+
+/// After so many requests a server closes a persistent connection: our http service, and each of these alike. To open a
+/// connection and to close it costs a multiple of a request, so a peer without a limit would be measured with less work.
+/// The toys of `peers/` have the same number in `peers/http.h`.
+pub const REQUESTS_A_CONNECTION: u32 = 1000;
+
+/// What is to be known of our `service` beside other servers of it, if anything: a short cut that they do not have.
+pub(crate) fn disclosure(service: &str) -> Option<&'static str> {
+    (service == "http").then_some(
+        "Where a connection carries several requests, our http keeps its last page for a second, and loads like this one ask \
+         for that page again and again. This saves it some 6 % of its processor time at 100 connections (docs/http.md).",
+    )
+}
+
+/// A peer that needs no definition.
+#[derive(Debug)]
+pub struct ReadyMade {
+    /// What it is called.
+    pub name: &'static str,
+    /// What it is, in a few words.
+    pub about: &'static str,
+    program: &'static str,
+    arguments: &'static [&'static str],
+    configuration: &'static str,
+    /// What makes it print its version, on either output.
+    version: &'static [&'static str],
+    remedy: &'static str,
+}
+
+macro_rules! apache {
+    ($model:literal) => {
+        ReadyMade {
+            name: concat!("apache-", $model),
+            about: concat!("Apache's httpd, ", $model, " model"),
+            program: "apache2",
+            arguments: &["-f", "{configuration}", "-D", "FOREGROUND"],
+            configuration: concat!(
+                include_str!("apache.conf"),
+                include_str!(concat!("apache-", $model, ".conf"))
+            ),
+            version: &["-v"],
+            remedy: "apt-get install apache2-bin",
+        }
+    };
+}
+
+const fn toy(name: &'static str, about: &'static str, program: &'static str) -> ReadyMade {
+    ReadyMade {
+        name,
+        about,
+        program,
+        arguments: &["--listen", "{host}:{port}"],
+        configuration: "",
+        version: &[],
+        remedy: BUILT,
+    }
+}
+
+/// All of them.
+pub const READY_MADE: &[ReadyMade] = &[
+    ReadyMade {
+        name: "nginx",
+        about: "nginx with one worker",
+        program: "nginx",
+        arguments: &["-p", "{directory}", "-e", "{directory}/error.log", "-c", "{configuration}"],
+        configuration: include_str!("nginx.conf"),
+        version: &["-v"],
+        remedy: "apt-get install nginx-light",
+    },
+    ReadyMade {
+        name: "lighttpd",
+        about: "lighttpd",
+        program: "lighttpd",
+        arguments: &["-D", "-f", "{configuration}"],
+        configuration: include_str!("lighttpd.conf"),
+        version: &["-v"],
+        remedy: "apt-get install lighttpd",
+    },
+    apache!("prefork"),
+    apache!("worker"),
+    apache!("event"),
+    toy("st", "a toy server on State Threads (peers/http_st.c)", "http_st"),
+    toy("pth", "a toy server on GNU Pth (peers/http_pth.c)", "http_pth"),
+    toy("pthreads", "a toy server on kernel threads (peers/http_pthreads.c)", "http_pthreads"),
+];
+
+impl ReadyMade {
+    /// The one of that name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        READY_MADE.iter().find(|ready| ready.name == name)
+    }
+
+    /// Its definition.
+    pub fn peer(&self) -> Peer {
+        let program = match built() {
+            Some(folder) if self.is_toy() => folder.join(self.program).display().to_string(),
+            _ => self.program.to_owned(),
+        };
+        let arguments = self.arguments.iter().map(|&argument| argument.to_owned());
+        Peer {
+            name: self.name.to_owned(),
+            command: [program].into_iter().chain(arguments).collect(),
+            build: Vec::new(),
+            configuration: self
+                .configuration
+                .replace("{requests}", &REQUESTS_A_CONNECTION.to_string()),
+            environment: BTreeMap::new(),
+            ready: None,
+            // Apache listens before it has anybody to serve.
+            ask: "GET / HTTP/1.0\r\n\r\n".to_owned(),
+            start_seconds: START_SECONDS,
+            stop: Stop::Term,
+            folder: None,
+            remedy: self.remedy.to_owned(),
+        }
+    }
+
+    /// Why it cannot answer what clients of `service` ask, if so. `is_demo` tells whether they ask for the
+    /// built-in page.
+    pub fn misfit(&self, service: &str, is_demo: bool) -> Option<String> {
+        if service != "http" {
+            return Some(format!("serves http, and not {service}"));
+        }
+        (self.is_toy() && !is_demo).then(|| "serves the built-in page, and no other".to_owned())
+    }
+
+    /// What it says of its version, if it is there.
+    pub fn version(&self) -> Option<String> {
+        if self.version.is_empty() {
+            return None;
+        }
+        let mut command = Command::new(find(self.program)?);
+        let output = command.args(self.version).stdin(Stdio::null()).output().ok()?;
+        let said = [output.stdout, output.stderr].concat();
+        let line = String::from_utf8_lossy(&said).lines().next()?.trim().to_owned();
+        Some(line)
+    }
+
+    fn is_toy(&self) -> bool {
+        self.remedy == BUILT
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_listens_where_it_is_told() {
+        for ready in READY_MADE {
+            let peer = ready.peer();
+            assert!(peer.texts().any(|text| text.contains("{port}")), "{}", ready.name);
+            assert_eq!(ReadyMade::named(ready.name).unwrap().about, ready.about);
+        }
+    }
+
+    #[test]
+    fn each_closes_connections_as_ours_do() {
+        for ready in READY_MADE.iter().filter(|ready| !ready.is_toy()) {
+            let configuration = ready.peer().configuration;
+            let lines: Vec<&str> = configuration
+                .lines()
+                .map(str::trim)
+                .filter(|line| {
+                    let name = line.to_ascii_lowercase().replace(['-', '_'], "");
+                    name.contains("keepaliverequests")
+                })
+                .collect();
+            let [line] = lines[..] else { panic!("{}: {lines:?}", ready.name) };
+            assert!(line.trim_end_matches(';').ends_with(" 1000"), "{}: {line}", ready.name);
+        }
+        // Whatever a limit is called there, the toys have it from one place.
+        let header = include_str!("../../../../../peers/http.h");
+        let limit = format!("REQUESTS_A_CONNECTION = {REQUESTS_A_CONNECTION},");
+        assert!(header.contains(&limit), "peers/http.h: {limit}");
+    }
+
+    #[test]
+    fn toys_have_one_page() {
+        let toy = ReadyMade::named("st").unwrap();
+        assert_eq!(toy.misfit("http", true), None);
+        assert!(toy.misfit("http", false).is_some());
+        let nginx = ReadyMade::named("nginx").unwrap();
+        assert_eq!(nginx.misfit("http", false), None);
+        assert_eq!(nginx.misfit("echo", false).unwrap(), "serves http, and not echo");
+    }
+}

@@ -1,0 +1,58 @@
+//! The server of a cell: started for it, asked for what it has used, ended with it.
+//!
+//! It is one of our architectures ([`ours`]) or a peer ([`peer`]); whoever measures cannot tell which.
+
+mod ours;
+mod peer;
+mod tree;
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::measure::counters::Counters;
+use crate::measure::experiment::Experiment;
+use crate::measure::no_server::NoServer;
+use crate::measure::store::OpenStore;
+use crate::record::CellKey;
+use crate::record::QueueState;
+
+/// How long a server may take to drain.
+const DRAIN: Duration = Duration::from_secs(3);
+
+/// A running server; it ends when it is dropped.
+pub(crate) trait Server {
+    /// Where it listens.
+    fn address(&self) -> SocketAddr;
+
+    /// The processor time of all its processes and threads until now, to the nanosecond where they rest: of those that live, and of
+    /// threads that have ended. Quick.
+    fn cpu(&mut self) -> io::Result<Duration>;
+
+    /// What [`cpu`](Server::cpu) has just found, and the time of processes that have ended.
+    fn cpu_with_ended_children(&mut self, living: Duration) -> io::Result<Duration>;
+
+    /// What all its processes have used until now; with their memory if asked.
+    fn counters(&mut self, with_memory: bool) -> io::Result<Counters>;
+
+    /// The queues that it is made of; none of an architecture without queues.
+    fn queues(&mut self) -> io::Result<Vec<QueueState>> {
+        Ok(Vec::new())
+    }
+
+    /// Ends it at once; returns what it complained of last, in one line, or else `error`, which is what
+    /// became of it.
+    fn last_words(&mut self, error: &io::Error) -> String;
+}
+
+/// Starts the server of a cell, which keeps what it is told in `store`, and waits until it listens.
+pub(crate) fn start(
+    experiment: &Experiment,
+    key: &CellKey,
+    store: Option<&OpenStore>,
+) -> Result<Box<dyn Server>, NoServer> {
+    Ok(match experiment.design.peers.iter().find(|peer| peer.name == key.subject) {
+        Some(peer) => Box::new(peer::Process::start(experiment, key, peer)?),
+        None => Box::new(ours::Process::start(experiment, key, store)?),
+    })
+}

@@ -1,0 +1,170 @@
+//! One of our architectures: a process that is started, asked for its counters, drained.
+//!
+//! The control channel is a socket on the server's standard input, with lines of JSON; see the server's
+//! end, `control.rs` in the crate `duality`, for what is said over it.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+use super::{DRAIN, Server};
+use crate::measure::counters::{self, Counters};
+use crate::measure::experiment::Experiment;
+use crate::measure::no_server::NoServer;
+use crate::measure::spawn::{last_line, log_file, read_log};
+use crate::measure::store::OpenStore;
+use crate::record::CellKey;
+use crate::record::QueueState;
+
+/// How long a server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A running server of ours.
+pub(super) struct Process {
+    child: Child,
+    channel: BufReader<UnixStream>,
+    stderr: File,
+    address: SocketAddr,
+}
+
+/// What a server says.
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Message {
+    Ready { address: SocketAddr },
+    Unavailable(String),
+    Counters(Counters),
+    Queues(Vec<QueueState>),
+}
+
+impl Process {
+    /// Starts the server of a cell, which keeps what it is told in `store`, and waits until it listens.
+    pub(super) fn start(
+        experiment: &Experiment,
+        key: &CellKey,
+        store: Option<&OpenStore>,
+    ) -> Result<Self, NoServer> {
+        let failed =
+            |error: io::Error| NoServer::Failed(format!("cannot start the server: {error}"));
+        let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+        ours.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+        let (stderr, log) = log_file().map_err(failed)?;
+        let design = &experiment.design;
+        let mut command = Command::new(&experiment.program);
+        let (architecture, arguments) = design.server_of(&key.subject);
+        command.args(["serve", &design.service, "--architecture", &architecture, "--control"]);
+        command.args(["--listen", "127.0.0.1:0"]).args(arguments);
+        if let Some(store) = store {
+            command.arg(format!("--store={}", store.url()));
+        }
+        if !design.server_cpus.is_empty() {
+            let cpus: Vec<String> = design.server_cpus.iter().map(usize::to_string).collect();
+            command.args(["--cpus", &cpus.join(",")]);
+        }
+        command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null()).stderr(log);
+        let child = command.spawn().map_err(failed)?;
+        // The command keeps a copy of the server's end, which would hide its death.
+        drop(command);
+        let address = SocketAddr::from(([0, 0, 0, 0], 0));
+        let mut server = Self { child, channel: BufReader::new(ours), stderr, address };
+        match server.hear() {
+            Ok(Message::Ready { address }) => server.address = address,
+            Ok(Message::Unavailable(reason)) => return Err(NoServer::Unavailable(reason)),
+            Ok(Message::Counters(_) | Message::Queues(_)) => {
+                return Err(NoServer::Failed("it spoke out of turn".into()));
+            }
+            Err(error) => return Err(NoServer::Failed(server.last_words(&error))),
+        }
+        Ok(server)
+    }
+
+    /// What the server says that it has used.
+    fn counted(&mut self) -> io::Result<Counters> {
+        self.channel.get_mut().write_all(b"counters\n")?;
+        match self.hear()? {
+            Message::Counters(counters) => Ok(counters),
+            _ => Err(io::Error::other("the server answered something else")),
+        }
+    }
+
+    fn hear(&mut self) -> io::Result<Message> {
+        let mut line = String::new();
+        if self.channel.read_line(&mut line)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(serde_json::from_str(&line)?)
+    }
+}
+
+impl Server for Process {
+    fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn cpu(&mut self) -> io::Result<Duration> {
+        counters::cpu_of_all(self.child.id(), &counters::children(self.child.id()))
+    }
+
+    fn cpu_with_ended_children(&mut self, living: Duration) -> io::Result<Duration> {
+        // Most servers have none, and to be asked costs them time.
+        if !counters::has_ended_children(self.child.id()) {
+            return Ok(living);
+        }
+        let children = counters::children(self.child.id());
+        let total = Duration::from_micros(self.counted()?.cpu_us);
+        Ok(total + counters::cpu_of_living(&children))
+    }
+
+    fn counters(&mut self, with_memory: bool) -> io::Result<Counters> {
+        let mut total = self.counted()?;
+        let children = counters::children(self.child.id());
+        let living = counters::of_living(&children);
+        total.cpu_us += living.cpu_us;
+        total.voluntary_switches += living.voluntary_switches;
+        total.involuntary_switches += living.involuntary_switches;
+        total.operations.page_faults += living.operations.page_faults;
+        if with_memory {
+            total.peak_bytes = match children.as_slice() {
+                [] => counters::peak_memory(self.child.id()),
+                children => counters::shared_memory(self.child.id(), children),
+            };
+        }
+        Ok(total)
+    }
+
+    fn queues(&mut self) -> io::Result<Vec<QueueState>> {
+        self.channel.get_mut().write_all(b"queues\n")?;
+        match self.hear()? {
+            Message::Queues(queues) => Ok(queues),
+            _ => Err(io::Error::other("the server answered something else")),
+        }
+    }
+
+    fn last_words(&mut self, error: &io::Error) -> String {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let said = read_log(&self.stderr);
+        last_line(&said)
+            .map_or_else(|| format!("the server did not answer: {error}"), str::to_owned)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.channel.get_mut().write_all(b"drain\n");
+        let deadline = Instant::now() + DRAIN;
+        while Instant::now() < deadline {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

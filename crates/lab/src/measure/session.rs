@@ -1,0 +1,378 @@
+//! A session: fresh servers, all alive at once, each measured in a window of its own and then all in blocks of slices.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use duality_load::{Relay, is_wrong_reply};
+
+use super::clock::Clock;
+use super::command::Load;
+use super::noise::{Used, Watch};
+use super::window::{Window, own_cpu};
+use super::{Journal, cell_of, not_started, now};
+use crate::judge::verdict;
+use crate::measure::experiment::Experiment;
+use crate::measure::length::slice_length;
+use crate::measure::no_server::NoServer;
+use crate::measure::server::{self, Server};
+use crate::measure::store::OpenStore;
+use crate::random::{SplitMix64, shuffle};
+use crate::record::results;
+use crate::record::{Block, CellKey, Outcome, Slice};
+
+/// Which part of the planned blocks may be measured again, in place of disturbed ones.
+const AGAIN: f64 = 0.3;
+/// How long a server that has answered everything may take to come to rest.
+const SETTLING: Duration = Duration::from_millis(20);
+/// How often it is looked whether it has.
+const GLANCE: Duration = Duration::from_micros(100);
+
+/// Measures what is missing of a session of the cells `keys`, until the `clock` stops; whether
+/// nothing is missing then. Groups share the time.
+pub(super) fn run(
+    experiment: &Experiment,
+    keys: &[CellKey],
+    journal: &mut Journal,
+    clock: Clock<'_>,
+) -> Result<bool, results::Error> {
+    let done = results::done(&journal.records.cells);
+    let (available, unavailable): (Vec<&CellKey>, Vec<&CellKey>) =
+        keys.iter().partition(|key| experiment.why_unavailable(key).is_none());
+    for key in unavailable.into_iter().filter(|key| !done.contains(key)) {
+        let reason = experiment.why_unavailable(key).unwrap_or_default().to_owned();
+        journal.cell(cell_of(key, now(), Outcome::Unavailable { reason }))?;
+    }
+    let Some(first) = available.first() else { return Ok(true) };
+    let room = experiment.side_by_side(first.concurrency);
+    let link = leader(journal, first.concurrency).unwrap_or_else(|| first.subject.clone());
+    let mut missing: Vec<(usize, Vec<&CellKey>, usize)> = Vec::new();
+    for (group, keys) in groups(&available, room, &link).into_iter().enumerate() {
+        let measured = journal.records.blocks.iter().filter(|block| {
+            (block.concurrency, block.session, block.group)
+                == (first.concurrency, first.repeat, group)
+        });
+        let blocks = measured.count();
+        if blocks < experiment.design.blocks || keys.iter().any(|key| !done.contains(key)) {
+            missing.push((group, keys, blocks));
+        }
+    }
+    let mut complete = true;
+    for (place, (group, keys, blocks)) in missing.iter().enumerate() {
+        if clock.is_over() {
+            return Ok(false);
+        }
+        let rest: usize = missing[place..].iter().map(|(_, keys, _)| keys.len()).sum();
+        let own = clock.share(keys.len() as f64, rest as f64);
+        let mut session = Session::start(experiment, first, *group, clock.interrupted());
+        complete &= session.windows(keys, journal)? && session.blocks(*blocks, journal, own)?;
+    }
+    Ok(complete)
+}
+
+/// Groups of which each can be alive at once: all together, or some at a time beside the one that links them.
+fn groups<'a>(keys: &[&'a CellKey], room: usize, link: &str) -> Vec<Vec<&'a CellKey>> {
+    if keys.len() <= room {
+        return vec![keys.to_vec()];
+    }
+    let (links, others): (Vec<&CellKey>, Vec<&CellKey>) =
+        keys.iter().partition(|key| key.subject == link);
+    let group = |part: &[&'a CellKey]| links.iter().chain(part).copied().collect();
+    others.chunks((room - links.len()).max(1)).map(group).collect()
+}
+
+/// Who is best by the cells that there are, and so links groups best.
+fn leader(journal: &Journal, concurrency: usize) -> Option<String> {
+    let here = journal.records.cells.iter().filter(|cell| cell.concurrency == concurrency);
+    let measured = here.filter_map(|cell| match &cell.outcome {
+        Outcome::Measured(figures) => Some((cell, figures.server_cpu_us_per_request)),
+        _ => None,
+    });
+    let best = measured.min_by(|(_, one), (_, other)| one.total_cmp(other));
+    best.map(|(cell, _)| cell.subject.clone())
+}
+
+/// Servers that are alive, and the load that they have in turn.
+struct Session<'a> {
+    experiment: &'a Experiment,
+    concurrency: usize,
+    repeat: usize,
+    group: usize,
+    interrupted: &'a AtomicBool,
+    watch: Watch,
+    random: SplitMix64,
+    /// Before the servers, for its connections are to end first.
+    relay: Option<Relay>,
+    joined: usize,
+    alive: Vec<Alive<'a>>,
+}
+
+/// A server, and the number of its load.
+struct Alive<'a> {
+    key: &'a CellKey,
+    load: usize,
+    /// Before its store, for it is to end first.
+    server: Box<dyn Server>,
+    store: Option<OpenStore>,
+}
+
+impl<'a> Session<'a> {
+    fn start(
+        experiment: &'a Experiment,
+        key: &CellKey,
+        group: usize,
+        interrupted: &'a AtomicBool,
+    ) -> Self {
+        let design = &experiment.design;
+        let mut random = SplitMix64::new(design.seed);
+        let salt = [key.concurrency, key.repeat, group];
+        for part in salt {
+            random = SplitMix64::new(random.next() ^ part as u64);
+        }
+        Self {
+            experiment,
+            concurrency: key.concurrency,
+            repeat: key.repeat,
+            group,
+            interrupted,
+            watch: Watch::new(&design.server_cpus, &design.client_cpus),
+            random,
+            relay: None,
+            joined: 0,
+            alive: Vec::new(),
+        }
+    }
+
+    /// Starts each server and measures it in a window of its own; false when interrupted.
+    fn windows(
+        &mut self,
+        keys: &[&'a CellKey],
+        journal: &mut Journal,
+    ) -> Result<bool, results::Error> {
+        for &key in keys {
+            let started_at = now();
+            let outcome = self.join(key).unwrap_or_else(not_started);
+            if self.interrupted.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            // Who is in all groups is measured in all, and blocks that are missing need their servers anew.
+            let is_known = results::done(&journal.records.cells).contains(key);
+            if !is_known {
+                journal.cell(cell_of(key, started_at, outcome))?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn join(&mut self, key: &'a CellKey) -> Result<Outcome, NoServer> {
+        let design = &self.experiment.design;
+        let store = self.experiment.store.as_ref().map(|store| store.open(&design.client_cpus));
+        let mut store = store.transpose()?;
+        let mut server = server::start(self.experiment, key, store.as_ref())?;
+        if let Some(load) = self.command() {
+            let outcome = load.window(key, &mut *server, &mut self.watch);
+            if matches!(outcome, Outcome::Measured(_)) {
+                self.alive.push(Alive { key, load: 0, server, store });
+            }
+            return Ok(outcome);
+        }
+        let options = self.experiment.load(server.address(), key).map_err(NoServer::Failed)?;
+        let failed = |error: duality_load::Error| NoServer::Failed(error.to_string());
+        let relay = match &mut self.relay {
+            Some(relay) => relay,
+            none => none.insert(Relay::new(&design.client_cpus).map_err(failed)?),
+        };
+        let mut window = Window::of(&mut *server, &mut self.watch);
+        let report = relay.join(&options, &mut window, self.interrupted);
+        let load = self.joined;
+        self.joined += usize::from(report.is_ok());
+        let outcome = window.outcome(report, self.experiment, &key.subject);
+        if let Some(reason) = store.as_mut().and_then(OpenStore::problem) {
+            return Ok(Outcome::Failed { reason });
+        }
+        if matches!(outcome, Outcome::Measured(_)) {
+            self.alive.push(Alive { key, load, server, store });
+        }
+        Ok(outcome)
+    }
+
+    /// Measures the blocks that are missing beyond `done`, and again those that were disturbed;
+    /// false when it is over before. However slow the machine is, there is one block.
+    fn blocks(
+        &mut self,
+        done: usize,
+        journal: &mut Journal,
+        clock: Clock<'_>,
+    ) -> Result<bool, results::Error> {
+        let planned = self.experiment.design.blocks;
+        let most = planned + (AGAIN * planned as f64).ceil() as usize;
+        let mut number = done;
+        // A block of one compares nothing.
+        while self.alive.len() > 1 && number < most {
+            if number >= planned && self.sound(journal) >= planned {
+                break;
+            }
+            // One block is soon measured, and without any the session would tell nothing.
+            if clock.is_interrupted() || clock.is_over() && number > done {
+                return Ok(number >= planned);
+            }
+            match self.block(number) {
+                Ok(block) => {
+                    journal.block(block)?;
+                    number += 1;
+                }
+                Err(_) if self.interrupted.load(Ordering::Relaxed) => return Ok(false),
+                Err(Lost { index, problem }) => {
+                    let mut lost = self.alive.remove(index);
+                    let reason = lost.store.as_mut().and_then(OpenStore::problem);
+                    let reason = reason.unwrap_or_else(|| lost.server.last_words(&problem));
+                    journal.cell(cell_of(lost.key, now(), Outcome::Failed { reason }))?;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// How many blocks of this group and session count.
+    fn sound(&self, journal: &Journal) -> usize {
+        let own = (self.concurrency, self.repeat, self.group);
+        let blocks: Vec<&Block> = journal
+            .records
+            .blocks
+            .iter()
+            .filter(|block| (block.concurrency, block.session, block.group) == own)
+            .collect();
+        verdict::sound(&journal.heading, &blocks)
+    }
+
+    fn block(&mut self, number: usize) -> Result<Block, Lost> {
+        let started_at = now();
+        let mut order: Vec<usize> = (0..self.alive.len()).collect();
+        shuffle(&mut order, &mut self.random);
+        let used = self.used()?;
+        self.watch.look(used);
+        let mut slices = Vec::with_capacity(2 * order.len());
+        for &index in order.iter().chain(order.iter().rev()) {
+            slices.push(self.slice(index).map_err(|problem| Lost { index, problem })?);
+        }
+        let used = self.used()?;
+        Ok(Block {
+            concurrency: self.concurrency,
+            session: self.repeat,
+            group: self.group,
+            number,
+            started_at,
+            slices,
+            disturbance: self.watch.look(used),
+        })
+    }
+
+    /// What all servers have used until now, and this process.
+    fn used(&mut self) -> Result<Used, Lost> {
+        let mut servers = Duration::ZERO;
+        for (index, alive) in self.alive.iter_mut().enumerate() {
+            servers += alive.server.cpu().map_err(|problem| Lost { index, problem })?;
+        }
+        Ok(Used { servers, client: own_cpu() })
+    }
+
+    /// The load command, where there is one in place of the load generator.
+    fn command(&self) -> Option<Load<'a>> {
+        let Self { experiment, interrupted, .. } = *self;
+        let words = experiment.design.load_command.as_deref()?;
+        Some(Load { words, experiment, interrupted })
+    }
+
+    fn slice(&mut self, index: usize) -> std::io::Result<Slice> {
+        let command = self.command();
+        let alive = &mut self.alive[index];
+        if let Some(load) = command {
+            return load.slice(alive.key, &mut *alive.server);
+        }
+        let relay = self.relay.as_mut().expect("who is alive has joined it");
+        let before = settled(&mut *alive.server)?;
+        let driven = relay.slice(alive.load, slice_length(self.concurrency));
+        let driven = driven.map_err(|error| std::io::Error::other(error.to_string()))?;
+        let used = settled(&mut *alive.server)?.saturating_sub(before);
+        let errors = driven.errors.into_iter().map(|(kind, count)| (kind.to_owned(), count));
+        let errors: BTreeMap<String, u64> = errors.collect();
+        let failures = errors.values().sum();
+        // One that answers, though wrongly, stays: its replies are written down.
+        let answers = driven.requests > 0 || errors.keys().any(|kind| is_wrong_reply(kind));
+        if !answers && failures > 0 {
+            return Err(std::io::Error::other("it no longer answers"));
+        }
+        let elapsed = driven.elapsed.as_secs_f64();
+        let microseconds = |time: Duration| 1e6 * time.as_secs_f64();
+        Ok(Slice {
+            subject: alive.key.subject.clone(),
+            requests: driven.requests,
+            server_cpu_us: microseconds(used),
+            client_cpu_us: microseconds(driven.cpu),
+            requests_per_second: driven.requests_per_second,
+            server_cpu_share: used.as_secs_f64() / elapsed,
+            client_cpu_share: driven.cpu.as_secs_f64() / elapsed,
+            client_wait_share: driven.waited.as_secs_f64() / elapsed,
+            connections_served: driven.connections_served,
+            failures,
+            errors,
+        })
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        // Connections end before servers do, lest a server waits for its clients.
+        self.relay = None;
+    }
+}
+
+/// A server that is no longer there.
+struct Lost {
+    index: usize,
+    problem: std::io::Error,
+}
+
+/// The processor time of a server that has answered everything, once it has also done what follows an answer. The kernel counts the
+/// time of a thread that runs only at ticks; of one that rests it is exact.
+pub(super) fn settled(server: &mut dyn Server) -> std::io::Result<Duration> {
+    let mut used = server.cpu()?;
+    let mut left = SETTLING;
+    while !left.is_zero() {
+        thread::sleep(GLANCE);
+        left = left.saturating_sub(GLANCE);
+        let now = server.cpu()?;
+        if now == used {
+            break;
+        }
+        used = now;
+    }
+    server.cpu_with_ended_children(used)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(names: &[&str]) -> Vec<CellKey> {
+        let key = |name: &&str| CellKey { repeat: 0, subject: (*name).into(), concurrency: 10 };
+        names.iter().map(key).collect()
+    }
+
+    #[test]
+    fn who_cannot_be_alive_at_once_is_in_groups_with_one_that_links_them() {
+        let keys = keys(&["a", "b", "c", "d", "e"]);
+        let all: Vec<&CellKey> = keys.iter().collect();
+        let names = |room: usize| -> Vec<String> {
+            let groups = groups(&all, room, "c");
+            groups
+                .iter()
+                .map(|group| group.iter().map(|key| key.subject.as_str()).collect())
+                .collect()
+        };
+        assert_eq!(names(5), ["abcde"]);
+        assert_eq!(names(3), ["cab", "cde"]);
+        assert_eq!(names(2), ["ca", "cb", "cd", "ce"]);
+    }
+}

@@ -1,0 +1,73 @@
+//! How the lab starts programs that are not ours: where they run, what ends them, and what becomes of their output.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+
+use rustix::process::{Resource, getrlimit, setrlimit};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::measure::peers::find;
+
+/// A command that starts `program`. Where setpriv(1) is installed, the program gets `signal` when this process is killed.
+pub(crate) fn command(program: &str, signal: &str) -> Command {
+    let program = find(program).unwrap_or_else(|| program.into());
+    // The program may get another working directory, in which a relative path would mean another file.
+    let program = std::path::absolute(&program).unwrap_or(program);
+    match find("setpriv") {
+        Some(setpriv) => {
+            let mut command = Command::new(setpriv);
+            command.args(["--pdeathsig", signal, "--"]).arg(program);
+            command
+        }
+        None => Command::new(program),
+    }
+}
+
+/// Calls `spawn` while this thread is on `cpus`, so that the started program and its children run there. They may have as many
+/// descriptors as the hard limit allows.
+pub(crate) fn pinned<T>(cpus: &[usize], spawn: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit)?;
+    if cpus.is_empty() {
+        return spawn();
+    }
+    let before = sched_getaffinity(None)?;
+    let mut only = CpuSet::new();
+    cpus.iter().filter(|&&cpu| cpu < CpuSet::MAX_CPU).for_each(|&cpu| only.set(cpu));
+    sched_setaffinity(None, &only)?;
+    let spawned = spawn();
+    sched_setaffinity(None, &before)?;
+    spawned
+}
+
+/// A file without a name, to read and to write. Output to it cannot block the program that writes.
+pub(crate) fn log_file() -> io::Result<(File, File)> {
+    use rustix::fs::{MemfdFlags, memfd_create};
+    let file = File::from(memfd_create("log", MemfdFlags::CLOEXEC)?);
+    Ok((file.try_clone()?, file))
+}
+
+/// The end of what is in such a file. Its two handles share one position, which is the writer's.
+pub(crate) fn read_log(log: &File) -> String {
+    /// More than any program says before it listens.
+    const MOST: u64 = 64 * 1024;
+    let length = log.metadata().map_or(0, |about| about.len());
+    let mut bytes = vec![0; length.min(MOST) as usize];
+    // What cannot be read has not been said.
+    let read = log.read_at(&mut bytes, length.saturating_sub(MOST)).unwrap_or(0);
+    String::from_utf8_lossy(&bytes[..read]).into_owned()
+}
+
+/// The last line that is not blank.
+pub(crate) fn last_line(text: &str) -> Option<&str> {
+    text.lines().map(str::trim).rfind(|line| !line.is_empty())
+}
+
+/// The last part of a program's path.
+pub(crate) fn name_of(program: &str) -> &str {
+    Path::new(program).file_name().and_then(|name| name.to_str()).unwrap_or(program)
+}

@@ -1,0 +1,283 @@
+//! Where the servers of an experiment keep what they are told: a fresh store for each cell, or one that
+//! is there already.
+//!
+//! A fresh store is what makes a cell comparable with the next: a guestbook that has grown answers more
+//! slowly. It lives in a temporary directory and goes with the cell.
+
+use std::env;
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::str::FromStr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use tempfile::TempDir;
+
+use crate::measure::no_server::NoServer;
+
+/// How long redis-server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often a port is looked for, since another process may take a free one first.
+const ATTEMPTS: usize = 3;
+/// Why there may be no Redis.
+const NEEDS_REDIS: &str = "needs redis-server: apt-get install redis-server";
+
+/// Where servers keep what they are told. It is shown as it is written, but for passwords.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub enum Store {
+    /// A new SQLite file for each cell.
+    Sqlite,
+    /// A new `redis-server` for each cell: our own, on loopback, which writes nothing to disk.
+    Redis,
+    /// One that is there: `sqlite:PATH` or `redis://HOST:PORT`, as the server takes it. It keeps what
+    /// earlier cells put into it.
+    At(String),
+}
+
+/// What was written is no store.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no store is called `{0}`: choose sqlite, redis, sqlite:PATH or redis://HOST:PORT")]
+pub struct InvalidStore(String);
+
+impl FromStr for Store {
+    type Err = InvalidStore;
+
+    fn from_str(text: &str) -> Result<Self, InvalidStore> {
+        match text {
+            "sqlite" => Ok(Self::Sqlite),
+            "redis" => Ok(Self::Redis),
+            url if url.starts_with("sqlite:") || url.starts_with("redis://") => {
+                Ok(Self::At(url.to_owned()))
+            }
+            other => Err(InvalidStore(other.to_owned())),
+        }
+    }
+}
+
+impl TryFrom<String> for Store {
+    type Error = InvalidStore;
+
+    fn try_from(text: String) -> Result<Self, InvalidStore> {
+        text.parse()
+    }
+}
+
+impl fmt::Display for Store {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite => formatter.write_str("sqlite"),
+            Self::Redis => formatter.write_str("redis"),
+            Self::At(url) => match (url.split_once("//"), url.rsplit_once('@')) {
+                (Some(("redis:", _)), Some((_, host))) => {
+                    write!(formatter, "redis://***@{host}")
+                }
+                _ => formatter.write_str(url),
+            },
+        }
+    }
+}
+
+impl Store {
+    /// What a reader of the results must know of it. `client_cpus` are the load generator's.
+    pub(crate) fn describe(&self, client_cpus: &[usize]) -> String {
+        match self {
+            Self::Sqlite => {
+                format!("a new SQLite file in {} for each cell", env::temp_dir().display())
+            }
+            Self::Redis => {
+                let place = match client_cpus {
+                    [] => "not pinned".to_owned(),
+                    cpus => format!("on the load generator's CPUs ({})", join(cpus)),
+                };
+                let version = redis_version().unwrap_or_else(|| "none installed".to_owned());
+                format!(
+                    "a new redis-server for each cell, {place}, writing nothing to disk: {version}"
+                )
+            }
+            Self::At(_) => format!("{self}, which all cells share"),
+        }
+    }
+
+    /// Makes the store of a cell.
+    pub(crate) fn open(&self, client_cpus: &[usize]) -> Result<OpenStore, NoServer> {
+        let failed = |error: io::Error| NoServer::Failed(format!("cannot make a store: {error}"));
+        match self {
+            Self::At(url) => Ok(OpenStore { url: url.clone(), redis: None, _directory: None }),
+            Self::Sqlite => {
+                let directory = temporary().map_err(failed)?;
+                let url = format!("sqlite:{}", directory.path().join("cell.sqlite").display());
+                Ok(OpenStore { url, redis: None, _directory: Some(directory) })
+            }
+            Self::Redis => {
+                let directory = temporary().map_err(failed)?;
+                let (redis, address) = start_redis(&directory, client_cpus)?;
+                let url = format!("redis://{address}");
+                Ok(OpenStore { url, redis: Some(redis), _directory: Some(directory) })
+            }
+        }
+    }
+}
+
+/// The store of a cell; what was made for it goes when this does.
+pub(crate) struct OpenStore {
+    url: String,
+    redis: Option<Redis>,
+    _directory: Option<TempDir>,
+}
+
+impl OpenStore {
+    /// Where it is, as the server takes it.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// What went wrong with it since, if anything did.
+    pub(crate) fn problem(&mut self) -> Option<String> {
+        let ended = self.redis.as_mut()?.0.try_wait().ok()??;
+        Some(format!("redis-server ended on its own ({ended})"))
+    }
+}
+
+/// A `redis-server` of our own.
+struct Redis(Child);
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        // Nothing that it has is worth keeping.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn temporary() -> io::Result<TempDir> {
+    tempfile::Builder::new().prefix("duality-cell-").tempdir()
+}
+
+/// Starts a `redis-server` and waits until it answers.
+fn start_redis(directory: &TempDir, cpus: &[usize]) -> Result<(Redis, SocketAddr), NoServer> {
+    let failed = |error: io::Error| NoServer::Failed(format!("redis-server: {error}"));
+    let mut last = String::new();
+    for _ in 0..ATTEMPTS {
+        let address = free_address().map_err(failed)?;
+        let path = directory.path().join("redis.log");
+        let log = File::create(&path).map_err(failed)?;
+        let mut command = redis_command(directory, cpus, address.port(), log).map_err(failed)?;
+        let mut redis = match command.spawn() {
+            Ok(child) => Redis(child),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(NoServer::Unavailable(NEEDS_REDIS.to_owned()));
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline && matches!(redis.0.try_wait(), Ok(None)) {
+            if answers(address) {
+                return Ok((redis, address));
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        let said = fs::read_to_string(path).unwrap_or_default();
+        last = said.lines().next_back().unwrap_or("it said nothing").to_owned();
+    }
+    Err(NoServer::Failed(format!("redis-server does not answer: {last}")))
+}
+
+fn redis_command(directory: &TempDir, cpus: &[usize], port: u16, log: File) -> io::Result<Command> {
+    let mut command = Command::new("redis-server");
+    command.args(["--bind", "127.0.0.1", "--port", &port.to_string()]);
+    command.args(["--appendonly", "no", "--save", "", "--daemonize", "no"]);
+    command.arg("--dir").arg(directory.path());
+    if !cpus.is_empty() {
+        let cpus = join(cpus);
+        // Names with a hyphen came with Redis 7.2; these do from 6.0 on.
+        command.args(["--server_cpulist", &cpus, "--bio_cpulist", &cpus]);
+    }
+    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    Ok(command)
+}
+
+/// An address on loopback that nobody listened at a moment ago.
+fn free_address() -> io::Result<SocketAddr> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
+}
+
+/// Whether a Redis server answers there.
+fn answers(address: SocketAddr) -> bool {
+    let ask = || -> io::Result<bool> {
+        let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(b"PING\r\n")?;
+        let mut reply = [0; 7];
+        stream.read_exact(&mut reply)?;
+        Ok(&reply == b"+PONG\r\n")
+    };
+    ask().unwrap_or(false)
+}
+
+fn redis_version() -> Option<String> {
+    let output = Command::new("redis-server").arg("--version").output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    text.split_whitespace()
+        .find_map(|word| word.strip_prefix("v="))
+        .map(|version| format!("version {version}"))
+}
+
+fn join(cpus: &[usize]) -> String {
+    let cpus: Vec<String> = cpus.iter().map(usize::to_string).collect();
+    cpus.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::measure::machine;
+
+    #[test]
+    fn stores_are_read_and_written_alike() {
+        for text in ["sqlite", "redis", "sqlite:/tmp/x", "redis://127.0.0.1:6379"] {
+            assert_eq!(text.parse::<Store>().unwrap().to_string(), text);
+        }
+        assert!("postgres://x".parse::<Store>().unwrap_err().to_string().contains("redis://"));
+    }
+
+    #[test]
+    fn passwords_are_not_shown() {
+        let store: Store = "redis://me:p@ss@127.0.0.1:6379/2".parse().unwrap();
+        assert_eq!(store.to_string(), "redis://***@127.0.0.1:6379/2");
+        assert!(!store.describe(&[]).contains("p@ss"));
+    }
+
+    #[test]
+    fn a_fresh_file_is_in_a_directory_that_goes_with_the_cell() {
+        let store = Store::Sqlite.open(&[]).unwrap_or_else(|_| panic!("no store"));
+        let path = PathBuf::from(store.url().strip_prefix("sqlite:").unwrap());
+        assert!(!path.exists() && path.parent().unwrap().is_dir());
+        drop(store);
+        assert!(!path.parent().unwrap().exists());
+    }
+
+    #[test]
+    fn a_fresh_redis_answers_and_ends_with_the_cell() {
+        let mut store = match Store::Redis.open(&machine::split_cpus().1) {
+            Ok(store) => store,
+            Err(NoServer::Unavailable(reason)) => {
+                assert_eq!(reason, NEEDS_REDIS);
+                eprintln!("not tried: no redis-server on PATH");
+                return;
+            }
+            Err(NoServer::Failed(reason)) => panic!("{reason}"),
+        };
+        let address: SocketAddr = store.url().strip_prefix("redis://").unwrap().parse().unwrap();
+        assert!(answers(address));
+        assert_eq!(store.problem(), None);
+        drop(store);
+        assert!(!answers(address));
+    }
+}

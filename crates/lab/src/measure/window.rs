@@ -1,0 +1,214 @@
+//! The window of a cell: what the server used while the load generator counted.
+
+use std::time::Duration;
+
+use duality_load::{Error, Observer, Report, Warning, WarningKind};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::noise::{Used, Watch};
+use crate::measure::counters::{self, Counters};
+use crate::measure::experiment::Experiment;
+use crate::measure::listen_queue;
+use crate::measure::load_command::cpu_of_children;
+use crate::measure::server::Server;
+use crate::record::{Disturbance, Measured, Operations, Outcome, QueueSample};
+
+/// Reads the server's counters as the measured window opens and closes.
+pub(super) struct Window<'a> {
+    server: &'a mut dyn Server,
+    watch: &'a mut Watch,
+    opened: Option<Counters>,
+    closed: Option<Counters>,
+    /// How many connections the server's listen queue holds.
+    queue: Option<u64>,
+    problem: Option<std::io::Error>,
+    disturbance: Option<Disturbance>,
+    queues: Vec<QueueSample>,
+    /// The server has no queues.
+    has_none: bool,
+}
+
+impl Observer for Window<'_> {
+    fn window_opened(&mut self) {
+        self.opened = self.read(false);
+        let used = self.used();
+        self.watch.look(used);
+    }
+
+    fn window_closed(&mut self) {
+        let used = self.used();
+        self.disturbance = Some(self.watch.look(used));
+        self.closed = self.read(true);
+        self.queue = listen_queue::length(self.server.address());
+    }
+
+    fn progress(&mut self, _: u64, elapsed: Duration) {
+        if self.has_none {
+            return;
+        }
+        // A server that does not answer is told when the window closes.
+        let queues = self.server.queues().unwrap_or_default();
+        self.has_none = queues.is_empty();
+        if !self.has_none {
+            self.queues.push(QueueSample { seconds: elapsed.as_secs_f64(), queues });
+        }
+    }
+}
+
+impl<'a> Window<'a> {
+    pub(super) fn of(server: &'a mut dyn Server, watch: &'a mut Watch) -> Self {
+        Self {
+            server,
+            watch,
+            opened: None,
+            closed: None,
+            queue: None,
+            problem: None,
+            disturbance: None,
+            queues: Vec::new(),
+            has_none: false,
+        }
+    }
+
+    /// What the server has used, and this process.
+    fn used(&mut self) -> Used {
+        Used { servers: self.server.cpu().unwrap_or_default(), client: own_cpu() }
+    }
+
+    /// A failure, with what the server said last on its standard error, if it said something.
+    pub(super) fn with_last_words(self, failure: String) -> String {
+        let said = self.server.last_words(&std::io::Error::other(""));
+        let said = said.trim_matches([':', ' ']);
+        let is_silent = said.is_empty() || said.starts_with("the server did not answer");
+        if is_silent { failure } else { format!("{failure}; the server said: {said}") }
+    }
+
+    /// What came of it, now that the load is over.
+    pub(super) fn outcome(
+        self,
+        report: Result<Report, Error>,
+        experiment: &Experiment,
+        subject: &str,
+    ) -> Outcome {
+        let report = match report {
+            Ok(report) if report.requests == 0 => {
+                return Outcome::Failed { reason: self.with_last_words(unanswered(&report)) };
+            }
+            Ok(report) => report,
+            Err(error) => {
+                return Outcome::Failed { reason: self.with_last_words(error.to_string()) };
+            }
+        };
+        let (Some(opened), Some(closed)) = (self.opened, self.closed) else {
+            let never = || std::io::Error::other("the window never opened");
+            let reason = self.server.last_words(&self.problem.unwrap_or_else(never));
+            return Outcome::Failed { reason };
+        };
+        let pinned = !experiment.design.server_cpus.is_empty();
+        let is_peer = experiment.design.peers.iter().any(|peer| peer.name == subject);
+        let queue = listen_queue::examine(&report, self.queue);
+        let diagnosis = queue.and_then(|queue| queue.warning(&report, is_peer));
+        let mut figures = measured(report, opened, closed, pinned);
+        figures.listen_queue = queue;
+        figures.queues = self.queues;
+        if let Some(found) = self.disturbance {
+            starvation(&mut figures, &found);
+            figures.disturbance = Some(found);
+        }
+        if let Some(diagnosis) = diagnosis {
+            // It says what the generator only suspects.
+            figures.warnings.retain(|known| known.kind != WarningKind::AcceptQueues);
+            figures.warnings.insert(0, Warning::new(WarningKind::ListenQueue, diagnosis));
+        }
+        Outcome::Measured(Box::new(figures))
+    }
+
+    fn read(&mut self, with_memory: bool) -> Option<Counters> {
+        let used = self.server.counters(with_memory).map_err(|error| self.problem = Some(error));
+        used.ok().map(|used| Counters { client_waits: counters::own_waits(), ..used })
+    }
+}
+
+/// A stranger whose priority is above that of the kernel's soft interrupts has replies wait, and the client does not know of
+/// them yet: it does not wait for its processor, and its rate is a fraction of what it would be.
+fn starvation(figures: &mut Measured, found: &Disturbance) {
+    /// Half of what makes a client's own waits suspicious: every reply is late for it.
+    const MOST: f64 = 0.05;
+    let waited = found.soft_interrupts_waited();
+    if waited > MOST {
+        let because = format!(
+            "The kernel's soft interrupts, which carry every packet, waited for a processor for {:.0} % of the window: \
+             another process with a higher priority took it. End it, or measure on other processors (--server-cpus, \
+             --client-cpus).",
+            100.0 * waited
+        );
+        figures.invalid.insert(Report::STARVED.to_owned(), because);
+    }
+}
+
+/// The processor time of this process and of its children that have ended: one of them makes the load. Servers end between
+/// measurements.
+pub(super) fn own_cpu() -> Duration {
+    let used = clock_gettime(ClockId::ProcessCPUTime);
+    let own = Duration::new(used.tv_sec.unsigned_abs(), used.tv_nsec.unsigned_abs() as u32);
+    own + cpu_of_children()
+}
+
+/// Why a window without a correct reply has no figures: zeroes would pass for measurements.
+fn unanswered(report: &Report) -> String {
+    let kinds: Vec<String> =
+        report.errors.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    let errors = if kinds.is_empty() { "no errors".to_owned() } else { kinds.join(", ") };
+    format!("no correct reply within the window ({errors})")
+}
+
+/// Puts together what the load generator saw and what the server used.
+fn measured(report: Report, opened: Counters, closed: Counters, pinned: bool) -> Measured {
+    let cpu_us = closed.cpu_us.saturating_sub(opened.cpu_us) as f64;
+    let (mut warnings, mut invalid) = (report.warnings, report.invalid);
+    if !pinned {
+        // Where there is no processor to set apart, the two take turns: that is how it is measured there.
+        invalid.remove(Report::STARVED);
+        let told = "Server and load generator shared processors: this machine has too few.";
+        warnings.push(Warning::new(WarningKind::SharedProcessors, told));
+    }
+    Measured {
+        requests_per_second: report.requests_per_second,
+        requests: report.requests,
+        window_seconds: report.window_seconds,
+        latency_us: report.latency_us,
+        measured_load: report.measured_load,
+        server_cpu_us_per_request: if report.requests == 0 {
+            0.0
+        } else {
+            cpu_us / report.requests as f64
+        },
+        server_cpu_share: cpu_us / 1e6 / report.window_seconds,
+        server_peak_bytes: closed.peak_bytes,
+        voluntary_switches: closed.voluntary_switches.saturating_sub(opened.voluntary_switches),
+        involuntary_switches: closed
+            .involuntary_switches
+            .saturating_sub(opened.involuntary_switches),
+        operations: closed.operations.since(&opened.operations).map(|counted| Operations {
+            client_waits: closed.client_waits.saturating_sub(opened.client_waits),
+            ..counted
+        }),
+        client_cpu_share: report.client_cpu_share,
+        client_was_limit: report.client_was_limit,
+        connections_served: report.connections_served,
+        connections_opened: report.connections_opened,
+        listen_overflows: report.listen_overflows,
+        listen_drops: report.listen_drops,
+        listen_queue: None,
+        disturbance: None,
+        queues: Vec::new(),
+        errors: report.errors,
+        crowd: report.crowd,
+        open_loop: report.open_loop,
+        warnings,
+        invalid,
+        client_wait_share: report.client_wait_share,
+        slices_requests_per_second: report.slices_requests_per_second,
+        histogram: report.histogram,
+    }
+}

@@ -1,0 +1,95 @@
+//! Pages of HTML: from a template, in the one style that all have, and on disk whole or not at all.
+
+use std::io::Write;
+use std::path::Path;
+use std::{fs, io};
+
+use minijinja::{AutoEscape, Environment, Value};
+
+/// A page from its template.
+pub(crate) fn page(template: &str, values: Value) -> String {
+    let mut environment = Environment::new();
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment
+        .add_template("style", include_str!("style.css"))
+        .and_then(|()| environment.add_template("theme", include_str!("theme.js")))
+        .and_then(|()| environment.add_template("script", include_str!("report.js")))
+        .and_then(|()| environment.add_template("page", template))
+        .and_then(|()| environment.get_template("page")?.render(values))
+        .expect("the templates are part of the program, and use what they are given")
+}
+
+/// Data for a `<script type="application/json">`: nothing in it can end the element.
+pub(crate) fn script_data(data: &impl serde::Serialize) -> Value {
+    let json = serde_json::to_string(data).expect("it is plain data");
+    Value::from_safe_string(json.replace('<', "\\u003c"))
+}
+
+/// Writes a file in one step: a disk that gets full leaves the old one, and not half of the new.
+///
+/// # Errors
+///
+/// When it cannot be written.
+pub fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mut file = tempfile::Builder::new()
+        .prefix(".duality-")
+        .tempfile_in(folder.unwrap_or(Path::new(".")))?;
+    file.write_all(text.as_bytes())?;
+    // A file for one's own eyes otherwise: as any other that a program makes.
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    file.as_file().set_permissions(mode)?;
+    if is_device(path) {
+        return fs::write(path, text);
+    }
+    file.persist(path).map_err(|error| error.error)?;
+    Ok(())
+}
+
+/// Whether nothing can take the place of what is at `path`, such as a pipe or /dev/stdout. A
+/// symbolic link elsewhere, which another user may have planted, is not followed: the file takes
+/// its place.
+fn is_device(path: &Path) -> bool {
+    let found = match path.starts_with("/dev") {
+        true => fs::metadata(path),
+        false => fs::symlink_metadata(path),
+    };
+    found.is_ok_and(|found| !found.is_file() && !found.is_symlink())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_symbolic_link_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (theirs, planted) = (folder.path().join("theirs"), folder.path().join("page.html"));
+        fs::write(&theirs, "theirs").unwrap();
+        for target in [&*theirs, Path::new("/dev/full")] {
+            std::os::unix::fs::symlink(target, &planted).unwrap();
+            write_whole(&planted, "ours").unwrap();
+            assert!(fs::symlink_metadata(&planted).unwrap().is_file());
+            fs::remove_file(&planted).unwrap();
+        }
+        assert_eq!(fs::read_to_string(&theirs).unwrap(), "theirs");
+    }
+
+    #[test]
+    fn data_cannot_end_its_element() {
+        let data = script_data(&["</script><script>alert(1)</script>"]).to_string();
+        assert!(!data.contains('<'), "{data}");
+    }
+
+    #[test]
+    fn a_page_is_written_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("page.html");
+        write_whole(&path, "one").unwrap();
+        write_whole(&path, "two").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "two");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert!(write_whole(&folder.path().join("absent/page.html"), "x").is_err());
+        write_whole(Path::new("/dev/null"), "x").unwrap();
+    }
+}

@@ -1,0 +1,117 @@
+//! What was measured: the outcome of a cell, with its figures.
+
+use std::collections::BTreeMap;
+
+use duality_load::{Fate, Latency, OpenLoop, Warning};
+use serde::{Deserialize, Serialize};
+
+use super::{Disturbance, ListenQueue, Operations, QueueSample};
+
+/// One measurement, or why there is none.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// What was measured: the name of an architecture or a peer.
+    #[serde(rename = "architecture")]
+    pub subject: String,
+    /// How many connections were open at once.
+    pub concurrency: usize,
+    /// Which repeat, from 0.
+    pub repeat: usize,
+    /// When it began (RFC 3339, UTC).
+    pub started_at: String,
+    /// What came of it.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+/// What came of a cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "lowercase")]
+pub enum Outcome {
+    /// It was measured.
+    Measured(Box<Measured>),
+    /// It cannot be carried, and why.
+    Unavailable {
+        /// Why.
+        reason: String,
+    },
+    /// It was tried and failed, and how.
+    Failed {
+        /// How.
+        reason: String,
+    },
+}
+
+/// The figures of a cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Correct replies per second of the window.
+    pub requests_per_second: f64,
+    /// Correct replies within the window.
+    pub requests: u64,
+    /// The length of the window in seconds.
+    pub window_seconds: f64,
+    /// Latencies in microseconds.
+    pub latency_us: Latency,
+    /// Mean number of requests in service: n·t_r/t (Kerneis & Chroboczek 2009).
+    pub measured_load: f64,
+    /// The server's processor time for each request, in microseconds.
+    pub server_cpu_us_per_request: f64,
+    /// The server's processor time within the window, as a share of one processor.
+    pub server_cpu_share: f64,
+    /// The most memory that the server had, in bytes; for several processes the sum of their shares
+    /// of what is their own (PSS), and the mapped files once, at the end of the window.
+    pub server_peak_bytes: u64,
+    /// Context switches of the server within the window because it waited.
+    pub voluntary_switches: u64,
+    /// Context switches of the server within the window because it was interrupted.
+    pub involuntary_switches: u64,
+    /// What the server counted of its own operations within the window; none of a peer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operations: Option<Operations>,
+    /// The load generator's processor time, as a share of one processor.
+    pub client_cpu_share: f64,
+    /// Whether the load generator, and not the server, was the limit.
+    pub client_was_limit: bool,
+    /// How many of the connections got a reply within the window.
+    pub connections_served: u64,
+    /// How many connections were opened.
+    pub connections_opened: u64,
+    /// Times that the server's accept queue overflowed; machine-wide in results of earlier
+    /// versions.
+    pub listen_overflows: u64,
+    /// Connections dropped at the server's accept queue; machine-wide in results of earlier
+    /// versions.
+    pub listen_drops: u64,
+    /// What is known of the server's own queue; none where the kernel does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listen_queue: Option<ListenQueue>,
+    /// Failed requests by kind.
+    pub errors: BTreeMap<String, u64>,
+    /// What became of the connections beside the measured ones, by kind.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub crowd: BTreeMap<String, Fate>,
+    /// What only an open loop measures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_loop: Option<OpenLoop>,
+    /// The server's queues, some ten times a second; none of an architecture that is not made of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queues: Vec<QueueSample>,
+    /// What a reader of the figures must know.
+    pub warnings: Vec<Warning>,
+    /// What else happened on the processors within the window; none where it was not looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disturbance: Option<Disturbance>,
+    /// Why the figures are not to be trusted, by kind and in a sentence each, as in [`duality_load::Report::invalid`]: the
+    /// load generator could not do its work. Empty in a sound cell.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub invalid: BTreeMap<String, String>,
+    /// For how much of the window the load generator's thread could have run and had no processor, from 0 to 1.
+    #[serde(default)]
+    pub client_wait_share: f64,
+    /// Correct replies per second in each twentieth of the window, about; none where it was not looked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slices_requests_per_second: Vec<f64>,
+    /// All latencies: HDR V2 + deflate in base64, in nanoseconds.
+    pub histogram: String,
+}

@@ -1,0 +1,339 @@
+//! The results file: appended to as each cell ends, so that nothing measured is lost.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::slice;
+
+use crate::record::CellKey;
+use crate::record::{Block, Cell, Design, Heading, Line, Outcome, Records, VERSION};
+
+/// Why a results file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file or its directory.
+    #[error("{path}: {source}")]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// There is a results file already.
+    #[error("{0} is there already: go on with it by --resume, or choose another --out")]
+    Exists(PathBuf),
+    /// A line that cannot be read.
+    #[error("{path}, line {line}: {problem}")]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The number of the line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Another experiment.
+    #[error(
+        "{0} holds another experiment: resume with the flags it was begun with, or choose another --out"
+    )]
+    Different(PathBuf),
+}
+
+/// The name of a results file in the directory of its experiment.
+const NAME: &str = "results.jsonl";
+
+/// An open results file.
+pub struct Results {
+    file: File,
+    path: PathBuf,
+}
+
+impl Results {
+    /// Begins a results file in the directory `out`, which is made if need be.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Exists`], [`Error::File`].
+    pub fn create(out: &Path, heading: &Heading) -> Result<Self, Error> {
+        let path = out.join(NAME);
+        fs::create_dir_all(out).map_err(|source| Error::File { path: out.to_owned(), source })?;
+        let mut options = OpenOptions::new();
+        // An empty file is what a crash may leave of one that was just begun.
+        let file = options.append(true).create_new(!is_empty(&path)).open(&path);
+        let file = file.map_err(|source| match source.kind() {
+            io::ErrorKind::AlreadyExists => Error::Exists(path.clone()),
+            _ => Error::File { path: path.clone(), source },
+        })?;
+        let mut results = Self { file, path };
+        results.write(&Line::Experiment(Box::new(heading.clone())))?;
+        Ok(results)
+    }
+
+    /// What has been measured of this experiment in the directory `out`, and with which seed and
+    /// timing; none if it has not been begun.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Different`], and those of [`read`].
+    pub fn begun(out: &Path, design: &Design) -> Result<Option<(Design, Records)>, Error> {
+        let path = out.join(NAME);
+        if !path.exists() || is_empty(&path) {
+            return Ok(None);
+        }
+        let (heading, records) = read(slice::from_ref(&path))?;
+        if !continues(design, &heading.design) {
+            return Err(Error::Different(path));
+        }
+        Ok(Some((heading.design, records)))
+    }
+
+    /// Opens the results file of an experiment that was cut short, and returns what is in it. A last line
+    /// that was cut short with it is removed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Different`], and those of [`read`].
+    pub fn resume(out: &Path, design: &Design) -> Result<(Self, Heading, Records), Error> {
+        let path = out.join(NAME);
+        let problem = |source| Error::File { path: path.clone(), source };
+        let text = fs::read_to_string(&path).map_err(problem)?;
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        let (heading, records) = parse(&path, &text[..whole])?;
+        if !continues(design, &heading.design) {
+            return Err(Error::Different(path));
+        }
+        let file = OpenOptions::new().append(true).open(&path).map_err(problem)?;
+        file.set_len(whole as u64).map_err(problem)?;
+        Ok((Self { file, path }, heading, records))
+    }
+
+    /// Adds a cell.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::File`].
+    pub fn append(&mut self, cell: &Cell) -> Result<(), Error> {
+        self.write(&Line::Cell(cell.clone()))
+    }
+
+    /// Adds a block.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::File`].
+    pub fn append_block(&mut self, block: &Block) -> Result<(), Error> {
+        self.write(&Line::Block(block.clone()))
+    }
+
+    fn write(&mut self, line: &Line) -> Result<(), Error> {
+        let mut text = serde_json::to_string(line).expect("a line is plain data");
+        text.push('\n');
+        let written = self.file.write_all(text.as_bytes());
+        written.map_err(|source| Error::File { path: self.path.clone(), source })
+    }
+}
+
+fn is_empty(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|about| about.len() == 0)
+}
+
+/// Whether an experiment of this design goes on with one that was `begun`. Seed, timing, control
+/// and what is asked of subjects are those that it was begun with. How many blocks there are is
+/// timing, too: the time that there is decides it.
+fn continues(design: &Design, begun: &Design) -> bool {
+    let resumed = Design {
+        seed: begun.seed,
+        control: begun.control.clone(),
+        ways: begun.ways.clone(),
+        blocks: begun.blocks,
+        warm_up_seconds: begun.warm_up_seconds,
+        window_seconds: begun.window_seconds,
+        ..design.clone()
+    };
+    resumed == *begun
+}
+
+/// Reads the results of one experiment from one or more files. Of a cell that was measured more than
+/// once, the last outcome counts.
+///
+/// # Errors
+///
+/// [`Error::File`], [`Error::Line`]; [`Error::Different`] when the files are of several experiments.
+pub fn read(paths: &[PathBuf]) -> Result<(Heading, Records), Error> {
+    let mut all: Option<(Heading, Records)> = None;
+    for path in paths {
+        let text = fs::read_to_string(path)
+            .map_err(|source| Error::File { path: path.clone(), source })?;
+        let (heading, records) = parse(path, &text)?;
+        match &mut all {
+            None => all = Some((heading, records)),
+            Some((first, gathered)) if first.design == heading.design => {
+                gathered.cells.extend(records.cells);
+                gathered.blocks.extend(records.blocks);
+            }
+            Some(_) => return Err(Error::Different(path.clone())),
+        }
+    }
+    let (heading, Records { cells, blocks }) =
+        all.unwrap_or_else(|| unreachable!("the command line asks for one file"));
+    Ok((heading, Records { cells: latest(cells), blocks }))
+}
+
+/// Which cells need no measuring: a failed one does.
+pub fn done(cells: &[Cell]) -> BTreeSet<CellKey> {
+    let ended = cells.iter().filter(|cell| !matches!(cell.outcome, Outcome::Failed { .. }));
+    ended.map(key).collect()
+}
+
+/// The last outcome of each cell, in order.
+pub(crate) fn latest(cells: Vec<Cell>) -> Vec<Cell> {
+    let mut seen = BTreeSet::new();
+    let mut kept: Vec<Cell> =
+        cells.into_iter().rev().filter(|cell| seen.insert(key(cell))).collect();
+    kept.reverse();
+    kept
+}
+
+fn key(cell: &Cell) -> CellKey {
+    CellKey { repeat: cell.repeat, subject: cell.subject.clone(), concurrency: cell.concurrency }
+}
+
+pub(crate) fn parse(path: &Path, text: &str) -> Result<(Heading, Records), Error> {
+    let mut heading = None;
+    let mut records = Records::default();
+    let problem = |line, problem: String| Error::Line { path: path.to_owned(), line, problem };
+    for (index, line) in text.lines().enumerate() {
+        match serde_json::from_str(line) {
+            Ok(Line::Experiment(first)) if index == 0 && (1..=VERSION).contains(&first.version) => {
+                let mut first = *first;
+                first.design.add_older_carriers();
+                heading = Some(first);
+            }
+            Ok(Line::Experiment(first)) if index == 0 => {
+                let message =
+                    format!("format version {} is not {VERSION}, this program's", first.version);
+                return Err(problem(1, message));
+            }
+            Ok(Line::Cell(cell)) if heading.is_some() => records.cells.push(cell),
+            Ok(Line::Block(block)) if heading.is_some() => records.blocks.push(block),
+            Ok(_) => {
+                return Err(problem(
+                    index + 1,
+                    "an experiment's line comes first, and once".into(),
+                ));
+            }
+            // The last line may be one that a crash cut short.
+            Err(_) if index + 1 == text.lines().count() && !text.ends_with('\n') => {}
+            Err(error) => return Err(problem(index + 1, format!("{error}: not a results file?"))),
+        }
+    }
+    let heading =
+        heading.ok_or_else(|| problem(1, "there is no experiment in this file".into()))?;
+    Ok((heading, records))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::record::Machine;
+    use crate::record::design::tests::design;
+
+    pub(crate) fn heading() -> Heading {
+        Heading {
+            version: VERSION,
+            duality: "0".into(),
+            plan: None,
+            command: vec![],
+            started_at: String::new(),
+            design: design(),
+            machine: Machine::default(),
+            constraints: Default::default(),
+            unit_costs: crate::model::UnitCosts::default(),
+        }
+    }
+
+    fn failed(repeat: usize) -> Cell {
+        Cell {
+            subject: "epoll".into(),
+            concurrency: 10,
+            repeat,
+            started_at: String::new(),
+            outcome: Outcome::Failed { reason: "why".into() },
+        }
+    }
+
+    fn unavailable(repeat: usize) -> Cell {
+        Cell { outcome: Outcome::Unavailable { reason: "why".into() }, ..failed(repeat) }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut results = Results::create(directory.path(), &heading()).unwrap();
+        results.append(&failed(0)).unwrap();
+        results.append(&unavailable(0)).unwrap();
+        let (read, records) = read(&[directory.path().join("results.jsonl")]).unwrap();
+        assert_eq!((read, records.cells), (heading(), vec![unavailable(0)]));
+    }
+
+    #[test]
+    fn an_existing_file_is_not_overwritten() {
+        let directory = tempfile::tempdir().unwrap();
+        Results::create(directory.path(), &heading()).unwrap();
+        let error = Results::create(directory.path(), &heading()).err().unwrap();
+        assert!(error.to_string().contains("--resume"), "{error}");
+    }
+
+    #[test]
+    fn an_empty_file_is_no_experiment() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(Results::begun(directory.path(), &design()).unwrap().is_none());
+        fs::write(directory.path().join(NAME), "").unwrap();
+        assert!(Results::begun(directory.path(), &design()).unwrap().is_none());
+        Results::create(directory.path(), &heading()).unwrap();
+        assert!(Results::begun(directory.path(), &design()).unwrap().is_some());
+    }
+
+    #[test]
+    fn resuming_forgets_a_torn_line_and_measures_failures_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut results = Results::create(directory.path(), &heading()).unwrap();
+        results.append(&unavailable(0)).unwrap();
+        results.append(&failed(1)).unwrap();
+        results.file.write_all(b"{\"kind\":\"cell\",\"arch").unwrap();
+        let (mut results, _, Records { cells, .. }) =
+            Results::resume(directory.path(), &design()).unwrap();
+        assert_eq!(done(&cells).len(), 1);
+        results.append(&unavailable(1)).unwrap();
+        let (_, Records { cells, .. }) = read(&[directory.path().join("results.jsonl")]).unwrap();
+        assert_eq!(cells, [unavailable(0), unavailable(1)]);
+    }
+
+    #[test]
+    fn more_time_goes_on_with_the_timing_that_was_begun() {
+        let directory = tempfile::tempdir().unwrap();
+        Results::create(directory.path(), &heading()).unwrap();
+        let longer = Design { blocks: 90, window_seconds: 3.0, warm_up_seconds: 1.0, ..design() };
+        let (begun, _) = Results::begun(directory.path(), &longer).unwrap().unwrap();
+        assert_eq!(begun, design());
+        Results::resume(directory.path(), &longer).unwrap();
+    }
+
+    #[test]
+    fn another_experiment_is_not_resumed() {
+        let directory = tempfile::tempdir().unwrap();
+        Results::create(directory.path(), &heading()).unwrap();
+        let other = Design { service: "echo".into(), ..design() };
+        let error = Results::resume(directory.path(), &other).err().unwrap();
+        assert!(matches!(error, Error::Different(_)), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_is_none_of_ours_is_named_with_its_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x");
+        fs::write(&path, "hello\n").unwrap();
+        assert!(read(&[path]).unwrap_err().to_string().contains("line 1"));
+    }
+}

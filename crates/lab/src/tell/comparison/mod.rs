@@ -1,0 +1,457 @@
+//! Two experiments laid over each other: before and after a change, or two machines.
+//!
+//! A cell is compared with that of the same subject at as many connections. Each figure is the ratio of the
+//! second experiment's to the first's, with its 99 % interval; they differ only when it excludes the number one.
+//! Where both have blocks, rates and processor times are compared by the slices in them
+//! (`slices.rs`).
+//! [`text`](Comparison::render_text), [`data`](Comparison::data) and a page
+//! ([`report::overlay`](crate::tell::report::overlay)) show the same.
+
+mod differences;
+mod slices;
+mod text;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::format::{self, bytes, connections, duration, grouped};
+use crate::judge::rounds::{self, Figure};
+use crate::judge::rows::{Figures, Medians, Row};
+use crate::record::{Heading, Records};
+use crate::statistics::{Estimate, Interval, ratio};
+use crate::tell::summary::Summary;
+
+pub use differences::Difference;
+pub(crate) use text::told_together;
+
+/// Two experiments, the first of which came before.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// Its name in a plan; none for one that is of no plan.
+    pub experiment: Option<String>,
+    /// What came first.
+    pub before: Summary,
+    /// What came then.
+    pub after: Summary,
+    /// What differs in what was measured, how, and where.
+    pub differences: Vec<Difference>,
+    /// The cells that both have measured.
+    pub pairs: Vec<Pair>,
+    /// What only the first has measured.
+    pub only_before: Vec<Alone>,
+    /// What only the second has measured.
+    pub only_after: Vec<Alone>,
+}
+
+/// A cell that both have measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pair {
+    /// The name of the architecture or peer.
+    pub subject: String,
+    /// How many connections were open at once.
+    pub concurrency: usize,
+    /// What became of each [`Metric`], in their order.
+    pub changes: Vec<Change>,
+    /// Whether connections were left without a reply in the first and in the second.
+    pub starved: (bool, bool),
+}
+
+/// A cell that only one has measured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Alone {
+    /// The name of the architecture or peer.
+    pub subject: String,
+    /// How many connections were open at once.
+    pub concurrency: usize,
+    /// Why the other has not measured it.
+    pub why: String,
+    /// Whether the other tried.
+    pub failed: bool,
+}
+
+/// A figure that is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Metric {
+    /// Correct replies a second.
+    Rate,
+    /// The server's processor time for each request.
+    Cpu,
+    /// The median latency.
+    P50,
+    /// The latency that 99 % of the requests keep.
+    P99,
+    /// The most memory that the server had.
+    Memory,
+}
+
+/// What became of a figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Change {
+    /// Which.
+    pub metric: Metric,
+    /// The median of the first, in the unit of [`Metric::key`].
+    pub before: f64,
+    /// The median of the second.
+    pub after: f64,
+    /// The second over the first.
+    pub ratio: Estimate,
+    /// What that says.
+    pub verdict: Direction,
+}
+
+/// What the interval of a ratio says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// The second is better.
+    Better,
+    /// The second is worse.
+    Worse,
+    /// It holds the number one.
+    Level,
+    /// There is no interval, for one of them was measured once, or the load generator was the limit of the
+    /// one that looks worse.
+    Unsure,
+}
+
+/// Why two experiments cannot be compared.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Incomparable(String);
+
+impl Metric {
+    /// All of them, in the order in which they are shown.
+    pub const ALL: [Self; 5] = [Self::Rate, Self::Cpu, Self::P50, Self::P99, Self::Memory];
+
+    /// What it is called in data, with its unit.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Rate => "requests_per_second",
+            Self::Cpu => "server_cpu_us_per_request",
+            Self::P50 => "latency_us.p50",
+            Self::P99 => "latency_us.p99",
+            Self::Memory => "server_peak_bytes",
+        }
+    }
+
+    /// What it is called in words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rate => "requests/s",
+            Self::Cpu => "server CPU per request",
+            Self::P50 => "p50 latency",
+            Self::P99 => "p99 latency",
+            Self::Memory => "server memory",
+        }
+    }
+
+    /// A value as people read it.
+    pub fn show(self, value: f64) -> String {
+        match self {
+            Self::Rate => grouped(value),
+            Self::Cpu | Self::P50 | Self::P99 => duration(value),
+            Self::Memory => bytes(value),
+        }
+    }
+
+    fn more_is_better(self) -> bool {
+        self == Self::Rate
+    }
+
+    /// What each repeat measured.
+    fn samples(self, medians: &Medians) -> Vec<f64> {
+        let latencies = medians.latency_samples.iter();
+        match self {
+            Self::Rate => medians.requests_per_second_samples.clone(),
+            Self::Cpu => medians.cpu_us_samples.clone(),
+            Self::P50 => latencies.map(|latency| latency.p50).collect(),
+            Self::P99 => latencies.map(|latency| latency.p99).collect(),
+            Self::Memory => medians.memory_samples.clone(),
+        }
+    }
+
+    /// What slices of blocks tell of it, and the rounds that do.
+    fn figure(self) -> Option<(rounds::Metric, Figure)> {
+        match self {
+            Self::Rate => Some((rounds::Metric::Rate, |sample| sample.requests_per_second)),
+            Self::Cpu => Some((rounds::Metric::ServerCpu, |sample| sample.server_cpu_us)),
+            Self::P50 | Self::P99 | Self::Memory => None,
+        }
+    }
+
+    fn median(self, medians: &Medians) -> f64 {
+        match self {
+            Self::Rate => medians.requests_per_second.value,
+            Self::Cpu => medians.cpu_us,
+            Self::P50 => medians.p50_us,
+            Self::P99 => medians.p99_us,
+            Self::Memory => medians.memory_bytes,
+        }
+    }
+}
+
+impl Change {
+    /// From the ratio, which is that of slices or of windows.
+    fn of(
+        metric: Metric,
+        [before, after]: [&Medians; 2],
+        ratio: Estimate,
+        of_slices: bool,
+    ) -> Self {
+        let verdict = match ratio.interval {
+            None => Direction::Unsure,
+            Some(interval) if interval.contains(1.0) => Direction::Level,
+            Some(interval) if (interval.low > 1.0) == metric.more_is_better() => Direction::Better,
+            Some(_) => Direction::Worse,
+        };
+        // Where the load generator was the limit, the server is at least as quick as it looks.
+        let of_client = matches!(metric, Metric::Rate | Metric::P50 | Metric::P99);
+        let hidden = match verdict {
+            Direction::Better => before.client_was_limit,
+            Direction::Worse => after.client_was_limit,
+            _ => false,
+        };
+        // And where it could not do its work, nothing is known. The blocks that slices are taken
+        // from are sound, whatever the windows of their sessions were.
+        let is_void = !of_slices && (before.invalid || after.invalid);
+        let is_unsure = of_client && hidden || is_void;
+        Self {
+            metric,
+            before: metric.median(before),
+            after: metric.median(after),
+            ratio,
+            verdict: if is_unsure { Direction::Unsure } else { verdict },
+        }
+    }
+
+    /// `faster`, `slower`, `less`, `more`, `level`, or `?`.
+    pub fn word(&self) -> &'static str {
+        let time = !matches!(self.metric, Metric::Cpu | Metric::Memory);
+        match self.verdict {
+            Direction::Better if time => "faster",
+            Direction::Better => "less",
+            Direction::Worse if time => "slower",
+            Direction::Worse => "more",
+            Direction::Level => "level",
+            Direction::Unsure => "?",
+        }
+    }
+
+    /// Whether it is one of the figures that tell how quick a server is: the others vary too much to be asked for a few per cent.
+    fn is_judged(&self) -> bool {
+        matches!(self.metric, Metric::Rate | Metric::Cpu)
+    }
+
+    /// Whether it is worse, and the interval of the ratio misses the number one by more than `percent`.
+    fn is_regression(&self, percent: f64) -> bool {
+        let beyond = |Interval { low, high }: Interval| match self.metric.more_is_better() {
+            true => high < 1.0 - percent / 100.0,
+            false => low > 1.0 + percent / 100.0,
+        };
+        self.verdict == Direction::Worse && self.ratio.interval.is_some_and(beyond)
+    }
+
+    /// `requests/s 0.87 times what they were (interval 0.85 to 0.89): 61,000 before, 53,000 after`.
+    fn tell(&self) -> String {
+        let Self { metric, before, after, ratio, .. } = self;
+        let interval = ratio.interval.map_or(String::new(), |Interval { low, high }| {
+            format!(" (interval {low:.2} to {high:.2})")
+        });
+        let (before, after) = (metric.show(*before), metric.show(*after));
+        format!(
+            "{} {:.2} times as before{interval}: {before} became {after}",
+            metric.name(),
+            ratio.value
+        )
+    }
+}
+
+impl Comparison {
+    /// Lays the second experiment over the first.
+    ///
+    /// # Errors
+    ///
+    /// [`Incomparable`] when they measured different things.
+    pub fn of(
+        before: &(Heading, Records),
+        after: &(Heading, Records),
+    ) -> Result<Self, Incomparable> {
+        differences::comparable(&before.0.design, &after.0.design)?;
+        let differences = differences::find(&before.0, &after.0);
+        let experiment = before.0.plan.as_ref().map(|plan| plan.experiment.clone());
+        let records = [&before.1, &after.1];
+        let before = Summary::of(&before.0, &before.1);
+        let after = Summary::of(&after.0, &after.1);
+        let by_slices = by_slices(records, &before, &after);
+        let mut pairs = Vec::new();
+        let mut only_before = Vec::new();
+        for row in &before.rows {
+            let Some(medians) = row.medians() else { continue };
+            let other = counterpart(&after, row);
+            match other.and_then(Row::medians) {
+                Some(after) => pairs.push(Pair::of(row, [medians, after], before.seed, &by_slices)),
+                None => only_before.push(Alone::of(row, other)),
+            }
+        }
+        let lone = after.rows.iter().filter(|row| row.medians().is_some()).filter_map(|row| {
+            let other = counterpart(&before, row);
+            other.and_then(Row::medians).is_none().then(|| Alone::of(row, other))
+        });
+        let only_after = lone.collect();
+        Ok(Self { experiment, before, after, differences, pairs, only_before, only_after })
+    }
+
+    /// What is worse in the second by more than `percent`, a line for each: a figure whose interval misses the
+    /// number one by more than that, a cell that failed, connections that are left without a reply.
+    pub fn regressions(&self, percent: f64) -> Vec<String> {
+        let failed = self.only_before.iter().filter(|alone| alone.failed).map(|alone| {
+            format!("{} at {}: {}", alone.subject, connections(alone.concurrency), alone.why)
+        });
+        let worse = self.pairs.iter().flat_map(|pair| {
+            let place = format!("{} at {}", pair.subject, connections(pair.concurrency));
+            let starved = (pair.starved == (false, true))
+                .then(|| format!("{place}: leaves connections without any reply"));
+            let worse = pair.changes.iter().filter(|change| change.is_regression(percent));
+            let worse: Vec<String> =
+                worse.map(|change| format!("{place}: {}", change.tell())).collect();
+            starved.into_iter().chain(worse)
+        });
+        let name = self.experiment.as_ref().map_or(String::new(), |name| format!("{name}: "));
+        failed.chain(worse).map(|line| format!("{name}{line}")).collect()
+    }
+
+    /// The figures whose change is not known well enough to tell one of `percent` from none, each with how unsure it is: half of the
+    /// interval of their ratio.
+    pub fn too_unsure_for(&self, percent: f64) -> Vec<String> {
+        let figures = self.pairs.iter().flat_map(|pair| {
+            let place = format!("{} at {}", pair.subject, connections(pair.concurrency));
+            pair.changes.iter().filter_map(move |change| {
+                let interval = change.ratio.interval?;
+                let half = (interval.high - interval.low) / 2.0;
+                let told = format!("{place}: {} ± {}", change.metric.name(), format::percent(half));
+                (change.is_judged() && 100.0 * half > percent).then_some(told)
+            })
+        });
+        figures.collect()
+    }
+
+    /// Whether anything in it can be told better from worse: some pair has an interval.
+    pub fn is_sure_of_anything(&self) -> bool {
+        let mut changes = self.pairs.iter().flat_map(|pair| &pair.changes);
+        changes.any(|change| change.ratio.interval.is_some())
+    }
+
+    /// The comparison as data; units are in the names.
+    pub fn data(&self) -> Value {
+        let change = |change: &Change| {
+            let interval = change.ratio.interval;
+            json!({
+                "before": change.before,
+                "after": change.after,
+                "ratio": change.ratio.value,
+                "ratio_low": interval.map(|interval| interval.low),
+                "ratio_high": interval.map(|interval| interval.high),
+                "verdict": change.verdict.to_string(),
+            })
+        };
+        let pair = |pair: &Pair| {
+            let mut told = json!({
+                "architecture": pair.subject,
+                "concurrency": pair.concurrency,
+                "starved_before": pair.starved.0,
+                "starved_after": pair.starved.1,
+            });
+            for of in &pair.changes {
+                told[of.metric.key()] = change(of);
+            }
+            told
+        };
+        json!({
+            "experiment": self.experiment,
+            "service": self.before.service,
+            "differences": self.differences,
+            "cells": self.pairs.iter().map(pair).collect::<Vec<_>>(),
+            "only_before": self.only_before,
+            "only_after": self.only_after,
+        })
+    }
+}
+
+impl Pair {
+    fn of(row: &Row, [before, after]: [&Medians; 2], seed: u64, by_slices: &BySlices) -> Self {
+        let cell = (row.subject.clone(), row.concurrency);
+        let change = |metric: Metric| {
+            let of_repeats = || ratio(&metric.samples(after), &metric.samples(before), seed);
+            let of_slices = by_slices.get(metric.key()).and_then(|all| all.get(&cell)).copied();
+            let ratio = of_slices.or_else(of_repeats)?;
+            Some(Change::of(metric, [before, after], ratio, of_slices.is_some()))
+        };
+        Self {
+            subject: row.subject.clone(),
+            concurrency: row.concurrency,
+            changes: Metric::ALL.into_iter().filter_map(change).collect(),
+            starved: (before.starved, after.starved),
+        }
+    }
+
+    /// What became of a figure; none where nothing was measured of it.
+    pub fn change(&self, metric: Metric) -> Option<&Change> {
+        self.changes.iter().find(|change| change.metric == metric)
+    }
+}
+
+impl Alone {
+    /// A row of one, and what the other has instead.
+    fn of(row: &Row, other: Option<&Row>) -> Self {
+        let (why, failed) = match other.map(|other| &other.figures) {
+            Some(Figures::Missing { what, reason }) if reason.is_empty() => {
+                ((*what).to_owned(), false)
+            }
+            Some(Figures::Missing { what, reason }) => {
+                (format!("{what}: {reason}"), *what == "failed")
+            }
+            _ => ("not part of it".to_owned(), false),
+        };
+        Self { subject: row.subject.clone(), concurrency: row.concurrency, why, failed }
+    }
+}
+
+impl fmt::Display for Direction {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Better => "better",
+            Self::Worse => "worse",
+            Self::Level => "level",
+            Self::Unsure => "unsure",
+        })
+    }
+}
+
+/// The ratios that slices tell of, by the key of the metric.
+type BySlices = BTreeMap<&'static str, slices::Ratios>;
+
+fn by_slices(records: [&Records; 2], before: &Summary, after: &Summary) -> BySlices {
+    let in_both = |row: &&Row| {
+        row.medians().is_some() && counterpart(after, row).and_then(Row::medians).is_some()
+    };
+    let at = |&concurrency: &usize| {
+        let here = before.rows.iter().filter(|row| row.concurrency == concurrency).filter(in_both);
+        (concurrency, here.map(|row| row.subject.as_str()).collect())
+    };
+    let subjects: Vec<(usize, Vec<&str>)> = before.concurrency.iter().map(at).collect();
+    let ratios = |metric: Metric| {
+        let (rounds, figure) = metric.figure()?;
+        Some((metric.key(), slices::ratios(records, &subjects, rounds, figure)))
+    };
+    Metric::ALL.into_iter().filter_map(ratios).collect()
+}
+
+/// The row of the same cell in the other experiment.
+fn counterpart<'a>(other: &'a Summary, row: &Row) -> Option<&'a Row> {
+    other
+        .rows
+        .iter()
+        .find(|other| other.subject == row.subject && other.concurrency == row.concurrency)
+}

@@ -1,0 +1,192 @@
+//! How sure a recommendation is: what decided, which differences would have been found, what the control shows, and what happened on
+//! the machine.
+
+use crate::format::{connections, connections_of, how_many, listed, percent};
+use crate::judge::verdict::{Evidence, Finding, MANY_STRANGERS, Metric, Verdict};
+use crate::tell::summary::Summary;
+
+/// What decided and how sure it is, in full sentences.
+pub(super) fn sentences(summary: &Summary) -> Vec<String> {
+    let told: Vec<&Verdict> = summary
+        .verdicts
+        .iter()
+        .filter(|verdict| !matches!(verdict.finding, Finding::Withheld { .. }))
+        .collect();
+    let mut sentences = Vec::new();
+    sentences.extend(what_decided(&told));
+    sentences.extend(moved_work(&told));
+    sentences.extend(found(&told));
+    sentences.extend(measured_in(&told));
+    sentences.extend(controls(&told));
+    sentences
+}
+
+/// At which numbers of connections something is so: `10, 100 and 1,000 connections`.
+fn at<'a>(verdicts: impl Iterator<Item = &'a Verdict>) -> String {
+    connections_of(&verdicts.map(|verdict| verdict.concurrency).collect::<Vec<_>>())
+}
+
+fn what_decided(told: &[&Verdict]) -> Vec<String> {
+    let by = |is_it: fn(Metric) -> bool| -> Vec<&Verdict> {
+        told.iter().copied().filter(|verdict| is_it(verdict.metric)).collect()
+    };
+    let mut sentences = Vec::new();
+    let rate = by(|metric| metric == Metric::Rate);
+    let cpu = by(|metric| metric == Metric::ServerCpu);
+    let latency = by(|metric| matches!(metric, Metric::Latency(_)));
+    if !cpu.is_empty() {
+        sentences.push(format!(
+            "The server's processor time for each request decides at {}: what it costs does not depend on how quick the load \
+             generator is.",
+            at(cpu.into_iter())
+        ));
+    }
+    if !rate.is_empty() {
+        sentences.push(format!(
+            "Requests/s decide at {}: there servers are not busy, or use several processors.",
+            at(rate.into_iter())
+        ));
+    }
+    if let Some(Metric::Latency(percentile)) = latency.first().map(|verdict| verdict.metric) {
+        sentences.push(format!(
+            "The corrected {percentile} latency decides, for the rate is given at {}.",
+            at(latency.into_iter())
+        ));
+    }
+    sentences
+}
+
+/// Where work has moved between server and load generator.
+fn moved_work(told: &[&Verdict]) -> Option<String> {
+    let moved = |verdict: &&&Verdict| verdict.standings.iter().any(|standing| standing.work_moved);
+    let all: Vec<String> = told
+        .iter()
+        .filter(moved)
+        .filter_map(|verdict| {
+            let best = verdict.standings.first()?;
+            let other = verdict.standings.iter().find(|standing| standing.work_moved)?;
+            Some(format!(
+                "at {} {} takes {:.1} µs and the load generator {:.1}, {} {:.1} and {:.1}",
+                connections(verdict.concurrency),
+                best.subject,
+                best.server_cpu_us,
+                best.client_cpu_us,
+                other.subject,
+                other.server_cpu_us,
+                other.client_cpu_us
+            ))
+        })
+        .collect();
+    (!all.is_empty()).then(|| {
+        format!(
+            "Not ranked by the server's time alone: over loopback the kernel's work for a connection can be done by either end, \
+             and it moved: {}.",
+            all.join("; ")
+        )
+    })
+}
+
+/// The smallest differences that would have been found.
+fn found(told: &[&Verdict]) -> Option<String> {
+    let shares: Vec<(f64, usize)> =
+        told.iter().filter_map(|verdict| Some((verdict.critical?, verdict.concurrency))).collect();
+    let largest = shares.iter().map(|(share, _)| *share).fold(0.0, f64::max);
+    let each: Vec<String> = shares
+        .iter()
+        .map(|(share, count)| format!("{} at {}", percent(*share), how_many(*count)))
+        .collect();
+    let each = if each.len() > 1 { format!(" ({})", each.join(", ")) } else { String::new() };
+    (!shares.is_empty()).then(|| {
+        format!(
+            "Differences above {} would have been found{each}; a run four times as long (--budget) halves that.",
+            percent(largest)
+        )
+    })
+}
+
+/// How it was measured, where that is not the usual way.
+fn measured_in(told: &[&Verdict]) -> Vec<String> {
+    let mut sentences = Vec::new();
+    let groups: Vec<&Verdict> =
+        told.iter().copied().filter(|verdict| verdict.evidence.groups > 1).collect();
+    if !groups.is_empty() {
+        sentences.push(format!(
+            "At {} not all servers could be kept alive side by side: they were measured in groups, and compared by way of one that \
+             is in each.",
+            at(groups.into_iter())
+        ));
+    }
+    let turns: Vec<&Verdict> =
+        told.iter().copied().filter(|verdict| verdict.evidence.in_turn).collect();
+    if !turns.is_empty() {
+        sentences.push(format!(
+            "At {} servers were measured one after the other, which finds less than slices side by side.",
+            at(turns.into_iter())
+        ));
+    }
+    sentences
+}
+
+fn controls(told: &[&Verdict]) -> Option<String> {
+    let checks: Vec<String> = told
+        .iter()
+        .filter_map(|verdict| {
+            let control = verdict.control.as_ref()?;
+            let count = how_many(verdict.concurrency);
+            Some(format!("{:+.1} % at {count}", 100.0 * control.difference))
+        })
+        .collect();
+    let subject = told.iter().find_map(|verdict| verdict.control.as_ref())?.subject.clone();
+    Some(format!(
+        "A/A control: {subject}, measured under two names, differs from itself by {}, as much as chance allows.",
+        listed(&checks)
+    ))
+}
+
+/// What happened on the machine, in full sentences; nothing where nothing did.
+pub(super) fn disturbance(summary: &Summary) -> Vec<String> {
+    let all = || summary.verdicts.iter().map(|verdict| verdict.evidence);
+    let sum = |of: fn(Evidence) -> usize| -> usize { all().map(of).sum() };
+    let blocks = sum(|one| one.measured);
+    let what = if all().all(|one| one.in_turn) { "rounds" } else { "blocks" };
+    let mut sentences = Vec::new();
+    let stolen = sum(|one| one.dropped - one.waited);
+    if stolen > 0 {
+        let worst = all().max_by(|one, other| one.stolen.total_cmp(&other.stolen));
+        let most = worst.filter(|worst| worst.stolen > 0.0).map_or(String::new(), |worst| {
+            let cpu =
+                worst.stolen_cpu.map_or("a processor".to_owned(), |cpu| format!("processor {cpu}"));
+            format!(" (up to {} of {cpu})", percent(worst.stolen))
+        });
+        let again = sum(|one| one.again);
+        sentences.push(format!(
+            "The hypervisor took more than a tenth of a processor{most} in or around {stolen} of {blocks} {what}, which do not \
+             count; {again} were measured again."
+        ));
+    }
+    let waited = sum(|one| one.waited);
+    if waited > 0 {
+        sentences.push(format!(
+            "The load generator had to wait for its processor in {waited} of {blocks} {what} whose rates would have decided; they \
+             do not count."
+        ));
+    }
+    let throttled = sum(|one| one.throttled);
+    if throttled > 0 {
+        sentences.push(format!(
+            "The CPU quota of the control group ran out in {throttled} of {blocks} {what}: servers and load generator stood still then. \
+             Raise it (`cpu.max`), or measure outside of the group."
+        ));
+    }
+    let strangers = sum(|one| one.with_strangers);
+    let most = all().map(|one| one.strangers).fold(0.0, f64::max);
+    if strangers > 0 && most > MANY_STRANGERS {
+        sentences.push(format!(
+            "Other processes used more than a tenth of a processor of the measurement in {strangers} of {blocks} {what}, up to {}: \
+             processor times allow for that, rates and latencies suffer. End them, or measure on other processors (--server-cpus, \
+             --client-cpus).",
+            percent(most)
+        ));
+    }
+    sentences
+}

@@ -1,0 +1,436 @@
+//! The verdicts in words: what to choose, how sure that is, and what happened.
+//!
+//! Nothing is decided here: [`crate::judge::verdict`] does that, and what it withholds is not recommended.
+
+mod confidence;
+mod failures;
+mod quicker;
+mod refusal;
+mod sets;
+mod silence;
+mod ways;
+
+use serde::Serialize;
+
+use crate::format::{bytes, connections, connections_of, duration, grouped, how_many, listed};
+use crate::judge::rows::{Fault, Medians, Row};
+use crate::judge::verdict::{Finding, Metric, Standing, Verdict};
+use crate::measure::peers;
+use crate::model;
+use crate::record::{Heading, Records};
+use crate::tell::summary::Summary;
+
+pub use refusal::{Doubt, Refusal};
+pub(crate) use silence::withheld;
+
+/// What to choose, in words and as data.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Recommendation {
+    /// The architecture to choose; none when nothing can be recommended.
+    pub architecture: Option<String>,
+    /// The choice or why there is none, how sure it is, its reasons; the first sentence can stand alone.
+    pub sentences: Vec<String>,
+    /// Where nothing can be said, why, and what would help.
+    pub unsaid: Vec<String>,
+    /// What happened on the machine meanwhile, if anything.
+    pub disturbance: Vec<String>,
+    /// What can be said at each number of connections.
+    pub loads: Vec<Verdict>,
+    /// Where the lead changes.
+    pub crossovers: Vec<Crossover>,
+    /// Who broke which constraints where.
+    pub refused: Vec<Refusal>,
+    /// Which constraints are kept or broken, and might as well not be.
+    pub doubts: Vec<Doubt>,
+}
+
+/// Where the lead passes from one architecture to another as load grows.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Crossover {
+    /// Who is better at the lower load.
+    pub from: String,
+    /// Who is better at the higher load.
+    pub to: String,
+    /// The highest number of connections measured at which the first was better.
+    pub above: usize,
+    /// The lowest one at which the second was better.
+    pub below: usize,
+}
+
+/// The recommendation that follows from `summary`, which is of `experiment` and its `records`.
+pub fn recommend(summary: &Summary, heading: &Heading, records: &Records) -> Recommendation {
+    let refused = refusal::refused(summary);
+    let doubts = refusal::doubts(summary);
+    let chosen = choose(summary);
+    let crossovers = crossovers(summary);
+    let mut sentences = match &chosen {
+        None => without_choice(summary),
+        Some(chosen) => choice(summary, chosen),
+    };
+    for told in failures::sentences(summary) {
+        sentences[0] += &format!(" {told}");
+    }
+    sentences.extend(sets::excluded(summary));
+    sentences.extend(ways::sentences(summary));
+    sentences.extend(confidence::sentences(summary));
+    if let Some(chosen) = &chosen {
+        if let Some((concurrency, next)) = runner_up(summary, chosen) {
+            sentences.extend(model::reasons(heading, &records.cells, concurrency, [chosen, next]));
+        }
+        sentences.extend(crossovers.iter().map(Crossover::tell));
+    }
+    sentences.extend(refusal::sentences(summary, &refused, &doubts));
+    sentences.extend(faults(summary));
+    sentences.extend(beside(summary));
+    Recommendation {
+        unsaid: silence::without_verdict(summary, chosen.is_some()),
+        architecture: chosen,
+        sentences,
+        disturbance: confidence::disturbance(summary),
+        loads: summary.verdicts.clone(),
+        crossovers,
+        refused,
+        doubts,
+    }
+}
+
+fn leads(verdict: &Verdict, name: &str) -> bool {
+    verdict.leaders().any(|standing| standing.subject == name)
+}
+
+/// The next that is worse for sure at the highest load where the chosen one leads.
+fn runner_up<'a>(summary: &'a Summary, chosen: &str) -> Option<(usize, &'a str)> {
+    let verdict =
+        summary.verdicts.iter().rfind(|verdict| verdict.tells_apart() && leads(verdict, chosen))?;
+    let next = verdict.excluded().next()?;
+    Some((verdict.concurrency, &next.subject))
+}
+
+fn is_best_alone(verdict: &Verdict, name: &str) -> bool {
+    matches!(&verdict.finding, Finding::Best { subject } if subject == name)
+}
+
+/// The architecture that is most often not told from the best, if it ever is told from another. Among equals: who is alone most often,
+/// who does not look at idle connections, the best place at the highest load, the design's order.
+fn choose(summary: &Summary) -> Option<String> {
+    let verdicts = &summary.verdicts;
+    if summary.partial().is_some() || !verdicts.iter().any(Verdict::can_recommend) {
+        return None;
+    }
+    let score = |name: &str| {
+        let led = verdicts.iter().filter(|verdict| leads(verdict, name)).count();
+        let alone = verdicts.iter().filter(|verdict| is_best_alone(verdict, name)).count();
+        let last = verdicts.iter().filter(|verdict| verdict.can_recommend());
+        let last = last.max_by_key(|verdict| verdict.concurrency);
+        let place = last.and_then(|verdict| {
+            verdict.standings.iter().position(|standing| standing.subject == name)
+        });
+        let looks_at_all = summary.looking_at_all.contains(name);
+        (led, alone, !looks_at_all, std::cmp::Reverse(place.unwrap_or(usize::MAX)))
+    };
+    let wins = |name: &&str| {
+        verdicts.iter().any(|verdict| verdict.can_recommend() && leads(verdict, name))
+    };
+    let names = summary.subjects.iter().rev().map(String::as_str).filter(wins);
+    names.max_by_key(|name| score(name)).map(str::to_owned)
+}
+
+/// The best set, or why nothing can be said.
+fn without_choice(summary: &Summary) -> Vec<String> {
+    match sets::headline(summary) {
+        Some(set) => [set].into_iter().chain(quicker::sentences(summary, None)).collect(),
+        None => vec![silence::nothing(summary)],
+    }
+}
+
+/// The choice: where, by how much, what it costs, and who is better elsewhere.
+fn choice(summary: &Summary, chosen: &str) -> Vec<String> {
+    let verdicts = &summary.verdicts;
+    // What is too imprecise to recommend one is no reason for it, but may well be one against it.
+    let precise = verdicts
+        .iter()
+        .filter(|verdict| verdict.can_recommend() || verdict.finding == Finding::NoDifference);
+    let precise: Vec<&Verdict> = precise.collect();
+    let won: Vec<&Verdict> =
+        precise.iter().copied().filter(|verdict| leads(verdict, chosen)).collect();
+    let mut sentences = vec![headline(summary, chosen, &won, precise.len())];
+    sentences.extend(quicker::sentences(summary, Some(chosen)));
+    if let Some(largest) = won.iter().rfind(|verdict| verdict.can_recommend()) {
+        sentences.extend(margin(largest, chosen));
+        sentences.extend(cost(summary, largest.concurrency, chosen));
+    }
+    sentences.extend(idle_ones(summary, chosen));
+    let told = verdicts.iter().filter(|verdict| !verdict.is_withheld());
+    let lost = told.filter(|verdict| !leads(verdict, chosen));
+    let lost: Vec<String> = lost.filter_map(|verdict| elsewhere(verdict, chosen)).collect();
+    if !lost.is_empty() {
+        sentences.push(format!("Others are better elsewhere: {}.", lost.join("; ")));
+    }
+    sentences
+}
+
+fn headline(summary: &Summary, chosen: &str, won: &[&Verdict], told: usize) -> String {
+    let all = summary.concurrency.len();
+    let constraints = &summary.constraints;
+    let it = match constraints.is_empty() {
+        true => String::new(),
+        false => format!("of those that keep {constraints}, "),
+    };
+    let at = |verdicts: &[&Verdict]| {
+        connections_of(&verdicts.iter().map(|verdict| verdict.concurrency).collect::<Vec<_>>())
+    };
+    if won.len() == all && won.iter().all(|verdict| is_best_alone(verdict, chosen)) {
+        return format!("Choose {chosen}: {it}it is the best at {}.", at(won));
+    }
+    let scope = match (won.len(), all) {
+        (1, 1) => format!("at {}", at(won)),
+        (count, all) if count == all => "at any number of connections measured".to_owned(),
+        (count, _) if count == told => format!("at {}", at(won)),
+        (count, _) => format!("at {count} of {all} numbers of connections ({})", at(won)),
+    };
+    let level = level_with(chosen, won);
+    format!("Choose {chosen}: {it}no other is better {scope}{level}.")
+}
+
+/// Which others cannot be told from the chosen one, of numbers of connections at which anything can be told apart.
+fn level_with(chosen: &str, won: &[&Verdict]) -> String {
+    let decided: Vec<&&Verdict> = won.iter().filter(|verdict| verdict.tells_apart()).collect();
+    let mut always = Vec::new();
+    let mut sometimes = Vec::new();
+    for standing in decided.iter().flat_map(|verdict| verdict.leaders()) {
+        let name = standing.subject.as_str();
+        if name == chosen || always.contains(&name) || sometimes.contains(&name) {
+            continue;
+        }
+        let is_always = decided.iter().all(|verdict| leads(verdict, name));
+        if is_always { always.push(name) } else { sometimes.push(name) }
+    }
+    let (names, scope) = match always.is_empty() {
+        true => (sometimes, " at some"),
+        false => (always, ""),
+    };
+    let are = if names.len() == 1 { "is" } else { "are" };
+    match names.len() {
+        0 => String::new(),
+        1..=5 => format!(" ({} {are} level with it{scope})", listed(&names)),
+        many => format!(" ({many} others are level with it{scope})"),
+    }
+}
+
+/// What the chosen one does at a number of connections, and how far behind the next is that is worse for sure.
+fn margin(verdict: &Verdict, chosen: &str) -> Option<String> {
+    let own = verdict.standings.iter().find(|standing| standing.subject == chosen)?;
+    let at_least = if own.at_least { "at least " } else { "" };
+    let rate = format!("{at_least}{} requests/s", grouped(own.rate));
+    let does = match verdict.metric {
+        Metric::ServerCpu => {
+            format!("it takes {} of processor time for a request ({rate})", duration(own.value))
+        }
+        Metric::Rate => format!("it serves {rate}"),
+        Metric::Latency(percentile) => {
+            format!("its {percentile} latency is {}", duration(own.value))
+        }
+    };
+    let next = verdict.excluded().next().map_or(String::new(), |next| {
+        format!(
+            "; the next that is worse for sure is {}, {}",
+            next.subject,
+            behind(next, verdict.metric)
+        )
+    });
+    Some(format!("At {} {does}{next}.", connections(verdict.concurrency)))
+}
+
+/// `9.8 % more [7.1 to 12.6]`, and by what.
+fn behind(standing: &Standing, metric: Metric) -> String {
+    let share = |value: f64| format!("{:.1}", 100.0 * value);
+    let what = match metric {
+        Metric::ServerCpu => "more processor time",
+        Metric::Rate => "fewer requests/s",
+        Metric::Latency(_) => "more latency",
+    };
+    // Of a rate the share that is missing.
+    let told = |value: f64| if metric == Metric::Rate { 1.0 - 1.0 / (1.0 + value) } else { value };
+    format!(
+        "with {} % {what} [{} to {}]",
+        share(told(standing.behind)),
+        share(told(standing.low)),
+        share(told(standing.high))
+    )
+}
+
+/// Latency and memory of the chosen one, beside those of all that were measured there.
+fn cost(summary: &Summary, concurrency: usize, chosen: &str) -> Option<String> {
+    let own = summary.medians(chosen, concurrency)?;
+    let all = summary.candidates(concurrency);
+    let timed: Vec<_> =
+        all.iter().copied().filter(|(_, medians)| medians.has_latencies()).collect();
+    let beside =
+        |all: &[(&Row, &Medians)], of: fn(&Medians) -> f64, show: fn(f64) -> String, best: &str| {
+            let least = all.iter().min_by(|(_, one), (_, other)| of(one).total_cmp(&of(other)));
+            match least {
+                Some((row, _)) if row.subject == chosen => format!(" ({best} of {})", all.len()),
+                Some((row, least)) if of(least) < 0.95 * of(own) => {
+                    format!(" ({best}: {} of {})", show(of(least)), row.subject)
+                }
+                _ => String::new(),
+            }
+        };
+    let memory = beside(&all, |medians| medians.memory_bytes, bytes, "the least");
+    let memory = format!("{}{memory}", bytes(own.memory_bytes));
+    if own.invalid {
+        return Some(format!(
+            "There its memory is {memory}; latencies were disturbed too much to be told."
+        ));
+    }
+    if !own.has_latencies() {
+        return Some(format!("There its memory is {memory}."));
+    }
+    let latency = beside(&timed, |medians| medians.p99_us, duration, "the shortest");
+    Some(format!(
+        "There its p99 latency is {}{latency}, and its memory {memory}.",
+        duration(own.p99_us)
+    ))
+}
+
+/// What idle connections would change.
+fn idle_ones(summary: &Summary, chosen: &str) -> Option<String> {
+    summary.looking_at_all.contains(chosen).then(|| {
+        format!(
+            "{chosen} looks at every open connection in each round, also at idle ones: where there will be many, measure \
+             with as many (--idle)."
+        )
+    })
+}
+
+/// Who is better where the chosen one is not, and by how much.
+fn elsewhere(verdict: &Verdict, chosen: &str) -> Option<String> {
+    let names: Vec<&str> = verdict.leaders().map(|standing| standing.subject.as_str()).collect();
+    let names = if names.len() > 3 {
+        format!("{} and {} others", names[0], names.len() - 1)
+    } else {
+        listed(&names)
+    };
+    let own = verdict.standings.iter().find(|standing| standing.subject == chosen);
+    let by = own.map_or(String::new(), |own| {
+        format!(", where {chosen} is behind {}", behind(own, verdict.metric))
+    });
+    (!names.is_empty()).then(|| format!("{names} at {}{by}", connections(verdict.concurrency)))
+}
+
+/// What disqualifies, one sentence for each kind.
+fn faults(summary: &Summary) -> Vec<String> {
+    let told = |fault: Fault, sentence: fn(&str) -> String| {
+        let at = |name: &String| {
+            let rows = summary.of_subject(name).filter(|row| {
+                row.medians().is_some_and(|medians| medians.faults().contains(&fault))
+            });
+            let at: Vec<String> = rows
+                .map(|row| {
+                    let count = how_many(row.concurrency);
+                    match (fault, row.medians()) {
+                        (Fault::Unserved, Some(medians)) => {
+                            let missing = grouped(row.concurrency as f64 - medians.served);
+                            format!("{missing} connections of {count}")
+                        }
+                        _ => count,
+                    }
+                })
+                .collect();
+            let at_a_load = if fault == Fault::Unserved { "" } else { "at " };
+            (!at.is_empty()).then(|| format!("{name} ({at_a_load}{})", listed(&at)))
+        };
+        let all: Vec<String> = summary.subjects.iter().filter_map(at).collect();
+        (!all.is_empty()).then(|| sentence(&listed(&all)))
+    };
+    [
+        told(Fault::Unserved, |who| {
+            format!("Not a choice, since connections got no reply at all: {who}.")
+        }),
+        told(Fault::ListenQueue, |who| {
+            format!(
+                "The listen queue, and not the server, was the limit of {who}: raise the backlog before anything is \
+                 concluded there."
+            )
+        }),
+        told(Fault::Invalid, |who| {
+            format!("Not compared, since the load generator could not do its work there: {who}.")
+        }),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// What stands beside the choice: peers and yardsticks, as they compare with the best at the highest load.
+fn beside(summary: &Summary) -> Vec<String> {
+    let last = summary.verdicts.iter().rfind(|verdict| {
+        !verdict.is_withheld()
+            && verdict.others.iter().any(|other| summary.peers.contains(&other.subject))
+    });
+    let mut sentences = Vec::new();
+    if let (Some(verdict), Some(best)) = (last, last.and_then(|verdict| verdict.standings.first()))
+    {
+        let peer = |other: &Standing| {
+            let [low, high] = [other.low, other.high].map(|value| format!("{:+.1}", 100.0 * value));
+            format!("{} {:+.1} % [{low} to {high}]", other.subject, 100.0 * other.behind)
+        };
+        let peers = verdict.others.iter().filter(|other| summary.peers.contains(&other.subject));
+        let named: Vec<String> = peers.map(peer).collect();
+        let what = match verdict.metric {
+            Metric::ServerCpu => "processor time for a request",
+            Metric::Rate => "time for a request",
+            Metric::Latency(_) => "latency",
+        };
+        sentences.push(format!(
+            "Peers beside {} at {}, by {what}: {}.",
+            best.subject,
+            connections(verdict.concurrency),
+            listed(&named)
+        ));
+        sentences.extend(peers::disclosure(&summary.service).map(str::to_owned));
+    }
+    sentences.extend(
+        summary
+            .yardsticks
+            .iter()
+            .map(|name| format!("{name} is a yardstick and no choice: it runs no other code.")),
+    );
+    sentences
+}
+
+/// Where one is better for sure at a load, and another at the next at which it can be said.
+fn crossovers(summary: &Summary) -> Vec<Crossover> {
+    let mut verdicts: Vec<&Verdict> =
+        summary.verdicts.iter().filter(|verdict| verdict.tells_apart()).collect();
+    verdicts.sort_by_key(|verdict| verdict.concurrency);
+    let change = |pair: &[&Verdict]| {
+        let [lower, higher] = pair else { return None };
+        let (from, to) = (lower.standings.first()?, higher.standings.first()?);
+        let changes = !leads(higher, &from.subject) && !leads(lower, &to.subject);
+        changes.then(|| Crossover {
+            from: from.subject.clone(),
+            to: to.subject.clone(),
+            above: lower.concurrency,
+            below: higher.concurrency,
+        })
+    };
+    verdicts.windows(2).filter_map(change).collect()
+}
+
+impl Recommendation {
+    /// The choice, then where nothing can be said, then everything else.
+    pub fn all_sentences(&self) -> impl Iterator<Item = &String> {
+        let (first, rest) = self.sentences.split_at(1.min(self.sentences.len()));
+        first.iter().chain(&self.unsaid).chain(rest)
+    }
+}
+
+impl Crossover {
+    /// Where the lead changes, in words.
+    fn tell(&self) -> String {
+        let Self { from, to, above, below } = self;
+        let (above, below) = (grouped(*above as f64), connections(*below));
+        format!("The lead passes from {from} to {to} between {above} and {below}.")
+    }
+}

@@ -1,0 +1,149 @@
+//! Who does not keep the constraints, where, and by which limit.
+
+use serde::Serialize;
+
+use crate::format::{connections, grouped, listed};
+use crate::judge::constraints::Check;
+use crate::tell::summary::Summary;
+
+/// An architecture that is no choice at a load.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Refusal {
+    /// The architecture.
+    pub architecture: String,
+    /// How many connections were open at once.
+    pub concurrency: usize,
+    /// The limits that it broke.
+    pub broken: Vec<Check>,
+}
+
+/// A limit that the next experiment might find kept, or broken, where this one found the opposite.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Doubt {
+    /// The architecture.
+    pub architecture: String,
+    /// How many connections were open at once.
+    pub concurrency: usize,
+    /// The limit.
+    pub check: Check,
+}
+
+/// Whom the constraints exclude, by load.
+pub(super) fn refused(summary: &Summary) -> Vec<Refusal> {
+    checked(summary)
+        .map(|(architecture, concurrency, checks)| {
+            let broken = checks.into_iter().filter(|check| !check.kept).collect();
+            Refusal { architecture, concurrency, broken }
+        })
+        .filter(|refusal: &Refusal| !refusal.broken.is_empty())
+        .collect()
+}
+
+/// Where the constraints are kept or broken by chance, maybe.
+pub(super) fn doubts(summary: &Summary) -> Vec<Doubt> {
+    checked(summary)
+        .flat_map(|(architecture, concurrency, checks)| {
+            let unsure = checks.into_iter().filter(|check| !check.sure);
+            unsure.map(move |check| Doubt {
+                architecture: architecture.clone(),
+                concurrency,
+                check,
+            })
+        })
+        .collect()
+}
+
+/// Who is excluded and by which limit, where nobody is left, and what is not sure.
+pub(super) fn sentences(summary: &Summary, refused: &[Refusal], doubts: &[Doubt]) -> Vec<String> {
+    let mut sentences = Vec::new();
+    let mut excluded: Vec<(&str, &str, Vec<String>)> = Vec::new();
+    for &load in &summary.concurrency {
+        let here: Vec<&Refusal> =
+            refused.iter().filter(|refusal| refusal.concurrency == load).collect();
+        if !here.is_empty() && here.len() == summary.candidates(load).len() {
+            sentences.push(nobody(summary, load, &here));
+            continue;
+        }
+        for refusal in here {
+            for check in &refusal.broken {
+                let (who, limit) = (refusal.architecture.as_str(), check.limit.as_str());
+                let at = format!("{} at {}", check.measured, grouped(load as f64));
+                match excluded.iter_mut().find(|known| (known.0, known.1) == (who, limit)) {
+                    Some((.., all)) => all.push(at),
+                    None => excluded.push((who, limit, vec![at])),
+                }
+            }
+        }
+    }
+    if !excluded.is_empty() {
+        let told: Vec<String> = excluded
+            .iter()
+            .map(|(who, limit, at)| format!("{who} by {limit} ({})", at.join(", ")))
+            .collect();
+        sentences.push(format!("Excluded: {}.", told.join("; ")));
+    }
+    sentences.extend(unchecked(summary));
+    if !doubts.is_empty() {
+        let told: Vec<String> = doubts
+            .iter()
+            .map(|Doubt { architecture, concurrency, check }| {
+                let found = if check.kept { "keeps" } else { "breaks" };
+                let at = connections(*concurrency);
+                format!("{architecture} {found} {} at {at} with {}", check.limit, check.measured)
+            })
+            .collect();
+        sentences.push(format!("Not sure, for the interval holds the limit: {}.", told.join("; ")));
+    }
+    sentences
+}
+
+/// Which subjects' latencies are not known, so that they neither keep nor break the constraints.
+fn unchecked(summary: &Summary) -> Vec<String> {
+    let at = |&load: &usize| {
+        let mut limits: Vec<(Vec<String>, Vec<&str>)> = Vec::new();
+        for (row, medians) in summary.candidates(load) {
+            let unknown = summary.unchecked(medians);
+            match limits.iter_mut().find(|(known, _)| *known == unknown) {
+                Some((_, names)) => names.push(&row.subject),
+                None => limits.push((unknown, vec![&row.subject])),
+            }
+        }
+        limits.into_iter().filter(|(unknown, _)| !unknown.is_empty()).map(move |(unknown, names)| {
+            let (limits, at) = (listed(&unknown), connections(load));
+            let keep = if names.len() == 1 { "keeps" } else { "keep" };
+            format!(
+                "It is not known whether {} {keep} {limits} at {at}, for the load generator could not do its work in their windows \
+                 (✗): no choice there.",
+                listed(&names)
+            )
+        })
+    };
+    summary.concurrency.iter().flat_map(at).collect()
+}
+
+/// That all are excluded at a load, and who was nearest.
+fn nobody(summary: &Summary, load: usize, refused: &[&Refusal]) -> String {
+    let worst = |refusal: &&&Refusal| {
+        refusal.broken.iter().max_by(|one, other| one.excess.total_cmp(&other.excess)).cloned()
+    };
+    let nearest = refused
+        .iter()
+        .filter_map(|refusal| Some((refusal, worst(&refusal)?)))
+        .min_by(|(_, one), (_, other)| one.excess.total_cmp(&other.excess));
+    let (constraints, at) = (&summary.constraints, connections(load));
+    let nearest = nearest.map_or(String::new(), |(refusal, check)| {
+        let Check { of, measured, .. } = check;
+        format!("; the nearest is {} with a {of} of {measured}", refusal.architecture)
+    });
+    format!("No architecture keeps {constraints} at {at}{nearest}.")
+}
+
+/// Every architecture that could be chosen, at each load, with its checks.
+fn checked(summary: &Summary) -> impl Iterator<Item = (String, usize, Vec<Check>)> {
+    summary.concurrency.iter().flat_map(move |&load| {
+        summary
+            .candidates(load)
+            .into_iter()
+            .map(move |(row, medians)| (row.subject.clone(), load, summary.checks(medians)))
+    })
+}

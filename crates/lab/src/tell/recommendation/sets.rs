@@ -1,0 +1,75 @@
+//! Best sets: those that cannot be told from the best, where none of them can be recommended, and who is worse for sure.
+
+use crate::format::{connections, connections_of, listed};
+use crate::judge::verdict::{Metric, Standing, Verdict};
+use crate::tell::summary::Summary;
+
+/// Longer lists of names tell who is not in them instead, where that is shorter.
+const MANY: usize = 4;
+
+/// The best sets where none of them can be recommended; none where there is no such set.
+pub(super) fn headline(summary: &Summary) -> Option<String> {
+    if summary.partial().is_some() {
+        return None;
+    }
+    let mut sets: Vec<(String, Vec<usize>)> = Vec::new();
+    for verdict in summary.verdicts.iter().filter(|verdict| verdict.is_mere_set()) {
+        let set = members(verdict);
+        match sets.iter_mut().find(|(known, _)| *known == set) {
+            Some((_, counts)) => counts.push(verdict.concurrency),
+            None => sets.push((set, vec![verdict.concurrency])),
+        }
+    }
+    let told: Vec<String> =
+        sets.iter().map(|(set, counts)| format!("{set} at {}", connections_of(counts))).collect();
+    let of = match summary.constraints.is_empty() {
+        true => String::new(),
+        false => format!(" of those that keep {}", summary.constraints),
+    };
+    (!told.is_empty())
+        .then(|| format!("The best set{of} is {}: all others are worse for sure.", told.join("; ")))
+}
+
+/// `epoll, poll and uring`, `all but fork`.
+pub(super) fn members(verdict: &Verdict) -> String {
+    let names = |standings: Vec<&Standing>| -> Vec<String> {
+        let mut names: Vec<String> = standings.iter().map(|one| one.subject.clone()).collect();
+        names.sort_unstable();
+        names
+    };
+    let (inside, outside) =
+        (names(verdict.leaders().collect()), names(verdict.excluded().collect()));
+    match inside.len() > MANY.max(outside.len()) {
+        true => format!("all but {}", listed(&outside)),
+        false => listed(&inside),
+    }
+}
+
+/// Who is worse for sure, and by how much, at each number of connections.
+pub(super) fn excluded(summary: &Summary) -> Vec<String> {
+    let told = |verdict: &Verdict| {
+        let all: Vec<String> =
+            verdict.excluded().map(|standing| behind(standing, verdict.metric)).collect();
+        let what = match verdict.metric {
+            Metric::ServerCpu => "processor time for a request".to_owned(),
+            Metric::Rate => "requests/s".to_owned(),
+            Metric::Latency(percentile) => format!("{percentile} latency"),
+        };
+        let at = connections(verdict.concurrency);
+        (!all.is_empty()).then(|| format!("Worse for sure at {at}, by {what}: {}.", listed(&all)))
+    };
+    summary.verdicts.iter().filter_map(told).collect()
+}
+
+/// `threads +154 % [121 to 193]`; of a rate the share that is missing, `threads -60.6 % [-65.9 to -54.8]`.
+fn behind(standing: &Standing, metric: Metric) -> String {
+    let told = |value: f64| if metric == Metric::Rate { 1.0 / (1.0 + value) - 1.0 } else { value };
+    let share = |value: f64| {
+        let percent = 100.0 * told(value);
+        if percent.abs() < 99.95 { format!("{percent:+.1}") } else { format!("{percent:+.0}") }
+    };
+    let mut ends = [standing.low, standing.high];
+    ends.sort_by(|one, other| told(*one).total_cmp(&told(*other)));
+    let [low, high] = ends.map(share);
+    format!("{} {} % [{low} to {high}]", standing.subject, share(standing.behind))
+}

@@ -1,0 +1,370 @@
+//! The charts of a page, and the table of its first screen: what is drawn of a summary, and in which words.
+
+use serde::Serialize;
+
+use crate::format::{OF_THE_COMMAND, connections, duration, grouped, how_many, listed, percent};
+use crate::judge::rows::{Medians, Row};
+use crate::judge::verdict::{Finding, Metric, Standing, Verdict};
+use crate::statistics::Estimate;
+use crate::tell::chart::forest::{Forest, Row as Estimated};
+use crate::tell::chart::lines::{Lines, Series};
+use crate::tell::recommendation::withheld;
+use crate::tell::summary::Summary;
+
+/// How many subjects are in colour: the leader and two rivals. More lines in colour are none that an eye could follow.
+const IN_COLOUR: usize = 3;
+
+/// A chart and the words around it.
+#[derive(Serialize)]
+pub(super) struct Figure {
+    id: String,
+    title: String,
+    caption: String,
+    svg: String,
+    /// Its points, as CSV.
+    csv: String,
+}
+
+impl Figure {
+    pub(super) fn new(
+        id: String,
+        title: String,
+        caption: String,
+        svg: String,
+        csv: String,
+    ) -> Self {
+        Self { id, title, caption, svg, csv }
+    }
+}
+
+/// What is best at a number of connections, in a row of the first table.
+#[derive(Serialize)]
+pub(super) struct Overview {
+    connections: String,
+    best: String,
+    rate: String,
+    level: String,
+    /// Whether nothing can be said.
+    withheld: bool,
+}
+
+/// The table of the first screen.
+pub(super) fn overview(summary: &Summary) -> Vec<Overview> {
+    summary.verdicts.iter().map(of_verdict).collect()
+}
+
+fn of_verdict(verdict: &Verdict) -> Overview {
+    let level: Vec<&Standing> =
+        verdict.standings.iter().filter(|standing| standing.level).collect();
+    let names = |standings: &[&Standing]| {
+        let names: Vec<&str> = standings.iter().map(|one| one.subject.as_str()).collect();
+        listed(&names)
+    };
+    let rate = level.first().map_or("–".to_owned(), |best| {
+        let at_least = if best.at_least { "≥ " } else { "" };
+        format!("{at_least}{}", grouped(best.rate))
+    });
+    let critical = percent(verdict.critical.unwrap_or(0.0));
+    let (best, level, is_withheld) = match &verdict.finding {
+        Finding::Best { subject } => {
+            let next = verdict.standings.get(1);
+            let next = next.map_or(String::new(), |next| {
+                format!("none; {} comes next, {} behind", next.subject, percent(next.behind))
+            });
+            (subject.clone(), next, false)
+        }
+        Finding::Level { .. } if verdict.is_mere_set() => {
+            ("a set".to_owned(), format!("{} (within {critical})", names(&level)), false)
+        }
+        Finding::Level { .. } => {
+            (level[0].subject.clone(), format!("{} (within {critical})", names(&level[1..])), false)
+        }
+        Finding::NoDifference => {
+            ("no difference".to_owned(), format!("all, within {critical}"), false)
+        }
+        Finding::Withheld { cause } => ("no verdict".to_owned(), withheld(cause, verdict), true),
+    };
+    let connections = how_many(verdict.concurrency);
+    let names_one = !verdict.is_mere_set() && !is_withheld;
+    let rate = if names_one { rate } else { "–".to_owned() };
+    Overview { connections, best, rate, level, withheld: is_withheld }
+}
+
+/// The subjects in colour: the chosen one, or else the best at most numbers of connections, and those next to it.
+fn in_colour<'a>(summary: &'a Summary, chosen: Option<&'a str>) -> Vec<&'a str> {
+    let place = |name: &str| {
+        let places = summary.verdicts.iter().map(|verdict| {
+            let place = verdict.standings.iter().position(|standing| standing.subject == name);
+            place.unwrap_or(verdict.standings.len() + 1)
+        });
+        places.sum::<usize>()
+    };
+    let mut names: Vec<&str> = summary.subjects.iter().map(String::as_str).collect();
+    names.sort_by_key(|name| (Some(*name) != chosen, place(name)));
+    names.truncate(IN_COLOUR);
+    names
+}
+
+/// For each number of connections, how far each is behind the best.
+pub(super) fn behind(summary: &Summary) -> Vec<Figure> {
+    let figure = |verdict: &Verdict| {
+        let rows = verdict.standings.iter().chain(&verdict.others);
+        let row = |standing: &Standing| Estimated {
+            name: summary.label(&standing.subject),
+            value: standing.behind,
+            interval: Some([standing.low, standing.high]),
+            figure: match verdict.standings.first() {
+                Some(best) if best.subject == standing.subject => "the best".to_owned(),
+                _ => format!("{:+.1} %", 100.0 * standing.behind),
+            },
+            class: match (standing.level, verdict.others.contains(standing)) {
+                (_, true) => "other",
+                (true, _) => "level",
+                (false, _) => "worse",
+            },
+        };
+        let at = connections(verdict.concurrency);
+        let what = match verdict.metric {
+            Metric::ServerCpu => "processor time for a request".to_owned(),
+            Metric::Rate => "time from one reply to the next".to_owned(),
+            Metric::Latency(percentile) => format!("corrected {percentile} latency"),
+        };
+        let svg = Forest {
+            about: &format!("How far behind the best at {at}, by {what}"),
+            line: Some(0.0),
+            told: |value| format!("{:+.0} %", 100.0 * value),
+            rows: rows.clone().map(row).collect(),
+        }
+        .svg();
+        let csv = rows.map(|one| {
+            let Standing { subject, behind, low, high, .. } = one;
+            format!("{},{},{behind},{low},{high}\r\n", field(subject), verdict.concurrency)
+        });
+        Figure {
+            id: format!("behind-{}", verdict.concurrency),
+            title: at,
+            caption: format!("more {what} than the best"),
+            svg,
+            csv: "architecture,connections,behind,low,high\r\n".to_owned()
+                + &csv.collect::<String>(),
+        }
+    };
+    summary.verdicts.iter().filter(|verdict| !verdict.standings.is_empty()).map(figure).collect()
+}
+
+/// For each number of connections, the rates with their intervals.
+pub(super) fn rates(summary: &Summary) -> Vec<Figure> {
+    let figure = |&concurrency: &usize| {
+        let rows = summary.rows.iter().filter(|row| row.concurrency == concurrency);
+        let row = |row: &Row| {
+            let medians = row.medians()?;
+            let rate = medians.requests_per_second;
+            let at_least = if medians.client_was_limit { "≥ " } else { "" };
+            Some(Estimated {
+                name: summary.label(&row.subject),
+                value: rate.value,
+                interval: interval(rate),
+                figure: format!("{at_least}{}", grouped(rate.value)),
+                class: if medians.faults().is_empty() { "level" } else { "other" },
+            })
+        };
+        let mut rows: Vec<Estimated> = rows.filter_map(row).collect();
+        rows.sort_by(|one, other| other.value.total_cmp(&one.value));
+        let csv = rows.iter().map(|row| {
+            let [low, high] = row
+                .interval
+                .map_or([String::new(), String::new()], |ends| ends.map(|end| end.to_string()));
+            format!("{},{concurrency},{},{low},{high}\r\n", field(&row.name), row.value)
+        });
+        let csv = "architecture,connections,requests_per_second,low,high\r\n".to_owned()
+            + &csv.collect::<String>();
+        let at = connections(concurrency);
+        let about = format!("Requests per second at {at}");
+        let svg = Forest { about: &about, line: None, told: short, rows }.svg();
+        Figure {
+            id: format!("rates-{concurrency}"),
+            title: at,
+            caption: "requests per second; “≥”: the load generator was the limit".to_owned(),
+            svg,
+            csv,
+        }
+    };
+    summary.concurrency.iter().map(figure).filter(|figure| !figure.svg.is_empty()).collect()
+}
+
+/// The interval of an estimate, in which two values alone are none.
+fn interval(estimate: Estimate) -> Option<[f64; 2]> {
+    estimate.interval.map(|interval| [interval.low, interval.high])
+}
+
+/// What changes with load.
+pub(super) fn over_load(summary: &Summary, chosen: Option<&str>) -> Vec<Figure> {
+    if summary.concurrency == [OF_THE_COMMAND] {
+        return Vec::new();
+    }
+    let by_connections = |row: &Row, _: &Medians| row.concurrency as f64;
+    let lines = Over { summary, colours: in_colour(summary, chosen), has_diagonal: false };
+    vec![
+        lines.figure(
+            ["throughput", "Requests per second", "Medians. Where the load generator was the limit, a rate is at least that. Higher is better."],
+            "open connections",
+            Axis { is_logarithmic: false, told: short, across: grouped },
+            by_connections,
+            |medians| medians.requests_per_second.value,
+            Medians::is_comparable,
+        ),
+        lines.figure(
+            ["cpu", "Server processor time per request", "What decides where servers are busy: it does not depend on how quick the load generator is. Lower is better."],
+            "open connections",
+            Axis { is_logarithmic: false, told: time, across: grouped },
+            by_connections,
+            |medians| medians.cpu_us,
+            Medians::is_comparable,
+        ),
+        lines.figure(
+            ["latency", "Latency that 99 % of requests keep", "Medians of the windows. Lower is better; the table has the other percentiles."],
+            "open connections",
+            Axis { is_logarithmic: true, told: time, across: grouped },
+            by_connections,
+            |medians| medians.p99_us,
+            |medians| !medians.invalid,
+        ),
+        lines.figure(
+            ["memory", "Server memory", "The most that all processes of a server had: of several, the sum of their shares. Lower is better."],
+            "open connections",
+            Axis { is_logarithmic: true, told: |mebibytes| format!("{} MiB", short(mebibytes)), across: grouped },
+            by_connections,
+            |medians| medians.memory_bytes / f64::from(1 << 20),
+            |_| true,
+        ),
+        lines.figure(
+            ["service-time", "Mean service time against measured load", "How long a request takes when so many are in service at once, which is the measured load (Kerneis & Chroboczek 2009, Fig. 2). A server that adds the same time for each further request draws a straight line."],
+            "requests in service",
+            Axis { is_logarithmic: true, told: time, across: short },
+            |_, medians| medians.measured_load,
+            |medians| medians.mean_us,
+            |medians| !medians.invalid,
+        ),
+        Over { has_diagonal: true, ..lines.clone() }.figure(
+            ["measured-load", "Measured against offered load", "Requests in service on average, against open connections (Fig. 1 there). On the dotted diagonal every connection has a request in service; beneath it something else, such as the load generator, held requests back."],
+            "open connections",
+            Axis { is_logarithmic: true, told: short, across: grouped },
+            by_connections,
+            |medians| medians.measured_load,
+            |medians| !medians.invalid,
+        ),
+    ]
+}
+
+/// How the axes of a chart are told.
+#[derive(Clone, Copy)]
+struct Axis {
+    is_logarithmic: bool,
+    told: fn(f64) -> String,
+    across: fn(f64) -> String,
+}
+
+/// Lines of all subjects.
+#[derive(Clone)]
+struct Over<'a> {
+    summary: &'a Summary,
+    colours: Vec<&'a str>,
+    has_diagonal: bool,
+}
+
+impl Over<'_> {
+    fn figure(
+        &self,
+        [id, title, caption]: [&str; 3],
+        below: &str,
+        axis: Axis,
+        across: impl Fn(&Row, &Medians) -> f64,
+        up: impl Fn(&Medians) -> f64,
+        sound: fn(&Medians) -> bool,
+    ) -> Figure {
+        let summary = self.summary;
+        let mut csv = "architecture,connections,x,y,valid\r\n".to_owned();
+        let mut series = |name: &String| {
+            let label = summary.label(name);
+            let (mut points, mut doubtful) = (Vec::new(), Vec::new());
+            for row in summary.of_subject(name) {
+                let Some(medians) = row.medians() else { continue };
+                let (x, y) = (across(row, medians), up(medians));
+                if x <= 0.0 || y <= 0.0 || !x.is_finite() || !y.is_finite() {
+                    continue;
+                }
+                let is_sound = sound(medians);
+                csv += &format!("{},{},{x},{y},{is_sound}\r\n", field(name), row.concurrency);
+                let told =
+                    format!("{label} at {}: {}", connections(row.concurrency), (axis.told)(y));
+                match is_sound {
+                    true => points.push((x, y, told)),
+                    false => doubtful.push((x, y, format!("{told}, not to be trusted"))),
+                }
+            }
+            points.sort_by(|one, other| one.0.total_cmp(&other.0));
+            let rank = self.colours.iter().position(|known| known == name);
+            Series { name: label, rank, points, doubtful }
+        };
+        let series: Vec<Series> = summary.subjects.iter().map(&mut series).collect();
+        let svg = Lines {
+            about: &format!("{title}, against {below}"),
+            below,
+            is_logarithmic: axis.is_logarithmic,
+            is_over_time: false,
+            marked: if below == "open connections" {
+                summary.concurrency.iter().map(|&count| count as f64).collect()
+            } else {
+                Vec::new()
+            },
+            across: axis.across,
+            up: axis.told,
+            series,
+            has_diagonal: self.has_diagonal,
+        }
+        .svg();
+        Figure { id: id.to_owned(), title: title.to_owned(), caption: caption.to_owned(), svg, csv }
+    }
+}
+
+/// A value in a line of CSV (RFC 4180).
+pub(super) fn field(text: &str) -> String {
+    if text.contains(['"', ',', '\r', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+/// A number in few letters: `12k`, `3.5`.
+fn short(value: f64) -> String {
+    match value {
+        value if value >= 1e6 => format!("{}M", trimmed(value / 1e6)),
+        value if value >= 1e3 => format!("{}k", trimmed(value / 1e3)),
+        value => trimmed(value),
+    }
+}
+
+fn trimmed(value: f64) -> String {
+    let text = format!("{value:.1}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Times in microseconds, in people's units: `20 µs`, `1.5 ms`.
+fn time(microseconds: f64) -> String {
+    if microseconds == 0.0 {
+        return "0".to_owned();
+    }
+    duration(microseconds).replace(".0 ", " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_on_axes_are_short() {
+        assert_eq!([0.5, 12.0, 12_500.0, 3e6].map(short), ["0.5", "12", "12.5k", "3M"]);
+        assert_eq!(field("a,\"b\""), "\"a,\"\"b\"\"\"");
+    }
+}

@@ -1,0 +1,192 @@
+//! The tables of results as Markdown, for documents that quote them: a subject a line, a concurrency a column.
+//!
+//! The pages of docs/reproductions are filled in from these, so that no figure is copied by hand.
+
+use std::fmt::Write;
+use std::str::FromStr;
+
+use super::table::lines;
+use crate::format::{bytes, connections, duration, grouped, rate};
+use crate::judge::rows::{Figures, Medians, Row};
+use crate::record::{Cell, Heading, Outcome, Records};
+use crate::statistics::median;
+use crate::tell::summary::Summary;
+
+/// A table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Table {
+    /// Requests per second, median ± half of its 95 % interval.
+    Rate,
+    /// Mean service time.
+    Mean,
+    /// The latency that 99 % of the requests do not exceed.
+    P99,
+    /// Measured load.
+    Load,
+    /// The least-squares line of mean service time over measured load.
+    Slope,
+    /// The server's processor time for each request.
+    Cpu,
+    /// The server's memory.
+    Memory,
+    /// The server's context switches a second.
+    Switches,
+}
+
+impl Table {
+    /// All of them, by name.
+    pub const ALL: [(&'static str, Table); 8] = [
+        ("rate", Table::Rate),
+        ("mean", Table::Mean),
+        ("p99", Table::P99),
+        ("load", Table::Load),
+        ("slope", Table::Slope),
+        ("cpu", Table::Cpu),
+        ("memory", Table::Memory),
+        ("switches", Table::Switches),
+    ];
+
+    fn title(self) -> &'static str {
+        match self {
+            Table::Rate => "Requests/s, median ± half of its 95 % interval",
+            Table::Mean => "Mean service time",
+            Table::P99 => "Latency, 99 %",
+            Table::Load => "Measured load",
+            Table::Slope => "Mean service time as a line over measured load",
+            Table::Cpu => "Server CPU per request",
+            Table::Memory => "Server memory",
+            Table::Switches => "Context switches of the server per second",
+        }
+    }
+
+    fn show(self, medians: &Medians, switches: f64) -> String {
+        match self {
+            Table::Rate => rate(medians.requests_per_second),
+            Table::Mean => duration(medians.mean_us),
+            Table::P99 => duration(medians.p99_us),
+            Table::Load => format!("{:.1}", medians.measured_load),
+            Table::Cpu => duration(medians.cpu_us),
+            Table::Memory => bytes(medians.memory_bytes),
+            Table::Switches | Table::Slope => grouped(switches),
+        }
+    }
+}
+
+impl FromStr for Table {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.iter().find(|(known, _)| *known == name);
+        found.map(|(_, table)| *table).ok_or_else(|| {
+            let names = Self::ALL.map(|(name, _)| name).join(", ");
+            format!("there is no table `{name}`: choose from {names}")
+        })
+    }
+}
+
+/// These tables of an experiment, each under a line that says what it is. A figure beside which there is a warning has
+/// a `!`, as on the terminal, and one that is not to be trusted a `✗`.
+pub fn tables(heading: &Heading, records: &Records, which: &[Table]) -> String {
+    let summary = Summary::of(heading, records);
+    let cells = &records.cells;
+    let mut text = String::new();
+    for &table in which {
+        let _ = writeln!(text, "{}\n", table.title());
+        match table {
+            Table::Slope => slopes(&mut text, &summary),
+            table => grid(&mut text, table, &summary, cells),
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn grid(text: &mut String, table: Table, summary: &Summary, cells: &[Cell]) {
+    let headings = summary.concurrency.iter().map(|&count| connections(count));
+    line(text, ["".to_owned()].into_iter().chain(headings));
+    line(
+        text,
+        ["---".to_owned()].into_iter().chain(summary.concurrency.iter().map(|_| "---:".into())),
+    );
+    for name in &summary.subjects {
+        let figures = summary.of_subject(name).map(|row| match &row.figures {
+            Figures::Measured(medians) => {
+                let mark = match (medians.invalid, row.warnings.is_empty()) {
+                    (true, _) => " ✗",
+                    (false, false) => " !",
+                    (false, true) => "",
+                };
+                table.show(medians, switches(row, cells)) + mark
+            }
+            Figures::Missing { what, .. } => (*what).to_owned(),
+        });
+        line(text, [summary.label(name)].into_iter().chain(figures));
+    }
+}
+
+fn slopes(text: &mut String, summary: &Summary) {
+    line(text, ["", "µs per request in service", "correlation"].map(str::to_owned));
+    line(text, ["---", "---:", "---:"].map(str::to_owned));
+    for fitted in lines(summary) {
+        line(text, [fitted.subject, fitted.slope, fitted.correlation]);
+    }
+}
+
+/// The median over the repeats.
+fn switches(row: &Row, cells: &[Cell]) -> f64 {
+    let of_row = cells
+        .iter()
+        .filter(|cell| cell.subject == row.subject && cell.concurrency == row.concurrency);
+    let rates: Vec<f64> = of_row
+        .filter_map(|cell| match &cell.outcome {
+            Outcome::Measured(measured) => {
+                let both =
+                    measured.voluntary_switches as f64 + measured.involuntary_switches as f64;
+                Some(both / measured.window_seconds)
+            }
+            _ => None,
+        })
+        .collect();
+    median(&rates).unwrap_or(0.0)
+}
+
+fn line(text: &mut String, cells: impl IntoIterator<Item = String>) {
+    for cell in cells {
+        // Names come from a file that anybody may have written.
+        let _ = write!(text, "| {} ", cell.replace('|', "\\|").replace('\n', " "));
+    }
+    text.push_str("|\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::results::tests::heading;
+
+    #[test]
+    fn a_table_is_a_line_for_each_subject() {
+        let cell = Cell {
+            subject: "epoll".into(),
+            concurrency: 10,
+            repeat: 0,
+            started_at: String::new(),
+            outcome: Outcome::Unavailable { reason: "none".into() },
+        };
+        let text = tables(
+            &heading(),
+            &Records { cells: vec![cell], blocks: vec![] },
+            &[Table::Rate, Table::Slope],
+        );
+        assert!(text.contains("|  | 1 connection | 10 connections | 100 connections |"), "{text}");
+        assert!(text.contains("| epoll | not run | unavailable | not run |"), "{text}");
+        assert!(text.contains("| --- | ---: | ---: |\n"), "{text}");
+    }
+
+    #[test]
+    fn every_table_has_a_name() {
+        for (name, table) in Table::ALL {
+            assert_eq!(name.parse(), Ok(table));
+        }
+        assert!("speed".parse::<Table>().unwrap_err().contains("rate, mean"));
+    }
+}

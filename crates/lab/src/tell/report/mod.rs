@@ -1,0 +1,69 @@
+//! The report: a page of HTML that needs nothing else.
+//!
+//! Its charts are SVG within it ([`crate::tell::chart`]), so it shows them without JavaScript and without a network; scripts only sort the
+//! table, show the lines that a figure was made from, and take figures along.
+
+mod charts;
+mod csv;
+pub mod index;
+pub mod markdown;
+pub mod overlay;
+mod queues;
+mod raw;
+mod table;
+
+use std::io;
+use std::path::Path;
+
+use minijinja::context;
+
+use crate::format;
+use crate::page::{page, script_data, write_whole};
+use crate::tell::answer::Answer;
+
+pub use raw::RawLines;
+
+/// Writes the report to `path`, whole or not at all.
+///
+/// # Errors
+///
+/// When the file cannot be written.
+pub fn write(path: &Path, answer: &Answer<'_>, raw: &RawLines) -> io::Result<()> {
+    write_whole(path, &render(answer, raw))
+}
+
+/// The report as HTML. There may be fewer records than were planned; the page says so then.
+pub fn render(answer: &Answer<'_>, raw: &RawLines) -> String {
+    let Answer { heading, records, summary, recommendation: said } = answer;
+    let chosen = said.architecture.as_deref();
+    let cells = &records.cells;
+    let data = context! {
+        service => summary.service, rows => table::row_lines(summary, raw), csv => csv::cells(cells, raw),
+    };
+    page(
+        include_str!("report.html.jinja"),
+        context! {
+            heading,
+            partial => summary.partial(),
+            compared => heading.design.compared(),
+            crowd => heading.design.clients.crowd(),
+            recommendation => said.sentences,
+            disturbance => said.disturbance,
+            overview => charts::overview(summary),
+            behind => charts::behind(summary),
+            over_load => charts::over_load(summary, chosen),
+            rates => charts::rates(summary),
+            queues => queues::figures(cells),
+            data => script_data(&data),
+            lines => table::lines(summary),
+            rows => table::rows(summary, raw),
+            missing => summary.missing(),
+            warnings => summary.warnings(),
+            crowd_rows => table::crowd(summary, cells),
+            fates => table::FATES,
+            memory => format::bytes(heading.machine.memory_bytes as f64),
+            command => table::command(&heading.command),
+            load_command => table::command(heading.design.load_command.as_deref().unwrap_or_default()),
+        },
+    )
+}

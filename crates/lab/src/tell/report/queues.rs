@@ -1,0 +1,104 @@
+//! The charts of queues and pools over time, of the architectures that are made of them.
+
+use crate::format::{connections, grouped};
+use crate::record::{Cell, Outcome, QueueSample, QueueState};
+use crate::tell::chart::lines::{Lines, Series};
+
+use super::charts::Figure;
+
+/// How many queues are in colour.
+const IN_COLOUR: usize = 3;
+
+/// Two charts for each subject that has queues: how long they were, and how many threads took from them, in its first window at the most
+/// connections.
+pub(super) fn figures(cells: &[Cell]) -> Vec<Figure> {
+    let mut chosen: Vec<(&Cell, &[QueueSample])> = Vec::new();
+    for cell in cells {
+        let Outcome::Measured(measured) = &cell.outcome else { continue };
+        if measured.queues.is_empty() {
+            continue;
+        }
+        match chosen.iter_mut().find(|(other, _)| other.subject == cell.subject) {
+            None => chosen.push((cell, &measured.queues)),
+            Some(known) if known.0.concurrency < cell.concurrency => {
+                *known = (cell, &measured.queues);
+            }
+            Some(_) => {}
+        }
+    }
+    let both = chosen.into_iter().flat_map(|(cell, samples)| {
+        let at = connections(cell.concurrency);
+        [
+            figure(cell, samples, "queues", &format!("how many blocks wait, at {at}"), |queue| {
+                queue.length
+            }),
+            figure(
+                cell,
+                samples,
+                "pools",
+                &format!("how many threads take them, at {at}"),
+                |queue| queue.threads,
+            ),
+        ]
+    });
+    both.collect()
+}
+
+fn figure(
+    cell: &Cell,
+    samples: &[QueueSample],
+    what: &str,
+    caption: &str,
+    value: fn(&QueueState) -> u64,
+) -> Figure {
+    let mut series: Vec<Series> = Vec::new();
+    for sample in samples {
+        for queue in &sample.queues {
+            let told = format!("{}: {} after {:.1} s", queue.name, value(queue), sample.seconds);
+            let point = (sample.seconds, value(queue) as f64, told);
+            match series.iter_mut().find(|series| series.name == queue.name) {
+                Some(series) => series.points.push(point),
+                None => series.push(Series {
+                    name: queue.name.clone(),
+                    rank: None,
+                    points: vec![point],
+                    doubtful: Vec::new(),
+                }),
+            }
+        }
+    }
+    // The longest in colour.
+    let most = |series: &Series| series.points.iter().map(|point| point.1).fold(0.0, f64::max);
+    let mut order: Vec<usize> = (0..series.len()).collect();
+    order.sort_by(|one, other| most(&series[*other]).total_cmp(&most(&series[*one])));
+    for (rank, index) in order.into_iter().take(IN_COLOUR).enumerate() {
+        series[index].rank = Some(rank);
+    }
+    let title =
+        format!("{} of {}", if what == "queues" { "Queues" } else { "Pools" }, cell.subject);
+    let mut csv = String::from("queue,seconds,value\n");
+    for one in &series {
+        for (seconds, value, _) in &one.points {
+            csv += &format!("\"{}\",{seconds:.3},{value}\n", one.name.replace('"', "\"\""));
+        }
+    }
+    let lines = Lines {
+        about: &title,
+        below: "seconds since the load began",
+        is_logarithmic: false,
+        is_over_time: true,
+        marked: Vec::new(),
+        across: |seconds| format!("{seconds:.1}"),
+        up: grouped,
+        series,
+        has_diagonal: false,
+    };
+    let svg = lines.svg();
+    Figure::new(
+        format!("{what}-{}", cell.subject.replace(' ', "-")),
+        title,
+        caption.to_owned(),
+        svg,
+        csv,
+    )
+}

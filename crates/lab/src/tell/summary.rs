@@ -1,0 +1,262 @@
+//! What the cells of an experiment come to: one row for each subject, which is an architecture or a peer, at each
+//! concurrency.
+//!
+//! [`Summary::of`] takes what has been measured so far, so it serves the terminal after a whole
+//! experiment and after a Ctrl-C alike. A cell that was measured again (`--resume` after a failure)
+//! counts as it was last. What could not be measured keeps its reason and never becomes a zero.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use duality_load::{Warning, WarningKind};
+
+use crate::format::how_many;
+use crate::judge::constraints::{self, Check};
+use crate::judge::rows::{self, Fault, Figures, Medians, Row};
+use crate::judge::verdict::{self, Question, Verdict};
+use crate::record::constraints::limit_of;
+use crate::record::{Constraints, Heading, Outcome, Records, Ways};
+
+/// What the cells of an experiment come to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// The service.
+    pub service: String,
+    /// The names of architectures and peers, in the order of the design.
+    pub subjects: Vec<String>,
+    /// Which of them are peers, and stand beside those that can be chosen.
+    pub peers: BTreeSet<String>,
+    /// What is asked of the ways to run one program, where those are what is compared.
+    pub ways: Option<Ways>,
+    /// The numbers of open connections, in the order of the design.
+    pub concurrency: Vec<usize>,
+    /// How often each cell was to be measured.
+    pub repeats: usize,
+    /// How many cells the design has.
+    pub planned: usize,
+    /// For how many of them there is a measurement or a reason.
+    pub done: usize,
+    /// Decides the draws of the bootstrap.
+    pub seed: u64,
+    /// Which of the subjects nobody can choose ([`Design::is_yardstick`](crate::record::Design::is_yardstick)).
+    pub yardsticks: BTreeSet<String>,
+    /// Those that look at idle connections in each round ([`Design::looks_at_all`](crate::record::Design::looks_at_all)).
+    pub looking_at_all: BTreeSet<String>,
+    /// What must be kept to be recommended.
+    pub constraints: Constraints,
+    /// One for each subject at each concurrency; subjects outermost.
+    pub rows: Vec<Row>,
+    /// What was measured twice, if anything was. It takes no part in comparisons.
+    pub control: Option<Again>,
+    /// What can be said at each number of connections.
+    pub verdicts: Vec<Verdict>,
+}
+
+/// An architecture that was measured twice, under two names: what differs between the two is not the architecture.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Again {
+    /// The architecture.
+    pub architecture: String,
+    /// Its second measurements, by concurrency; the subject is another name.
+    pub rows: Vec<Row>,
+}
+
+impl Summary {
+    /// What `records` come to; they may be fewer than the design has.
+    pub fn of(heading: &Heading, records: &Records) -> Self {
+        let design = &heading.design;
+        let cells = &records.cells;
+        let mut latest: BTreeMap<(&str, usize, usize), &Outcome> = BTreeMap::new();
+        for cell in cells {
+            latest.insert((&cell.subject, cell.concurrency, cell.repeat), &cell.outcome);
+        }
+        let of_subject = |subject: &str| -> Vec<Row> {
+            let at = |&concurrency: &usize| {
+                let repeats = (subject, concurrency, 0)..=(subject, concurrency, usize::MAX);
+                let outcomes: Vec<&Outcome> =
+                    latest.range(repeats).map(|(_, outcome)| *outcome).collect();
+                let mut row = rows::row(subject, concurrency, &outcomes, design.seed);
+                let blocks = records.blocks_at(concurrency);
+                row.take_failures(&blocks);
+                if let Figures::Measured(medians) = &mut row.figures {
+                    medians.take_blocks(subject, &blocks, design.seed);
+                    medians.starved = medians.served < rows::SERVED * concurrency as f64;
+                }
+                row
+            };
+            design.concurrency.iter().map(at).collect()
+        };
+        let rows: Vec<Row> = design.subjects().flat_map(of_subject).collect();
+        let again = design.control.as_deref().map(of_subject).unwrap_or_default();
+        let control = design
+            .control
+            .as_deref()
+            .map(|name| Again { architecture: design.original(name).to_owned(), rows: again });
+        let yardsticks = design.subjects().filter(|name| design.is_yardstick(name));
+        let looking_at_all = design.subjects().filter(|name| design.looks_at_all(name));
+        let mut summary = Summary {
+            service: design.service.clone(),
+            subjects: design.subjects().map(str::to_owned).collect(),
+            peers: design
+                .peers
+                .iter()
+                .map(|peer| peer.name.clone())
+                .filter(|name| !design.can_be_chosen(name))
+                .collect(),
+            ways: design.ways.clone(),
+            concurrency: design.concurrency.clone(),
+            repeats: design.repeats,
+            planned: design.cells(),
+            done: latest.len(),
+            seed: design.seed,
+            yardsticks: yardsticks.map(str::to_owned).collect(),
+            looking_at_all: looking_at_all.map(str::to_owned).collect(),
+            constraints: heading.constraints.clone(),
+            rows,
+            control,
+            verdicts: Vec::new(),
+        };
+        let disqualified = summary.disqualified();
+        let question = Question { heading, records, disqualified: &disqualified };
+        summary.verdicts = verdict::verdicts(question);
+        summary
+    }
+
+    /// Who cannot be chosen, and where.
+    fn disqualified(&self) -> BTreeSet<(String, usize)> {
+        let is_out = |row: &&Row| !self.faults(row).is_empty();
+        let out = self.rows.iter().filter(is_out).map(|row| (row.subject.clone(), row.concurrency));
+        // The control is the same server: a wrong reply of it is one of the server's.
+        let again = self.control.iter().flat_map(|control| {
+            let wrong = control.rows.iter().filter(|row| row.answered_wrongly());
+            wrong.map(|row| (control.architecture.clone(), row.concurrency))
+        });
+        out.chain(again).collect()
+    }
+
+    /// What must be kept, and what `medians` are beside it. Latencies of invalid windows are left
+    /// out: the load generator could not do its work.
+    pub fn checks(&self, medians: &Medians) -> Vec<Check> {
+        let Medians { latency_samples, memory_samples, .. } = medians;
+        let latencies = if medians.invalid { &[] } else { latency_samples.as_slice() };
+        constraints::check(&self.constraints, latencies, memory_samples, self.seed)
+    }
+
+    /// The limits of which it is not known whether `medians` keep them, in words.
+    pub fn unchecked(&self, medians: &Medians) -> Vec<String> {
+        let checks = self.checks(medians);
+        let limits = self.constraints.slo.iter().map(limit_of);
+        limits.filter(|limit| checks.iter().all(|check| check.limit != *limit)).collect()
+    }
+
+    /// Why a row's subject cannot be chosen there.
+    pub fn faults(&self, row: &Row) -> Vec<Fault> {
+        let Some(medians) = row.medians() else { return Vec::new() };
+        let mut faults = medians.faults();
+        let checks = self.checks(medians);
+        if checks.iter().any(|check| !check.kept) {
+            faults.push(Fault::Constraint);
+        }
+        if !self.unchecked(medians).is_empty() {
+            faults.push(Fault::Unchecked);
+        }
+        faults
+    }
+
+    /// The architectures that can be chosen at a number of connections but for constraints, with their figures.
+    pub fn candidates(&self, concurrency: usize) -> Vec<(&Row, &Medians)> {
+        self.rows
+            .iter()
+            .filter(|row| row.concurrency == concurrency && !self.yardsticks.contains(&row.subject))
+            .filter(|row| !self.peers.contains(&row.subject))
+            .filter_map(|row| Some((row, row.medians()?)))
+            .filter(|(_, medians)| medians.faults().is_empty())
+            .collect()
+    }
+
+    /// The verdict at a number of connections.
+    pub fn verdict(&self, concurrency: usize) -> Option<&Verdict> {
+        self.verdicts.iter().find(|verdict| verdict.concurrency == concurrency)
+    }
+
+    /// The figures of a subject at a number of connections.
+    pub fn medians(&self, subject: &str, concurrency: usize) -> Option<&Medians> {
+        let mut rows = self.all_rows();
+        rows.find(|row| row.subject == subject && row.concurrency == concurrency)?.medians()
+    }
+
+    /// What a subject is called where it stands among others: `nginx (peer)`.
+    pub fn label(&self, name: &str) -> String {
+        if self.peers.contains(name) { format!("{name} (peer)") } else { name.to_owned() }
+    }
+
+    /// The rows of a subject, by concurrency.
+    pub fn of_subject<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Row> {
+        self.rows.iter().filter(move |row| row.subject == name)
+    }
+
+    /// The rows of all that is compared, and then those of the control.
+    pub fn all_rows(&self) -> impl Iterator<Item = &Row> {
+        self.rows.iter().chain(self.control.iter().flat_map(|control| &control.rows))
+    }
+
+    /// `partial: 37 of 108 cells` when the experiment did not come to its end.
+    pub fn partial(&self) -> Option<String> {
+        let (done, planned) = (self.done, self.planned);
+        (done < planned).then(|| format!("partial: {done} of {planned} cells"))
+    }
+
+    /// What must be known of the figures: a line for each subject that a warning is about, or one for all where it is about many.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        /// Warnings of one kind that are about more rows than these are told together.
+        const FEW: usize = 3;
+        let mut kinds: Vec<(&WarningKind, Vec<(&Row, &Warning)>)> = Vec::new();
+        for row in self.all_rows() {
+            for warning in &row.warnings {
+                match kinds.iter_mut().find(|(kind, _)| *kind == &warning.kind) {
+                    Some((_, told)) if warning.kind != WarningKind::Other => {
+                        told.push((row, warning));
+                    }
+                    _ => kinds.push((&warning.kind, vec![(row, warning)])),
+                }
+            }
+        }
+        let rows = self.all_rows().filter(|row| row.medians().is_some()).count();
+        let place = |row: &Row| format!("{} at {}", row.subject, how_many(row.concurrency));
+        let mut lines = Vec::new();
+        for (_, told) in kinds {
+            if told.len() <= FEW {
+                lines.extend(told.iter().map(|(row, warning)| {
+                    let at = how_many(row.concurrency);
+                    format!("{}: {} (at {at})", row.subject, warning.text)
+                }));
+                continue;
+            }
+            let (row, first) = told[0];
+            let all = if told.len() == rows {
+                "all cells".to_owned()
+            } else {
+                format!("{} of {rows} cells", told.len())
+            };
+            lines.push(format!("{all}, such as {}: {}", place(row), first.text));
+        }
+        lines
+    }
+
+    /// Why there are no figures, each reason once, with the subject and the concurrencies that it is about.
+    pub(crate) fn missing(&self) -> Vec<String> {
+        let mut notes: Vec<(String, Vec<String>)> = Vec::new();
+        for row in self.all_rows() {
+            let Figures::Missing { what, reason } = &row.figures else { continue };
+            if reason.is_empty() {
+                continue;
+            }
+            let note = format!("{}: {what}: {reason}", row.subject);
+            let concurrency = how_many(row.concurrency);
+            match notes.iter_mut().find(|(known, _)| *known == note) {
+                Some((_, at)) => at.push(concurrency),
+                None => notes.push((note, vec![concurrency])),
+            }
+        }
+        notes.into_iter().map(|(note, at)| format!("{note} (at {})", at.join(", "))).collect()
+    }
+}

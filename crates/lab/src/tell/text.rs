@@ -1,0 +1,116 @@
+//! What an experiment came to, as text for the terminal: what was disturbed and the verdict's tables, then what could not be measured,
+//! the warnings, and the recommendation.
+
+use std::fmt::Write;
+
+use crate::format::{bytes, connections, duration, multiple, rate};
+use crate::judge::rows::{Figures, Medians, Row};
+use crate::statistics::{Estimate, ratio};
+use crate::tell::recommendation::Recommendation;
+use crate::tell::summary::Summary;
+
+/// What each repeat measured of something.
+type Samples = fn(&Medians) -> &[f64];
+
+impl Summary {
+    /// Tables for the terminal, then what could not be measured, the warnings and the recommendation.
+    ///
+    /// Figures are also given as multiples of those of the `baseline`, of the native program, or of the peer if there is one.
+    pub fn render_text(&self, said: &Recommendation, baseline: Option<&str>) -> String {
+        let mut text = String::new();
+        if let Some(partial) = self.partial() {
+            writeln!(text, "{partial}\n").expect("a String takes all");
+        }
+        for happened in &said.disturbance {
+            writeln!(text, "{happened}\n").expect("a String takes all");
+        }
+        let title =
+            "requests/s, median ± half of its 95 % interval (≥: the load generator was the limit)";
+        self.grid(&mut text, title, |_, medians| {
+            let limit = if medians.client_was_limit { "≥ " } else { "" };
+            format!("{limit}{}", rate(medians.requests_per_second))
+        });
+        self.grid(&mut text, "median latency", |_, medians| duration(medians.p50_us));
+        self.grid(&mut text, "p99 latency", |_, medians| duration(medians.p99_us));
+        let title = "processor time per request: server + load generator";
+        self.grid(&mut text, title, |_, medians| {
+            format!("{} + {}", duration(medians.cpu_us), duration(medians.client_cpu_us))
+        });
+        if let Some(baseline) = self.baseline(baseline) {
+            let measures: [(&str, Samples); 2] = [
+                ("requests/s", |medians| &medians.requests_per_second_samples),
+                ("server CPU per request", |medians| &medians.cpu_us_samples),
+            ];
+            for (measure, samples) in measures {
+                let title = format!("{measure} as a multiple of {baseline}'s, 99 % interval");
+                self.grid(&mut text, &title, |row, medians| {
+                    let beside = self.beside(baseline, row, samples(medians), samples);
+                    beside.map_or_else(|| "-".to_owned(), multiple)
+                });
+            }
+        }
+        self.grid(&mut text, "server memory", |_, medians| bytes(medians.memory_bytes));
+        self.notes(&mut text);
+        for sentence in said.all_sentences() {
+            text.push_str(sentence);
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Whose figures others are multiples of.
+    fn baseline<'a>(&'a self, asked: Option<&'a str>) -> Option<&'a str> {
+        let mut peers = self.peers.iter();
+        let native = || self.ways.as_ref().map(|ways| ways.native.as_str());
+        asked
+            .or_else(native)
+            .or_else(|| peers.next().filter(|_| self.peers.len() == 1).map(String::as_str))
+    }
+
+    /// What was measured in `row` over the baseline's at as many connections; none where that was not measured.
+    fn beside(&self, baseline: &str, row: &Row, own: &[f64], samples: Samples) -> Option<Estimate> {
+        let mut beside =
+            self.of_subject(baseline).filter(|other| other.concurrency == row.concurrency);
+        let other = beside.find_map(Row::medians)?;
+        ratio(own, samples(other), self.seed)
+    }
+
+    /// One row for each subject, one column for each concurrency.
+    fn grid(&self, text: &mut String, title: &str, show: impl Fn(&Row, &Medians) -> String) {
+        let mut lines = vec![vec![String::new()]];
+        lines[0].extend(self.concurrency.iter().map(|&count| connections(count) + "  "));
+        for name in &self.subjects {
+            let cells = self.of_subject(name).map(|row| match &row.figures {
+                // The mark leads to the warnings beneath the tables.
+                Figures::Measured(medians) if medians.invalid => show(row, medians) + " ✗",
+                Figures::Measured(medians) if row.warnings.is_empty() => show(row, medians) + "  ",
+                Figures::Measured(medians) => show(row, medians) + " !",
+                Figures::Missing { what, .. } => format!("{what}  "),
+            });
+            lines.push([self.label(name)].into_iter().chain(cells).collect());
+        }
+        let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
+        let widths: Vec<usize> = (0..lines[0].len()).filter_map(width).collect();
+        text.push_str(title);
+        for line in &lines {
+            let mut shown = format!("  {:<1$}", line[0], widths[0]);
+            for (cell, width) in line.iter().zip(&widths).skip(1) {
+                write!(shown, "  {cell:>width$}").expect("a String takes all");
+            }
+            text.push('\n');
+            text.push_str(shown.trim_end());
+        }
+        text.push_str("\n\n");
+    }
+
+    /// Reasons and warnings.
+    fn notes(&self, text: &mut String) {
+        let notes: Vec<String> = self.missing().into_iter().chain(self.warnings()).collect();
+        for note in &notes {
+            writeln!(text, "! {note}").expect("a String takes all");
+        }
+        if !notes.is_empty() {
+            text.push('\n');
+        }
+    }
+}
