@@ -16,6 +16,12 @@ namespace {
 // A thread that could reach more functions is no small handler of connections, and a link would take minutes.
 constexpr size_t MOST = 1200;
 
+// Primitives in which no thread spends its life: output, and what others hold for a moment.
+const StringRef SOON_OVER[] = {
+    "write", "writev", "send", "sendto", "sendmsg", "sendfile", "sendfile64", "pthread_mutex_lock", "pthread_rwlock_rdlock",
+    "pthread_rwlock_wrlock", "pthread_spin_lock", "rt_once_begin", "pthread_exit", "pthread_testcancel",
+};
+
 } // namespace
 
 Converter::Converter(Module &module, Analysis &analysis) : module(module), analysis(analysis), runtime(module) { findStarts(); }
@@ -46,15 +52,16 @@ Function *Converter::coroutineOf(Function &original) {
   return coroutine;
 }
 
-// How many functions that may block a thread which starts here could reach.
-size_t Converter::reach(Function &start) const {
-  SmallPtrSet<Function *, 32> seen = {&start};
-  SmallVector<Function *, 32> left = {&start};
+// The functions that may block, and that a thread which starts here could reach: all, or by way of
+// coroutines alone.
+SmallSetVector<Function *, 32> Converter::reach(Function &start, bool coroutines) const {
+  SmallSetVector<Function *, 32> found;
+  found.insert(&start);
   auto visit = [&](Function *function) {
-    if (!function->isDeclaration() && seen.insert(function).second) left.push_back(function);
+    if (!function->isDeclaration() && (!coroutines || analysis.obstacle(*function).empty())) found.insert(function);
   };
-  while (!left.empty()) {
-    for (Instruction &instruction : instructions(*left.pop_back_val())) {
+  for (size_t next = 0; next < found.size(); next++) {
+    for (Instruction &instruction : instructions(*found[next])) {
       auto *call = dyn_cast<CallBase>(&instruction);
       if (!call) continue;
       Call kind = analysis.classify(*call);
@@ -62,7 +69,28 @@ size_t Converter::reach(Function &start) const {
       if (kind.kind == Call::Indirect) for_each(kind.targets, visit);
     }
   }
-  return seen.size();
+  return found;
+}
+
+// Why a thread that starts here spends its life on a side stack; empty if it does not. Such a
+// thread would keep a stack beside its frames for as long as it waits. A stack alone is less.
+std::string Converter::lifeAside(Function &start) const {
+  std::string why;
+  for (Function *function : reach(start, true)) {
+    if (!spinningLoops(*function).empty()) return "";
+    for (Instruction &instruction : instructions(*function)) {
+      auto *call = dyn_cast<CallBase>(&instruction);
+      if (!call) continue;
+      Call kind = analysis.classify(*call);
+      if (kind.kind == Call::Primitive && !is_contained(SOON_OVER, kind.primitive->name)) return "";
+      bool aside = kind.kind == Call::Library || kind.kind == Call::Callback ||
+                   (kind.kind == Call::Direct && !analysis.obstacle(*kind.callee).empty());
+      if (aside && why.empty()) {
+        why = ("it waits in " + kind.callee->getName() + " alone (" + place(*call) + "), which needs a stack: its threads keep theirs").str();
+      }
+    }
+  }
+  return why;
 }
 
 // Conversion starts where threads do.
@@ -71,8 +99,12 @@ void Converter::findStarts() {
     std::string why = start.isDeclaration() ? "it is not part of the program"
                       : !analysis.blocks(start) ? "it never blocks"
                                                 : analysis.obstacle(start);
-    if (size_t count = why.empty() ? reach(start) : 0; count > MOST) {
+    if (size_t count = why.empty() ? reach(start, false).size() : 0; count > MOST) {
       why = ("it could reach " + Twine(count) + " functions that may block: its threads keep their stacks").str();
+    }
+    if (why.empty()) {
+      why = lifeAside(start);
+      has_stacks |= !why.empty();
     }
     if (!why.empty()) kept.push_back({where, start.getName().str(), why});
     else if (!is_contained(starts, &start)) starts.push_back(&start);

@@ -5,6 +5,7 @@
 #include "runtime.h"
 
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallVector.h"
 
 #include <string>
@@ -23,9 +24,9 @@ class Converter {
 public:
   Converter(llvm::Module &module, Analysis &analysis);
 
-  // Whether a thread of the program can be converted. A program without such threads stays as it
-  // is.
-  bool hasTasks() const { return !starts.empty(); }
+  // Whether threads of the program run on the engine: they can be converted, or wait on stacks.
+  // A program without such threads stays as it is.
+  bool needsEngine() const { return !starts.empty() || has_stacks; }
   // Converts what tasks may run.
   void run();
 
@@ -40,7 +41,8 @@ public:
 private:
   friend class Coroutine;
   void findStarts();
-  size_t reach(llvm::Function &start) const;
+  llvm::SmallSetVector<llvm::Function *, 32> reach(llvm::Function &start, bool coroutines) const;
+  std::string lifeAside(llvm::Function &start) const;
   void rewriteSpawns();
   void renameFunctions();
   llvm::Value *table();
@@ -55,6 +57,7 @@ private:
   llvm::MapVector<llvm::Function *, llvm::Function *> made;
   llvm::SmallVector<llvm::Function *, 16> pending;
   llvm::SmallVector<llvm::Function *, 8> starts; // routines that become coroutines
+  bool has_stacks = false;                       // some wait on a stack of their own
   llvm::SmallPtrSet<llvm::Function *, 16> is_coroutine;
   std::vector<SideCall> side_calls;
   std::vector<SideCall> kept;

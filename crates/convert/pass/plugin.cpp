@@ -54,7 +54,7 @@ struct ConvertPass : PassInfoMixin<ConvertPass> {
       std::string what = "threads of " + kept.what + " are not converted: " + kept.why;
       if (told.insert(what).second) warn(kept.where, what);
     }
-    if (!converter.hasTasks()) {
+    if (!converter.needsEngine()) {
       explainNone(module, analysis, converter);
       return PreservedAnalyses::none();
     }
