@@ -1,0 +1,270 @@
+"""Servers that `duality cc` converted beside the native programs of the same objects: what they cost.
+
+    python3 scripts/converted.py NATIVE CONVERTED                   folders with programs of the same names
+    python3 scripts/converted.py NATIVE CONVERTED --only httpd,3proxy --rounds 5 --clients 1000
+
+The programs that are known: SERVERS below. Those that are in no folder are left out.
+Both programs take turns. The table has medians of the rounds:
+
+processor time   of the server, user and kernel, for each request (from /proc: 10 ms steps)
+memory           resident memory of its own, page tables, and 16 KiB for each kernel thread, with all
+                 clients connected and idle
+"""
+
+import argparse
+import os
+import socket
+import ssl
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "run"))
+
+import clients
+import servers
+from processes import family
+
+KERNEL_STACK = 16
+TICK = os.sysconf("SC_CLK_TCK")
+REQUEST = b"GET /index.html HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+def usage(root):
+    """Seconds of processor time and KiB of memory."""
+    seconds, memory = 0.0, 0
+    for process in family(root):
+        try:
+            with open(f"/proc/{process}/stat") as file:
+                fields = file.read().rsplit(")", 1)[1].split()
+            with open(f"/proc/{process}/status") as file:
+                status = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
+        except OSError:
+            continue
+        seconds += (int(fields[11]) + int(fields[12])) / TICK
+        memory += sum(int(status.get(key, "0 kB").split()[0]) for key in ("RssAnon", "VmPTE"))
+        memory += int(fields[17]) * KERNEL_STACK
+    return seconds, memory
+
+
+def settled(root):
+    """The usage of a server that does nothing more."""
+    before, deadline = usage(root), time.monotonic() + 20
+    while time.monotonic() < deadline:
+        time.sleep(0.3)
+        now = usage(root)
+        if now == before:
+            break
+        before = now
+    return before
+
+
+def connected(port, number):
+    connection = socket.socket()
+    connection.settimeout(60)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.bind((f"127.0.0.{2 + number // 500}", 0))
+    connection.connect(("127.0.0.1", port))
+    return connection
+
+
+def ask(connection, request, complete):
+    connection.sendall(request)
+    answer = bytearray()
+    while complete(answer, False) is None:
+        data = connection.recv(1 << 16)
+        if not data:
+            if complete(answer, True) is None:
+                raise clients.Failure(f"closed after {bytes(answer[-200:])!r}")
+            break
+        answer += data
+
+
+class Kind:
+    """How clients talk to a server.
+
+    begin(connection, backend)   after the connection; returns what is talked to from then on
+    request, complete            a request, and when its answer is whole
+    kept                         whether a connection has more than one request
+    """
+
+    def __init__(self, request, complete, kept=True, begin=lambda connection, backend: connection):
+        self.request, self.complete, self.kept, self.begin = request, complete, kept, begin
+
+
+def socks(connection, backend):
+    ask(connection, b"\x05\x01\x00", clients.exactly(2))
+    ask(connection, b"\x05\x01\x00\x01\x7f\x00\x00\x01" + backend.to_bytes(2, "big"), clients.exactly(10))
+    return connection
+
+
+def secure(connection, backend):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context.wrap_socket(connection)
+
+
+ECHO = Kind(b"a line of an echo server\n", clients.line)
+PAGE = Kind(REQUEST, clients.http)
+
+
+def through_proxy(connection, backend):
+    ask(connection, b"CONNECT 127.0.0.1:%d HTTP/1.0\r\n\r\n" % backend, clients.ends_with(b"\r\n\r\n"))
+    return connection
+
+
+def stunnel(folder, port, count, backend):
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{folder}/key", "-out", f"{folder}/cert",
+                    "-days", "2", "-subj", "/CN=x"], check=True, stderr=subprocess.DEVNULL)
+    text = f"foreground = yes\npid =\ndebug = 3\n[x]\naccept = 127.0.0.1:{port}\nconnect = 127.0.0.1:{backend}\ncert = {folder}/cert\nkey = {folder}/key\n"
+    return ["stunnel", servers.write(folder, "stunnel.conf", text)]
+
+
+def proxy3(folder, port, count, backend):
+    text = f"maxconn {servers.allowed(count)}\nauth none\ntimeouts 1 5 300 300 300 1800 15 60\nallow *\nsocks -i127.0.0.1 -p{port}\n"
+    return ["3proxy", servers.write(folder, "3proxy.cfg", text)]
+
+
+def pound(folder, port, count, backend):
+    text = (f"WorkerMinCount {count + 16}\nWorkerMaxCount {servers.allowed(count)}\nTimeout 300\nClient 300\nListenHTTP\n Address 127.0.0.1\n Port {port}\n"
+            f" Service\n  Backend\n   Address 127.0.0.1\n   Port {backend}\n  End\n End\nEnd\n")
+    return ["pound", "-F", "-f", servers.write(folder, "pound.cfg", text), "-p", f"{folder}/pid"]
+
+
+def known(command):
+    return lambda folder, port, count, backend: command(folder, port, count)
+
+
+# The command, the clients, and whether a server is behind it.
+SERVERS = {
+    "stdio_echo": (lambda folder, port, count, backend: ["stdio_echo", str(port)], ECHO, False),
+    "prethreaded": (lambda folder, port, count, backend: ["prethreaded", str(port), str(count)], ECHO, False),
+    "server": (lambda folder, port, count, backend: ["server", str(port), servers.site(folder)], PAGE, False),
+    "httpd": (lambda folder, port, count, backend: ["httpd"], Kind(b"GET /index.html HTTP/1.0\r\n\r\n", clients.http, kept=False), False),
+    "civetweb": (known(servers.civetweb), PAGE, False),
+    "microsocks": (lambda folder, port, count, backend: ["microsocks", "-i", "127.0.0.1", "-p", str(port)], Kind(REQUEST, clients.http, begin=socks), True),
+    "tinyproxy": (known(servers.tinyproxy), Kind(REQUEST, clients.http, begin=through_proxy), True),
+    "3proxy": (proxy3, Kind(REQUEST, clients.http, begin=socks), True),
+    "pound": (pound, PAGE, True),
+    "stunnel": (stunnel, Kind(REQUEST, clients.http, begin=secure), True),
+}
+
+
+def free_port():
+    """A port that no client is given: one that waits for its own port would be connected to itself."""
+    while True:
+        with socket.socket() as first, socket.socket() as trial:
+            first.bind(("127.0.0.1", 0))
+            port = first.getsockname()[1] % 20000 + 10000
+            try:
+                trial.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
+
+
+def wait_for_port(port, process):
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise clients.Failure(f"it ended with {process.returncode} before it served")
+        try:
+            return socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            time.sleep(0.05)
+    raise clients.Failure("it does not listen")
+
+
+def talk(port, backend, kind, count, requests):
+    """Connections with requests; returns the connections, idle, and how many requests there were."""
+    asked, idle = 0, []
+    if not kind.kept:
+        for number in range(requests):
+            with connected(port, number % count) as connection:
+                ask(kind.begin(connection, backend), kind.request, kind.complete)
+            asked += 1
+        return [connected(port, number) for number in range(count)], asked
+    for number in range(count):
+        connection = kind.begin(connected(port, number), backend)
+        ask(connection, kind.request, kind.complete)
+        idle.append(connection)
+        asked += 1
+    while asked < requests:
+        for connection in idle:
+            ask(connection, kind.request, kind.complete)
+        asked += len(idle)
+    return idle, asked
+
+
+def serve(name, programs, options):
+    """Microseconds of processor time for a request, and MiB of memory."""
+    command, kind, needs_backend = SERVERS[name]
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        servers.site(folder)
+        os.symlink("site", os.path.join(folder, "htdocs"))
+        port, backend, behind = free_port(), free_port(), None
+        if needs_backend:
+            behind = subprocess.Popen(servers.knot_like(options.native, backend, options.clients)[:1] + [str(backend), servers.site(folder)])
+        try:
+            if behind:
+                wait_for_port(backend, behind)
+            words = command(folder, port, options.clients, backend)
+            log = open(os.path.join(folder, "log"), "w+")
+            # SIGPIPE stays ignored: a client that leaves would end some servers.
+            process = subprocess.Popen([os.path.join(os.path.abspath(programs), words[0]), *words[1:]], cwd=folder, stdin=subprocess.DEVNULL, restore_signals=False,
+                                       stdout=log, stderr=log, env=dict(os.environ, PORT=str(port)))
+            try:
+                wait_for_port(port, process)
+                before = settled(process.pid)
+                idle, asked = talk(port, backend, kind, options.clients, options.requests)
+                after = settled(process.pid)
+                for connection in idle:
+                    connection.close()
+            except (clients.Failure, OSError) as failure:
+                log.seek(0)
+                raise clients.Failure(f"{name} of {programs}: {failure}\n{log.read()[-600:]}") from failure
+            finally:
+                for member in family(process.pid) if process.poll() is None else []:
+                    os.kill(member, 9)
+                process.wait()
+        finally:
+            if behind:
+                behind.kill()
+                behind.wait()
+    return (after[0] - before[0]) * 1e6 / asked, after[1] / 1024
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("native")
+    parser.add_argument("converted")
+    parser.add_argument("--only", help="names of servers, with commas")
+    parser.add_argument("--clients", type=int, default=1000)
+    parser.add_argument("--requests", type=int, default=5000, help="to each server in a round, at least")
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    clients.raise_limits()
+    chosen = options.only.split(",") if options.only else SERVERS
+    print(f"{'server':12} {'native us':>9} {'us':>7} {'ratio':>6}   {'MiB':>6} {'MiB':>6} {'ratio':>6}", flush=True)
+    failed = False
+    for name in chosen:
+        folders = (options.native, options.converted)
+        if not all(os.path.exists(os.path.join(folder, name)) for folder in folders):
+            print(f"{name:12} is not in both folders")
+            continue
+        try:
+            rounds = [[serve(name, folder, options) for folder in folders] for _ in range(options.rounds)]
+        except clients.Failure as failure:
+            print(failure, flush=True)
+            failed = True
+            continue
+        (native, memory), (time, own) = [[statistics.median(part) for part in zip(*way)] for way in zip(*rounds)]
+        print(f"{name:12} {native:9.1f} {time:7.1f} {time / native:6.2f}   {memory:6.1f} {own:6.1f} {own / memory:6.2f}", flush=True)
+    sys.exit(failed)
+
+
+main()
