@@ -420,7 +420,9 @@ pub(super) fn find_prices(experiments: &mut [Experiment], clock: Clock<'_>) {
     }
     match model::unit_costs(Effort::QUICK, Some(time / SHARE)) {
         Ok(costs) => {
-            experiments.iter_mut().for_each(|experiment| experiment.unit_costs = costs.clone())
+            for experiment in experiments {
+                experiment.unit_costs = costs.clone();
+            }
         }
         Err(problem) => log::tell(format_args!("no reasons will be given: {problem}")),
     }
