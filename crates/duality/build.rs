@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What the engine is made of; a change builds it anew.
-const SOURCES: [&str; 2] = ["preload", "patcher"];
+const SOURCES: [&str; 2] = ["engine", "patcher"];
 
 fn main() {
     let out = PathBuf::from(variable("OUT_DIR"));
@@ -28,7 +28,7 @@ fn main() {
         fs::write(&engine, []).expect("the build's own folder is writable");
         return;
     }
-    build(&crates.join("preload"), &out.join("target"), &engine);
+    build(&crates.join("engine"), &out.join("target"), &engine);
 }
 
 fn variable(name: &str) -> OsString {
@@ -43,7 +43,7 @@ fn build(package: &Path, target: &Path, engine: &Path) {
     for setting in ["panic=\"abort\"", "opt-level=3", "codegen-units=1", "debug=false"] {
         cargo.arg("--config").arg(format!("profile.release.{setting}"));
     }
-    cargo.args(["--", "--cfg", "preload_object"]);
+    cargo.args(["--", "--cfg", "engine_object"]);
     // No libraries, all symbols bound at the start, and the constructor before all others.
     for flag in ["-nostdlib", "-Wl,-z,now", "-Wl,-z,initfirst", "-Wl,--strip-debug"] {
         cargo.arg("-C").arg(format!("link-arg={flag}"));
@@ -60,5 +60,5 @@ fn build(package: &Path, target: &Path, engine: &Path) {
     }
     let status = cargo.status().expect("cargo, which runs this, can be run");
     assert!(status.success(), "the engine of `duality run` does not build: {status}");
-    fs::copy(target.join("release/libduality_preload.so"), engine).expect("built just now");
+    fs::copy(target.join("release/libduality_engine.so"), engine).expect("built just now");
 }

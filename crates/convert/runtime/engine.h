@@ -1,6 +1,6 @@
 /* What the runtime of converted programs asks of the engine: tasks that wait, and nothing else.
  *
- * The engine is that of `duality run` (crates/preload). It knows threads, which have stacks, and tasks, which have
+ * The engine is that of `duality run` (crates/engine). It knows threads, which have stacks, and tasks, which have
  * none. Both wait in the same queues, for descriptors, futexes and times, and wake each other. These calls enter the
  * engine as a patched system call does, with numbers that no kernel has.
  *
@@ -16,7 +16,7 @@
  *       unsigned long duality_engine_entry;     where the calls enter; 0 until the engine has been started
  *       void duality_engine_start(const char *settings, unsigned long vdso, unsigned long capabilities);
  *   A program that was started by `duality run` has it already, in the global scope, and started. Any other loads it with
- *   dlopen and starts it before it makes a thread, with the settings of crates/preload/src/settings.rs (for instance
+ *   dlopen and starts it before it makes a thread, with the settings of crates/engine/src/entry/settings.rs (for instance
  *   "cores=1:tick=10000:uring=0", the tick in microseconds), getauxval(AT_SYSINFO_EHDR) and getauxval(AT_HWCAP2).
  */
 #ifndef DUALITY_ENGINE_H

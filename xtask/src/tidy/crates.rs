@@ -15,7 +15,7 @@ use super::{Tree, Violation};
 ///                                runtime
 ///                           poller, fiber
 ///
-///   duality, preload ── patcher       preload is built by itself, and carried by duality
+///   duality, engine ── patcher        engine is built by itself, and carried by duality
 /// ```
 const MAY_USE: &[(&str, &[&str])] = &[
     ("poller", &[]),
@@ -28,7 +28,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("lab", &["load"]),
     ("costs", &["runtime", "poller", "architectures", "services", "lab"]),
     ("patcher", &[]),
-    ("preload", &["patcher"]),
+    ("engine", &["patcher"]),
     (
         "duality",
         &[
@@ -63,7 +63,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// The crates that talk to the kernel or switch stacks; all others are safe Rust throughout.
-const MAY_BE_UNSAFE: &[&str] = &["poller", "fiber", "runtime", "architectures", "preload"];
+const MAY_BE_UNSAFE: &[&str] = &["poller", "fiber", "runtime", "architectures", "engine"];
 
 /// What a newcomer types: the README must not lose it.
 const COMMANDS: [&str; 2] = ["cargo run --release -- compare", "cargo xtask test"];

@@ -3,7 +3,7 @@
     gdb -p PID -x FILE -ex "duality threads" -ex detach -batch
     gdb -p PID -x FILE -ex "duality backtrace" -ex detach -batch      every thread; or: duality backtrace ID
 
-`duality run --gdb-script` prints this file. It reads what `crates/preload/src/inspection.rs` describes.
+`duality run --gdb-script` prints this file. It reads what `crates/engine/src/show/inspection.rs` describes.
 """
 
 import struct

@@ -1,0 +1,79 @@
+//! Waiting for child processes.
+
+use crate::entry::frame::Frame;
+use crate::kernel::sys::{error, failed, sys};
+use crate::kernel::user;
+use crate::schedule::helpers::{Interrupted, offload};
+
+/// wait4(2)
+pub(crate) fn wait4(frame: &mut Frame) -> isize {
+    if frame.rdx as i32 & libc::WNOHANG != 0 {
+        return frame.pass();
+    }
+    let now = frame.with(
+        frame.number(),
+        [frame.rdi, frame.rsi, frame.rdx | libc::WNOHANG as usize, frame.r10, 0, 0],
+    );
+    loop {
+        let result = now.pass();
+        if result != 0 {
+            return result;
+        }
+        let process = frame.rdi as i32;
+        let which = match process {
+            1.. => (libc::P_PID, process),
+            0 => (libc::P_PGID, 0),
+            -1 => (libc::P_ALL, 0),
+            _ => (libc::P_PGID, -process),
+        };
+        let waited = wait_for_child(which.0, which.1, frame.rdx as i32);
+        if failed(waited) {
+            return waited;
+        }
+    }
+}
+
+/// waitid(2)
+pub(crate) fn waitid(frame: &mut Frame) -> isize {
+    if frame.r10 as i32 & libc::WNOHANG != 0 || frame.rdi as u32 == libc::P_PIDFD {
+        let blocks = frame.r10 as i32 & libc::WNOHANG == 0;
+        return if blocks {
+            offload(frame.number(), frame.arguments(), Interrupted::Restarts)
+        } else {
+            frame.pass()
+        };
+    }
+    // SAFETY: all zeros are a `siginfo_t`.
+    let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
+    loop {
+        let options = frame.r10 | libc::WNOHANG as usize;
+        let result = sys!(SYS_waitid, frame.rdi, frame.rsi, &raw mut info, options, frame.r8);
+        // SAFETY: the kernel wrote the fields of a child's signal, or left zeros.
+        if failed(result) || unsafe { info.si_pid() } != 0 {
+            return match user::write_optional(frame.rdx, &info) {
+                Err(fault) if !failed(result) => fault,
+                _ => result,
+            };
+        }
+        let waited = wait_for_child(frame.rdi as u32, frame.rsi as i32, frame.r10 as i32);
+        if failed(waited) {
+            return waited;
+        }
+    }
+}
+
+/// Waits until a child has something to tell, and leaves it to tell. A descriptor of the child (pidfd_open(2)) would
+/// cost no helper, but it says nothing when a child stops for us that we trace.
+fn wait_for_child(kind: libc::idtype_t, id: i32, options: i32) -> isize {
+    // SAFETY: all zeros are a `siginfo_t`.
+    let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
+    let states = options & (libc::WSTOPPED | libc::WCONTINUED);
+    let special = options & (libc::__WALL | libc::__WCLONE);
+    let states = libc::WEXITED | libc::WNOWAIT | states | special;
+    let arguments = [kind as usize, id as usize, &raw mut info as usize, states as usize, 0, 0];
+    match offload(libc::SYS_waitid, arguments, Interrupted::Restarts) {
+        // Another thread may have taken the child: the caller asks the kernel.
+        result if result == error(libc::ECHILD) => 0,
+        result => result,
+    }
+}

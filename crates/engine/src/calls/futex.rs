@@ -1,0 +1,449 @@
+//! futex(2): the waits beneath every lock, condition variable, semaphore and join of libc.
+//!
+//! Waiters stand in buckets by address. A word in memory that other processes may share goes to the kernel
+//! instead: its waits are offloaded, its wakes passed on.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use libc::{
+    FUTEX_CLOCK_REALTIME, FUTEX_CMP_REQUEUE, FUTEX_LOCK_PI, FUTEX_LOCK_PI2, FUTEX_OWNER_DIED,
+    FUTEX_PRIVATE_FLAG, FUTEX_REQUEUE, FUTEX_TID_MASK, FUTEX_TRYLOCK_PI, FUTEX_UNLOCK_PI,
+    FUTEX_WAIT, FUTEX_WAIT_BITSET, FUTEX_WAITERS, FUTEX_WAKE, FUTEX_WAKE_BITSET, FUTEX_WAKE_OP,
+};
+
+use crate::calls::shared_memory;
+use crate::entry::frame::Frame;
+use crate::kernel::clock::{self, NEVER, Nanoseconds};
+use crate::kernel::lock::{Guarded, Locked, lock};
+use crate::kernel::sys::{
+    self, EAGAIN, EFAULT, EINTR, EINVAL, ENOSYS, ETIMEDOUT, RESTART, error, sys,
+};
+use crate::kernel::user;
+use crate::schedule::helpers::{Interrupted, offload};
+use crate::schedule::scheduler::{park, wake};
+use crate::schedule::thread::{self, MAIN, THREADS, ThreadRef, is_ours};
+use crate::schedule::waiter::{Reason, WaiterRef};
+use crate::schedule::worker::current;
+
+const BUCKETS: usize = 1 << 14;
+
+#[derive(Clone, Copy)]
+struct Bucket {
+    first: Option<WaiterRef>,
+    last: Option<WaiterRef>,
+}
+
+static TABLE: Guarded<[Bucket; BUCKETS]> =
+    Guarded::new([const { Bucket { first: None, last: None } }; BUCKETS]);
+
+/// A wait without a set of bits takes every wake.
+pub(crate) const ANY: u32 = u32::MAX;
+/// Waiters for a lock with priority inheritance, which no ordinary wake reaches.
+const OWNERSHIP: u32 = 0;
+
+fn bucket_of(locked: &mut Locked, key: usize) -> &mut Bucket {
+    let hash = (key >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50;
+    &mut TABLE.of(locked)[hash % BUCKETS]
+}
+
+/// Puts a waiter at the end of the bucket of `key`.
+pub(crate) fn insert(locked: &mut Locked, waiter: WaiterRef, key: usize, bits: u32) {
+    let bucket = bucket_of(locked, key);
+    waiter.futex_key.set(key);
+    waiter.futex_bits.set(bits);
+    waiter.futex_queued.set(true);
+    waiter.futex_next.set(None);
+    waiter.futex_previous.set(bucket.last);
+    match bucket.last {
+        Some(last) => last.futex_next.set(Some(waiter)),
+        None => bucket.first = Some(waiter),
+    }
+    bucket.last = Some(waiter);
+}
+
+/// Takes a waiter out of its bucket, if it is in one.
+pub(crate) fn remove(locked: &mut Locked, waiter: WaiterRef) {
+    if !waiter.futex_queued.replace(false) {
+        return;
+    }
+    let bucket = bucket_of(locked, waiter.futex_key.get());
+    let (previous, next) = (waiter.futex_previous.get(), waiter.futex_next.get());
+    match previous {
+        Some(previous) => previous.futex_next.set(next),
+        None => bucket.first = next,
+    }
+    match next {
+        Some(next) => next.futex_previous.set(previous),
+        None => bucket.last = previous,
+    }
+}
+
+/// The first that waits at `key`, from `waiter` on.
+fn waiting_at(mut waiter: Option<WaiterRef>, key: usize) -> Option<WaiterRef> {
+    while let Some(candidate) = waiter {
+        if candidate.futex_key.get() == key {
+            return waiter;
+        }
+        waiter = candidate.futex_next.get();
+    }
+    None
+}
+
+/// Wakes up to `most` of those that wait at `key` with one of `bits`; returns how many.
+pub(crate) fn wake_at(locked: &mut Locked, key: usize, most: i32, bits: u32) -> isize {
+    let mut woken = 0;
+    let mut next = waiting_at(bucket_of(locked, key).first, key);
+    while let Some(thread) = next {
+        if woken >= most as isize {
+            break;
+        }
+        next = waiting_at(thread.futex_next.get(), key);
+        if thread.futex_bits.get() & bits != 0 {
+            remove(locked, thread);
+            wake(locked, thread, Reason::Woken);
+            woken += 1;
+        }
+    }
+    if IN_KERNEL.load(Ordering::SeqCst) > 0 {
+        for operation in [FUTEX_WAKE_BITSET | FUTEX_PRIVATE_FLAG, FUTEX_WAKE_BITSET] {
+            let left = most as isize - woken;
+            if left > 0 {
+                woken += sys!(SYS_futex, key, operation, left, 0, 0, bits).max(0);
+            }
+        }
+    }
+    woken
+}
+
+/// Waits of this process in the kernel, for memory of its own.
+static IN_KERNEL: AtomicU32 = AtomicU32::new(0);
+
+/// futex_waitv(2), futex_wait(2): a helper waits for several words, and wakes are passed on to the kernel meanwhile.
+pub(crate) fn wait_in_kernel(frame: &mut Frame) -> isize {
+    IN_KERNEL.fetch_add(1, Ordering::SeqCst);
+    let result = offload(frame.number(), frame.arguments(), Interrupted::Fails);
+    IN_KERNEL.fetch_sub(1, Ordering::SeqCst);
+    result
+}
+
+/// The call.
+pub(crate) fn futex(frame: &mut Frame) -> isize {
+    let operation = frame.rsi as i32;
+    let command = operation & !(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME);
+    let inherits =
+        matches!(command, FUTEX_LOCK_PI | FUTEX_LOCK_PI2 | FUTEX_TRYLOCK_PI | FUTEX_UNLOCK_PI);
+    let is_shared =
+        operation & FUTEX_PRIVATE_FLAG == 0 && shared_memory::contains(&mut lock(), frame.rdi);
+    if is_shared && !inherits {
+        return shared(frame, command);
+    }
+    if !frame.rdi.is_multiple_of(4) {
+        return EINVAL;
+    }
+    if operation & FUTEX_PRIVATE_FLAG == 0 && !is_there(frame, command) {
+        return EFAULT;
+    }
+    let result = match command {
+        FUTEX_WAIT | FUTEX_WAIT_BITSET => wait(frame, operation, command),
+        FUTEX_WAKE => Ok(wake_at(&mut lock(), frame.rdi, (frame.rdx as i32).max(1), ANY)),
+        FUTEX_WAKE_BITSET if frame.r9 as u32 == 0 => Err(EINVAL),
+        FUTEX_WAKE_BITSET => {
+            Ok(wake_at(&mut lock(), frame.rdi, (frame.rdx as i32).max(1), frame.r9 as u32))
+        }
+        FUTEX_REQUEUE | FUTEX_CMP_REQUEUE => requeue(frame, command),
+        FUTEX_WAKE_OP => wake_operation(frame),
+        FUTEX_LOCK_PI | FUTEX_LOCK_PI2 | FUTEX_TRYLOCK_PI => {
+            own(frame, operation, command, is_shared)
+        }
+        FUTEX_UNLOCK_PI => disown(frame, is_shared),
+        _ => Err(ENOSYS),
+    };
+    result.unwrap_or_else(|error| error)
+}
+
+/// Whether the words are memory at all, which the kernel looks at unless it is told that they are private.
+fn is_there(frame: &Frame, command: i32) -> bool {
+    let two = matches!(command, FUTEX_REQUEUE | FUTEX_CMP_REQUEUE | FUTEX_WAKE_OP);
+    user::load_word(frame.rdi).is_ok() && (!two || user::load_word(frame.r8).is_ok())
+}
+
+fn shared(frame: &Frame, command: i32) -> isize {
+    match command {
+        FUTEX_WAIT | FUTEX_WAIT_BITSET => {
+            let timed = frame.r10 != 0;
+            let interrupted = if timed { Interrupted::Fails } else { Interrupted::Restarts };
+            offload(frame.number(), frame.arguments(), interrupted)
+        }
+        _ => frame.pass(),
+    }
+}
+
+fn deadline(frame: &Frame, operation: i32, command: i32) -> Result<Nanoseconds, isize> {
+    let Some(time) = user::read_optional::<libc::timespec>(frame.r10)? else { return Ok(NEVER) };
+    if !clock::valid(&time) {
+        return Err(EINVAL);
+    }
+    let realtime = operation & FUTEX_CLOCK_REALTIME != 0 || command == FUTEX_LOCK_PI;
+    Ok(match command {
+        FUTEX_WAIT => clock::after(&time),
+        _ if realtime => clock::at(&time, libc::CLOCK_REALTIME),
+        _ => clock::at(&time, libc::CLOCK_MONOTONIC),
+    })
+}
+
+fn wait(frame: &Frame, operation: i32, command: i32) -> Result<isize, isize> {
+    let key = frame.rdi;
+    let bits = if command == FUTEX_WAIT { ANY } else { frame.r9 as u32 };
+    if bits == 0 {
+        return Err(EINVAL);
+    }
+    let deadline = deadline(frame, operation, command)?;
+    let mut locked = lock();
+    if user::load_word(key)? != frame.rdx as u32 {
+        return Err(EAGAIN);
+    }
+    let thread = current();
+    thread.waits_for.set(key);
+    insert(&mut locked, thread, key, bits);
+    let reason = park(&mut locked, deadline);
+    // A wake may have come together with a signal or the deadline: then it counts.
+    let woken = !thread.futex_queued.get();
+    remove(&mut locked, thread);
+    match reason {
+        _ if woken => Ok(0),
+        Reason::Woken => Ok(0),
+        Reason::TimedOut => Err(ETIMEDOUT),
+        Reason::Interrupted if deadline != NEVER => Err(EINTR),
+        Reason::Interrupted | Reason::Suspended => Err(RESTART),
+    }
+}
+
+fn requeue(frame: &Frame, command: i32) -> Result<isize, isize> {
+    let (from, to) = (frame.rdi, frame.r8);
+    let mut locked = lock();
+    if command == FUTEX_CMP_REQUEUE && user::load_word(from)? != frame.r9 as u32 {
+        return Err(EAGAIN);
+    }
+    let woken = wake_at(&mut locked, from, frame.rdx as i32, ANY);
+    let mut moved = 0;
+    let most = frame.r10 as i32 as isize;
+    let mut next = waiting_at(bucket_of(&mut locked, from).first, from);
+    while let Some(thread) = next {
+        if moved >= most {
+            break;
+        }
+        next = waiting_at(thread.futex_next.get(), from);
+        let bits = thread.futex_bits.get();
+        remove(&mut locked, thread);
+        insert(&mut locked, thread, to, bits);
+        moved += 1;
+    }
+    Ok(if command == FUTEX_REQUEUE { woken } else { woken + moved })
+}
+
+/// `FUTEX_WAKE_OP`: changes a second word, wakes at the first, and at the second if its old value asks for it.
+fn wake_operation(frame: &Frame) -> Result<isize, isize> {
+    let encoded = frame.r9 as u32;
+    let signed = |shift: u32| ((encoded << (20 - shift)) as i32) >> 20;
+    let mut operand = signed(12) as u32;
+    let compared = signed(0);
+    if encoded >> 31 != 0 {
+        operand = 1u32.wrapping_shl(operand);
+    }
+    let operation = (encoded >> 28) & 7;
+    if operation > 4 {
+        return Err(ENOSYS);
+    }
+    let mut locked = lock();
+    let old = user::update_word(frame.r8, |word| match operation {
+        0 => operand,
+        1 => word.wrapping_add(operand),
+        2 => word | operand,
+        3 => word & !operand,
+        _ => word ^ operand,
+    })? as i32;
+    let holds = match (encoded >> 24) & 15 {
+        0 => old == compared,
+        1 => old != compared,
+        2 => old < compared,
+        3 => old <= compared,
+        4 => old > compared,
+        5 => old >= compared,
+        _ => return Err(ENOSYS),
+    };
+    let mut woken = wake_at(&mut locked, frame.rdi, frame.rdx as i32, ANY);
+    if holds {
+        woken += wake_at(&mut locked, frame.r8, frame.r10 as i32, ANY);
+    }
+    Ok(woken)
+}
+
+/// Takes a lock with priority inheritance. One worker has no priorities to pass on, so what is left is ownership.
+///
+/// The kernel knows nothing of the owner of a lock in shared memory, if the owner is a thread of ours or of another
+/// process on an engine. So a lock with an owner in another process is looked at again and again.
+fn own(frame: &Frame, operation: i32, command: i32, is_shared: bool) -> Result<isize, isize> {
+    /// Nanoseconds between two looks.
+    const LOOKS: Nanoseconds = 1_000_000;
+    let key = frame.rdi;
+    let deadline =
+        if command == FUTEX_TRYLOCK_PI { NEVER } else { deadline(frame, operation, command)? };
+    let thread = current();
+    let mine = thread.id.get() as u32;
+    let mut locked = lock();
+    loop {
+        let word = user::load_word(key)?;
+        let owner = word & FUTEX_TID_MASK;
+        if owner == 0 {
+            let flags = word & (FUTEX_OWNER_DIED | FUTEX_WAITERS);
+            if user::exchange_word(key, word, mine | flags)?.is_ok() {
+                return Ok(0);
+            }
+            continue;
+        }
+        if owner == mine {
+            return Err(error(libc::EDEADLK));
+        }
+        if command == FUTEX_TRYLOCK_PI {
+            return Err(EAGAIN);
+        }
+        let ours = THREADS.of(&mut locked).find(owner as i32).is_some();
+        let alive = ours || (is_shared && may_live(owner as i32));
+        if !alive {
+            return Err(sys::ESRCH);
+        }
+        if user::exchange_word(key, word, word | FUTEX_WAITERS)?.is_err() {
+            continue;
+        }
+        insert(&mut locked, thread, key, OWNERSHIP);
+        let until = if ours {
+            deadline
+        } else {
+            let soon = clock::now() + LOOKS;
+            if deadline == NEVER { soon } else { deadline.min(soon) }
+        };
+        let reason = park(&mut locked, until);
+        remove(&mut locked, thread);
+        if user::load_word(key)? & FUTEX_TID_MASK == mine {
+            return Ok(0);
+        }
+        match reason {
+            Reason::Woken => {}
+            Reason::TimedOut if until != deadline => {}
+            Reason::TimedOut => return Err(ETIMEDOUT),
+            Reason::Interrupted | Reason::Suspended => return Err(RESTART),
+        }
+    }
+}
+
+/// Whether a thread of another process may still be alive.
+fn may_live(id: i32) -> bool {
+    is_ours(i64::from(id)) || sys!(SYS_tkill, id, 0) != sys::ESRCH
+}
+
+/// Gives a lock with priority inheritance to the first that waits for it.
+fn disown(frame: &Frame, is_shared: bool) -> Result<isize, isize> {
+    let key = frame.rdi;
+    let mut locked = lock();
+    if user::load_word(key)? & FUTEX_TID_MASK != current().id.get() as u32 {
+        return Err(error(libc::EPERM));
+    }
+    let heir = waiting_at(bucket_of(&mut locked, key).first, key);
+    if is_shared && heir.is_none() && current().is(&MAIN) {
+        // The kernel knows the main thread, for which programs without an engine may wait.
+        return Ok(frame.pass());
+    }
+    hand_on(&mut locked, key, 0)?;
+    Ok(0)
+}
+
+/// Makes the first waiter at `key` the owner, with `flags` in the word.
+fn hand_on(locked: &mut Locked, key: usize, flags: u32) -> Result<(), isize> {
+    let Some(heir) = waiting_at(bucket_of(locked, key).first, key) else {
+        user::write(key, &flags)?;
+        return Ok(());
+    };
+    remove(locked, heir);
+    let more = waiting_at(bucket_of(locked, key).first, key).is_some();
+    let waiters = if more { FUTEX_WAITERS } else { 0 };
+    user::write(key, &(thread::of(heir).id.get() as u32 | waiters | flags))?;
+    wake(locked, heir, Reason::Woken);
+    Ok(())
+}
+
+/// Marks the mutexes of a thread that ends as given up, as the kernel does (get_robust_list(2)).
+pub(crate) fn give_up_robust(locked: &mut Locked, thread: ThreadRef) {
+    /// A list that is longer goes in circles.
+    const LONGEST: usize = 2048;
+    let head = thread.robust_list.get();
+    if head == 0 {
+        return;
+    }
+    let _ended_early = (|| -> Result<(), isize> {
+        let first: usize = user::read(head)?;
+        let offset: usize = user::read(head + 8)?;
+        let pending: usize = user::read(head + 16)?;
+        let mut entry = first;
+        for _ in 0..LONGEST {
+            if entry & !1 == head || entry == 0 {
+                break;
+            }
+            let next = user::read(entry & !1);
+            if entry & !1 != pending & !1 {
+                give_up(locked, thread, (entry & !1).wrapping_add(offset), entry & 1 != 0)?;
+            }
+            entry = next?;
+        }
+        if pending & !1 != 0 {
+            give_up(locked, thread, (pending & !1).wrapping_add(offset), pending & 1 != 0)?;
+        }
+        Ok(())
+    })();
+}
+
+fn give_up(
+    locked: &mut Locked,
+    thread: ThreadRef,
+    word: usize,
+    inherits: bool,
+) -> Result<(), isize> {
+    let value = user::load_word(word)?;
+    if value & FUTEX_TID_MASK != thread.id.get() as u32 {
+        return Ok(());
+    }
+    if inherits {
+        return hand_on(locked, word, FUTEX_OWNER_DIED);
+    }
+    user::update_word(word, |value| (value & FUTEX_WAITERS) | FUTEX_OWNER_DIED)?;
+    if value & FUTEX_WAITERS != 0 {
+        wake_at(locked, word, 1, ANY);
+        if shared_memory::contains(locked, word) {
+            sys!(SYS_futex, word, FUTEX_WAKE, 1);
+        }
+    }
+    Ok(())
+}
+
+/// Clears the word that a thread leaves behind, and wakes whoever joins it.
+pub(crate) fn clear_and_wake(locked: &mut Locked, word: usize) {
+    if user::write(word, &0u32) == Err(EFAULT) {
+        return;
+    }
+    wake_at(locked, word, i32::MAX, ANY);
+    if shared_memory::contains(locked, word) {
+        sys!(SYS_futex, word, FUTEX_WAKE, 1);
+    }
+}
+
+/// In the child of a fork: no task waits.
+pub(crate) fn forget_tasks(locked: &mut Locked) {
+    for index in 0..BUCKETS {
+        let mut next = TABLE.of(locked)[index].first;
+        while let Some(waiter) = next {
+            next = waiter.futex_next.get();
+            if waiter.home().is_some() {
+                remove(locked, waiter);
+            }
+        }
+    }
+}

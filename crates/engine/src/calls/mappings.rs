@@ -1,0 +1,99 @@
+//! The calls about memory: which of it other processes share, and code that arrives later.
+
+use crate::calls::shared_memory::{self, pages};
+use crate::entry::frame::Frame;
+use crate::entry::patching;
+use crate::kernel::lock::lock;
+use crate::kernel::sys::{error, failed, sys};
+use crate::schedule::pump;
+use crate::schedule::stacks::{self, STACKS};
+
+/// mmap(2)
+pub(crate) fn mmap(frame: &mut Frame) -> isize {
+    let [address, length, protection, flags, ..] = frame.arguments();
+    let (protection, flags) = (protection as i32, flags as i32);
+    if address == 0 && protection == libc::PROT_NONE && is_stack(flags) {
+        let carved = STACKS.of(&mut lock()).carve(length);
+        if let Some(stack) = carved {
+            return stack as isize;
+        }
+    }
+    let mut result = frame.pass();
+    if result == error(libc::ENOMEM) && is_stack(flags) {
+        // Threads that are about to end would have given their stacks back meanwhile, on processors of their own.
+        pump::give_turn();
+        result = frame.pass();
+    }
+    if failed(result) {
+        return result;
+    }
+    let mapped = pages(result as usize, length);
+    if flags & libc::MAP_FIXED != 0 {
+        shared_memory::forget(&mapped);
+    }
+    if flags & libc::MAP_TYPE != libc::MAP_PRIVATE {
+        shared_memory::add(mapped.clone());
+    }
+    if protection & libc::PROT_EXEC != 0 && flags & libc::MAP_ANONYMOUS == 0 {
+        patching::patch_mapped(frame.r8 as i32, mapped, frame.r9 as u64);
+    }
+    result
+}
+
+fn is_stack(flags: i32) -> bool {
+    let wanted = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
+    flags & wanted == wanted && flags & libc::MAP_FIXED == 0
+}
+
+/// mremap(2)
+pub(crate) fn mremap(frame: &mut Frame) -> isize {
+    let result = frame.pass();
+    if !failed(result) && shared_memory::contains(&mut lock(), frame.rdi) {
+        shared_memory::forget(&pages(frame.rdi, frame.rsi));
+        shared_memory::add(pages(result as usize, frame.rdx));
+    }
+    result
+}
+
+/// shmat(2)
+pub(crate) fn shmat(frame: &mut Frame) -> isize {
+    let result = frame.pass();
+    if !failed(result) {
+        // SAFETY: all zeros are a `shmid_ds`.
+        let mut status: libc::shmid_ds = unsafe { core::mem::zeroed() };
+        sys!(SYS_shmctl, frame.rdi, libc::IPC_STAT, &raw mut status);
+        shared_memory::add(pages(result as usize, status.shm_segsz));
+    }
+    result
+}
+
+/// mprotect(2): libc makes a new stack accessible except for its lower end.
+pub(crate) fn mprotect(frame: &mut Frame) -> isize {
+    let [address, length, protection, ..] = frame.arguments();
+    let accessible = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    if protection == accessible && STACKS.of(&mut lock()).open(address, length) {
+        return 0;
+    }
+    frame.pass()
+}
+
+/// munmap(2)
+pub(crate) fn munmap(frame: &mut Frame) -> isize {
+    let (address, length) = (frame.rdi, frame.rsi);
+    if STACKS.of(&mut lock()).give_back(address, length) {
+        return 0;
+    }
+    let result = frame.pass();
+    if result == 0 {
+        shared_memory::forget(&pages(address, length));
+    }
+    result
+}
+
+/// madvise(2): a thread that ends gives back its stack, which the next one would have to fault in again.
+pub(crate) fn madvise(frame: &mut Frame) -> isize {
+    if frame.rdx as i32 == libc::MADV_DONTNEED && stacks::contains(frame.rdi) {
+        return 0;
+    }
+    frame.pass()
+}

@@ -1,0 +1,29 @@
+//! What system calls do: one file for each family, each row of `entry/table.rs` leads to a function here.
+//!
+//! ```text
+//!   transfer connections attempts            bytes     files mappings task_folder   numbers, memory, /proc
+//!   polling masked rings socket_timeouts     waits     futex shared_memory rseq      locks and joins
+//!   processes children threads tasks         lives     signals credentials           masks, users
+//! ```
+//!
+//! A call reads and writes the program's memory by `kernel/user.rs` alone, and waits by `schedule`.
+
+pub(crate) mod attempts;
+pub(crate) mod children;
+pub(crate) mod connections;
+pub(crate) mod credentials;
+pub(crate) mod files;
+pub(crate) mod futex;
+pub(crate) mod mappings;
+pub(crate) mod masked;
+pub(crate) mod polling;
+pub(crate) mod processes;
+pub(crate) mod rings;
+pub(crate) mod rseq;
+pub(crate) mod shared_memory;
+pub(crate) mod signals;
+pub(crate) mod socket_timeouts;
+pub(crate) mod task_folder;
+pub(crate) mod tasks;
+pub(crate) mod threads;
+pub(crate) mod transfer;

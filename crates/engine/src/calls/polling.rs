@@ -1,0 +1,469 @@
+//! Calls that wait for several things, or for time: poll, select, epoll, sleeps, rings.
+
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use libc::{POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI};
+
+use crate::calls::masked;
+use crate::descriptors::closed;
+use crate::descriptors::edges::Seen;
+use crate::descriptors::poll_node::PollNode;
+use crate::descriptors::registry::{self, Direction};
+use crate::entry::frame::Frame;
+use crate::kernel::clock::{self, NEVER, Nanoseconds};
+use crate::kernel::lock::lock;
+use crate::kernel::sys::{self, EINTR, EINVAL, SUSPENDED, failed, sys};
+use crate::kernel::user;
+use crate::schedule::helpers::{Interrupted, offload, offload_on_kept};
+use crate::schedule::pump::{self, count_call, give_turn};
+use crate::schedule::scheduler::park;
+use crate::schedule::waiter::Reason;
+use crate::schedule::worker::{current, first_deadline, waiter};
+
+/// How long a call may wait.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Limit {
+    /// Not at all.
+    Now,
+    Until(Nanoseconds),
+    Forever,
+}
+
+impl Limit {
+    fn milliseconds(time: i32) -> Self {
+        match time {
+            0 => Self::Now,
+            1.. => Self::Until(first_deadline(clock::after_milliseconds(time))),
+            _ => Self::Forever,
+        }
+    }
+
+    fn of(time: Option<libc::timespec>) -> Result<Self, isize> {
+        match time {
+            None => Ok(Self::Forever),
+            Some(time) if !clock::valid(&time) => Err(EINVAL),
+            Some(time) if time.tv_sec == 0 && time.tv_nsec == 0 => Ok(Self::Now),
+            Some(time) => Ok(Self::Until(first_deadline(clock::after(&time)))),
+        }
+    }
+
+    fn deadline(self) -> Nanoseconds {
+        match self {
+            Self::Until(deadline) => deadline,
+            Self::Now | Self::Forever => NEVER,
+        }
+    }
+}
+
+/// The most descriptors that a poll may name: the kernel's own limit is that of open files.
+const MOST: usize = 1 << 20;
+
+/// poll(2)
+pub(crate) fn poll(frame: &mut Frame) -> isize {
+    wait_for_list(frame.rdi, frame.rsi as u32 as usize, Limit::milliseconds(frame.rdx as i32), None)
+}
+
+/// ppoll(2)
+pub(crate) fn ppoll(frame: &mut Frame) -> isize {
+    let parse = || -> Result<_, isize> {
+        let limit = Limit::of(user::read_optional(frame.rdx)?)?;
+        Ok((limit, user::read_optional::<u64>(frame.r10)?))
+    };
+    let (limit, mask) = match parse() {
+        Ok(parsed) => parsed,
+        Err(error) => return error,
+    };
+    let result = wait_for_list(frame.rdi, frame.rsi as u32 as usize, limit, mask);
+    if result != SUSPENDED {
+        write_back(frame.rdx, limit);
+    }
+    result
+}
+
+/// The kernel leaves limits as they were (`STICKY_TIMEOUTS`).
+static LIMITS_STAY: AtomicBool = AtomicBool::new(false);
+
+/// personality(2): whether calls tell how much of a limit was left.
+pub(crate) fn personality(frame: &mut Frame) -> isize {
+    const STICKY_TIMEOUTS: isize = 0x0400_0000;
+    const ASK: u32 = u32::MAX;
+    let result = frame.pass();
+    let stay = sys!(SYS_personality, ASK) & STICKY_TIMEOUTS != 0;
+    LIMITS_STAY.store(stay, Ordering::Relaxed);
+    result
+}
+
+/// The kernel tells how much of a limit was left.
+fn write_back(address: usize, limit: Limit) {
+    if address != 0
+        && !LIMITS_STAY.load(Ordering::Relaxed)
+        && let Limit::Until(deadline) = limit
+    {
+        let _unchanged = user::write(address, &clock::left(deadline));
+    }
+}
+
+fn wait_for_list(list: usize, count: usize, limit: Limit, mask: Option<u64>) -> isize {
+    if count > MOST {
+        return EINVAL;
+    }
+    let _masked = masked::with(mask);
+    let mut over = Reason::Woken;
+    loop {
+        let seen = registry::all_seen();
+        let ready = sys!(SYS_poll, list, count, 0);
+        if ready != 0 {
+            count_call();
+            return ready;
+        }
+        match over {
+            Reason::TimedOut => return 0,
+            Reason::Interrupted => return EINTR,
+            Reason::Woken | Reason::Suspended => {}
+        }
+        if limit == Limit::Now {
+            give_turn();
+            return 0;
+        }
+        over = match read_polls(list, count) {
+            Ok(polls) => park_for_all(&polls, limit.deadline(), seen),
+            Err(fault) => return fault,
+        };
+        if over == Reason::Suspended {
+            return SUSPENDED;
+        }
+    }
+}
+
+fn read_polls(list: usize, count: usize) -> Result<Vec<libc::pollfd>, isize> {
+    (0..count).map(|index| user::read(list + index * size_of::<libc::pollfd>())).collect()
+}
+
+/// Parks until one of the descriptors has an event.
+fn park_for_all(polls: &[libc::pollfd], deadline: Nanoseconds, seen: Seen) -> Reason {
+    let waiter = waiter();
+    let mut locked = lock();
+    let mut nodes = Vec::with_capacity(polls.len());
+    for poll in polls.iter().filter(|poll| poll.fd >= 0) {
+        let number = poll.fd as usize;
+        if let Some(descriptor) = registry::get(number) {
+            descriptor.kind(number);
+            if descriptor.register(number) == Err(sys::EBADF) {
+                // Closed since the caller looked.
+                return Reason::Woken;
+            }
+            nodes.push(PollNode::new(waiter, poll.events, &descriptor.polls));
+        }
+    }
+    if registry::all_seen() != seen {
+        // Another worker has taken an event since the caller looked: it may be one of these.
+        return Reason::Woken;
+    }
+    let nodes = nodes.into_boxed_slice();
+    nodes.iter().for_each(|node| node.link(&mut locked));
+    waiter.waits_for.set(polls.first().map_or(0, |poll| poll.fd as usize));
+    let reason = park(&mut locked, deadline);
+    if reason == Reason::Suspended
+        && let Some(task) = current().task.get()
+    {
+        task.waits_by(nodes);
+        return reason;
+    }
+    closed::end_wait(&mut locked, &nodes);
+    reason
+}
+
+/// select(2)
+pub(crate) fn select(frame: &mut Frame) -> isize {
+    let time = match user::read_optional::<libc::timeval>(frame.r8) {
+        Ok(time) => time,
+        Err(fault) => return fault,
+    };
+    let time = time.map(|time| libc::timespec {
+        tv_sec: time.tv_sec + time.tv_usec / 1_000_000,
+        tv_nsec: time.tv_usec % 1_000_000 * 1000,
+    });
+    let limit = match Limit::of(time) {
+        Ok(limit) => limit,
+        Err(error) => return error,
+    };
+    let result = wait_for_sets(frame, limit, None);
+    if frame.r8 != 0
+        && result != SUSPENDED
+        && !LIMITS_STAY.load(Ordering::Relaxed)
+        && let Limit::Until(deadline) = limit
+    {
+        let left = clock::left(deadline);
+        let left = libc::timeval { tv_sec: left.tv_sec, tv_usec: left.tv_nsec / 1000 };
+        let _unchanged = user::write(frame.r8, &left);
+    }
+    result
+}
+
+/// pselect6(2)
+pub(crate) fn pselect(frame: &mut Frame) -> isize {
+    let parse = || -> Result<_, isize> {
+        let limit = Limit::of(user::read_optional(frame.r8)?)?;
+        let mask = match user::read_optional::<[u64; 2]>(frame.r9)? {
+            Some([at, _]) => user::read_optional::<u64>(at as usize)?,
+            None => None,
+        };
+        Ok((limit, mask))
+    };
+    match parse() {
+        Ok((limit, mask)) => {
+            let result = wait_for_sets(frame, limit, mask);
+            if result != SUSPENDED {
+                write_back(frame.r8, limit);
+            }
+            result
+        }
+        Err(error) => error,
+    }
+}
+
+/// The sets that a select names, as copies.
+struct Sets {
+    addresses: [usize; 3],
+    words: [Vec<u64>; 3],
+}
+
+/// What a descriptor in each of the sets waits for.
+const SET_EVENTS: [i16; 3] =
+    [POLLIN | POLLHUP | POLLERR | POLLNVAL, POLLOUT | POLLERR | POLLNVAL, POLLPRI | POLLNVAL];
+
+impl Sets {
+    fn read(frame: &Frame) -> Result<Self, isize> {
+        let count = frame.rdi as i32;
+        if count < 0 {
+            return Err(EINVAL);
+        }
+        let words = (count as usize).min(MOST).div_ceil(64);
+        let addresses = [frame.rsi, frame.rdx, frame.r10];
+        let mut sets = Self { addresses, words: Default::default() };
+        for (address, set) in addresses.into_iter().zip(&mut sets.words) {
+            if address != 0 {
+                set.resize(words, 0);
+                user::read_slice(address, set)?;
+                let beyond = words * 64 - count as usize;
+                if let Some(last) = set.last_mut() {
+                    *last &= u64::MAX >> beyond;
+                }
+            }
+        }
+        Ok(sets)
+    }
+
+    /// One entry for each descriptor in a set.
+    fn polls(&self) -> Vec<libc::pollfd> {
+        let mut polls = Vec::new();
+        let words = self.words.iter().map(Vec::len).max().unwrap_or(0);
+        for word in 0..words {
+            let in_set = |set: usize| self.words[set].get(word).copied().unwrap_or(0);
+            let mut any = in_set(0) | in_set(1) | in_set(2);
+            while any != 0 {
+                let bit = any.trailing_zeros();
+                any &= any - 1;
+                let events = (0..3)
+                    .filter(|&set| in_set(set) >> bit & 1 != 0)
+                    .fold(0, |events, set| events | SET_EVENTS[set]);
+                polls.push(libc::pollfd {
+                    fd: (word * 64) as i32 + bit as i32,
+                    events,
+                    revents: 0,
+                });
+            }
+        }
+        polls
+    }
+
+    /// Writes the sets of those that are ready; returns how many bits are set.
+    fn write(&mut self, polls: &[libc::pollfd]) -> Result<isize, isize> {
+        let mut bits = 0;
+        let asked = core::mem::take(&mut self.words);
+        for (set, (asked, events)) in asked.into_iter().zip(SET_EVENTS).enumerate() {
+            let mut ready = alloc::vec![0u64; asked.len()];
+            for poll in polls {
+                let (word, bit) = (poll.fd as usize / 64, poll.fd as usize % 64);
+                let wanted = asked.get(word).is_some_and(|word| word >> bit & 1 != 0);
+                if wanted && poll.revents & events != 0 {
+                    ready[word] |= 1 << bit;
+                    bits += 1;
+                }
+            }
+            if self.addresses[set] != 0 {
+                user::write_slice(self.addresses[set], &ready)?;
+            }
+        }
+        Ok(bits)
+    }
+}
+
+fn wait_for_sets(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
+    let _masked = masked::with(mask);
+    let mut sets = match Sets::read(frame) {
+        Ok(sets) => sets,
+        Err(error) => return error,
+    };
+    let mut polls = sets.polls();
+    let mut waited = false;
+    let mut over = Reason::Woken;
+    loop {
+        let seen = registry::all_seen();
+        let ready = sys!(SYS_poll, polls.as_mut_ptr(), polls.len(), 0);
+        if failed(ready) {
+            return ready;
+        }
+        // One that is closed while the call waits is ready, in the kernel too.
+        if !waited && polls.iter().any(|poll| poll.revents & POLLNVAL != 0) {
+            return sys::EBADF;
+        }
+        waited = true;
+        if ready > 0 || limit == Limit::Now || over == Reason::TimedOut {
+            if ready > 0 {
+                count_call();
+            } else if limit == Limit::Now {
+                give_turn();
+            }
+            return sets.write(&polls).unwrap_or_else(|fault| fault);
+        }
+        if over == Reason::Interrupted {
+            return EINTR;
+        }
+        over = park_for_all(&polls, limit.deadline(), seen);
+        if over == Reason::Suspended {
+            return SUSPENDED;
+        }
+    }
+}
+
+/// epoll_wait(2)
+pub(crate) fn epoll_wait(frame: &mut Frame) -> isize {
+    wait_for_epoll(frame, Limit::milliseconds(frame.r10 as i32), None)
+}
+
+/// epoll_pwait(2)
+pub(crate) fn epoll_pwait(frame: &mut Frame) -> isize {
+    match user::read_optional(frame.r8) {
+        Ok(mask) => wait_for_epoll(frame, Limit::milliseconds(frame.r10 as i32), mask),
+        Err(fault) => fault,
+    }
+}
+
+/// epoll_pwait2(2)
+pub(crate) fn epoll_pwait2(frame: &mut Frame) -> isize {
+    let parse =
+        || Ok((Limit::of(user::read_optional(frame.r10)?)?, user::read_optional(frame.r8)?));
+    match parse() {
+        Ok((limit, mask)) => wait_for_epoll(frame, limit, mask),
+        Err(error) => error,
+    }
+}
+
+fn wait_for_epoll(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
+    let number = frame.rdi;
+    let _masked = masked::with(mask);
+    loop {
+        let seen = registry::get(number).map(|descriptor| descriptor.seen(Direction::Read));
+        let ready = sys!(SYS_epoll_wait, number, frame.rsi, frame.rdx, 0);
+        if ready != 0 {
+            count_call();
+            return ready;
+        }
+        let (descriptor, seen) = match (registry::get(number), seen) {
+            (Some(descriptor), Some(seen)) if limit != Limit::Now => (descriptor, seen),
+            _ => {
+                give_turn();
+                return 0;
+            }
+        };
+        descriptor.kind(number);
+        let deadline = limit.deadline();
+        let generation = descriptor.generation();
+        let reason = descriptor.wait(&mut lock(), number, Direction::Read, deadline, seen);
+        match reason {
+            None => return offload(frame.number(), frame.arguments(), Interrupted::Fails),
+            Some(Reason::Suspended) => return SUSPENDED,
+            Some(_) if descriptor.generation() != generation => {
+                let fails = Interrupted::Fails;
+                if let Some(result) = offload_on_kept(frame.number(), frame.arguments(), fails) {
+                    return result;
+                }
+            }
+            Some(Reason::Woken) => {}
+            Some(Reason::TimedOut) => return 0,
+            Some(Reason::Interrupted) => return EINTR,
+        }
+    }
+}
+
+/// nanosleep(2)
+pub(crate) fn nanosleep(frame: &mut Frame) -> isize {
+    sleep(libc::CLOCK_MONOTONIC, false, frame.rdi, frame.rsi)
+}
+
+/// clock_nanosleep(2)
+pub(crate) fn clock_nanosleep(frame: &mut Frame) -> isize {
+    let clock = frame.rdi as i32;
+    if !matches!(clock, libc::CLOCK_REALTIME | libc::CLOCK_MONOTONIC) {
+        return offload(frame.number(), frame.arguments(), Interrupted::Fails);
+    }
+    sleep(clock, frame.rsi as i32 & libc::TIMER_ABSTIME != 0, frame.rdx, frame.r10)
+}
+
+fn sleep(clock: i32, absolute: bool, time_at: usize, left_at: usize) -> isize {
+    let time: libc::timespec = match user::read(time_at) {
+        Ok(time) => time,
+        Err(fault) => return fault,
+    };
+    if !clock::valid(&time) {
+        return EINVAL;
+    }
+    let deadline = if absolute { clock::at(&time, clock) } else { clock::after(&time) };
+    let deadline = first_deadline(deadline);
+    let reason = park(&mut lock(), deadline);
+    match reason {
+        Reason::Interrupted if absolute => EINTR,
+        Reason::Interrupted => user::write_optional(left_at, &clock::left(deadline))
+            .map_or_else(|fault| fault, |()| EINTR),
+        Reason::Woken | Reason::TimedOut => 0,
+        Reason::Suspended => SUSPENDED,
+    }
+}
+
+/// pause(2)
+pub(crate) fn pause(_: &mut Frame) -> isize {
+    while park(&mut lock(), NEVER) != Reason::Interrupted {}
+    EINTR
+}
+
+/// ioctl(2): most return at once; those of terminals that wait do so in a helper.
+pub(crate) fn ioctl(frame: &mut Frame) -> isize {
+    const TCSBRK: usize = 0x5409;
+    const TCSETSW: usize = 0x5403;
+    const TCSETSF: usize = 0x5404;
+    const TCSBRKP: usize = 0x5425;
+    const FIONBIO: usize = 0x5421;
+    if matches!(frame.rsi, TCSBRK | TCSETSW | TCSETSF | TCSBRKP) {
+        return offload(frame.number(), frame.arguments(), Interrupted::Restarts);
+    }
+    let result = match registry::get(frame.rdi) {
+        Some(descriptor) if frame.rsi == FIONBIO => descriptor.alone(|| frame.pass()),
+        _ => frame.pass(),
+    };
+    if frame.rsi == FIONBIO
+        && result == 0
+        && let (Some(descriptor), Ok(on)) = (registry::get(frame.rdi), user::read::<i32>(frame.rdx))
+    {
+        descriptor.kind(frame.rdi);
+        descriptor.set_mode(on != 0);
+    }
+    result
+}
+
+/// sched_yield(2)
+pub(crate) fn sched_yield(frame: &mut Frame) -> isize {
+    // Where no thread of ours waits for its turn, another process may.
+    if pump::yield_now(&mut lock()) { 0 } else { frame.pass() }
+}

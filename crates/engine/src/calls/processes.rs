@@ -1,0 +1,353 @@
+//! Threads and processes begin and end: clone, fork, exec, exit.
+
+use alloc::vec::Vec;
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use crate::calls::credentials;
+use crate::calls::futex;
+use crate::descriptors::closed;
+use crate::descriptors::engine_files;
+use crate::descriptors::registry;
+use crate::entry::frame::{Frame, duality_thread_start, initial_context};
+use crate::entry::settings;
+use crate::kernel::lock::{Locked, lock};
+use crate::kernel::sys::{self, EAGAIN, EFAULT, EINVAL, sys};
+use crate::kernel::user;
+use crate::schedule::helpers;
+use crate::schedule::idle;
+use crate::schedule::loops;
+use crate::schedule::more_workers;
+use crate::schedule::scheduler;
+use crate::schedule::stacks::STACKS;
+use crate::schedule::thread::{MAIN, THREADS, Thread, ThreadRef};
+use crate::schedule::ticks;
+use crate::schedule::waiter::State;
+use crate::schedule::worker::{current, worker};
+use crate::show::report;
+use crate::show::stats;
+use crate::signals::flood;
+use crate::signals::handling;
+use crate::signals::masks;
+
+const THREAD_FLAGS: u64 = (libc::CLONE_VM | libc::CLONE_THREAD) as u64;
+const VM: u64 = libc::CLONE_VM as u64;
+const VFORK: u64 = libc::CLONE_VFORK as u64;
+
+/// Another process executes in our memory, and may do so at any time.
+pub(crate) static MEMORY_IS_SHARED: AtomicBool = AtomicBool::new(false);
+
+/// Another process has the same table of descriptors: what the engine opened is to be closed at the end.
+static FILES_ARE_SHARED: AtomicBool = AtomicBool::new(false);
+
+/// What a clone asks for.
+struct Request {
+    flags: u64,
+    stack: usize,
+    /// The lower end of the stack, or zero.
+    stack_end: usize,
+    parent_id: usize,
+    child_id: usize,
+    storage: usize,
+}
+
+/// clone(2)
+pub(crate) fn clone(frame: &mut Frame) -> isize {
+    let request = Request {
+        flags: frame.rdi as u64,
+        stack: frame.rsi,
+        stack_end: 0,
+        parent_id: frame.rdx,
+        child_id: frame.r10,
+        storage: frame.r8,
+    };
+    make(frame, &request)
+}
+
+/// clone3(2)
+pub(crate) fn clone3(frame: &mut Frame) -> isize {
+    if frame.rsi < 64 {
+        return EINVAL;
+    }
+    match user::read::<[u64; 11]>(frame.rdi).or_else(|_| {
+        user::read::<[u64; 8]>(frame.rdi).map(|eight| {
+            let mut arguments = [0; 11];
+            arguments[..8].copy_from_slice(&eight);
+            arguments
+        })
+    }) {
+        Err(fault) => fault,
+        Ok([flags, _, child_id, parent_id, _, stack, size, storage, ..]) => {
+            let request = Request {
+                flags,
+                stack: (stack + size) as usize,
+                stack_end: stack as usize,
+                parent_id: parent_id as usize,
+                child_id: child_id as usize,
+                storage: storage as usize,
+            };
+            make(frame, &request)
+        }
+    }
+}
+
+fn make(frame: &mut Frame, request: &Request) -> isize {
+    if request.flags & THREAD_FLAGS == THREAD_FLAGS {
+        return thread(frame, request).unwrap_or_else(|error| error);
+    }
+    if request.flags & VM != 0 {
+        // Without CLONE_VFORK, the other process uses our memory for as long as it likes.
+        MEMORY_IS_SHARED.fetch_or(request.flags & VFORK == 0, Ordering::Relaxed);
+        return vfork(frame);
+    }
+    fork_as(frame, request).unwrap_or_else(|error| error)
+}
+
+/// A clone that makes a process with memory of its own.
+fn fork_as(frame: &mut Frame, request: &Request) -> Result<isize, isize> {
+    // The child begins here too, on the copy of this stack; the stack that it asks for is for the program.
+    let mut plain = *frame;
+    let mut arguments: [u64; 11] = [0; 11];
+    if request.stack == 0 {
+        // Nothing of what it asks for is the engine's business.
+    } else if frame.number() == libc::SYS_clone3 {
+        let words = (frame.rsi / 8).min(arguments.len());
+        user::read_slice(frame.rdi, &mut arguments[..words])?;
+        if arguments[5] == 0 || arguments[6] == 0 {
+            return Err(EINVAL);
+        }
+        arguments[5..7].fill(0);
+        plain.rdi = arguments.as_ptr() as usize;
+        plain.rsi = words * 8;
+    } else {
+        plain.rsi = 0;
+    }
+    let shares_files = request.flags & libc::CLONE_FILES as u64 != 0;
+    let mut locked = lock();
+    let result = crate::HEAP.while_locked(|| plain.pass());
+    match result {
+        0 => {
+            become_child(&mut locked, shares_files);
+            if request.flags & libc::CLONE_SETTLS as u64 != 0 {
+                MAIN.fs.set(request.storage);
+            }
+            if request.stack != 0 {
+                if frame.keeps_vectors() {
+                    frame.rip = user::read(frame.rsp + 8)?;
+                }
+                frame.rsp = request.stack;
+            }
+        }
+        1.. => registry::share_all(false),
+        _ => {}
+    }
+    Ok(result)
+}
+
+/// vfork(2), posix_spawn(3): the child borrows our memory until it executes a program.
+///
+/// The worker stays inside the engine, so that the thread is not moved to another one before the call. The
+/// child's first call clears the mark.
+pub(crate) fn vfork(frame: &mut Frame) -> isize {
+    // The child inherits what the kernel blocks.
+    flood::calm();
+    worker().vfork_parent.set(MAIN.id.get());
+    frame.leave_to_kernel()
+}
+
+/// fork(2)
+pub(crate) fn fork(frame: &mut Frame) -> isize {
+    // What another worker is changing would stay half changed in the child.
+    let mut locked = lock();
+    let result = crate::HEAP.while_locked(|| frame.pass());
+    match result {
+        0 => become_child(&mut locked, false),
+        1.. => registry::share_all(false),
+        _ => {}
+    }
+    result
+}
+
+fn thread(frame: &Frame, request: &Request) -> Result<isize, isize> {
+    let mut locked = lock();
+    let Some(child) = THREADS.of(&mut locked).create() else { return Err(EAGAIN) };
+    let id = child.id.get();
+    match prepare(&mut locked, frame, request, child) {
+        Ok(()) => {
+            stats::THREADS_CREATED.add(1);
+            more_workers::expect_threads(&mut locked);
+            scheduler::enqueue(&mut locked, child);
+            Ok(id as isize)
+        }
+        Err(error) => {
+            THREADS.of(&mut locked).remove(child);
+            Err(error)
+        }
+    }
+}
+
+fn prepare(
+    locked: &mut Locked,
+    frame: &Frame,
+    request: &Request,
+    child: ThreadRef,
+) -> Result<(), isize> {
+    /// What the dispatcher uses of the new stack before anything else.
+    const ROOM: usize = 64;
+    let parent = current();
+    let asks = |flag: i32| request.flags & flag as u64 != 0;
+    let mut begin = *frame;
+    begin.rsp = request.stack;
+    if frame.keeps_vectors() {
+        // The parent's vector registers are no concern of the child: it goes on after the stub.
+        begin.rip = user::read(frame.rsp + 8)?;
+    }
+    let place = (request.stack - 128 - size_of::<Frame>()) & !15;
+    // The stack must be there: the frame is written without a check of its address.
+    let probe: u64 = user::read(place - ROOM)?;
+    user::write(place - ROOM, &probe)?;
+    // SAFETY: the top of the new thread's own stack, which is writable.
+    unsafe { (place as *mut Frame).write(begin) };
+    // SAFETY: as above.
+    child.stack_pointer.set(unsafe { initial_context(place, duality_thread_start) });
+    child.fs.set(if asks(libc::CLONE_SETTLS) { request.storage } else { parent.fs.get() });
+    child.name.set(parent.name.get());
+    child.stack_end.set(STACKS.of(locked).end_of(request.stack_end));
+    child.affinity.set(parent.affinity.get());
+    let id = child.id.get();
+    if asks(libc::CLONE_PARENT_SETTID) {
+        user::write(request.parent_id, &id)?;
+    }
+    if asks(libc::CLONE_CHILD_SETTID) {
+        user::write(request.child_id, &id)?;
+    }
+    if asks(libc::CLONE_CHILD_CLEARTID) {
+        child.clear_id.set(request.child_id);
+    }
+    child.mask.set(parent.mask.get());
+    masks::count_thread(locked, child.mask.get(), true);
+    Ok(())
+}
+
+/// exit(2): one thread ends.
+pub(crate) fn exit(frame: &mut Frame) -> isize {
+    let mut locked = lock();
+    let thread = current();
+    futex::give_up_robust(&mut locked, thread);
+    if THREADS.of(&mut locked).alive == 1 {
+        drop(locked);
+        report::at_exit();
+        sys::exit_group(frame.rdi as i32);
+    }
+    masks::count_thread(&mut locked, thread.mask.get(), false);
+    scheduler::leave_for_good(locked)
+}
+
+/// On the worker's own stack, after the thread's has been left: whoever joins may take it.
+pub(crate) fn finish_thread(locked: &mut Locked, thread: ThreadRef) {
+    let word = thread.clear_id.replace(0);
+    THREADS.of(locked).remove(thread);
+    if word != 0 {
+        futex::clear_and_wake(locked, word);
+    }
+}
+
+/// exit_group(2)
+pub(crate) fn exit_group(frame: &mut Frame) -> isize {
+    report::at_exit();
+    if FILES_ARE_SHARED.load(Ordering::Relaxed) {
+        engine_files::close();
+    }
+    let mut locked = lock();
+    for thread in THREADS.of(&mut locked).iter() {
+        futex::give_up_robust(&mut locked, thread);
+    }
+    frame.pass()
+}
+
+/// In the child of a fork: the current thread alone is left, and is the main one.
+fn become_child(locked: &mut Locked, shares_files: bool) {
+    let thread = current();
+    scheduler::reset_after_fork(locked);
+    if loops::exist(locked) {
+        loops::reset_after_fork(locked);
+        futex::forget_tasks(locked);
+    }
+    idle::reset_after_fork(locked);
+    more_workers::reset_after_fork(locked);
+    let others: Vec<ThreadRef> =
+        THREADS.of(locked).iter().filter(|other| !other.is(thread)).collect();
+    for other in others {
+        futex::remove(locked, other);
+        THREADS.of(locked).remove(other);
+    }
+    if !thread.is(&MAIN) {
+        inherit(thread);
+        THREADS.of(locked).remove(thread);
+        THREADS.of(locked).alive = 1;
+        worker().current.set(&MAIN);
+    }
+    MAIN.state.set(State::Running);
+    MAIN.pending(locked).clear();
+    MAIN.pending_bits.store(0, Ordering::Relaxed);
+    let id = sys!(SYS_getpid) as i32;
+    MAIN.id.set(id);
+    THREADS.of(locked).number_for(id);
+    worker().kernel_id.set(id);
+    helpers::reset_after_fork();
+    credentials::reset_after_fork(locked);
+    ticks::reset_after_fork();
+    flood::reset_after_fork();
+    FILES_ARE_SHARED.store(shares_files, Ordering::Relaxed);
+    if shares_files {
+        engine_files::leave_to_parent();
+    } else {
+        engine_files::close();
+    }
+    closed::reset_after_fork(locked);
+    registry::share_all(true);
+    if engine_files::open(locked).is_err() {
+        sys::complain(b"duality run: no descriptor is left for the engine after fork(2)\n");
+    }
+    handling::reset_after_fork(locked);
+}
+
+/// The main thread's place is taken by the thread that forked.
+fn inherit(thread: &Thread) {
+    MAIN.fs.set(thread.fs.get());
+    MAIN.clear_id.set(thread.clear_id.get());
+    MAIN.robust_list.set(thread.robust_list.get());
+    MAIN.mask.set(thread.mask.get());
+    MAIN.mask_after.set(thread.mask_after.get());
+    MAIN.alternate_stack.set(thread.alternate_stack.get());
+    MAIN.name.set(thread.name.get());
+    MAIN.loop_number.set(thread.loop_number.get());
+    MAIN.turn.set(thread.turn.get());
+    let affinity = thread.affinity.get();
+    if affinity != [0, 0] {
+        sys!(SYS_sched_setaffinity, 0, size_of_val(&affinity), affinity.as_ptr());
+    }
+}
+
+/// execve(2) and execveat(2): with the engine, if the program that we are is replaced by another.
+pub(crate) fn execve(frame: &mut Frame) -> isize {
+    // The new program inherits what this thread blocks.
+    let mask = current().mask.get();
+    sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, 0, 8);
+    let result = if settings::follows_exec() { execve_with_engine(frame) } else { frame.pass() };
+    masks::adopt();
+    result
+}
+
+/// Executes a program with the engine's variables in its environment.
+pub(crate) fn execve_with_engine(frame: &Frame) -> isize {
+    let plain = frame.number() == libc::SYS_execve;
+    let environment = if plain { frame.rdx } else { frame.r10 };
+    match settings::environment_with_engine(environment) {
+        Ok(list) if plain => sys!(SYS_execve, frame.rdi, frame.rsi, list.address()),
+        Ok(list) => {
+            sys!(SYS_execveat, frame.rdi, frame.rsi, frame.rdx, list.address(), frame.r8)
+        }
+        Err(_) => EFAULT,
+    }
+}

@@ -1,0 +1,27 @@
+//! Restartable sequences (rseq(2)), which belong to kernel threads.
+//!
+//! glibc registers an area in the main thread's storage with the kernel thread that the process begins with. Once
+//! there are several workers, the main thread may run on another one: then the area would tell of a kernel
+//! thread that it has nothing to do with. So the registration is taken back. glibc asks the kernel instead.
+
+use crate::entry::frame::duality_rseq_offset;
+use crate::entry::settings;
+use crate::kernel::sys::{failed, sys};
+use crate::schedule::thread::MAIN;
+
+/// Takes back what glibc has registered, if threads may move to other workers.
+pub(crate) fn leave() {
+    const UNREGISTER: i32 = 1;
+    /// glibc's own, for x86.
+    const SIGNATURE: usize = 0x5305_3053;
+    /// Bytes that have been registered: the first version of the area, and as many as later kernels asked for.
+    const LENGTHS: [usize; 3] = [32, 64, 96];
+    // SAFETY: reads a variable of the dynamic linker, if there is one.
+    let offset = unsafe { duality_rseq_offset() };
+    if settings::CORES.get() < 2 || offset == 0 {
+        return;
+    }
+    let area = MAIN.fs.get().wrapping_add_signed(offset);
+    let _taken_back =
+        LENGTHS.iter().any(|&length| !failed(sys!(SYS_rseq, area, length, UNREGISTER, SIGNATURE)));
+}

@@ -1,0 +1,163 @@
+//! `/proc/self/task`, as the program would see it: the kernel knows nothing of our threads.
+
+use crate::descriptors::facts;
+use crate::descriptors::registry;
+use crate::entry::frame::Frame;
+use crate::kernel::lock::lock;
+use crate::kernel::sys::{failed, sys};
+use crate::kernel::user;
+use crate::schedule::thread::{THREADS, Thread, ThreadRef};
+use crate::schedule::waiter::State;
+
+/// The threads below the folder's own two entries.
+const FIRST_PLACE: usize = 2;
+
+/// Takes note of a folder that was opened just now, if it is that of our threads.
+pub(crate) fn opened(path: &[u8], number: isize) {
+    let path = path.strip_suffix(b"/").unwrap_or(path);
+    let ours = path == b"/proc/self/task"
+        || path.strip_prefix(b"/proc/").and_then(|rest| rest.strip_suffix(b"/task")).is_some_and(
+            |process| {
+                let process = core::str::from_utf8(process).ok().and_then(|text| text.parse().ok());
+                process == Some(sys!(SYS_getpid))
+            },
+        );
+    if ours && let Some(descriptor) = registry::get(number as usize) {
+        descriptor.kind(number as usize);
+        descriptor.set(facts::LISTS_THREADS);
+    }
+}
+
+/// getdents64(2)
+pub(crate) fn getdents64(frame: &mut Frame) -> isize {
+    let lists =
+        registry::get(frame.rdi).is_some_and(|descriptor| descriptor.has(facts::LISTS_THREADS));
+    if lists { list(frame.rdi, frame.rsi, frame.rdx) } else { frame.pass() }
+}
+
+/// Writes the entries from the folder's position on; the position counts entries.
+fn list(number: usize, buffer: usize, room: usize) -> isize {
+    /// Before the name: an inode number, the next position, the entry's length and type.
+    const HEADER: usize = 19;
+    let position = sys!(SYS_lseek, number, 0, libc::SEEK_CUR);
+    if failed(position) {
+        return position;
+    }
+    let mut locked = lock();
+    let threads = THREADS.of(&mut locked).iter();
+    let mut place = position as usize;
+    let mut written = 0;
+    let ids = threads.map(|thread| thread.id.get()).skip(place.saturating_sub(FIRST_PLACE));
+    let folders = [&b"."[..], b".."].into_iter().skip(place);
+    let mut digits = [0; 12];
+    let mut put = |name: &[u8]| -> Result<bool, isize> {
+        let length = (HEADER + name.len() + 1).next_multiple_of(8);
+        if written + length > room {
+            return Ok(false);
+        }
+        let mut entry = [0u8; 40];
+        entry[..8].copy_from_slice(&(place as u64 + 1).to_ne_bytes());
+        entry[8..16].copy_from_slice(&(place as u64 + 1).to_ne_bytes());
+        entry[16..18].copy_from_slice(&(length as u16).to_ne_bytes());
+        entry[18] = libc::DT_DIR;
+        entry[HEADER..HEADER + name.len()].copy_from_slice(name);
+        user::write_slice(buffer + written, &entry[..length])?;
+        written += length;
+        place += 1;
+        Ok(true)
+    };
+    let put_all = || -> Result<(), isize> {
+        for name in folders {
+            if !put(name)? {
+                return Ok(());
+            }
+        }
+        for id in ids {
+            if !put(decimal(id, &mut digits))? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    };
+    if let Err(fault) = put_all() {
+        return fault;
+    }
+    sys!(SYS_lseek, number, place, libc::SEEK_SET);
+    written as isize
+}
+
+/// The digits of a number that is not negative.
+pub(crate) fn decimal(mut number: i32, room: &mut [u8; 12]) -> &[u8] {
+    let mut at = room.len();
+    loop {
+        at -= 1;
+        room[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return &room[at..];
+        }
+    }
+}
+
+/// A thread's `stat` file: that of the kernel thread, with the thread's own number, name and state.
+pub(crate) fn open_stat(thread: ThreadRef) -> isize {
+    let mut text = [0u8; 1024];
+    let opened =
+        sys!(SYS_openat, libc::AT_FDCWD, c"/proc/thread-self/stat".as_ptr(), libc::O_RDONLY);
+    if failed(opened) {
+        return opened;
+    }
+    let length = sys!(SYS_read, opened, text.as_mut_ptr(), text.len()).max(0) as usize;
+    sys!(SYS_close, opened);
+    // The name may contain anything, so the last bracket ends it; a blank and the state follow.
+    let rest = text[..length]
+        .iter()
+        .rposition(|&byte| byte == b')')
+        .map_or(length, |at| (at + 3).min(length));
+    let name = name_of(thread);
+    let mut digits = [0; 12];
+    let state = [letter(thread)];
+    let id = decimal(thread.id.get(), &mut digits);
+    let parts = [id, b" (", name, b") ", &state, &text[rest..length]];
+    file_of(&parts)
+}
+
+/// The state, as `stat` has it.
+fn letter(thread: &Thread) -> u8 {
+    match thread.state.get() {
+        State::Parked => b'S',
+        State::Dead => b'X',
+        State::Ready | State::Running => b'R',
+    }
+}
+
+fn name_of(thread: &Thread) -> &[u8] {
+    // SAFETY: sixteen bytes, which only the thread's own worker changes.
+    let name: &[u8; 16] = unsafe { &*thread.name.as_ptr() };
+    &name[..name.iter().position(|&byte| byte == 0).unwrap_or(name.len())]
+}
+
+/// A descriptor from which these bytes can be read.
+fn file_of(parts: &[&[u8]]) -> isize {
+    let made = sys!(SYS_memfd_create, c"task".as_ptr(), libc::MFD_CLOEXEC);
+    if !failed(made) {
+        for part in parts {
+            sys!(SYS_write, made, part.as_ptr(), part.len());
+        }
+        sys!(SYS_lseek, made, 0, libc::SEEK_SET);
+        registry::renewed(made);
+    }
+    made
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_in_digits() {
+        let mut room = [0; 12];
+        assert_eq!(decimal(0, &mut room), b"0");
+        assert_eq!(decimal(i32::MAX, &mut room), b"2147483647");
+    }
+}

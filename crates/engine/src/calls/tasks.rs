@@ -1,0 +1,173 @@
+//! The calls of a converted program's runtime, which come with numbers that no kernel has: see `engine.h`.
+
+use crate::calls::futex;
+use crate::descriptors::closed;
+use crate::descriptors::registry;
+use crate::entry::frame::Frame;
+use crate::entry::table::{CLASSES, Class};
+use crate::kernel::clock::NEVER;
+use crate::kernel::lock::lock;
+use crate::kernel::sys::{EAGAIN, EINTR, EINVAL, ENOSYS, NEEDS_THREAD, RESTART, SUSPENDED};
+use crate::kernel::user;
+use crate::schedule::loops::{self, MOST_LOOPS, Next};
+use crate::schedule::processor_time;
+use crate::schedule::pump::count_call;
+use crate::schedule::scheduler::{self, park, wake};
+use crate::schedule::task::{Task, TaskRef};
+use crate::schedule::waiter::{Reason, State};
+use crate::schedule::worker::current;
+use crate::show::stall;
+
+/// The number of the first call.
+pub(crate) const FIRST: usize = 0x4455_0000;
+const VERSION: isize = 3;
+const MAKE_SPARE: isize = 1;
+
+/// Whether it is the number of a call below.
+pub(crate) fn is_ours(number: usize) -> bool {
+    number & !0xff == FIRST
+}
+
+/// Executes a call of the runtime.
+#[inline(never)]
+pub(crate) fn call(frame: &Frame) -> isize {
+    match frame.rax - FIRST {
+        0 => VERSION,
+        1 => join_loop(frame),
+        2 => next(),
+        3 => ready(frame),
+        4 => attempt(frame),
+        5 => wait(frame),
+        6 => futex::wake_at(&mut lock(), frame.rdi, frame.rsi as i32, futex::ANY),
+        7 => interrupt(frame),
+        8 => processor_time::time_of_current() as isize,
+        _ => ENOSYS,
+    }
+}
+
+/// The task that the runtime names.
+fn task(frame: &Frame) -> TaskRef {
+    // SAFETY: the runtime is part of the program, and gives its tasks, which it keeps while they wait.
+    unsafe { &*(frame.rdi as *const Task) }
+}
+
+fn join_loop(frame: &Frame) -> isize {
+    if frame.rdi >= MOST_LOOPS {
+        return EINVAL;
+    }
+    stall::NAMES.set(frame.rdx);
+    loops::join_loop(&mut lock(), frame.rdi, frame.rsi);
+    0
+}
+
+/// The next task of the loop; zero if a signal came first; one if the loop needs another thread.
+fn next() -> isize {
+    let Some(number) = loops::number() else { return EINVAL };
+    count_call();
+    let mut locked = lock();
+    loop {
+        match loops::next(&mut locked, number) {
+            Next::Run(waiter) => {
+                let task = Task::of(waiter);
+                if let Some(nodes) = task.leave(&mut locked) {
+                    closed::end_wait(&mut locked, &nodes);
+                }
+                futex::remove(&mut locked, waiter);
+                waiter.state.set(State::Running);
+                return &raw const *task as isize;
+            }
+            Next::MakeSpare => return MAKE_SPARE,
+            Next::Wait(other) => scheduler::go_on(&mut locked, other),
+        }
+        let reason = park(&mut locked, NEVER);
+        if reason == Reason::Interrupted {
+            return 0;
+        }
+    }
+}
+
+fn ready(frame: &Frame) -> isize {
+    if frame.rsi >= MOST_LOOPS {
+        return EINVAL;
+    }
+    let task = task(frame);
+    // A thread may have made the call of a kept descriptor.
+    closed::end_call(task);
+    let mut locked = lock();
+    task.adopt(frame.rsi);
+    let runner = loops::add(&mut locked, frame.rsi, &task.waiter, frame.rdx != 0);
+    scheduler::go_on(&mut locked, runner);
+    0
+}
+
+/// Makes the task's system call, as far as that goes without waiting.
+fn attempt(frame: &Frame) -> isize {
+    let task = task(frame);
+    if task.is_resumed() && has_lost_its_file(task) {
+        // Nothing keeps the file. What is left of the call is not for another one.
+        let done = task.done.get() as isize;
+        task.end(false);
+        if done > 0 {
+            return done;
+        }
+    }
+    task.begin();
+    let Some(Class::Emulated(call)) = CLASSES.get(task.number.get() as usize) else {
+        return NEEDS_THREAD;
+    };
+    let mut own = frame.with(task.number.get(), task.arguments.get());
+    let thread = current();
+    thread.task.set(Some(task));
+    let result = call(&mut own);
+    thread.task.set(None);
+    task.end(result == SUSPENDED);
+    if result != SUSPENDED && result != NEEDS_THREAD {
+        closed::end_call(task);
+    }
+    if result == RESTART { EINTR } else { result }
+}
+
+/// Whether the descriptor that the task waited for has been closed meanwhile: its number may be another file's by now.
+fn has_lost_its_file(task: TaskRef) -> bool {
+    registry::get(task.waiter.waits_for.get())
+        .is_some_and(|descriptor| task.waited_before(descriptor.generation()))
+}
+
+fn wait(frame: &Frame) -> isize {
+    let task = task(frame);
+    let (key, expected, deadline) = (frame.rsi, frame.rdx as u32, frame.r10 as u64);
+    // It begins anew: the deadline and the end of the last wait are not this one's.
+    task.end(false);
+    task.begin();
+    let mut locked = lock();
+    if key & 1 == 0 {
+        match user::load_word(key) {
+            Ok(word) if word == expected => {}
+            Ok(_) => return EAGAIN,
+            Err(fault) => return fault,
+        }
+    }
+    futex::insert(&mut locked, &task.waiter, key, futex::ANY);
+    scheduler::suspend(&mut locked, task, deadline);
+    SUSPENDED
+}
+
+fn interrupt(frame: &Frame) -> isize {
+    let (task, restarts) = (task(frame), frame.rsi != 0);
+    let mut locked = lock();
+    let waits = task.waiter.state.get() == State::Parked;
+    if !restarts || task.is_never_restarted() {
+        wake(&mut locked, &task.waiter, Reason::Interrupted);
+    }
+    isize::from(waits)
+}
+
+/// A tick has found the current thread at work. If it is a loop, its task has one call left, and
+/// lets others run then.
+pub(crate) fn tell_turn_is_over() {
+    let address = current().turn.get();
+    if address != 0 {
+        let _unchanged = user::write(address, &1i32);
+        stall::look();
+    }
+}

@@ -1,0 +1,230 @@
+//! What threads ask about themselves and about others: numbers, names, processors.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use crate::descriptors::ring;
+use crate::entry::frame::Frame;
+use crate::entry::settings;
+use crate::kernel::lock::lock;
+use crate::kernel::sys::{self, EINVAL, failed, sys};
+use crate::kernel::user;
+use crate::schedule::every_worker;
+use crate::schedule::thread::{MAIN, THREADS, is_ours};
+use crate::schedule::worker::{current, worker};
+
+/// gettid(2)
+pub(crate) fn gettid(_: &mut Frame) -> isize {
+    current().id.get() as isize
+}
+
+/// set_tid_address(2)
+pub(crate) fn set_tid_address(frame: &mut Frame) -> isize {
+    current().clear_id.set(frame.rdi);
+    current().id.get() as isize
+}
+
+/// set_robust_list(2)
+pub(crate) fn set_robust_list(frame: &mut Frame) -> isize {
+    if frame.rsi != 24 {
+        return EINVAL;
+    }
+    current().robust_list.set(frame.rdi);
+    // The kernel walks the main thread's when the process is killed.
+    let kernel_knows = current().is(&MAIN) && worker().kernel_id.get() == MAIN.id.get();
+    if kernel_knows { frame.pass() } else { 0 }
+}
+
+/// get_robust_list(2)
+pub(crate) fn get_robust_list(frame: &mut Frame) -> isize {
+    let id = frame.rdi as i32;
+    let thread = if id == 0 { Some(current()) } else { THREADS.of(&mut lock()).find(id) };
+    let Some(thread) = thread else { return frame.pass() };
+    let written = user::write(frame.rsi, &thread.robust_list.get())
+        .and_then(|()| user::write(frame.rdx, &24usize));
+    written.map_or_else(|fault| fault, |()| 0)
+}
+
+/// rseq(2): the area of the main thread is the kernel's, where there is one worker; the others learn that there is none.
+pub(crate) fn rseq(frame: &mut Frame) -> isize {
+    const UNREGISTER: usize = 1;
+    const REGISTRATION_FAILED: i32 = -2;
+    if current().is(&MAIN) && settings::CORES.get() < 2 {
+        return frame.pass();
+    }
+    if frame.rdx & UNREGISTER == 0 {
+        // An error would end the program: libc cannot believe that it worked for one thread alone.
+        let written = user::write(frame.rdi, &[0i32, REGISTRATION_FAILED]);
+        return written.map_or_else(|fault| fault, |()| 0);
+    }
+    0
+}
+
+/// prctl(2): names belong to threads.
+pub(crate) fn prctl(frame: &mut Frame) -> isize {
+    const PR_SET_SYSCALL_USER_DISPATCH: i32 = 59;
+    let thread = current();
+    match frame.rdi as i32 {
+        libc::PR_SET_SECCOMP => {
+            ring::retire(&mut lock());
+            frame.pass()
+        }
+        // It would trap the engine's calls, and none of the program's that the engine answers: as on a kernel without it.
+        PR_SET_SYSCALL_USER_DISPATCH => EINVAL,
+        libc::PR_SET_NAME => {
+            let mut name = [0; 16];
+            if let Err(fault) = user::read_text(frame.rsi, &mut name[..15]) {
+                return fault;
+            }
+            thread.name.set(name);
+            if thread.is(&MAIN) { frame.pass() } else { 0 }
+        }
+        libc::PR_GET_NAME if !thread.is(&MAIN) => {
+            user::write(frame.rsi, &u128::from_ne_bytes(thread.name.get()))
+                .map_or_else(|fault| fault, |()| 0)
+        }
+        // The word that the kernel clears when the thread ends, in the eyes of the program.
+        libc::PR_GET_TID_ADDRESS => {
+            user::write(frame.rsi, &thread.clear_id.get()).map_or_else(|fault| fault, |()| 0)
+        }
+        _ => frame.pass(),
+    }
+}
+
+/// seccomp(2): what the program forbids itself, the engine's calls too, begins here.
+pub(crate) fn seccomp(frame: &mut Frame) -> isize {
+    const SET_MODE_FILTER: usize = 1;
+    if frame.rdi <= SET_MODE_FILTER {
+        ring::retire(&mut lock());
+    }
+    frame.pass()
+}
+
+/// arch_prctl(2)
+pub(crate) fn arch_prctl(frame: &mut Frame) -> isize {
+    const ARCH_SET_GS: usize = 0x1001;
+    const ARCH_SET_FS: usize = 0x1002;
+    if frame.rdi == ARCH_SET_GS {
+        return sys::error(libc::EPERM);
+    }
+    let result = frame.pass();
+    if frame.rdi == ARCH_SET_FS && result == 0 {
+        current().fs.set(frame.rsi);
+    }
+    result
+}
+
+/// The process has asked to be traced: the kernel is to see the signals that it sends to itself.
+pub(crate) static IS_TRACED: AtomicBool = AtomicBool::new(false);
+
+/// ptrace(2): the kernel lets one thread control another process, and that may be another worker.
+pub(crate) fn ptrace(frame: &mut Frame) -> isize {
+    if frame.rdi as u32 == libc::PTRACE_TRACEME {
+        IS_TRACED.store(true, Ordering::Relaxed);
+    }
+    match frame.pass() {
+        sys::ESRCH => every_worker::until_done(frame.number(), frame.arguments(), sys::ESRCH),
+        result => result,
+    }
+}
+
+/// Calls whose first argument is a thread: one of ours stands for the worker.
+pub(crate) fn about_thread(frame: &mut Frame) -> isize {
+    match translated(frame.rdi) {
+        Some(id) => {
+            let mut other = *frame;
+            other.rdi = id;
+            other.pass()
+        }
+        None => sys::ESRCH,
+    }
+}
+
+/// Calls on a process that any of its threads stands for: kill(2), rt_sigqueueinfo(2).
+pub(crate) fn about_process(frame: &mut Frame) -> isize {
+    match translated(frame.rdi) {
+        Some(0) if frame.rdi != 0 => {
+            let mut other = *frame;
+            other.rdi = MAIN.id.get() as usize;
+            other.pass()
+        }
+        Some(_) => frame.pass(),
+        None => sys::ESRCH,
+    }
+}
+
+/// Calls whose second argument is a thread, if the first says so: getpriority(2), ioprio_get(2) and their likes.
+pub(crate) fn about_kind_and_thread(frame: &mut Frame) -> isize {
+    match translated(frame.rsi) {
+        Some(id) => {
+            let mut other = *frame;
+            other.rsi = id;
+            other.pass()
+        }
+        None => sys::ESRCH,
+    }
+}
+
+/// The kernel's number for a thread: zero, which is the caller, for one of ours that lives.
+fn translated(id: usize) -> Option<usize> {
+    if !is_ours(i64::from(id as i32)) {
+        return Some(id);
+    }
+    THREADS.of(&mut lock()).find(id as i32).map(|_| 0)
+}
+
+/// sched_setaffinity(2): a thread of ours runs wherever its worker runs, and remembers what it asked for.
+pub(crate) fn sched_setaffinity(frame: &mut Frame) -> isize {
+    let own = frame.rdi == 0 && !current().is(&MAIN);
+    if !own && !is_ours(i64::from(frame.rdi as i32)) {
+        return frame.pass();
+    }
+    let mut locked = lock();
+    let thread = if own { Some(current()) } else { THREADS.of(&mut locked).find(frame.rdi as i32) };
+    let Some(thread) = thread else { return sys::ESRCH };
+    let mut asked = [0u64; 2];
+    let words = (frame.rsi / 8).min(2);
+    if let Err(fault) = user::read_slice(frame.rdx, &mut asked[..words]) {
+        return fault;
+    }
+    let usable = match usable_affinity(asked) {
+        Ok(usable) => usable,
+        Err(refused) => return refused,
+    };
+    thread.affinity.set(usable);
+    0
+}
+
+/// The CPUs among those asked for that the kernel would grant: it is asked by way of trial.
+fn usable_affinity(asked: [u64; 2]) -> Result<[u64; 2], isize> {
+    let mut before = [0u64; 128];
+    let known = sys!(SYS_sched_getaffinity, 0, size_of_val(&before), before.as_mut_ptr());
+    let refused = sys!(SYS_sched_setaffinity, 0, size_of_val(&asked), asked.as_ptr());
+    if failed(known) || failed(refused) {
+        return Err(refused);
+    }
+    let mut granted = [0u64; 128];
+    sys!(SYS_sched_getaffinity, 0, size_of_val(&granted), granted.as_mut_ptr());
+    sys!(SYS_sched_setaffinity, 0, known, before.as_ptr());
+    Ok([granted[0], granted[1]])
+}
+
+/// sched_getaffinity(2)
+pub(crate) fn sched_getaffinity(frame: &mut Frame) -> isize {
+    let own = frame.rdi == 0 && !current().is(&MAIN);
+    let thread = if own {
+        Some(current())
+    } else {
+        THREADS.of(&mut lock()).find(frame.rdi as i32).filter(|thread| !thread.is(&MAIN))
+    };
+    let result = about_thread(frame);
+    if let Some(thread) = thread
+        && !failed(result)
+        && thread.affinity.get() != [0, 0]
+    {
+        let words = (result as usize / 8).min(2);
+        let zeros = [0u64; 16];
+        let _cleared = user::write_slice(frame.rdx, &zeros[..(result as usize / 8).min(16)]);
+        let _written = user::write_slice(frame.rdx, &thread.affinity.get()[..words]);
+    }
+    result
+}

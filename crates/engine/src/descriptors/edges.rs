@@ -1,0 +1,93 @@
+//! What is known of a descriptor in one direction: the edges that have come, and who waits.
+//!
+//! Edges are counted, since another worker may take one between an attempt and the wait that follows it: a
+//! call says how many had been `seen` before its attempt, and does not park if there are more.
+
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use crate::kernel::lock::Locked;
+use crate::schedule::waiter::{Waiter, WaiterRef};
+
+/// Waits of one direction.
+pub(crate) struct Side {
+    /// Twice the number of edges so far; one more if an attempt has shown since that the next would block.
+    edges: AtomicU32,
+    /// The first that waits: changes under the lock.
+    first: AtomicPtr<Waiter>,
+}
+
+/// The edges that had come before an attempt.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seen(pub(crate) u32);
+
+impl Side {
+    pub(crate) fn may_succeed(&self) -> bool {
+        self.edges.load(Ordering::Relaxed) & 1 == 0
+    }
+
+    pub(crate) fn seen(&self) -> Seen {
+        Seen(self.edges.load(Ordering::Relaxed) >> 1)
+    }
+
+    /// An edge has come.
+    pub(crate) fn count(&self) {
+        let counted = |edges: u32| Some((edges | 1).wrapping_add(1));
+        let _always = self.edges.fetch_update(Ordering::Relaxed, Ordering::Relaxed, counted);
+    }
+
+    /// The next attempt would block, unless there has been an edge.
+    pub(crate) fn exhaust(&self, seen: Seen) {
+        let expected = seen.0 << 1;
+        let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+        let _unless_newer = self.edges.compare_exchange(expected, expected | 1, success, failure);
+    }
+
+    /// Whether something waits. Without the lock, the answer is old as soon as it is given.
+    #[inline(always)]
+    pub(crate) fn is_waited_for(&self) -> bool {
+        !self.first.load(Ordering::Relaxed).is_null()
+    }
+
+    fn first(&self) -> Option<WaiterRef> {
+        // SAFETY: what is in the list is not given back, see `WaiterRef`.
+        unsafe { self.first.load(Ordering::Relaxed).as_ref() }
+    }
+
+    /// Those that wait, and those that have been woken and have not yet gone on.
+    pub(crate) fn iter(&self, _: &mut Locked) -> impl Iterator<Item = WaiterRef> + use<> {
+        core::iter::successors(self.first(), |waiter| waiter.next_waiter.get())
+    }
+
+    /// Adds a waiter.
+    pub(crate) fn add(&self, locked: &mut Locked, waiter: WaiterRef) {
+        waiter.next_waiter.set(None);
+        match self.iter(locked).last() {
+            Some(last) => last.next_waiter.set(Some(waiter)),
+            None => self.set_first(Some(waiter)),
+        }
+    }
+
+    /// Takes a waiter out, if it is one of them.
+    pub(crate) fn remove(&self, locked: &mut Locked, waiter: WaiterRef) {
+        let next = waiter.next_waiter.get();
+        if self.first().is_some_and(|first| first.is(waiter)) {
+            self.set_first(next);
+            return;
+        }
+        let follows = |other: &WaiterRef| other.next_waiter.get().is_some_and(|is| is.is(waiter));
+        if let Some(previous) = self.iter(locked).find(follows) {
+            previous.next_waiter.set(next);
+        }
+    }
+
+    /// In the child of a fork: nothing waits.
+    pub(crate) fn clear(&self) {
+        self.set_first(None);
+    }
+
+    fn set_first(&self, waiter: Option<WaiterRef>) {
+        let first = waiter.map_or(ptr::null_mut(), |waiter| ptr::from_ref(waiter).cast_mut());
+        self.first.store(first, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,22 @@
+//! What the engine knows of the program's descriptors, and how it learns that one is ready.
+//!
+//! ```text
+//!   registry, facts ─▶ edges ◀─ registration: epoll     ring, request, receive: io_uring
+//!   poll_node: several at once    closed: files that outlive their number
+//!   engine_files, spare_numbers, bell: the engine's own
+//! ```
+//!
+//! It wakes waiters by `schedule`, and knows no system call of the program.
+
+pub(crate) mod bell;
+pub(crate) mod closed;
+pub(crate) mod edges;
+pub(crate) mod engine_files;
+pub(crate) mod facts;
+pub(crate) mod poll_node;
+pub(crate) mod receive;
+pub(crate) mod registration;
+pub(crate) mod registry;
+pub(crate) mod request;
+pub(crate) mod ring;
+pub(crate) mod spare_numbers;

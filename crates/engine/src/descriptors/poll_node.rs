@@ -1,0 +1,122 @@
+//! Waiting for several descriptors.
+
+use core::cell::Cell;
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use libc::{
+    EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLPRI, EPOLLRDHUP, POLLIN, POLLOUT, POLLPRI,
+    POLLRDBAND, POLLRDHUP, POLLRDNORM, POLLWRBAND, POLLWRNORM,
+};
+
+use crate::kernel::lock::Locked;
+use crate::schedule::waiter::WaiterRef;
+
+/// The first node of a list. Without the lock, it says no more than whether there is one.
+pub(crate) type PollList = AtomicPtr<PollNode>;
+
+/// What waits for several descriptors stands in the list of each.
+pub(crate) struct PollNode {
+    pub(crate) waiter: WaiterRef,
+    /// The events of epoll that end the wait.
+    events: i32,
+    list: Cell<&'static PollList>,
+    next: Cell<*const PollNode>,
+    previous: Cell<*const PollNode>,
+    /// The descriptor that is kept for it, and in the list of which it stands: see `descriptors/closed.rs`.
+    kept: Cell<Option<usize>>,
+}
+
+impl PollNode {
+    /// A node for a wait by `waiter` for the events of poll(2).
+    pub(crate) fn new(waiter: WaiterRef, events: i16, list: &'static PollList) -> Self {
+        Self {
+            waiter,
+            events: events_of_epoll(events),
+            list: Cell::new(list),
+            next: Cell::new(ptr::null()),
+            previous: Cell::new(ptr::null()),
+            kept: Cell::new(None),
+        }
+    }
+
+    /// Whether these events of epoll end the wait.
+    pub(crate) fn is_met_by(&self, events: i32) -> bool {
+        self.events & events != 0
+    }
+
+    /// The descriptor that is kept for it.
+    pub(crate) fn kept(&self) -> Option<usize> {
+        self.kept.get()
+    }
+
+    /// Puts the node into the list of its descriptor. It stays where it is until `unlink`.
+    pub(crate) fn link(&self, _: &mut Locked) {
+        let list = self.list.get();
+        let first = list.load(Ordering::Relaxed);
+        self.previous.set(ptr::null());
+        self.next.set(first);
+        // SAFETY: nodes in a list are alive.
+        if let Some(first) = unsafe { first.as_ref() } {
+            first.previous.set(self);
+        }
+        list.store(ptr::from_ref(self).cast_mut(), Ordering::Relaxed);
+    }
+
+    /// The first of a list.
+    pub(crate) fn first(_: &mut Locked, list: &PollList) -> *const Self {
+        list.load(Ordering::Relaxed)
+    }
+
+    /// The next in the list.
+    pub(crate) fn next(&self) -> *const Self {
+        self.next.get()
+    }
+
+    pub(crate) fn unlink(&self, _: &mut Locked) {
+        let (next, previous) = (self.next.get(), self.previous.get());
+        // SAFETY: nodes in a list are alive.
+        if let Some(next) = unsafe { next.as_ref() } {
+            next.previous.set(previous);
+        }
+        // SAFETY: as above.
+        match unsafe { previous.as_ref() } {
+            Some(previous) => previous.next.set(next),
+            None => self.list.get().store(next.cast_mut(), Ordering::Relaxed),
+        }
+    }
+
+    /// Puts all nodes of a list into that of a descriptor that is kept for them; returns how many.
+    pub(crate) fn move_all(
+        locked: &mut Locked,
+        from: &'static PollList,
+        to: &'static PollList,
+        kept: usize,
+    ) -> usize {
+        let mut count = 0;
+        // SAFETY: nodes in a list are alive.
+        while let Some(node) = unsafe { Self::first(locked, from).as_ref() } {
+            node.unlink(locked);
+            node.list.set(to);
+            node.kept.set(Some(kept));
+            node.link(locked);
+            count += 1;
+        }
+        count
+    }
+}
+
+/// The events for which the kernel would end a poll(2) with `events`, by their names in epoll(7).
+fn events_of_epoll(events: i16) -> i32 {
+    const READING: i16 = POLLIN | POLLRDNORM | POLLRDBAND;
+    const WRITING: i16 = POLLOUT | POLLWRNORM | POLLWRBAND;
+    [
+        (READING, EPOLLIN),
+        (WRITING, EPOLLOUT),
+        (POLLPRI | POLLRDBAND, EPOLLPRI),
+        (POLLRDHUP, EPOLLRDHUP),
+    ]
+    .into_iter()
+    .filter(|(asked, _)| events & asked != 0)
+    .fold(EPOLLERR | EPOLLHUP, |all, (_, event)| all | event)
+}

@@ -1,0 +1,109 @@
+//! How epoll comes to tell of a descriptor, and the wait until it does.
+
+use libc::{EPOLLET, EPOLLIN, EPOLLOUT, EPOLLPRI, EPOLLRDHUP};
+
+use crate::descriptors::bell::EPOLL;
+use crate::descriptors::edges::{Seen, Side};
+use crate::descriptors::facts;
+use crate::descriptors::registry::{Descriptor, Direction};
+use crate::kernel::clock::Nanoseconds;
+use crate::kernel::lock::Locked;
+use crate::kernel::sys::{self, error, failed, sys};
+use crate::schedule::scheduler::park;
+use crate::schedule::waiter::Reason;
+use crate::schedule::worker::{current, waiter};
+
+impl Descriptor {
+    /// Sees to it that epoll tells of the descriptor.
+    ///
+    /// # Errors
+    ///
+    /// epoll does not: `EPERM` for a file that is always ready, `EBADF` for none.
+    pub(crate) fn register(&self, number: usize) -> Result<(), isize> {
+        if self.has(facts::REGISTERED) {
+            return Ok(());
+        }
+        if self.has(facts::REFUSED) {
+            return Err(error(libc::EPERM));
+        }
+        // Set first: what closes the number looks afterwards, see `gone`.
+        self.set(facts::REGISTERED);
+        let events = EPOLLIN | EPOLLPRI | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+        let event = libc::epoll_event { events: events as u32, u64: data(number, self) };
+        let control = |operation| {
+            sys!(SYS_epoll_ctl, EPOLL.get(), operation, number as i32, &raw const event)
+        };
+        let mut result = control(libc::EPOLL_CTL_ADD);
+        if result == error(libc::EEXIST) {
+            // A former descriptor of this number and this file.
+            result = control(libc::EPOLL_CTL_MOD);
+        }
+        if !failed(result) {
+            return Ok(());
+        }
+        self.clear(facts::REGISTERED);
+        if result != sys::EBADF {
+            self.set(facts::REFUSED);
+        }
+        Err(result)
+    }
+
+    /// Has epoll tell of the descriptor no longer.
+    pub(crate) fn unregister(&self, number: usize) {
+        let event = libc::epoll_event { events: 0, u64: 0 };
+        let (operation, event) = (libc::EPOLL_CTL_DEL, &raw const event);
+        sys!(SYS_epoll_ctl, EPOLL.get(), operation, number as i32, event);
+        self.clear(facts::REGISTERED);
+    }
+
+    /// Parks the current thread until an attempt is worth while. `None`: epoll does not tell.
+    pub(crate) fn wait(
+        &'static self,
+        locked: &mut Locked,
+        number: usize,
+        direction: Direction,
+        deadline: Nanoseconds,
+        seen: Seen,
+    ) -> Option<Reason> {
+        if self.register(number).is_err() {
+            return None;
+        }
+        Some(self.wait_in_line(locked, number, direction, deadline, seen))
+    }
+
+    /// Parks the current thread until another thread wakes it, whether epoll tells of the
+    /// descriptor or not.
+    pub(crate) fn wait_in_line(
+        &'static self,
+        locked: &mut Locked,
+        number: usize,
+        direction: Direction,
+        deadline: Nanoseconds,
+        seen: Seen,
+    ) -> Reason {
+        if self.seen(direction) != seen {
+            return Reason::Woken;
+        }
+        let (waiter, side) = (waiter(), self.side(direction));
+        waiter.waits_for.set(number);
+        side.add(locked, waiter);
+        let reason = park(locked, deadline);
+        match reason {
+            Reason::Suspended => self.keep_task(side),
+            Reason::Woken | Reason::TimedOut | Reason::Interrupted => side.remove(locked, waiter),
+        }
+        reason
+    }
+
+    /// The current call's task waits for this file, and for no other of its number.
+    fn keep_task(&'static self, side: &'static Side) {
+        if let Some(task) = current().task.get() {
+            task.waits_in(side, self.generation());
+        }
+    }
+}
+
+/// The data of a descriptor's events.
+fn data(number: usize, descriptor: &Descriptor) -> u64 {
+    u64::from(descriptor.generation()) << 32 | u64::from(number as u32)
+}

@@ -1,0 +1,38 @@
+//! A request to the engine's ring, on the stack of the thread that waits for it.
+
+use core::cell::Cell;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use crate::kernel::lock::Locked;
+use crate::schedule::scheduler::wake;
+use crate::schedule::thread::ThreadRef;
+use crate::schedule::waiter::Reason;
+
+/// What a thread on whose stack it is waits for.
+pub(crate) struct Request {
+    thread: ThreadRef,
+    pub(crate) result: Cell<i32>,
+    done: AtomicBool,
+}
+
+impl Request {
+    pub(crate) fn new(thread: ThreadRef) -> Self {
+        Self { thread, result: Cell::new(0), done: AtomicBool::new(false) }
+    }
+
+    /// The completion has come.
+    pub(crate) fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire)
+    }
+}
+
+/// The completion of a request has come.
+pub(crate) fn ended(locked: &mut Locked, request: usize, result: i32) {
+    // SAFETY: the ring has the address from `descriptors/receive.rs`, where the stack frame lives until `done` is set. Each
+    // request has one completion.
+    let request = unsafe { &*(request as *const Request) };
+    let thread = request.thread;
+    request.result.set(result);
+    request.done.store(true, Ordering::Release);
+    wake(locked, thread, Reason::Woken);
+}

@@ -1,0 +1,48 @@
+//! Numbers of descriptors that the program does not use.
+
+use crate::kernel::sys::{failed, sys};
+
+/// Descriptors at and above this number are left to the kernel.
+pub(crate) const MOST_DESCRIPTORS: usize = 1 << 20;
+
+/// High enough, where the program may have as many. The kernel's table reaches to the highest
+/// number, and fork(2) copies the table: with numbers at a limit of a million, for two
+/// milliseconds.
+const FAR: u64 = 4096;
+
+/// Moves a descriptor above those that the program may have, or at least to the end of them, or far
+/// away.
+pub(crate) fn out_of_the_way(descriptor: isize) -> Result<isize, isize> {
+    if failed(descriptor) {
+        return Err(descriptor);
+    }
+    let mut limits = [0u64; 2];
+    sys!(SYS_prlimit64, 0, libc::RLIMIT_NOFILE, 0, &raw mut limits);
+    let [soft, hard] = limits;
+    let room = 16;
+    if soft >= FAR + room {
+        return Ok(moved_beyond(descriptor, FAR));
+    }
+    let most = MOST_DESCRIPTORS as u64;
+    // Room beyond the soft limit is invisible to the program.
+    // Where the hard limit is as low, a privileged process may have more than that for a moment.
+    let raised = hard.max(soft + room).min(most);
+    let beyond = [raised, raised.max(hard)];
+    let widened =
+        soft < raised && !failed(sys!(SYS_prlimit64, 0, libc::RLIMIT_NOFILE, &raw const beyond, 0));
+    let moved = moved_beyond(descriptor, if widened { soft } else { soft.saturating_sub(room) });
+    if widened {
+        sys!(SYS_prlimit64, 0, libc::RLIMIT_NOFILE, &raw const limits, 0);
+    }
+    Ok(moved)
+}
+
+/// The same file under a number of at least `from`, if there is one.
+fn moved_beyond(descriptor: isize, from: u64) -> isize {
+    let moved = sys!(SYS_fcntl, descriptor, libc::F_DUPFD_CLOEXEC, from);
+    if failed(moved) {
+        return descriptor;
+    }
+    sys!(SYS_close, descriptor);
+    moved
+}

@@ -1,0 +1,221 @@
+//! From a patched system call into the dispatcher, and from one thread to another: the only assembly.
+//!
+//! ```text
+//!   the program's stack                     what a stub gives the entry
+//!   ┌───────────────────────┐               rax                 the number of the call
+//!   │ the caller in libc    │               rdi rsi rdx r10     its arguments
+//!   ├───────────────────────┤ ◀ rsp         r8  r9
+//!   │ 128 bytes: red zone   │               rcx                 the stub's `after`
+//!   ├───────────────────────┤
+//!   │ Frame: all general    │
+//!   │ registers             │
+//!   ├───────────────────────┤ ◀ a multiple of 16
+//!   │ dispatch …            │
+//! ```
+//!
+//! Unwinders find their way: the entry describes itself as the frame of a signal handler, whose caller is
+//! the instruction after the call in libc.
+//!
+//! `gs` points to the [`Worker`](crate::schedule::worker::Worker) of the kernel thread; programs on x86_64 Linux do
+//! not use it.
+
+use core::arch::global_asm;
+
+global_asm!(
+    ".pushsection .text.duality_entry, \"ax\", @progbits",
+    // Keeps the general registers. The engine clobbers vector registers: a caller that has one alive
+    // across the call enters below.
+    ".globl duality_entry", ".hidden duality_entry", ".type duality_entry, @function",
+    "duality_entry:",
+    ".cfi_startproc", ".cfi_signal_frame",
+    // The frame's address is in rsp. CFA = *(rsp + 112); rip at 128; and the registers that a callee saves.
+    ".cfi_escape 0x0f, 0x04, 0x77, 0xf0, 0x00, 0x06",
+    ".cfi_escape 0x10, 0x10, 0x03, 0x77, 0x80, 0x01",
+    ".cfi_escape 0x10, 0x06, 0x02, 0x77, 0x20",
+    ".cfi_escape 0x10, 0x03, 0x02, 0x77, 0x28",
+    ".cfi_escape 0x10, 0x0c, 0x02, 0x77, 0x18",
+    ".cfi_escape 0x10, 0x0d, 0x02, 0x77, 0x10",
+    ".cfi_escape 0x10, 0x0e, 0x02, 0x77, 0x08",
+    ".cfi_escape 0x10, 0x0f, 0x02, 0x77, 0x00",
+    "movl $1, %gs:{in_engine}",
+    "mov %rsp, %r11",
+    "lea -272(%rsp), %rsp",
+    "and $-16, %rsp",
+    "mov %r15, (%rsp)", "mov %r14, 8(%rsp)", "mov %r13, 16(%rsp)", "mov %r12, 24(%rsp)",
+    "mov %rbp, 32(%rsp)", "mov %rbx, 40(%rsp)", "mov %r9, 48(%rsp)", "mov %r8, 56(%rsp)",
+    "mov %r10, 64(%rsp)", "mov %rdx, 72(%rsp)", "mov %rsi, 80(%rsp)", "mov %rdi, 88(%rsp)",
+    "mov %rax, 96(%rsp)", "mov %rcx, 104(%rsp)", "mov %r11, 112(%rsp)", "mov %rcx, 120(%rsp)",
+    "mov -10(%rcx), %r11", "mov %r11, 128(%rsp)",
+    "cld",
+    "mov %rsp, %rdi",
+    "call {dispatch}",
+    "duality_exit:",
+    "mov (%rsp), %r15", "mov 8(%rsp), %r14", "mov 16(%rsp), %r13", "mov 24(%rsp), %r12",
+    "mov 32(%rsp), %rbp", "mov 40(%rsp), %rbx", "mov 48(%rsp), %r9", "mov 56(%rsp), %r8",
+    "mov 64(%rsp), %r10", "mov 72(%rsp), %rdx", "mov 80(%rsp), %rsi", "mov 88(%rsp), %rdi",
+    "mov 104(%rsp), %rcx", "mov 112(%rsp), %rsp",
+    "jmp *%rcx",
+    ".cfi_endproc", ".size duality_entry, . - duality_entry",
+
+    // Keeps the vector registers too, in an area of XSAVE beneath the red zone; the red zone has moved, but
+    // what the program keeps there stays where it is.
+    ".globl duality_entry_vectors", ".hidden duality_entry_vectors",
+    ".type duality_entry_vectors, @function",
+    "duality_entry_vectors:",
+    "lea -128(%rsp), %r11",
+    "sub {xsave_bytes}(%rip), %r11",
+    "and $-64, %r11",
+    // The stack of the call below: the stub's rsp, rax, rdx and rcx.
+    "mov %rsp, -8(%r11)", "mov %rdx, -16(%r11)", "mov %rcx, -24(%r11)", "mov %rax, -32(%r11)",
+    "lea -32(%r11), %rsp",
+    "xor %eax, %eax",
+    "mov %rax, 512(%r11)", "mov %rax, 520(%r11)", "mov %rax, 528(%r11)", "mov %rax, 536(%r11)",
+    "mov %rax, 544(%r11)", "mov %rax, 552(%r11)", "mov %rax, 560(%r11)", "mov %rax, 568(%r11)",
+    "mov $0x2e7, %eax", "xor %edx, %edx",
+    "xsave64 (%r11)",
+    // Enters the dispatcher by a stub of its own, so that it has addresses to return to.
+    "mov (%rsp), %rax", "mov 16(%rsp), %rdx",
+    ".globl duality_vectors_again", ".hidden duality_vectors_again",
+    "duality_vectors_again:",
+    "lea duality_vectors_after(%rip), %rcx",
+    "jmp duality_entry",
+    ".balign 8",
+    // Where a stub has its two addresses: see `restart_address`.
+    ".quad 0, 0",
+    "syscall",
+    ".globl duality_vectors_after", ".hidden duality_vectors_after",
+    "duality_vectors_after:",
+    "lea 32(%rsp), %r11",
+    "mov %rax, (%rsp)", "mov %rdx, 16(%rsp)",
+    "mov $0x2e7, %eax", "xor %edx, %edx",
+    "xrstor64 (%r11)",
+    "mov (%rsp), %rax", "mov 16(%rsp), %rdx", "mov 8(%rsp), %rcx", "mov 24(%rsp), %rsp",
+    "jmp *%rcx",
+    // For a call that the kernel is to execute with the program's own stack and registers: they are restored as above,
+    // but for the number of the call, and the stub's own `syscall` comes next. A child that shares this memory would
+    // overwrite the area, and one with a stack of its own would not find it.
+    ".globl duality_vectors_leave", ".hidden duality_vectors_leave",
+    "duality_vectors_leave:",
+    "lea 32(%rsp), %r11",
+    "mov $0x2e7, %eax", "xor %edx, %edx",
+    "xrstor64 (%r11)",
+    "mov (%rsp), %rax", "mov 16(%rsp), %rdx", "mov 8(%rsp), %rcx", "mov 24(%rsp), %rsp",
+    "sub $2, %rcx",
+    "jmp *%rcx",
+    ".size duality_entry_vectors, . - duality_entry_vectors",
+
+    // switch(save: *mut usize, load: usize, fs: usize): keeps what a callee saves on this stack, and goes on
+    // where the other stack was left. A zero `fs` leaves the register as it is.
+    ".globl duality_switch", ".hidden duality_switch", ".type duality_switch, @function",
+    "duality_switch:",
+    "push %rbp", "push %rbx", "push %r12", "push %r13", "push %r14", "push %r15",
+    "sub $8, %rsp", "stmxcsr (%rsp)", "fnstcw 4(%rsp)",
+    "mov %rsp, (%rdi)",
+    "mov %rsi, %rsp",
+    "test %rdx, %rdx", "jz 3f", "wrfsbase %rdx",
+    "3: ldmxcsr (%rsp)", "fldcw 4(%rsp)", "add $8, %rsp",
+    "pop %r15", "pop %r14", "pop %r13", "pop %r12", "pop %rbx", "pop %rbp",
+    "ret",
+    ".size duality_switch, . - duality_switch",
+
+    // A new thread's first instruction; its Frame is at the top of its stack.
+    ".globl duality_thread_start", ".hidden duality_thread_start",
+    "duality_thread_start:",
+    "mov %rsp, %rdi", "call {thread_begins}", "jmp duality_exit",
+
+    // A worker's own stack begins here.
+    ".globl duality_worker_start", ".hidden duality_worker_start",
+    "duality_worker_start:", "xor %ebp, %ebp", "call {worker_loop}", "ud2",
+
+    // A thread that was stopped in the middle of its own code comes here on the frame of a signal; when it
+    // is its turn again, the frame is returned from.
+    ".globl duality_preempted", ".hidden duality_preempted",
+    "duality_preempted:",
+    "add $8, %rsp",
+    // rsp: the frame's context. What the engine does before the thread goes on may take the thread to another
+    // worker; so what belongs to the worker is filled in last. A signal that comes after the look at `attention`
+    // finds the thread between the marks, and has it come here again.
+    ".globl duality_resume", ".hidden duality_resume",
+    "duality_resume:",
+    "mov %rsp, %rbx",
+    "mov %rsp, %rdi",
+    // Where the context is to enter a handler, that handler's frame may be beneath on the same stack: the engine
+    // executes beneath both.
+    "mov %rsp, %rax",
+    "sub {context_rsp}(%rsp), %rax",
+    "cmp ${same_stack}, %rax",
+    "ja 7f",
+    "mov {context_rsp}(%rsp), %rsp",
+    "sub ${red_zone}, %rsp",
+    "7: and $-16, %rsp",
+    "cld",
+    "call {resume}",
+    "mov %rbx, %rsp",
+    ".globl duality_resume_begin", ".hidden duality_resume_begin",
+    "duality_resume_begin:",
+    "mov %rax, {context_mask}(%rsp)",
+    "mov %rax, %gs:{kernel_mask}",
+    "movl $0, %gs:{in_engine}",
+    "cmpl $0, %gs:{attention}",
+    "jne 6f",
+    "mov $15, %eax", "syscall", "ud2",
+    // Inside the engine again before the marks are left: else each signal of a storm would add a frame.
+    "6: movl $1, %gs:{in_engine}",
+    "jmp duality_resume",
+    ".globl duality_resume_end", ".hidden duality_resume_end",
+    "duality_resume_end:",
+
+    // Returns from the kernel's own signal frames, unpatched.
+    ".globl duality_restorer", ".hidden duality_restorer",
+    "duality_restorer: mov $15, %eax", "syscall", "ud2",
+
+    // clone(flags, stack) -> tid: the child takes a function and its argument from the new
+    // stack. What returns is a worker, whose loop begins.
+    ".globl duality_clone", ".hidden duality_clone",
+    "duality_clone:",
+    "mov $56, %eax", "xor %edx, %edx", "xor %r10d, %r10d", "xor %r8d, %r8d", "syscall",
+    "test %rax, %rax", "jnz 4f",
+    "xor %ebp, %ebp", "pop %rax", "pop %rdi", "call *%rax",
+    "call {worker_loop}", "ud2",
+    "4: ret",
+
+    // The area that glibc has registered for restartable sequences, as an offset from the thread's storage; zero
+    // where there is none.
+    ".weak __rseq_offset",
+    ".globl duality_rseq_offset", ".hidden duality_rseq_offset",
+    "duality_rseq_offset:",
+    "mov __rseq_offset@GOTPCREL(%rip), %rax",
+    "test %rax, %rax", "jz 5f",
+    "mov (%rax), %rax",
+    "5: ret",
+
+    // Access to the program's memory. A fault between the two marks makes the function return 1.
+    ".globl duality_user_begin", ".hidden duality_user_begin",
+    "duality_user_begin:",
+    ".globl duality_user_copy", ".hidden duality_user_copy",
+    "duality_user_copy: mov %rdx, %rcx", "rep movsb", "xor %eax, %eax", "ret",
+    ".globl duality_user_load", ".hidden duality_user_load",
+    "duality_user_load: mov (%rdi), %eax", "mov %eax, (%rsi)", "xor %eax, %eax", "ret",
+    // compare_exchange(word, found: *mut u32, new): found is what is expected, then what was there.
+    ".globl duality_user_exchange", ".hidden duality_user_exchange",
+    "duality_user_exchange: mov (%rsi), %eax", "lock cmpxchg %edx, (%rdi)", "mov %eax, (%rsi)",
+    "xor %eax, %eax", "ret",
+    ".globl duality_user_end", ".hidden duality_user_end",
+    "duality_user_end:",
+    ".globl duality_user_fault", ".hidden duality_user_fault",
+    "duality_user_fault: mov $1, %eax", "ret",
+    ".popsection",
+    dispatch = sym crate::entry::dispatch::dispatch,
+    thread_begins = sym crate::entry::dispatch::thread_begins,
+    worker_loop = sym crate::schedule::pump::worker_loop,
+    resume = sym crate::entry::dispatch::resume,
+    context_mask = const crate::signals::context::MASK_OFFSET,
+    context_rsp = const crate::signals::context::STACK_POINTER_OFFSET,
+    same_stack = const crate::signals::context::SAME_STACK,
+    red_zone = const crate::signals::context::RED_ZONE,
+    in_engine = const crate::schedule::worker::IN_ENGINE_OFFSET,
+    kernel_mask = const crate::schedule::worker::KERNEL_MASK_OFFSET,
+    attention = const crate::schedule::worker::ATTENTION_OFFSET,
+    xsave_bytes = sym crate::entry::vectors::XSAVE_BYTES,
+    options(att_syntax)
+);

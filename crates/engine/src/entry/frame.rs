@@ -1,0 +1,129 @@
+//! The registers of a thread inside a system call, and the assembly's functions: see `entry/assembly.rs`.
+
+use crate::kernel::sys::{self, Arguments};
+
+/// The registers of a thread inside a system call.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Frame {
+    pub(crate) r15: usize,
+    pub(crate) r14: usize,
+    pub(crate) r13: usize,
+    pub(crate) r12: usize,
+    pub(crate) rbp: usize,
+    pub(crate) rbx: usize,
+    pub(crate) r9: usize,
+    pub(crate) r8: usize,
+    pub(crate) r10: usize,
+    pub(crate) rdx: usize,
+    pub(crate) rsi: usize,
+    pub(crate) rdi: usize,
+    pub(crate) rax: usize,
+    /// Where to go on.
+    pub(crate) rip: usize,
+    pub(crate) rsp: usize,
+    /// The stub's `after`, whatever `rip` becomes.
+    pub(crate) after: usize,
+    /// The address in the text that follows the call: for unwinders.
+    pub(crate) caller: usize,
+    _padding: usize,
+}
+
+impl Frame {
+    pub(crate) fn number(&self) -> i64 {
+        self.rax as i64
+    }
+
+    pub(crate) fn arguments(&self) -> Arguments {
+        [self.rdi, self.rsi, self.rdx, self.r10, self.r8, self.r9]
+    }
+
+    /// Has the kernel execute the call that the program asked for, here and now.
+    #[inline(always)]
+    pub(crate) fn pass(&self) -> isize {
+        sys::call(self.number(), self.arguments())
+    }
+
+    /// A copy that asks for another call.
+    pub(crate) fn with(&self, number: i64, arguments: Arguments) -> Self {
+        let [rdi, rsi, rdx, r10, r8, r9] = arguments;
+        Self { rax: number as usize, rdi, rsi, rdx, r10, r8, r9, ..*self }
+    }
+
+    /// Has the kernel execute the call with the program's own registers and stack, once the dispatcher is left.
+    pub(crate) fn leave_to_kernel(&mut self) -> isize {
+        self.rip = match self.keeps_vectors() {
+            true => duality_vectors_leave as *const () as usize,
+            false => self.after - 2,
+        };
+        self.rax as isize
+    }
+
+    /// Where the call can be executed again: its address in the text, or in the stub.
+    pub(crate) fn restart_address(&self) -> usize {
+        if self.keeps_vectors() {
+            return duality_vectors_again as *const () as usize;
+        }
+        // SAFETY: every stub has the two addresses before its `syscall`, see `duality_patcher`.
+        unsafe { ((self.after - 18) as *const usize).read_unaligned() }
+    }
+
+    /// The call came through the entry that keeps vector registers.
+    pub(crate) fn keeps_vectors(&self) -> bool {
+        self.after == duality_vectors_after as *const () as usize
+    }
+
+    /// What follows the call in the text, or in the stub where that has moved.
+    pub(crate) fn return_address(&self) -> usize {
+        if self.caller != 0 { self.caller } else { self.after }
+    }
+
+    /// A restart at the address of the text, where unwinders know their way.
+    pub(crate) fn restarts_in_text(&self) -> bool {
+        self.restart_address() + 2 == self.caller
+    }
+}
+
+unsafe extern "C" {
+    pub(crate) fn duality_entry();
+    pub(crate) fn duality_entry_vectors();
+    fn duality_vectors_after();
+    fn duality_vectors_again();
+    fn duality_vectors_leave();
+    pub(crate) fn duality_switch(save: *mut usize, load: usize, fs: usize);
+    pub(crate) fn duality_thread_start();
+    pub(crate) fn duality_worker_start();
+    pub(crate) fn duality_preempted();
+    pub(crate) fn duality_restorer();
+    pub(crate) fn duality_resume();
+    fn duality_resume_begin();
+    fn duality_resume_end();
+    pub(crate) fn duality_clone(flags: usize, stack: usize) -> isize;
+    pub(crate) fn duality_rseq_offset() -> isize;
+    pub(crate) fn duality_user_begin();
+    pub(crate) fn duality_user_copy(to: *mut u8, from: *const u8, length: usize) -> usize;
+    pub(crate) fn duality_user_load(from: *const u32, to: *mut u32) -> usize;
+    pub(crate) fn duality_user_exchange(word: *mut u32, found: *mut u32, new: u32) -> usize;
+    pub(crate) fn duality_user_end();
+    pub(crate) fn duality_user_fault();
+}
+
+/// Whether a thread that was interrupted at `address` was about to go on from a frame: see the entry.
+pub(crate) fn is_resuming(address: usize) -> bool {
+    (duality_resume_begin as *const () as usize..duality_resume_end as *const () as usize)
+        .contains(&address)
+}
+
+/// The initial stack of a context that starts at `start` with `stack` (a multiple of 16) as its stack pointer.
+///
+/// # Safety
+///
+/// The 64 bytes below `stack` are writable and free.
+pub(crate) unsafe fn initial_context(stack: usize, start: unsafe extern "C" fn()) -> usize {
+    const MXCSR_AND_CONTROL_WORD: usize = 0x037f_0000_1f80;
+    let words: [usize; 8] = [MXCSR_AND_CONTROL_WORD, 0, 0, 0, 0, 0, 0, start as *const () as usize];
+    let at = stack - size_of_val(&words);
+    // SAFETY: promised by the caller.
+    unsafe { (at as *mut [usize; 8]).write(words) };
+    at
+}

@@ -1,0 +1,20 @@
+//! From the program into the engine: patched system calls, and how the program is patched at the start.
+//!
+//! ```text
+//!   start ─▶ settings, elf, patching        once: the objects of the process get their jumps
+//!   a patched `syscall` ─▶ assembly ─▶ dispatch ─▶ table ─▶ a function of `calls`
+//!                          frame, vectors   the registers; seccomp: calls that a filter traps
+//! ```
+//!
+//! It may touch everything below it. Only `assembly` is written in assembly.
+
+pub(crate) mod assembly;
+pub(crate) mod dispatch;
+pub(crate) mod elf;
+pub(crate) mod frame;
+pub(crate) mod patching;
+pub(crate) mod seccomp;
+pub(crate) mod settings;
+pub(crate) mod start;
+pub(crate) mod table;
+pub(crate) mod vectors;

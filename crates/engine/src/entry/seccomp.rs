@@ -1,0 +1,54 @@
+//! System calls that a filter of seccomp(2) turns into `SIGSYS` (`SECCOMP_RET_TRAP`): the engine
+//! had made them for the program, whose handler emulates them.
+
+use crate::entry::frame::Frame;
+use crate::kernel::sys::error;
+use crate::schedule::thread::{Pending, Thread};
+use crate::show::report::{NAMES, say};
+use crate::signals::context::Context;
+use crate::signals::undelivered;
+
+/// `SYS_SECCOMP`, the code of such a signal.
+pub(crate) const CODE: i32 = 1;
+
+/// Words of such a signal: where the call is, its number, and one that the kernel leaves free, for
+/// the thread.
+const CALL_ADDRESS: usize = 2;
+const CALL_NUMBER: usize = 3;
+const THREAD: usize = 15;
+
+type Words = [u64; 16];
+
+fn words(info: &libc::siginfo_t) -> &Words {
+    // SAFETY: both are 128 bytes, aligned to a word, and any bytes are integers.
+    unsafe { &*(&raw const *info).cast::<Words>() }
+}
+
+/// Holds the signal back until the call that was trapped returns to the program. Returns `false` if
+/// that is a call which the engine needs.
+pub(crate) fn holds(thread: &Thread, info: &libc::siginfo_t, context: &mut Context) -> bool {
+    let trapped = words(info)[CALL_NUMBER] as u32;
+    if trapped != thread.call.get() {
+        let name = NAMES.get().map_or("a call", |name| name(trapped));
+        say(format_args!(
+            "the program's filter (seccomp) forbids {name}, which the engine needs; allow it, or run the program without duality"
+        ));
+        return false;
+    }
+    // SAFETY: the place is that of the call which the thread is in, unless it was interrupted: then
+    // it makes none.
+    let frame = unsafe { &*(thread.place.get() as *const Frame) };
+    let mut told = *words(info);
+    told[CALL_ADDRESS] = frame.return_address() as u64;
+    told[THREAD] = thread.id.get() as u64;
+    // SAFETY: as in `words`.
+    undelivered::hold(unsafe { &*told.as_ptr().cast::<libc::siginfo_t>() });
+    context.fail(error(libc::ENOSYS));
+    true
+}
+
+/// The thread whose call was trapped, if a signal says so.
+pub(crate) fn thread(pending: &Pending) -> Option<i32> {
+    let trapped = pending.number == libc::SIGSYS && pending.info.si_code == CODE;
+    trapped.then(|| words(&pending.info)[THREAD] as i32)
+}

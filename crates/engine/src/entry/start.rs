@@ -1,0 +1,175 @@
+//! The first code of the engine: called by the dynamic linker before any other constructor.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::calls::rseq;
+use crate::descriptors::engine_files;
+use crate::descriptors::registry;
+use crate::entry::frame::duality_entry;
+use crate::entry::patching;
+use crate::entry::settings;
+use crate::entry::table;
+use crate::kernel::clock;
+use crate::kernel::lock::lock;
+use crate::kernel::sys::{self, sys};
+use crate::schedule::more_workers;
+use crate::schedule::thread::{MAIN, THREADS};
+use crate::schedule::waiter::State;
+use crate::schedule::worker::{FIRST, set_in_engine};
+use crate::show::dump;
+use crate::show::inspection;
+use crate::show::report::{self, say};
+use crate::signals::handling;
+
+/// Entries of the auxiliary vector (getauxval(3)).
+const AT_SYSINFO_EHDR: usize = 33;
+const AT_HWCAP2: usize = 26;
+/// A program may use `wrgsbase` and `wrfsbase`.
+const FSGSBASE: usize = 2;
+
+/// Where a converted program enters the engine with its own calls (`calls/tasks.rs`); zero until it has been started.
+#[cfg_attr(engine_object, unsafe(export_name = "duality_engine_entry"))]
+pub static ENTRY: AtomicUsize = AtomicUsize::new(0);
+
+/// Prepares the engine and patches what is loaded.
+///
+/// # Safety
+///
+/// `environment` is the array of the process, with the auxiliary vector behind it.
+pub unsafe extern "C" fn start(_count: usize, _arguments: *mut *mut u8, environment: *mut *mut u8) {
+    // Before the array becomes shorter.
+    // SAFETY: promised by the caller.
+    let auxiliary = unsafe { auxiliary_vector(environment) };
+    // SAFETY: promised by the caller.
+    if unsafe { settings::take(environment) }.is_none() {
+        return;
+    }
+    begin(auxiliary(AT_SYSINFO_EHDR), auxiliary(AT_HWCAP2));
+}
+
+/// Starts the engine for a converted program, which has loaded it by itself: `crates/convert/runtime/start.c`.
+///
+/// # Safety
+///
+/// `settings` is a text like the value of `DUALITY_RUN`, and the two numbers are what getauxval(3) gives for
+/// `AT_SYSINFO_EHDR` and `AT_HWCAP2`. The process has one thread.
+#[cfg_attr(engine_object, unsafe(no_mangle))]
+pub unsafe extern "C" fn duality_engine_start(
+    settings: *const core::ffi::c_char,
+    vdso: usize,
+    capabilities: usize,
+) {
+    // SAFETY: promised by the caller.
+    let given = unsafe { core::ffi::CStr::from_ptr(settings) };
+    settings::read(given.to_bytes());
+    begin(vdso, capabilities);
+}
+
+fn begin(vdso: usize, capabilities: usize) {
+    if capabilities & FSGSBASE == 0 {
+        say(format_args!(
+            "the processor's FSGSBASE is not to be had: the kernel is older than Linux 5.9, or an emulator \
+             hides it, as valgrind does; run the program without duality there"
+        ));
+        sys::exit_group(2);
+    }
+    if has_shadow_stack() {
+        say(format_args!(
+            "the program uses shadow stacks, which threads here do not have; \
+             set GLIBC_TUNABLES=glibc.cpu.x86_shstk=off"
+        ));
+        sys::exit_group(2);
+    }
+    clock::find(vdso);
+    FIRST.adopt();
+    set_in_engine(true);
+    let ready = prepare();
+    if let Err(error) = ready {
+        say(format_args!("cannot start: error {}", -error));
+        sys::exit_group(1);
+    }
+    if let Err(site) = patching::patch_loaded() {
+        patching::refuse(&site);
+    }
+    set_in_engine(false);
+    ENTRY.store(duality_entry as *const () as usize, Ordering::Relaxed);
+}
+
+/// # Safety
+///
+/// See [`start`].
+unsafe fn auxiliary_vector(environment: *mut *mut u8) -> impl Fn(usize) -> usize {
+    let mut end = environment.cast::<usize>().cast_const();
+    // SAFETY: the array ends with a null pointer, and the vector follows.
+    let vector = unsafe {
+        while *end != 0 {
+            end = end.add(1);
+        }
+        end.add(1)
+    };
+    move |key| {
+        let mut at = vector;
+        // SAFETY: pairs of a key and a value, up to the key zero.
+        unsafe {
+            while *at != 0 {
+                if *at == key {
+                    return *at.add(1);
+                }
+                at = at.add(2);
+            }
+        }
+        0
+    }
+}
+
+fn prepare() -> Result<(), isize> {
+    let out_of_memory = sys::error(libc::ENOMEM);
+    let reserved = THREADS.of(&mut lock()).reserve() && registry::reserve();
+    if !reserved {
+        return Err(out_of_memory);
+    }
+    registry::inherit();
+    let (table, used) = THREADS.of(&mut lock()).for_inspection();
+    inspection::describe(table, used);
+    let id = sys!(SYS_getpid) as i32;
+    FIRST.kernel_id.set(id);
+    MAIN.id.set(id);
+    THREADS.of(&mut lock()).number_for(id);
+    MAIN.state.set(State::Running);
+    FIRST.current.set(&MAIN);
+    MAIN.fs.set(thread_storage());
+    let (mut robust, mut size) = (0usize, 0usize);
+    sys!(SYS_get_robust_list, 0, &raw mut robust, &raw mut size);
+    MAIN.robust_list.set(robust);
+    let mut name = [0u8; 16];
+    sys!(SYS_prctl, libc::PR_GET_NAME, name.as_mut_ptr());
+    MAIN.name.set(name);
+    // What the kernel would clear when the main thread ends is ours to clear.
+    let mut clear_id = 0usize;
+    sys!(SYS_prctl, libc::PR_GET_TID_ADDRESS, &raw mut clear_id);
+    MAIN.clear_id.set(clear_id);
+    report::DUMP.set(Some(dump::dump));
+    report::NAMES.set(Some(table::name));
+    more_workers::prepare()?;
+    engine_files::open(&mut lock())?;
+    handling::take_over();
+    rseq::leave();
+    Ok(())
+}
+
+/// Whether the processor checks return addresses (`ARCH_SHSTK_STATUS` of arch_prctl(2)).
+fn has_shadow_stack() -> bool {
+    const STATUS: usize = 0x5005;
+    const ENABLED: u64 = 1;
+    let mut features = 0u64;
+    sys!(SYS_arch_prctl, STATUS, &raw mut features);
+    features & ENABLED != 0
+}
+
+/// The address of the main thread's storage.
+fn thread_storage() -> usize {
+    let address: usize;
+    // SAFETY: reads a register; the start has checked that the instruction is allowed.
+    unsafe { core::arch::asm!("rdfsbase {}", out(reg) address, options(nomem, nostack)) };
+    address
+}

@@ -1,0 +1,29 @@
+//! Kernel threads of the engine: they share everything with the process, and have a stack and no libc.
+
+use crate::entry::frame::duality_clone;
+use crate::signals::undelivered::without_signals;
+
+/// Starts a kernel thread that executes `work` with `argument` on a stack that ends at `stack_end`. It begins
+/// with all signals blocked. A worker's `work` returns, and the worker's loop follows; a helper's never does.
+/// Returns the number of the kernel thread, or the kernel's error.
+///
+/// # Safety
+///
+/// The stack is writable, and nothing else uses it.
+pub(crate) unsafe fn start_kernel_thread(
+    stack_end: usize,
+    work: extern "C" fn(usize),
+    argument: usize,
+) -> isize {
+    let flags = libc::CLONE_VM
+        | libc::CLONE_FS
+        | libc::CLONE_FILES
+        | libc::CLONE_SIGHAND
+        | libc::CLONE_THREAD
+        | libc::CLONE_SYSVSEM;
+    let top = (stack_end & !15) - 64;
+    // SAFETY: promised by the caller.
+    unsafe { (top as *mut [usize; 2]).write([work as usize, argument]) };
+    // SAFETY: the new thread finds there what it is to do, and uses nothing else of this kernel thread.
+    without_signals(|| unsafe { duality_clone(flags as usize, top) })
+}

@@ -1,0 +1,198 @@
+//! The one lock of the engine, and the state that it protects.
+//!
+//! The lock is held across a switch: the thread that parks takes it, and the thread or worker that is
+//! switched to releases it. So no worker sees a thread as parked before its stack has been left.
+//!
+//! With one worker, the lock is not taken at all: nothing else changes the engine's state. The second
+//! worker makes it real (`share`). A worker that finds it taken spins for a moment, then sleeps.
+
+use core::cell::{Cell, UnsafeCell};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use crate::kernel::sys::sys;
+
+/// Proof that the lock is held. Taking the lock again while it exists would wait for ever.
+pub(crate) struct Locked(());
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+/// Held, and a worker sleeps until it is free.
+const AWAITED: u32 = 2;
+/// Looks at the lock before a worker sleeps: some microseconds.
+const LOOKS: u32 = 200;
+
+static STATE: AtomicU32 = AtomicU32::new(FREE);
+/// More than one worker runs the program's threads.
+static SHARED: AtomicBool = AtomicBool::new(false);
+/// The scheduler has something to do before the lock is released.
+static ATTENTION: AtomicBool = AtomicBool::new(false);
+/// What it does.
+static BEFORE_RELEASE: Setting<Option<fn(&mut Locked)>> = Setting::new(None);
+/// Calls of the kernel that are owed, as bits: they are made without the lock, since each takes
+/// longer than most holds.
+static OWED: AtomicU32 = AtomicU32::new(0);
+/// What makes them.
+static AFTER_RELEASE: Setting<Option<fn(u32)>> = Setting::new(None);
+
+/// Takes the lock.
+#[inline(always)]
+pub(crate) fn lock() -> Locked {
+    if is_shared() {
+        acquire();
+    }
+    Locked(())
+}
+
+/// Whether more than one worker runs the program's threads.
+#[inline(always)]
+pub(crate) fn is_shared() -> bool {
+    SHARED.load(Ordering::Relaxed)
+}
+
+/// Makes the lock real, before the second worker starts.
+pub(crate) fn share(_: &mut Locked, before_release: fn(&mut Locked), after_release: fn(u32)) {
+    STATE.store(HELD, Ordering::Relaxed);
+    BEFORE_RELEASE.set(Some(before_release));
+    AFTER_RELEASE.set(Some(after_release));
+    SHARED.store(true, Ordering::Release);
+}
+
+/// In the child of a fork, which has one worker.
+pub(crate) fn unshare(_: &mut Locked) {
+    SHARED.store(false, Ordering::Relaxed);
+    STATE.store(FREE, Ordering::Relaxed);
+    ATTENTION.store(false, Ordering::Relaxed);
+    OWED.store(0, Ordering::Relaxed);
+}
+
+/// Has the scheduler look, before the lock is released, whether another worker is needed.
+#[inline(always)]
+pub(crate) fn attend(_: &mut Locked, wanted: bool) {
+    ATTENTION.store(wanted, Ordering::Relaxed);
+}
+
+/// Has calls of the kernel made as soon as the lock has been released.
+pub(crate) fn owe(_: &mut Locked, calls: u32) {
+    OWED.store(OWED.load(Ordering::Relaxed) | calls, Ordering::Relaxed);
+}
+
+#[inline(always)]
+fn acquire() {
+    if STATE.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        acquire_slowly();
+    }
+}
+
+#[cold]
+fn acquire_slowly() {
+    for _ in 0..LOOKS {
+        core::hint::spin_loop();
+        if STATE.load(Ordering::Relaxed) == FREE
+            && STATE.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        {
+            return;
+        }
+    }
+    while STATE.swap(AWAITED, Ordering::Acquire) != FREE {
+        let flags = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+        sys!(SYS_futex, STATE.as_ptr(), flags, AWAITED, 0);
+    }
+}
+
+#[inline(always)]
+fn release(locked: &mut Locked) {
+    if !is_shared() {
+        return;
+    }
+    if ATTENTION.load(Ordering::Relaxed)
+        && let Some(before_release) = BEFORE_RELEASE.get()
+    {
+        before_release(locked);
+    }
+    let owed = OWED.load(Ordering::Relaxed);
+    if owed != 0 {
+        OWED.store(0, Ordering::Relaxed);
+    }
+    if STATE.swap(FREE, Ordering::Release) == AWAITED {
+        let flags = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+        sys!(SYS_futex, STATE.as_ptr(), flags, 1);
+    }
+    if owed != 0
+        && let Some(after_release) = AFTER_RELEASE.get()
+    {
+        after_release(owed);
+    }
+}
+
+impl Drop for Locked {
+    #[inline(always)]
+    fn drop(&mut self) {
+        release(self);
+    }
+}
+
+impl Locked {
+    /// For the first code on a stack that was switched to: the lock was taken before the switch.
+    pub(crate) fn taken_over() -> Self {
+        Self(())
+    }
+
+    /// Leaves the lock held, for the stack that is switched to.
+    pub(crate) fn hand_over(self) {
+        core::mem::forget(self);
+    }
+
+    /// Does something without the lock.
+    pub(crate) fn released<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        release(self);
+        let result = work();
+        if is_shared() {
+            acquire();
+        }
+        result
+    }
+}
+
+/// State that the lock protects.
+pub(crate) struct Guarded<T>(UnsafeCell<T>);
+
+// SAFETY: the content is reached through a mutable borrow of the proof that the lock is held, of which
+// there is one at a time.
+unsafe impl<T> Sync for Guarded<T> {}
+
+impl<T> Guarded<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(UnsafeCell::new(value))
+    }
+
+    /// The state, for as long as the proof is borrowed.
+    #[inline(always)]
+    pub(crate) fn of<'a>(&'a self, _: &'a mut Locked) -> &'a mut T {
+        // SAFETY: see above.
+        unsafe { &mut *self.0.get() }
+    }
+}
+
+/// A cell in a static that is changed only while no other worker reads it: before a second worker exists, in the child of
+/// a fork, where it is read under the lock too, or by a protocol of its own (`schedule/every_worker.rs`). All else is an atomic, or
+/// `Guarded`.
+pub(crate) struct Setting<T>(Cell<T>);
+
+// SAFETY: see the type.
+unsafe impl<T> Sync for Setting<T> {}
+
+impl<T: Copy> Setting<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(Cell::new(value))
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> T {
+        self.0.get()
+    }
+
+    #[inline(always)]
+    pub(crate) fn set(&self, value: T) {
+        self.0.set(value);
+    }
+}

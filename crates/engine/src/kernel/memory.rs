@@ -1,0 +1,167 @@
+//! The engine's own heap: size classes of powers of two, carved from anonymous mappings.
+//!
+//! The program's `malloc` cannot serve: a thread may enter the engine while it holds the lock of `malloc`.
+//! What is freed is used again, and not returned to the kernel, except for blocks above 64 KiB.
+
+use core::alloc::{GlobalAlloc, Layout};
+use core::cell::Cell;
+use core::ptr;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use crate::kernel::sys::{self, sys};
+
+/// The heap.
+pub(crate) struct Heap {
+    locked: AtomicBool,
+    free: [Cell<usize>; CLASSES],
+    fresh: Cell<usize>,
+    end: Cell<usize>,
+}
+
+const SMALLEST: usize = 32;
+const CLASSES: usize = 12;
+const LARGEST: usize = SMALLEST << (CLASSES - 1);
+const CHUNK: usize = 1 << 20;
+/// Nothing is aligned to more.
+const PAGE: usize = 4096;
+
+// SAFETY: the cells are used under the lock.
+unsafe impl Sync for Heap {}
+
+impl Heap {
+    pub(crate) const fn new() -> Self {
+        Self {
+            locked: AtomicBool::new(false),
+            free: [const { Cell::new(0) }; CLASSES],
+            fresh: Cell::new(0),
+            end: Cell::new(0),
+        }
+    }
+
+    fn with_lock<T>(&self, work: impl FnOnce() -> T) -> T {
+        while self.locked.swap(true, Ordering::Acquire) {
+            core::hint::spin_loop();
+        }
+        let result = work();
+        self.locked.store(false, Ordering::Release);
+        result
+    }
+
+    /// Does something while nothing else changes the heap: a fork, whose child finds it whole.
+    pub(crate) fn while_locked<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.with_lock(work)
+    }
+
+    fn take(&self, class: usize) -> usize {
+        let free = self.free[class].get();
+        if free != 0 {
+            // SAFETY: a free block begins with the address of the next one.
+            self.free[class].set(unsafe { *(free as *const usize) });
+            return free;
+        }
+        let bytes = SMALLEST << class;
+        // Smaller blocks fill what is before the next multiple of the size.
+        while !self.fresh.get().is_multiple_of(bytes.min(PAGE)) {
+            let filling = self.fresh.get().trailing_zeros() - SMALLEST.trailing_zeros();
+            self.put(filling as usize, self.fresh.get());
+            self.fresh.set(self.fresh.get() + (SMALLEST << filling));
+        }
+        if self.fresh.get() + bytes > self.end.get() {
+            let Some(chunk) = sys::map(CHUNK, libc::PROT_READ | libc::PROT_WRITE, 0) else {
+                return 0;
+            };
+            self.fresh.set(chunk);
+            self.end.set(chunk + CHUNK);
+        }
+        let block = self.fresh.get();
+        self.fresh.set(block + bytes);
+        block
+    }
+
+    fn put(&self, class: usize, block: usize) {
+        // SAFETY: the block is free, mapped, and has room for an address, for which it is aligned.
+        unsafe { *(block as *mut usize) = self.free[class].get() };
+        self.free[class].set(block);
+    }
+}
+
+fn class_of(layout: Layout) -> usize {
+    let bytes = layout.size().max(layout.align()).max(SMALLEST).next_power_of_two();
+    (bytes / SMALLEST).trailing_zeros() as usize
+}
+
+// SAFETY: blocks are disjoint, and aligned to their size, which is a power of two, or to a page where that is less. What
+// is to be aligned to more than a page is refused.
+unsafe impl GlobalAlloc for Heap {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if layout.align() > PAGE {
+            return ptr::null_mut();
+        }
+        if layout.size().max(layout.align()) > LARGEST {
+            let block = sys::map(layout.size(), libc::PROT_READ | libc::PROT_WRITE, 0);
+            return block.map_or(ptr::null_mut(), |address| address as *mut u8);
+        }
+        self.with_lock(|| self.take(class_of(layout))) as *mut u8
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        let bytes = layout.size().max(layout.align());
+        if bytes > LARGEST && size > LARGEST {
+            // The kernel moves pages instead of copying them.
+            let moved = sys!(SYS_mremap, block, layout.size(), size, libc::MREMAP_MAYMOVE);
+            return if sys::failed(moved) { ptr::null_mut() } else { moved as *mut u8 };
+        }
+        let Ok(wanted) = Layout::from_size_align(size, layout.align()) else {
+            return ptr::null_mut();
+        };
+        // SAFETY: the caller promises what the two calls ask for, and both blocks have so many bytes.
+        unsafe {
+            let new = self.alloc(wanted);
+            if !new.is_null() {
+                ptr::copy_nonoverlapping(block, new, layout.size().min(size));
+                self.dealloc(block, layout);
+            }
+            new
+        }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        if layout.size().max(layout.align()) > LARGEST {
+            sys!(SYS_munmap, block, layout.size());
+            return;
+        }
+        let class = class_of(layout);
+        self.with_lock(|| self.put(class, block as usize));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_aligned_disjoint_and_used_again() {
+        let heap = Heap::new();
+        let mut blocks: Vec<(usize, usize)> = Vec::new();
+        for round in 0..200usize {
+            for (size, align) in [(1, 1), (100, 64), (40, 8), (3000, 4096), (70_000, 16), (5, 512)]
+            {
+                let layout = Layout::from_size_align(size + round % 7, align).expect("valid");
+                // SAFETY: the layout is not empty.
+                let block = unsafe { heap.alloc(layout) };
+                assert!(!block.is_null() && (block as usize).is_multiple_of(align));
+                if layout.size() > LARGEST {
+                    // SAFETY: allocated just now.
+                    unsafe { heap.dealloc(block, layout) };
+                } else {
+                    blocks.push((block as usize, layout.size()));
+                }
+            }
+        }
+        blocks.sort_unstable();
+        assert!(blocks.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0));
+        let impossible = Layout::from_size_align(8, 1 << 16).expect("valid");
+        // SAFETY: as above.
+        assert!(unsafe { heap.alloc(impossible) }.is_null());
+    }
+}

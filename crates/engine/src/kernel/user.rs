@@ -1,0 +1,200 @@
+//! The program's memory, as the engine may touch it: a bad address is `EFAULT`, as from the kernel.
+//!
+//! The accesses are a few instructions between two marks. The handler of `SIGSEGV` knows the marks, and
+//! has an access that faults return 1.
+
+use core::mem::MaybeUninit;
+
+use crate::entry::frame::{
+    duality_user_begin, duality_user_copy, duality_user_end, duality_user_exchange,
+    duality_user_fault, duality_user_load,
+};
+use crate::kernel::sys::{EFAULT, failed, sys};
+
+/// The upper end of the addresses that a program has.
+const END: usize = 1 << 47;
+
+/// Reads a plain value: every bit pattern of `T` is a `T`.
+pub(crate) fn read<T: Plain>(address: usize) -> Result<T, isize> {
+    let mut value = MaybeUninit::<T>::uninit();
+    copy_in(address, value.as_mut_ptr().cast(), size_of::<T>())?;
+    // SAFETY: all bytes have been copied, and `T` is plain.
+    Ok(unsafe { value.assume_init() })
+}
+
+/// Reads into a structure of plain fields.
+pub(crate) fn read_raw<T>(address: usize, into: &mut T) -> Result<(), isize> {
+    copy_in(address, (&raw mut *into).cast(), size_of::<T>())
+}
+
+/// Reads a value unless the address is zero.
+pub(crate) fn read_optional<T: Plain>(address: usize) -> Result<Option<T>, isize> {
+    if address == 0 { Ok(None) } else { read(address).map(Some) }
+}
+
+/// Writes a plain value.
+pub(crate) fn write<T: Plain>(address: usize, value: &T) -> Result<(), isize> {
+    write_bytes(address, (&raw const *value).cast(), size_of::<T>())
+}
+
+/// Writes a value unless the address is zero.
+pub(crate) fn write_optional<T: Plain>(address: usize, value: &T) -> Result<(), isize> {
+    if address == 0 { Ok(()) } else { write(address, value) }
+}
+
+/// Reads as many values as `into` has room for.
+pub(crate) fn read_slice<T: Plain>(address: usize, into: &mut [T]) -> Result<(), isize> {
+    copy_in(address, into.as_mut_ptr().cast(), size_of_val(into))
+}
+
+/// Writes `values`.
+pub(crate) fn write_slice<T: Plain>(address: usize, values: &[T]) -> Result<(), isize> {
+    write_bytes(address, values.as_ptr().cast(), size_of_val(values))
+}
+
+/// Reads bytes up to a zero, as far as there is room.
+pub(crate) fn read_text(address: usize, into: &mut [u8]) -> Result<&[u8], isize> {
+    for index in 0..into.len() {
+        let byte: u8 = read(address + index)?;
+        if byte == 0 {
+            return Ok(&into[..index]);
+        }
+        into[index] = byte;
+    }
+    Ok(into)
+}
+
+/// A word that threads wait on.
+pub(crate) fn load_word(address: usize) -> Result<u32, isize> {
+    let mut value = 0;
+    check(address, 4)?;
+    // SAFETY: a fault is caught.
+    let fault = unsafe { duality_user_load(address as *const u32, &raw mut value) };
+    if fault == 0 { Ok(value) } else { Err(EFAULT) }
+}
+
+/// Replaces `expected` by `new` in one step, or says what was there instead.
+pub(crate) fn exchange_word(
+    address: usize,
+    expected: u32,
+    new: u32,
+) -> Result<Result<(), u32>, isize> {
+    let mut found = expected;
+    check(address, 4)?;
+    // SAFETY: a fault is caught.
+    let fault = unsafe { duality_user_exchange(address as *mut u32, &raw mut found, new) };
+    match fault {
+        0 if found == expected => Ok(Ok(())),
+        0 => Ok(Err(found)),
+        _ => Err(EFAULT),
+    }
+}
+
+/// Changes a word in one step, and returns what was there before.
+pub(crate) fn update_word(address: usize, change: impl Fn(u32) -> u32) -> Result<u32, isize> {
+    let mut seen = load_word(address)?;
+    loop {
+        match exchange_word(address, seen, change(seen))? {
+            Ok(()) => return Ok(seen),
+            Err(other) => seen = other,
+        }
+    }
+}
+
+fn check(address: usize, length: usize) -> Result<(), isize> {
+    let inside = address.checked_add(length).is_some_and(|end| end <= END);
+    if inside { Ok(()) } else { Err(EFAULT) }
+}
+
+fn copy_in(address: usize, into: *mut u8, length: usize) -> Result<(), isize> {
+    check(address, length)?;
+    // SAFETY: `into` has room for `length` bytes; a fault at the other address is caught.
+    let fault = unsafe { duality_user_copy(into, address as *const u8, length) };
+    if fault == 0 { Ok(()) } else { Err(EFAULT) }
+}
+
+/// Writes bytes, of which `from` has so many.
+pub(crate) fn write_bytes(address: usize, from: *const u8, length: usize) -> Result<(), isize> {
+    check(address, length)?;
+    // SAFETY: `from` has `length` bytes; a fault at the other address is caught.
+    let fault = unsafe { duality_user_copy(address as *mut u8, from, length) };
+    if fault == 0 { Ok(()) } else { Err(EFAULT) }
+}
+
+/// Copies bytes from one place of the program's memory to another, which do not overlap.
+pub(crate) fn copy(to: usize, from: usize, length: usize) -> Result<(), isize> {
+    check(from, length)?;
+    check(to, length)?;
+    // SAFETY: a fault at either address is caught.
+    let fault = unsafe { duality_user_copy(to as *mut u8, from as *const u8, length) };
+    if fault == 0 { Ok(()) } else { Err(EFAULT) }
+}
+
+/// Asks the kernel whether bytes can be written, for code that blocks the signals of faults. Some of the bytes change.
+///
+/// # Errors
+///
+/// `EFAULT`
+pub(crate) fn probe_for_writing(address: usize, length: usize) -> Result<(), isize> {
+    const PAGE: usize = 4096;
+    const WORD: usize = size_of::<u64>();
+    check(address, length)?;
+    let end = address + length;
+    let pages = (address & !(PAGE - 1)..end).step_by(PAGE);
+    for place in pages.map(|page| page.max(address).min(end - WORD)) {
+        // It blocks nothing, and writes there what is blocked.
+        let written = sys!(SYS_rt_sigprocmask, 0, 0, place, WORD);
+        if failed(written) {
+            return Err(written);
+        }
+    }
+    Ok(())
+}
+
+/// Where an access to the program's memory goes on after a fault at the instruction `address`.
+pub(crate) fn after_fault(address: usize) -> Option<usize> {
+    let marks = duality_user_begin as *const () as usize..duality_user_end as *const () as usize;
+    marks.contains(&address).then_some(duality_user_fault as *const () as usize)
+}
+
+/// Types that any bytes are a value of.
+///
+/// # Safety
+///
+/// Every bit pattern is a value, and padding does not matter.
+pub(crate) unsafe trait Plain: Copy {}
+
+macro_rules! plain {
+    ($($type:ty),* $(,)?) => {
+        // SAFETY: integers, and structures of integers that the kernel defines.
+        $(unsafe impl Plain for $type {})*
+    };
+}
+
+plain!(
+    u8,
+    u16,
+    i32,
+    u32,
+    i64,
+    u64,
+    usize,
+    [u32; 2],
+    [u64; 2],
+    [u64; 3],
+    [u64; 8],
+    [u64; 11],
+    [u64; 16],
+    [i32; 2],
+    [i32; 16],
+    u128,
+    libc::timespec,
+    libc::timeval,
+    libc::siginfo_t,
+    libc::stack_t,
+    libc::pollfd,
+    libc::iovec,
+    libc::epoll_event,
+    libc::sigevent,
+    libc::mmsghdr,
+);

@@ -1,0 +1,66 @@
+//! The engine of `duality run`: user-level threads beneath an unmodified program.
+//!
+//! ```text
+//!          the program, libc and its pthreads: untouched
+//!   ──────────────────────┬──────────────────────────────────────────────
+//!    a patched `syscall`  │
+//!                         ▼
+//!    entry/         dispatch, and the table of every system call
+//!    calls/         what each call does                signals/  delivery
+//!    schedule/      threads, tasks, workers, waits     show/     what is told
+//!    descriptors/   what is known of them, readiness
+//!    kernel/        raw calls, the lock, memory
+//!   ─────────────────────────────────────────────────────────────────────
+//!          the kernel: a few threads
+//! ```
+//!
+//! libc stays whole. Threads are made by its own `pthread_create`, locks are its own; only what it asks of
+//! the kernel is answered here.
+//!
+//! The library is built as a shared object by the build script of the `duality` command (`--cfg
+//! engine_object`), which carries it. It has no std, no libc calls except `memcpy` and its kin, no
+//! thread-local storage, and a heap of its own.
+
+#![cfg_attr(not(test), no_std)]
+
+extern crate alloc;
+
+mod calls;
+mod descriptors;
+mod entry;
+mod kernel;
+mod schedule;
+mod show;
+mod signals;
+
+#[cfg_attr(engine_object, global_allocator)]
+static HEAP: kernel::memory::Heap = kernel::memory::Heap::new();
+
+#[cfg(not(engine_object))]
+pub use entry::start::{ENTRY, duality_engine_start, start};
+
+#[cfg(engine_object)]
+mod object {
+    //! What a shared object needs beyond the code: its constructor, and an end for what cannot happen.
+
+    use core::panic::PanicInfo;
+
+    #[used]
+    #[unsafe(link_section = ".init_array")]
+    static START: unsafe extern "C" fn(usize, *mut *mut u8, *mut *mut u8) =
+        crate::entry::start::start;
+
+    #[panic_handler]
+    fn panic(info: &PanicInfo<'_>) -> ! {
+        crate::show::report::say(format_args!("{info}; please report it"));
+        crate::kernel::sys::exit_group(70)
+    }
+
+    // Tables of the core library mention them; nothing unwinds here. Hidden, for the program has its own.
+    core::arch::global_asm!(
+        ".globl rust_eh_personality, _Unwind_Resume",
+        ".hidden rust_eh_personality, _Unwind_Resume",
+        "rust_eh_personality:",
+        "_Unwind_Resume: ud2",
+    );
+}

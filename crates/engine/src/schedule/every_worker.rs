@@ -1,0 +1,86 @@
+//! System calls that other workers make: the kernel applies them to the calling thread alone, and the program
+//! means them for the process, as `setuid`; or it has one thread alone make them, as `ptrace`.
+
+use core::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering};
+
+use crate::kernel::lock::{Locked, Setting, lock};
+use crate::kernel::sys::{self, Arguments, sys};
+use crate::schedule::worker::{self, Worker, worker};
+
+/// A call for other workers.
+struct Errand {
+    number: Setting<i64>,
+    arguments: Setting<Arguments>,
+    /// The worker that it is for, or `EVERYBODY`.
+    index: Setting<usize>,
+    result: AtomicIsize,
+    /// Workers that have not looked at it. Until they all have, the next errand is not written.
+    left: AtomicU32,
+    /// Changes with each errand; a worker remembers the last that it has seen.
+    generation: AtomicUsize,
+}
+
+const EVERYBODY: usize = usize::MAX;
+
+static ERRAND: Errand = Errand {
+    number: Setting::new(0),
+    arguments: Setting::new([0; 6]),
+    index: Setting::new(EVERYBODY),
+    result: AtomicIsize::new(0),
+    left: AtomicU32::new(0),
+    generation: AtomicUsize::new(0),
+};
+
+/// Has every other worker execute a call, and waits until they have.
+pub(crate) fn everywhere(number: i64, arguments: Arguments) {
+    send(&mut lock(), number, arguments, EVERYBODY);
+}
+
+/// Has the other workers execute a call, one after the other, until one returns something else than `refusal`:
+/// for calls that the kernel allows one thread alone.
+pub(crate) fn until_done(number: i64, arguments: Arguments, refusal: isize) -> isize {
+    let mut locked = lock();
+    for other in worker::others(&mut locked) {
+        send(&mut locked, number, arguments, other.index.get());
+        let result = ERRAND.result.load(Ordering::Relaxed);
+        if result != refusal {
+            return result;
+        }
+    }
+    refusal
+}
+
+fn send(locked: &mut Locked, number: i64, arguments: Arguments, index: usize) {
+    let count = worker::others(locked).count();
+    let next = ERRAND.generation.load(Ordering::Relaxed) + 1;
+    ERRAND.number.set(number);
+    ERRAND.arguments.set(arguments);
+    ERRAND.index.set(index);
+    ERRAND.left.store(count as u32, Ordering::Relaxed);
+    // Another nudge may come here meanwhile.
+    worker().errand.set(next);
+    ERRAND.generation.store(next, Ordering::Release);
+    worker::others(locked).for_each(Worker::nudge);
+    // The handlers need no lock.
+    while ERRAND.left.load(Ordering::Acquire) > 0 {
+        sys!(SYS_sched_yield);
+    }
+}
+
+/// What a worker does about a nudge, in the handler.
+pub(crate) fn run(worker: &Worker) {
+    let generation = ERRAND.generation.load(Ordering::Acquire);
+    if worker.errand.replace(generation) == generation {
+        return;
+    }
+    if [EVERYBODY, worker.index.get()].contains(&ERRAND.index.get()) {
+        let result = sys::call(ERRAND.number.get(), ERRAND.arguments.get());
+        ERRAND.result.store(result, Ordering::Relaxed);
+    }
+    ERRAND.left.fetch_sub(1, Ordering::Release);
+}
+
+/// What a new worker need not do, since it inherits the effects.
+pub(crate) fn done_so_far() -> usize {
+    ERRAND.generation.load(Ordering::Relaxed)
+}

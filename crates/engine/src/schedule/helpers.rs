@@ -1,0 +1,346 @@
+//! Kernel threads that execute calls which would block a worker.
+//!
+//! ```text
+//!   thread ── job on its own stack ──▶ queue ──▶ helper: the raw call
+//!     parked                                       │
+//!     woken ◀── collect ◀── bell ◀── done ◀────────┘
+//! ```
+//!
+//! A helper has no thread-local storage and no libc, only a stack and the raw call. It blocks every signal
+//! except the engine's own, by which a call is interrupted on behalf of the thread that waits for it.
+
+use core::cell::Cell;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
+
+use crate::descriptors::bell::ring;
+use crate::descriptors::closed;
+use crate::kernel::clock;
+use crate::kernel::kernel_thread::start_kernel_thread;
+use crate::kernel::lock::{Locked, lock};
+use crate::kernel::sys::{self, Arguments, EINTR, NEEDS_THREAD, RESTART, failed, sys};
+use crate::schedule::scheduler::{park, park_through_signals, wake};
+use crate::schedule::thread::ThreadRef;
+use crate::schedule::waiter::Reason;
+use crate::schedule::worker::current;
+use crate::show::stats;
+use crate::signals::disposition::{self, HELPER_SIGNAL, HELPER_VALUE};
+
+/// What becomes of a call that a signal interrupts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Interrupted {
+    /// It is executed again if the handler says `SA_RESTART`.
+    Restarts,
+    /// It fails with `EINTR` in any case.
+    Fails,
+}
+
+struct Job {
+    number: i64,
+    arguments: Arguments,
+    result: Cell<isize>,
+    thread: ThreadRef,
+    next: Cell<*const Job>,
+    /// The helper that executes it.
+    helper: AtomicI32,
+    done: AtomicBool,
+}
+
+const HELPER_STACK: usize = 32 << 10;
+/// The first job that no helper has taken, and the last.
+static QUEUE: AtomicPtr<Job> = AtomicPtr::new(core::ptr::null_mut());
+static QUEUE_END: AtomicPtr<Job> = AtomicPtr::new(core::ptr::null_mut());
+static DONE: AtomicPtr<Job> = AtomicPtr::new(core::ptr::null_mut());
+static HELD: AtomicBool = AtomicBool::new(false);
+/// Changes with every job: what idle helpers wait on.
+static ARRIVALS: AtomicU32 = AtomicU32::new(0);
+/// Jobs that no helper has taken, and helpers that wait for one.
+static QUEUED: AtomicU32 = AtomicU32::new(0);
+static IDLE: AtomicU32 = AtomicU32::new(0);
+static HELPERS: AtomicU32 = AtomicU32::new(0);
+
+/// Changes with the credentials of the process, which a kernel thread keeps from its birth on.
+static CREDENTIALS: AtomicU32 = AtomicU32::new(0);
+
+/// Has no helper of today take another call.
+pub(crate) fn retire() {
+    with_queue(|| {
+        CREDENTIALS.fetch_add(1, Ordering::Relaxed);
+        IDLE.store(0, Ordering::Relaxed);
+    });
+    HELPERS.store(0, Ordering::Relaxed);
+    ARRIVALS.fetch_add(1, Ordering::Relaxed);
+    let flags = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+    sys!(SYS_futex, ARRIVALS.as_ptr(), flags, i32::MAX);
+}
+
+/// Between helpers and workers; held for a few instructions.
+fn with_queue<T>(work: impl FnOnce() -> T) -> T {
+    while HELD.swap(true, Ordering::Acquire) {
+        sys!(SYS_sched_yield);
+    }
+    let result = work();
+    HELD.store(false, Ordering::Release);
+    result
+}
+
+/// Has a helper execute a call, while the current thread is parked.
+pub(crate) fn offload(number: i64, arguments: Arguments, interrupted: Interrupted) -> isize {
+    offload_until(number, arguments, interrupted, || None)
+}
+
+/// Has a helper execute a call on a file of which the descriptor, `arguments[0]`, was closed while
+/// the current thread waited. Nothing: the thread did not wait yet, and its call is for what the
+/// number means now.
+pub(crate) fn offload_on_kept(
+    number: i64,
+    arguments: Arguments,
+    interrupted: Interrupted,
+) -> Option<isize> {
+    let kept = closed::goes_on_with(arguments[0])?;
+    let mut rest = arguments;
+    rest[0] = kept;
+    let result = offload(number, rest, interrupted);
+    closed::give_back(&mut lock(), kept);
+    Some(result)
+}
+
+/// As [`offload`]; ends the call early, with another result, once `until` gives one. It is asked whenever the
+/// thread is woken.
+pub(crate) fn offload_until(
+    number: i64,
+    arguments: Arguments,
+    interrupted: Interrupted,
+    until: impl Fn() -> Option<isize>,
+) -> isize {
+    if current().task.get().is_some() {
+        return NEEDS_THREAD;
+    }
+    stats::OFFLOADS.add_unlocked(1);
+    let job = Job {
+        number,
+        arguments,
+        result: Cell::new(0),
+        thread: current(),
+        next: Cell::new(core::ptr::null()),
+        helper: AtomicI32::new(0),
+        done: AtomicBool::new(false),
+    };
+    let mut locked = lock();
+    if current().deliverable() != 0 {
+        return interruption(interrupted);
+    }
+    if !submit(&job) {
+        // No helper can be had: the call blocks the worker, which is slow, but right.
+        drop(locked);
+        return sys::call(number, arguments);
+    }
+    while !job.done.load(Ordering::Acquire) {
+        if let Some(result) = until() {
+            if withdraw(&mut locked, &job) || job.result.get() == EINTR {
+                return result;
+            }
+            // The call has ended by itself meanwhile, and may have opened something.
+            break;
+        }
+        if park(&mut locked, clock::NEVER) == Reason::Interrupted && withdraw(&mut locked, &job) {
+            return interruption(interrupted);
+        }
+    }
+    match job.result.get() {
+        EINTR => interruption(interrupted),
+        result => result,
+    }
+}
+
+fn interruption(interrupted: Interrupted) -> isize {
+    match interrupted {
+        Interrupted::Restarts => RESTART,
+        Interrupted::Fails => EINTR,
+    }
+}
+
+/// Puts a job into the queue, and sees to it that a helper takes it.
+fn submit(job: &Job) -> bool {
+    let address = (&raw const *job).cast_mut();
+    let starve = with_queue(|| {
+        let last = QUEUE_END.load(Ordering::Relaxed);
+        if last.is_null() {
+            QUEUE.store(address, Ordering::Relaxed);
+        } else {
+            // SAFETY: jobs in the queue live until they are done.
+            unsafe { (*last).next.set(address) };
+        }
+        QUEUE_END.store(address, Ordering::Relaxed);
+        ARRIVALS.fetch_add(1, Ordering::Relaxed);
+        QUEUED.fetch_add(1, Ordering::Relaxed) + 1 > IDLE.load(Ordering::Relaxed)
+    });
+    if !starve {
+        sys!(SYS_futex, ARRIVALS.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1);
+        return true;
+    }
+    if start_helper() || HELPERS.load(Ordering::Relaxed) > 0 {
+        return true;
+    }
+    !with_queue(|| unlink(address))
+}
+
+/// Gives helpers the time to begin what waits for them, before the worker sleeps.
+pub(crate) fn let_begin(locked: &mut Locked) {
+    const PATIENCE: u32 = 64;
+    for _ in 0..PATIENCE {
+        if QUEUED.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        locked.released(|| sys!(SYS_sched_yield));
+    }
+}
+
+/// Takes a job out of the queue, if no helper has taken it. The caller holds the queue.
+fn unlink(job: *const Job) -> bool {
+    let mut previous: *const Job = core::ptr::null();
+    let mut at: *const Job = QUEUE.load(Ordering::Relaxed);
+    while !at.is_null() {
+        // SAFETY: jobs in the queue live until they are done.
+        let next = unsafe { (*at).next.get() };
+        if core::ptr::eq(at, job) {
+            if previous.is_null() {
+                QUEUE.store(next.cast_mut(), Ordering::Relaxed);
+            } else {
+                // SAFETY: as above.
+                unsafe { (*previous).next.set(next) };
+            }
+            if next.is_null() {
+                QUEUE_END.store(previous.cast_mut(), Ordering::Relaxed);
+            }
+            QUEUED.fetch_sub(1, Ordering::Relaxed);
+            return true;
+        }
+        previous = at;
+        at = next;
+    }
+    false
+}
+
+/// Ends a job early. Returns whether no helper had begun it; else waits until the call has ended.
+fn withdraw(locked: &mut Locked, job: &Job) -> bool {
+    if with_queue(|| unlink(job)) {
+        return true;
+    }
+    while !job.done.load(Ordering::Acquire) {
+        // The signal may come before the helper is inside the call: then another one is needed.
+        poke(job.helper.load(Ordering::Relaxed));
+        park_through_signals(locked, clock::now() + 1_000_000);
+    }
+    false
+}
+
+/// Interrupts the call that a helper is in.
+fn poke(helper: i32) {
+    if helper != 0 {
+        disposition::send(helper, HELPER_SIGNAL, HELPER_VALUE);
+    }
+}
+
+fn start_helper() -> bool {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let Some(stack) = sys::map(HELPER_STACK, protection, libc::MAP_NORESERVE) else { return false };
+    // SAFETY: the stack is the helper's own, and the helper uses nothing else of this kernel thread.
+    let helper = unsafe { start_kernel_thread(stack + HELPER_STACK, helper, 0) };
+    if failed(helper) {
+        sys!(SYS_munmap, stack, HELPER_STACK);
+        return false;
+    }
+    HELPERS.fetch_add(1, Ordering::Relaxed);
+    true
+}
+
+/// A helper's life. It does not end while it is of use: requests that it gave to an io_uring would be cancelled.
+extern "C" fn helper(_: usize) {
+    let mask = !(1u64 << (HELPER_SIGNAL - 1));
+    sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, 0, 8);
+    let name = b"duality-helper\0";
+    sys!(SYS_prctl, libc::PR_SET_NAME, name.as_ptr());
+    let me = sys!(SYS_gettid) as i32;
+    let credentials = CREDENTIALS.load(Ordering::Relaxed);
+    let retired = || credentials != CREDENTIALS.load(Ordering::Relaxed);
+    loop {
+        let seen = ARRIVALS.load(Ordering::Relaxed);
+        match with_queue(|| if retired() { Next::Nothing } else { take(me) }) {
+            Next::Job(job) => execute(job),
+            Next::Wait => {
+                let flags = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+                sys!(SYS_futex, ARRIVALS.as_ptr(), flags, seen, 0);
+                with_queue(|| {
+                    if !retired() {
+                        IDLE.fetch_sub(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            Next::Nothing => {
+                sys!(SYS_exit, 0);
+            }
+        }
+    }
+}
+
+/// What a helper does next.
+enum Next {
+    Job(&'static Job),
+    Wait,
+    /// It has been retired.
+    Nothing,
+}
+
+/// The first job of the queue; without one, the helper is idle.
+fn take(me: i32) -> Next {
+    let job = QUEUE.load(Ordering::Relaxed);
+    if job.is_null() {
+        IDLE.fetch_add(1, Ordering::Relaxed);
+        return Next::Wait;
+    }
+    QUEUED.fetch_sub(1, Ordering::Relaxed);
+    // SAFETY: a job lives until it is done, and this helper says when.
+    let job = unsafe { &*job };
+    let next = job.next.get().cast_mut();
+    QUEUE.store(next, Ordering::Relaxed);
+    if next.is_null() {
+        QUEUE_END.store(next, Ordering::Relaxed);
+    }
+    job.helper.store(me, Ordering::Relaxed);
+    Next::Job(job)
+}
+
+fn execute(job: &'static Job) {
+    job.result.set(sys::call(job.number, job.arguments));
+    with_queue(|| {
+        job.next.set(DONE.load(Ordering::Relaxed));
+        DONE.store((&raw const *job).cast_mut(), Ordering::Relaxed);
+    });
+    ring();
+}
+
+/// Wakes the threads whose calls have ended; returns whether there were any.
+pub(crate) fn collect(locked: &mut Locked) -> bool {
+    let first: *const Job = with_queue(|| DONE.swap(core::ptr::null_mut(), Ordering::Relaxed));
+    let mut job = first;
+    while !job.is_null() {
+        // SAFETY: its thread waits for `done`, which is set here, after the last use.
+        let (thread, next) = unsafe { ((*job).thread, (*job).next.get()) };
+        // SAFETY: as above.
+        unsafe { (*job).done.store(true, Ordering::Release) };
+        wake(locked, thread, Reason::Woken);
+        job = next;
+    }
+    !first.is_null()
+}
+
+/// In the child of a fork: the helpers are gone.
+pub(crate) fn reset_after_fork() {
+    QUEUE.store(core::ptr::null_mut(), Ordering::Relaxed);
+    QUEUE_END.store(core::ptr::null_mut(), Ordering::Relaxed);
+    DONE.store(core::ptr::null_mut(), Ordering::Relaxed);
+    HELD.store(false, Ordering::Relaxed);
+    QUEUED.store(0, Ordering::Relaxed);
+    IDLE.store(0, Ordering::Relaxed);
+    HELPERS.store(0, Ordering::Relaxed);
+}

@@ -1,0 +1,307 @@
+//! Workers without work: where they sleep, and who wakes them.
+//!
+//! ```text
+//!              nothing is ready                           the watcher has a thread to run
+//!   worker ──┬──▶ watcher: sleeps in epoll, until an event or the next deadline ───────────┐
+//!            └──▶ reserve: sleeps on a futex ──▶ deputy: looks again after a millisecond ◀─┘
+//! ```
+//!
+//! One worker at a time is the watcher, so an event wakes one, and the worker that ran a thread last is the one
+//! that waits for its next event. While the watcher runs a thread, a reserve stands in for it as deputy: if
+//! nobody has looked at the descriptors for a millisecond, the deputy becomes the watcher.
+//!
+//! A reserve is summoned when threads are ready. A single ready thread often runs in a moment, when the current
+//! one waits, and then the reserve has come for nothing. So after each such time some single threads are
+//! skipped. One that is skipped is looked at again when the lock is released next, and at the latest when the
+//! current turn is over.
+//!
+//! To wake a worker costs more than many a thread runs for. After several workers that came and
+//! soon had nothing to run, the next one without work does not watch while others run. It is deputy
+//! at once, and the others find the events when they have run what is ready.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use crate::descriptors::bell::ring;
+use crate::kernel::clock::{self, NEVER, Nanoseconds};
+use crate::kernel::lock::{self, Guarded, Locked, Setting};
+use crate::kernel::sys::{ETIMEDOUT, sys};
+use crate::signals::undelivered;
+
+/// The reserve that stands in for the watcher.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Deputy {
+    None,
+    /// A reserve has been woken to serve.
+    Called,
+    Serving,
+}
+
+struct Idle {
+    /// A worker sleeps in epoll, until `armed`.
+    watched: bool,
+    armed: Nanoseconds,
+    /// The bell has been rung since the deadline is earlier.
+    hurried: bool,
+    /// Looks at the descriptors so far.
+    looks: u32,
+    reserves: usize,
+    deputy: Deputy,
+    /// A worker has been woken that has not come yet.
+    summoned: bool,
+    /// Single ready threads for which nobody is summoned.
+    skipped: u32,
+    /// So many will be skipped after the next worker that came for nothing.
+    patience: u32,
+    /// Workers that came for little: one more each time, half of them for one that had enough to
+    /// do.
+    short_runs: u32,
+}
+
+const AWAKE: Idle = Idle {
+    watched: false,
+    armed: NEVER,
+    hurried: false,
+    looks: 0,
+    reserves: 0,
+    deputy: Deputy::None,
+    summoned: false,
+    skipped: 0,
+    patience: 0,
+    short_runs: 0,
+};
+
+static IDLE: Guarded<Idle> = Guarded::new(AWAKE);
+
+/// What reserves sleep on: it changes whenever one is woken.
+static CALLS: AtomicU32 = AtomicU32::new(0);
+
+/// What starts one more worker, while there may be more.
+pub(crate) static START_WORKER: Setting<Option<fn(&mut Locked)>> = Setting::new(None);
+
+/// So many workers that came for little make the next one deputy.
+const FEW_RUNS: u32 = 8;
+/// How long a deputy waits for somebody to look.
+const STAND_IN: Nanoseconds = 1_000_000;
+
+/// Before the lock is released: so many threads are ready. Perhaps another worker should come.
+pub(crate) fn distribute(locked: &mut Locked, ready: usize) {
+    let idle = IDLE.of(locked);
+    if ready == 0 {
+        return lock::attend(locked, false);
+    }
+    if idle.summoned {
+        return;
+    }
+    if ready == 1 && idle.skipped > 0 {
+        idle.skipped -= 1;
+        return;
+    }
+    if idle.reserves > 0 {
+        idle.summoned = true;
+        owe_call(locked, RESERVE);
+    } else if idle.watched {
+        idle.summoned = true;
+        lock::owe(locked, BELL);
+    } else if let Some(start) = START_WORKER.get() {
+        start(locked);
+    }
+}
+
+/// A turn is over: what is ready has waited long enough.
+pub(crate) fn lose_patience(locked: &mut Locked) {
+    IDLE.of(locked).skipped = 0;
+}
+
+/// A thread parks with a deadline: the watcher must not sleep longer.
+pub(crate) fn expect(locked: &mut Locked, deadline: Nanoseconds) {
+    let idle = IDLE.of(locked);
+    if idle.watched && (idle.armed == NEVER || deadline < idle.armed) {
+        idle.armed = deadline;
+        idle.hurried = true;
+        lock::owe(locked, BELL);
+    }
+}
+
+/// A worker that was not asleep has looked. It may have taken the event of the bell that the watcher was to hear:
+/// an edge is told once.
+pub(crate) fn remind_watcher(locked: &mut Locked) {
+    let idle = IDLE.of(locked);
+    if idle.watched && idle.hurried {
+        lock::owe(locked, BELL);
+    }
+}
+
+/// Somebody looks at the descriptors.
+pub(crate) fn looked(locked: &mut Locked) {
+    let idle = IDLE.of(locked);
+    idle.looks = idle.looks.wrapping_add(1);
+}
+
+/// Whether another worker is the watcher.
+pub(crate) fn is_watched(locked: &mut Locked) -> bool {
+    IDLE.of(locked).watched
+}
+
+/// This worker is the watcher from now on, until the next deadline.
+pub(crate) fn begin_watch(locked: &mut Locked, deadline: Option<Nanoseconds>) {
+    let idle = IDLE.of(locked);
+    idle.watched = true;
+    idle.armed = deadline.unwrap_or(NEVER);
+    idle.hurried = false;
+}
+
+/// It is so no longer.
+pub(crate) fn end_watch(locked: &mut Locked) {
+    IDLE.of(locked).watched = false;
+}
+
+/// The worker that watched has a thread to run: a reserve is to stand in.
+pub(crate) fn call_deputy(locked: &mut Locked) {
+    let idle = IDLE.of(locked);
+    if idle.reserves > 0 && idle.deputy == Deputy::None {
+        idle.deputy = Deputy::Called;
+        owe_call(locked, DEPUTY);
+    }
+}
+
+/// The bell has been heard.
+pub(crate) fn heard(locked: &mut Locked) {
+    IDLE.of(locked).summoned = false;
+    lock::attend(locked, true);
+}
+
+/// A worker that was woken has found so many threads ready.
+pub(crate) fn came(locked: &mut Locked, ready: usize) {
+    const MOST_PATIENCE: u32 = 1024;
+    let idle = IDLE.of(locked);
+    idle.summoned = false;
+    if ready == 0 {
+        idle.patience = (idle.patience * 2 + 1).min(MOST_PATIENCE);
+        idle.skipped = idle.patience;
+    } else {
+        idle.patience /= 2;
+        idle.skipped = 0;
+    }
+}
+
+/// A worker that came has run threads for so long, and has nothing more to run.
+pub(crate) fn ran(locked: &mut Locked, time: Nanoseconds) {
+    /// What it costs to wake a worker, some times over.
+    const WORTH_WHILE: Nanoseconds = 50_000;
+    let idle = IDLE.of(locked);
+    if time < WORTH_WHILE {
+        idle.short_runs = (idle.short_runs + 1).min(2 * FEW_RUNS);
+    } else {
+        idle.short_runs /= 2;
+    }
+}
+
+/// Whether a worker without work is to be deputy at once, while one of `workers` runs threads.
+pub(crate) fn begins_as_deputy(locked: &mut Locked, workers: usize) -> bool {
+    let idle = IDLE.of(locked);
+    let one_runs = others_run(idle, workers);
+    one_runs && !idle.watched && idle.deputy == Deputy::None && idle.short_runs >= FEW_RUNS
+}
+
+/// Whether workers other than the one that asks, of so many, run threads.
+pub(crate) fn are_others_running(locked: &mut Locked, workers: usize) -> bool {
+    others_run(IDLE.of(locked), workers)
+}
+
+fn others_run(idle: &Idle, workers: usize) -> bool {
+    idle.reserves + usize::from(idle.watched) + 1 < workers
+}
+
+/// Sleeps in reserve while there is nothing to do: no thread is ready, as `ready` counts, and no signal waits. As
+/// a deputy, it ends too when nobody looks at the descriptors any more.
+pub(crate) fn stand_by(
+    locked: &mut Locked,
+    mut serving: bool,
+    ready: impl Fn(&mut Locked) -> usize,
+) {
+    let idle = IDLE.of(locked);
+    idle.reserves += 1;
+    if serving {
+        idle.deputy = Deputy::Serving;
+    }
+    loop {
+        let looks = IDLE.of(locked).looks;
+        let calls = CALLS.load(Ordering::Relaxed);
+        if ready(locked) > 0 || undelivered::any() {
+            break;
+        }
+        let timed_out = sleep(locked, calls, serving);
+        let found = ready(locked);
+        if IDLE.of(locked).summoned {
+            // Also after a time-out: the summons may have come at the same moment, and nobody else would answer it.
+            came(locked, found);
+        }
+        let idle = IDLE.of(locked);
+        if idle.deputy == Deputy::Called {
+            idle.deputy = Deputy::Serving;
+            serving = true;
+        } else if serving && timed_out && looks == idle.looks {
+            if !idle.watched {
+                // The others run for long: their events are to be looked at.
+                idle.short_runs = 0;
+                break;
+            }
+            // The program rests.
+            idle.deputy = Deputy::None;
+            serving = false;
+        }
+    }
+    let idle = IDLE.of(locked);
+    idle.reserves -= 1;
+    if serving {
+        idle.deputy = Deputy::None;
+    }
+}
+
+/// Sleeps until a call later than `calls`, or for a deputy's time. Returns whether that has passed.
+fn sleep(locked: &mut Locked, calls: u32, serving: bool) -> bool {
+    let time = clock::timespec(STAND_IN);
+    let longest = if serving { &raw const time } else { core::ptr::null() };
+    let flags = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    locked.released(|| sys!(SYS_futex, CALLS.as_ptr(), flags, calls, longest)) == ETIMEDOUT
+}
+
+/// Calls of the kernel that are made once the lock is free: they wake a reserve, one that is to be
+/// deputy, and the watcher.
+const RESERVE: u32 = 1;
+const DEPUTY: u32 = 2;
+const BELL: u32 = 4;
+
+/// Has a reserve woken. What it sleeps on changes under the lock, so that it does not fall asleep
+/// meanwhile.
+fn owe_call(locked: &mut Locked, call: u32) {
+    CALLS.fetch_add(1, Ordering::Relaxed);
+    lock::owe(locked, call);
+}
+
+/// After the lock has been released: the calls that are owed.
+pub(crate) fn make_calls(owed: u32) {
+    if owed & BELL != 0 {
+        ring();
+    }
+    let reserves = (owed & (RESERVE | DEPUTY)).count_ones();
+    if reserves > 0 {
+        wake_reserves(reserves);
+    }
+}
+
+/// Wakes a reserve. The handler of signals may call it.
+pub(crate) fn call_reserve() {
+    CALLS.fetch_add(1, Ordering::Relaxed);
+    wake_reserves(1);
+}
+
+fn wake_reserves(count: u32) {
+    let flags = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+    sys!(SYS_futex, CALLS.as_ptr(), flags, count);
+}
+
+/// In the child of a fork: there are no others.
+pub(crate) fn reset_after_fork(locked: &mut Locked) {
+    *IDLE.of(locked) = AWAKE;
+}

@@ -1,0 +1,25 @@
+//! Who runs: threads and tasks, the workers that run them, and where they wait.
+//!
+//! ```text
+//!   thread, task ─▶ waiter ─▶ scheduler     run queues, parked ones   timers: their deadlines
+//!   worker, more_workers, idle ─▶ pump       kernel threads that run them, and look at descriptors
+//!   ticks: preemption   loops: tasks of converted programs   helpers: calls that block
+//! ```
+//!
+//! Everything here is under the one lock (`kernel/lock.rs`), but what belongs to one worker.
+
+pub(crate) mod every_worker;
+pub(crate) mod helpers;
+pub(crate) mod idle;
+pub(crate) mod loops;
+pub(crate) mod more_workers;
+pub(crate) mod processor_time;
+pub(crate) mod pump;
+pub(crate) mod scheduler;
+pub(crate) mod stacks;
+pub(crate) mod task;
+pub(crate) mod thread;
+pub(crate) mod ticks;
+pub(crate) mod timers;
+pub(crate) mod waiter;
+pub(crate) mod worker;

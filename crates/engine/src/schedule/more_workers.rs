@@ -1,0 +1,104 @@
+//! More workers than the first, and how they start.
+
+use crate::entry::frame::{duality_worker_start, initial_context};
+use crate::entry::settings;
+use crate::kernel::kernel_thread::start_kernel_thread;
+use crate::kernel::lock::{Locked, lock};
+use crate::kernel::sys::{self, error, failed, sys};
+use crate::schedule::every_worker;
+use crate::schedule::idle::START_WORKER;
+use crate::schedule::scheduler;
+use crate::schedule::ticks;
+use crate::schedule::worker::{self, FIRST, MOST_WORKERS, Worker, set_in_engine};
+use crate::signals::handling;
+use crate::signals::masks;
+
+/// A worker's own stack: it sleeps there, and the signal handler has the other part.
+const STACK: usize = 64 << 10;
+/// The patcher's work is done on the first worker's.
+const FIRST_STACK: usize = 256 << 10;
+
+/// Makes the kernel thread that the process began with the first worker, and allows for more.
+///
+/// # Errors
+///
+/// There is no memory.
+pub(crate) fn prepare() -> Result<(), isize> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let stack = sys::map(FIRST_STACK, protection, libc::MAP_NORESERVE | libc::MAP_STACK);
+    let end = stack.ok_or(error(libc::ENOMEM))? + FIRST_STACK - 64;
+    // SAFETY: mapped just now.
+    FIRST.stack_pointer.set(unsafe { initial_context(end, duality_worker_start) });
+    worker::stand_alone(&mut lock());
+    allow_more();
+    Ok(())
+}
+
+/// From now on, workers are started as they are needed.
+fn allow_more() {
+    let more = settings::CORES.get() > 1;
+    START_WORKER.set(more.then_some(start_another));
+}
+
+/// More than one thread exists: others may run on other workers.
+pub(crate) fn expect_threads(locked: &mut Locked) {
+    ticks::start();
+    if settings::CORES.get() > 1 {
+        scheduler::share(locked);
+    }
+}
+
+fn start_another(locked: &mut Locked) {
+    let enough = settings::CORES.get().min(MOST_WORKERS);
+    if worker::count(locked) >= enough {
+        START_WORKER.set(None);
+        return;
+    }
+    if start(locked).is_none() {
+        // The kernel has no thread or no memory left. Those that there are do the work.
+        START_WORKER.set(None);
+    }
+}
+
+fn start(locked: &mut Locked) -> Option<()> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let length = STACK + handling::STACK_BYTES;
+    let memory = sys::map(length, protection, libc::MAP_NORESERVE)?;
+    let Some(added) = worker::add(locked) else {
+        sys!(SYS_munmap, memory, length);
+        return None;
+    };
+    // The signal stack is the lower part: `begin` finds it by its own stack's end.
+    added.stack_pointer.set(memory);
+    added.errand.set(every_worker::done_so_far());
+    // SAFETY: mapped just now, for the new worker alone.
+    let made = unsafe { start_kernel_thread(memory + length, begin, &raw const *added as usize) };
+    if failed(made) {
+        worker::take_back(locked);
+        sys!(SYS_munmap, memory, length);
+        return None;
+    }
+    added.kernel_id.set(made as i32);
+    Some(())
+}
+
+/// The first code of a worker other than the first. With the lock held, it returns into the worker's loop.
+extern "C" fn begin(argument: usize) {
+    // SAFETY: `start` passed a worker, which is never taken away once its kernel thread exists.
+    let worker: &'static Worker = unsafe { &*(argument as *const Worker) };
+    worker.adopt();
+    set_in_engine(true);
+    handling::use_stack(worker.stack_pointer.get());
+    worker.kernel_id.set(sys!(SYS_gettid) as i32);
+    // From here on, signals come.
+    masks::adopt();
+    ticks::start();
+    lock().hand_over();
+}
+
+/// In the child of a fork, whose one kernel thread is this worker's.
+pub(crate) fn reset_after_fork(locked: &mut Locked) {
+    crate::kernel::lock::unshare(locked);
+    worker::stand_alone(locked);
+    allow_more();
+}

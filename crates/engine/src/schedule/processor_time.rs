@@ -1,0 +1,43 @@
+//! The processor time of each thread, for converted programs. It is counted from the first question on, since it
+//! costs a call of the kernel for each switch.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use crate::kernel::clock::Nanoseconds;
+use crate::kernel::sys::sys;
+use crate::schedule::thread::{MAIN, NOBODY};
+use crate::schedule::worker::{Worker, worker};
+
+static IS_COUNTED: AtomicBool = AtomicBool::new(false);
+
+/// Before a worker runs another thread, or none.
+#[inline(always)]
+pub(crate) fn leave_thread(worker: &Worker) {
+    if IS_COUNTED.load(Ordering::Relaxed) {
+        charge(worker);
+    }
+}
+
+/// The thread that runs on this worker has used what the worker has used since it was charged last.
+#[cold]
+fn charge(worker: &Worker) {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    sys!(SYS_clock_gettime, libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time);
+    let now = time.tv_sec as Nanoseconds * 1_000_000_000 + time.tv_nsec as Nanoseconds;
+    let before = worker.charged_at.replace(now);
+    let thread = worker.current.get();
+    // Until the first question, the main thread is taken to have run alone.
+    let knows = before != 0 || thread.is(&MAIN);
+    if knows && !thread.is(&NOBODY) {
+        // In the child of a fork, the kernel counts anew.
+        thread.used.set(thread.used.get() + now.saturating_sub(before));
+    }
+}
+
+/// What the current thread has used.
+pub(crate) fn time_of_current() -> Nanoseconds {
+    let worker = worker();
+    IS_COUNTED.store(true, Ordering::Relaxed);
+    charge(worker);
+    worker.current.get().used.get()
+}

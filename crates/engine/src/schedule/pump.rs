@@ -1,0 +1,227 @@
+//! The worker's own loop: runs what is ready, looks at the descriptors, waits where there is nothing to run.
+
+use crate::calls::processes;
+use crate::descriptors::bell::{BELL_DATA, EPOLL};
+use crate::descriptors::registry;
+use crate::descriptors::ring;
+use crate::entry::frame::duality_switch;
+use crate::kernel::clock;
+use crate::kernel::lock::{Locked, lock};
+use crate::kernel::sys::sys;
+use crate::schedule::helpers;
+use crate::schedule::idle;
+use crate::schedule::processor_time;
+use crate::schedule::scheduler::{
+    self, become_current, dequeue, expire, let_others_run, others_are_ready, woken_are_ready,
+};
+use crate::schedule::thread::{NOBODY, ThreadRef};
+use crate::schedule::ticks;
+use crate::schedule::worker::{self, EVENTS, worker};
+use crate::show::stats;
+use crate::signals::flood;
+use crate::signals::handling;
+use crate::signals::undelivered;
+
+/// Switches between two looks at the descriptors.
+const SWITCHES: i32 = 64;
+/// Calls that did not wait, until others have their turn.
+const CALLS: u32 = 128;
+
+/// Lets the other ready threads run first; returns whether there were any.
+pub(crate) fn yield_now(locked: &mut Locked) -> bool {
+    if !others_are_ready(locked) {
+        look(locked);
+    }
+    let_others_run(locked, false)
+}
+
+/// Counts a call that did not wait: after many in a row, the others have their turn.
+#[inline(always)]
+pub(crate) fn count_call() {
+    let worker = worker();
+    let calls = worker.calls_in_a_row.get() + 1;
+    worker.calls_in_a_row.set(calls);
+    if calls >= CALLS {
+        give_turn();
+    }
+}
+
+/// Has a look at the descriptors, and lets others run.
+#[cold]
+pub(crate) fn give_turn() {
+    pass_turn(false);
+}
+
+/// The turn of the current thread is over. Has a look at the descriptors, and lets others run.
+/// Returns whether there were any.
+#[cold]
+pub(crate) fn end_turn() -> bool {
+    pass_turn(true)
+}
+
+fn pass_turn(computes: bool) -> bool {
+    worker().calls_in_a_row.set(0);
+    let mut locked = lock();
+    idle::lose_patience(&mut locked);
+    look(&mut locked);
+    let_others_run(&mut locked, computes)
+}
+
+/// Has a look at the descriptors. Returns whether threads have woken that wait for their turn on
+/// this worker.
+pub(crate) fn look_for_woken() -> bool {
+    let mut locked = lock();
+    look(&mut locked);
+    woken_are_ready(&mut locked)
+}
+
+/// A worker's own stack: runs what is ready, and waits where nothing is.
+pub(crate) extern "C" fn worker_loop() -> ! {
+    let mut locked = Locked::taken_over();
+    let worker = worker();
+    loop {
+        processor_time::leave_thread(worker);
+        worker.current.set(&NOBODY);
+        if let Some(thread) = worker.ended.take() {
+            processes::finish_thread(&mut locked, thread);
+        }
+        if worker.switches_left.get() <= 0 {
+            look(&mut locked);
+        }
+        match next(&mut locked) {
+            Some(thread) => {
+                become_current(worker, thread);
+                // SAFETY: as in `switch_away`.
+                unsafe {
+                    duality_switch(
+                        worker.stack_pointer.as_ptr(),
+                        thread.stack_pointer.get(),
+                        thread.fs.get(),
+                    );
+                }
+            }
+            None => wait(&mut locked),
+        }
+    }
+}
+
+/// The thread that this worker runs next: before one that computes, it has a look at the
+/// descriptors.
+fn next(locked: &mut Locked) -> Option<ThreadRef> {
+    let woken = dequeue(locked, false);
+    if woken.is_some() || !others_are_ready(locked) {
+        return woken;
+    }
+    look(locked);
+    dequeue(locked, true)
+}
+
+/// Takes what has come, without waiting.
+pub(crate) fn look(locked: &mut Locked) {
+    expire(locked);
+    take_events(locked, Some(clock::timespec(0)));
+    idle::remind_watcher(locked);
+    if ring::is_active() && idle::is_watched(locked) {
+        // The watcher sleeps, and would not submit what this look has asked for.
+        ring::flush(locked);
+    }
+    settle(locked);
+}
+
+/// Waits until something comes: as the watcher, or in reserve if another worker watches.
+fn wait(locked: &mut Locked) {
+    let worker = worker();
+    if worker.storm.get() != 0 {
+        flood::calm();
+    }
+    // From here on, a signal ends the sleep.
+    worker.set_idle(true);
+    ticks::hurry(false);
+    // Whoever sees the process asleep may take it that its calls have begun.
+    helpers::let_begin(locked);
+    let workers = worker::count(locked);
+    if worker.came_at.get() != 0 {
+        idle::ran(locked, clock::now() - worker.came_at.get());
+    }
+    let as_deputy = idle::begins_as_deputy(locked, workers);
+    if as_deputy || idle::is_watched(locked) {
+        idle::stand_by(locked, as_deputy, scheduler::ready);
+    } else {
+        watch(locked);
+    }
+    let beside_others = idle::are_others_running(locked, workers);
+    worker.came_at.set(if beside_others { clock::now() } else { 0 });
+    worker.set_idle(false);
+    settle(locked);
+}
+
+fn watch(locked: &mut Locked) {
+    expire(locked);
+    let deadline = scheduler::next_deadline(locked);
+    let longest = if undelivered::any() || others_are_ready(locked) {
+        Some(clock::timespec(0))
+    } else {
+        deadline.map(clock::left)
+    };
+    idle::begin_watch(locked, deadline);
+    let summoned = take_events(locked, longest);
+    idle::end_watch(locked);
+    expire(locked);
+    let ready = scheduler::ready(locked);
+    if summoned {
+        idle::came(locked, ready);
+    }
+    if ready > 0 {
+        idle::call_deputy(locked);
+    }
+}
+
+fn settle(locked: &mut Locked) {
+    if undelivered::any() {
+        handling::assign_held(locked);
+    }
+    if worker().storm.get() != 0 {
+        flood::calm();
+    }
+    worker().switches_left.set(SWITCHES);
+}
+
+/// Has the kernel tell what has come. Returns whether the bell was all.
+fn take_events(locked: &mut Locked, timeout: Option<libc::timespec>) -> bool {
+    if !ring::is_active() {
+        return take_from_epoll(locked, timeout);
+    }
+    ring::enter(locked, timeout.as_ref());
+    let (epoll, others) = ring::take(locked);
+    if !epoll {
+        stats::LOOKS.add(1);
+        idle::looked(locked);
+        return false;
+    }
+    let summoned = take_from_epoll(locked, Some(clock::timespec(0)));
+    ring::poll_epoll(locked);
+    summoned && !others
+}
+
+fn take_from_epoll(locked: &mut Locked, timeout: Option<libc::timespec>) -> bool {
+    let worker = worker();
+    let room = worker.room_for_events();
+    let timeout = timeout.as_ref().map_or(core::ptr::null(), |timeout| &raw const *timeout);
+    let count = locked
+        .released(|| sys!(SYS_epoll_pwait2, EPOLL.get(), room, EVENTS, timeout, 0, 8))
+        .max(0) as usize;
+    stats::LOOKS.add(1);
+    idle::looked(locked);
+    let mut summoned = false;
+    for index in 0..count {
+        let event = worker.event(index);
+        match event.u64 {
+            BELL_DATA => {
+                idle::heard(locked);
+                summoned = !helpers::collect(locked) && count == 1;
+            }
+            data => registry::event(locked, data, event.events),
+        }
+    }
+    summoned
+}

@@ -1,0 +1,305 @@
+//! Which thread runs: run queues, parked threads with and without deadlines, and the wait for events.
+//!
+//! ```text
+//!      wake                 its turn
+//!   parked ──────▶ ready (run queue) ──────▶ running ──┐
+//!     ▲                     ▲                   │  │   │ switch_away
+//!     └──────── park ───────┼───────────────────┘  │   ▼
+//!                           └─────── yield ────────┘  the next ready thread, or else
+//!                                                     the worker's own stack: epoll_pwait2
+//! ```
+//!
+//! A thread switches directly to the next ready one. Only where there is none is the worker's own stack
+//! switched to, on which it waits for an event: a descriptor, the next deadline, a helper that is done.
+//!
+//! Each worker has a run queue, to which it adds the threads that it wakes. A thread at the end of
+//! its turn goes to the common queue, and so does one that yields. There the one that has waited
+//! longest is next, whichever worker it ran on. A worker takes from its own queue, then from the
+//! common one, then from another worker's. A thread that computes comes after all that have woken,
+//! within a credit (`schedule/ticks.rs`), and after a look at the descriptors. Whether a worker that sleeps
+//! is woken for what is ready is decided when the lock is released (`schedule/idle.rs`).
+
+use crate::entry::frame::duality_switch;
+use crate::kernel::clock::{self, NEVER, Nanoseconds};
+use crate::kernel::lock::{self, Guarded, Locked};
+use crate::schedule::idle;
+use crate::schedule::loops;
+use crate::schedule::processor_time;
+use crate::schedule::task::TaskRef;
+use crate::schedule::thread::{self, ThreadRef};
+use crate::schedule::ticks;
+use crate::schedule::timers::Timers;
+use crate::schedule::waiter::{Queue, Reason, State, WaiterRef};
+use crate::schedule::worker::{self, MOST_WORKERS, Worker, current, worker};
+use crate::show::stats;
+
+struct Scheduler {
+    /// One for each worker.
+    own: [Queue; MOST_WORKERS],
+    common: Queue,
+    /// The threads in all queues.
+    ready: usize,
+    /// Threads taken from queues so far.
+    taken: u32,
+    timers: Timers<WaiterRef>,
+}
+
+static SCHEDULER: Guarded<Scheduler> = Guarded::new(Scheduler {
+    own: [Queue::EMPTY; MOST_WORKERS],
+    common: Queue::EMPTY,
+    ready: 0,
+    taken: 0,
+    timers: Timers::new(),
+});
+
+/// So often, a worker takes from the common queue although its own is not empty.
+const COMMON_EVERY: u32 = 32;
+
+/// Makes ready what waited until now.
+pub(crate) fn expire(locked: &mut Locked) {
+    if next_deadline(locked).is_none() {
+        return;
+    }
+    let now = clock::now();
+    while let Some(waiter) = SCHEDULER.of(locked).timers.expired(now) {
+        waiter.reason.set(Reason::TimedOut);
+        make_ready(locked, waiter);
+    }
+}
+
+/// The next deadline of a parked thread.
+pub(crate) fn next_deadline(locked: &mut Locked) -> Option<Nanoseconds> {
+    SCHEDULER.of(locked).timers.next()
+}
+
+/// Puts a thread at the end of this worker's run queue.
+pub(crate) fn enqueue(locked: &mut Locked, thread: ThreadRef) {
+    thread.state.set(State::Ready);
+    thread.computes.set(false);
+    let scheduler = SCHEDULER.of(locked);
+    scheduler.own[worker().index.get()].push(thread);
+    scheduler.ready += 1;
+    lock::attend(locked, true);
+}
+
+/// Puts a thread behind all that wait for their turn. It `computes` if its turn was taken from it.
+fn enqueue_behind(locked: &mut Locked, thread: ThreadRef, computes: bool) {
+    thread.state.set(State::Ready);
+    if thread.computes.replace(computes) {
+        ticks::renew_credit(worker());
+    }
+    let scheduler = SCHEDULER.of(locked);
+    scheduler.common.push(thread);
+    scheduler.ready += 1;
+    lock::attend(locked, true);
+}
+
+/// The thread that this worker runs next. One that computes is not, unless its turn has come or the
+/// descriptors have been `looked` at.
+pub(crate) fn dequeue(locked: &mut Locked, looked: bool) -> Option<ThreadRef> {
+    let workers = worker::count(locked);
+    let scheduler = SCHEDULER.of(locked);
+    if scheduler.ready == 0 {
+        return None;
+    }
+    let worker = worker();
+    let own = worker.index.get();
+    scheduler.taken = scheduler.taken.wrapping_add(1);
+    let computes = scheduler.common.first().is_some_and(|first| thread::of(first).computes.get());
+    let common_first = if computes {
+        ticks::credit_is_used(worker)
+    } else {
+        scheduler.taken.is_multiple_of(COMMON_EVERY)
+    };
+    let mut next = if common_first { scheduler.common.pop() } else { None };
+    next = next.or_else(|| scheduler.own[own].pop());
+    if !computes {
+        next = next.or_else(|| scheduler.common.pop());
+    }
+    // The other queues, beginning with the next worker's: so thieves spread.
+    next =
+        next.or_else(|| (1..workers).find_map(|step| scheduler.own[(own + step) % workers].pop()));
+    if looked {
+        next = next.or_else(|| scheduler.common.pop());
+    }
+    scheduler.ready -= usize::from(next.is_some());
+    next.map(thread::of)
+}
+
+/// Whether threads have woken on this worker that wait for their turn.
+pub(crate) fn woken_are_ready(locked: &mut Locked) -> bool {
+    !SCHEDULER.of(locked).own[worker().index.get()].is_empty()
+}
+
+/// The threads that wait for their turn.
+pub(crate) fn ready(locked: &mut Locked) -> usize {
+    SCHEDULER.of(locked).ready
+}
+
+pub(crate) fn others_are_ready(locked: &mut Locked) -> bool {
+    SCHEDULER.of(locked).ready > 0
+}
+
+/// Has the engine's state shared by several workers from now on.
+pub(crate) fn share(locked: &mut Locked) {
+    if !lock::is_shared() {
+        let distribute = |locked: &mut Locked| {
+            let ready = SCHEDULER.of(locked).ready;
+            idle::distribute(locked, ready);
+        };
+        lock::share(locked, distribute, idle::make_calls);
+    }
+}
+
+/// Ends the wait of a thread or a task; does nothing to one that does not wait.
+pub(crate) fn wake(locked: &mut Locked, waiter: WaiterRef, reason: Reason) {
+    if waiter.state.get() == State::Parked {
+        SCHEDULER.of(locked).timers.remove(waiter);
+        waiter.reason.set(reason);
+        make_ready(locked, waiter);
+    }
+}
+
+/// A thread goes to the run queue; a task to its loop, whose thread does if it waits for one.
+pub(crate) fn make_ready(locked: &mut Locked, waiter: WaiterRef) {
+    match waiter.home() {
+        None => {
+            let thread = thread::of(waiter);
+            if loops::may_go_on(locked, thread) {
+                enqueue(locked, thread);
+            } else {
+                // It is parked no longer, and in no queue: its loop has it go on.
+                thread.state.set(State::Ready);
+            }
+        }
+        Some(home) => {
+            let runner = loops::add(locked, home, waiter, false);
+            go_on(locked, runner);
+        }
+    }
+}
+
+/// Has a loop's thread go on, whether it waits for a task or for that.
+pub(crate) fn go_on(locked: &mut Locked, thread: Option<ThreadRef>) {
+    let Some(thread) = thread else { return };
+    if thread.state.get() == State::Parked {
+        wake(locked, thread, Reason::Woken);
+    } else {
+        enqueue(locked, thread);
+    }
+}
+
+/// Parks the current thread until it is woken, its deadline passes or a signal comes for it. On behalf of a task,
+/// suspends that instead.
+pub(crate) fn park(locked: &mut Locked, deadline: Nanoseconds) -> Reason {
+    if let Some(task) = current().task.get() {
+        return suspend(locked, task, deadline);
+    }
+    if current().is_called() {
+        return Reason::Interrupted;
+    }
+    current().interruptible.set(true);
+    let reason = park_through_signals(locked, deadline);
+    current().interruptible.set(false);
+    reason
+}
+
+/// Parks the current thread; signals wait until it goes on.
+pub(crate) fn park_through_signals(locked: &mut Locked, deadline: Nanoseconds) -> Reason {
+    let thread = current();
+    if thread.loop_number.get() != 0 {
+        let other = loops::blocks(locked);
+        go_on(locked, other);
+    }
+    set_parked(locked, thread, deadline);
+    stats::parked_in(thread.call.get());
+    switch_away(locked, false);
+    thread.reason.get()
+}
+
+/// Has a task wait, unless its wait is over, and not because it was woken. The call must be left with `SUSPENDED`.
+pub(crate) fn suspend(locked: &mut Locked, task: TaskRef, deadline: Nanoseconds) -> Reason {
+    if let Some(reason) = task.take_end() {
+        return reason;
+    }
+    let deadline = task.first_deadline(deadline);
+    task.keep_deadline(deadline);
+    set_parked(locked, &task.waiter, deadline);
+    stats::parked_in(task.number.get() as u32);
+    Reason::Suspended
+}
+
+fn set_parked(locked: &mut Locked, waiter: WaiterRef, deadline: Nanoseconds) {
+    waiter.state.set(State::Parked);
+    if deadline != NEVER {
+        waiter.deadline.set(deadline);
+        SCHEDULER.of(locked).timers.add(waiter);
+        idle::expect(locked, deadline);
+    }
+}
+
+/// Runs something else until the current thread, which is ready or parked, has its turn.
+fn switch_away(locked: &mut Locked, looked: bool) {
+    let worker = worker();
+    let from = worker.current.get();
+    worker.switches_left.set(worker.switches_left.get() - 1);
+    // After many switches, the worker itself has a look at the descriptors.
+    let next = if worker.switches_left.get() > 0 { dequeue(locked, looked) } else { None };
+    match next {
+        Some(to) if to.is(from) => to.state.set(State::Running),
+        Some(to) => {
+            become_current(worker, to);
+            // SAFETY: `to` is ready, so its stack was left by a switch.
+            unsafe {
+                duality_switch(from.stack_pointer.as_ptr(), to.stack_pointer.get(), to.fs.get());
+            }
+        }
+        None => {
+            // SAFETY: the worker's own stack was left by a switch, or has not begun.
+            unsafe {
+                duality_switch(from.stack_pointer.as_ptr(), worker.stack_pointer.get(), 0);
+            }
+        }
+    }
+}
+
+pub(crate) fn become_current(worker: &Worker, thread: ThreadRef) {
+    thread.state.set(State::Running);
+    processor_time::leave_thread(worker);
+    worker.current.set(thread);
+    worker.calls_in_a_row.set(0);
+    ticks::begin_turn(worker, thread.computes.get());
+    stats::SWITCHES.add(1);
+}
+
+/// Puts the current thread behind those that are ready; returns whether there were any. It yields,
+/// or else it
+/// `computes`, and the descriptors have been looked at.
+pub(crate) fn let_others_run(locked: &mut Locked, computes: bool) -> bool {
+    let others = others_are_ready(locked);
+    if others {
+        enqueue_behind(locked, current(), computes);
+        switch_away(locked, computes);
+    }
+    others
+}
+
+/// Leaves the current thread for ever. Its stack belongs to the program as soon as it has been left.
+pub(crate) fn leave_for_good(locked: Locked) -> ! {
+    let worker = worker();
+    let thread = worker.current.get();
+    worker.ended.set(Some(thread));
+    locked.hand_over();
+    // SAFETY: as in `switch_away`; nothing returns here.
+    unsafe { duality_switch(thread.stack_pointer.as_ptr(), worker.stack_pointer.get(), 0) };
+    unreachable!("a thread that ended was run")
+}
+
+/// In the child of a fork: nothing is left but the current thread.
+pub(crate) fn reset_after_fork(locked: &mut Locked) {
+    let scheduler = SCHEDULER.of(locked);
+    scheduler.timers.clear();
+    scheduler.own = [Queue::EMPTY; MOST_WORKERS];
+    scheduler.common = Queue::EMPTY;
+    scheduler.ready = 0;
+}

@@ -1,0 +1,174 @@
+//! A task of a converted program: what waits without a stack. `crates/convert/runtime/engine.h` describes it in C.
+//!
+//! ```text
+//!   the runtime                      the engine
+//!   TRY ──▶ the same call as a thread's ──▶ done: its result
+//!                    │ park
+//!                    ▼
+//!           Suspended: every caller returns ──▶ WAITS
+//!           …
+//!   NEXT ◀── woken, or time is up, or interrupted
+//!   TRY ──▶ the call from its beginning, which finds here what it had come to
+//! ```
+//!
+//! So each call that a task can make is written once, for threads; where a thread would go on after `park`, a task's call
+//! begins anew.
+
+use alloc::boxed::Box;
+use core::cell::Cell;
+use core::mem::{offset_of, size_of};
+
+use crate::descriptors::edges::Side;
+use crate::descriptors::poll_node::PollNode;
+use crate::kernel::clock::{NEVER, Nanoseconds};
+use crate::kernel::lock::Locked;
+use crate::schedule::waiter::{Reason, Waiter, WaiterRef};
+
+/// The runtime gives a task's memory back only when it is in no queue.
+pub(crate) type TaskRef = &'static Task;
+
+/// What the runtime calls `struct engine_task`. All zeros are a task that has never been ready.
+#[repr(C)]
+pub(crate) struct Task {
+    pub(crate) waiter: Waiter,
+    /// The deadline of the call's first wait, by which later ones end too.
+    deadline: Cell<Nanoseconds>,
+    /// What the call has transferred so far.
+    pub(crate) done: Cell<usize>,
+    /// Its places in the lists of descriptors, while it waits for several.
+    nodes: Cell<Option<Box<Nodes>>>,
+    /// The list in which it waits for one.
+    side: Cell<Option<&'static Side>>,
+    /// The call waited, and is to go on.
+    resumed: Cell<bool>,
+    /// How the wait ended, if that ends the call.
+    ended: Cell<Option<Reason>>,
+    /// The descriptor of the call is one that is kept for it: see `descriptors/closed.rs`.
+    kept: Cell<bool>,
+    /// What the generation of the descriptor was when it began to wait for it, plus one; zero if it did not.
+    generation: Cell<u32>,
+    pub(crate) number: Cell<i64>,
+    pub(crate) arguments: Cell<[usize; 6]>,
+    pub(crate) reason: Cell<i32>,
+    reserved: Cell<i32>,
+}
+
+/// Boxed once more, since most tasks have none: a pointer is smaller than a slice.
+struct Nodes(Box<[PollNode]>);
+
+/// Words of `struct engine_task` that are the engine's.
+const WORDS: usize = 14;
+
+const _: () = assert!(offset_of!(Task, number) == WORDS * 8);
+const _: () = assert!(size_of::<Task>() == (WORDS + 8) * 8);
+
+// SAFETY: a task's cells are used by its loop while it runs, and under the lock otherwise.
+unsafe impl Sync for Task {}
+
+impl Task {
+    /// The task that waits by `waiter`.
+    pub(crate) fn of(waiter: WaiterRef) -> TaskRef {
+        debug_assert!(waiter.home().is_some());
+        // SAFETY: what has a loop is the first field of a task, whose layout is C's.
+        unsafe { &*(&raw const *waiter).cast::<Self>() }
+    }
+
+    /// Makes the task one of the loop with this number.
+    pub(crate) fn adopt(&'static self, home: usize) {
+        let waiter = (&raw const self.waiter).cast_mut();
+        // SAFETY: the task is in no queue, so that nothing else refers to this part of it; and the caller runs it, or has
+        // made it just now.
+        unsafe { waiter.write(Waiter::of_task(home)) };
+    }
+
+    /// Before a call, which may go on after a wait.
+    pub(crate) fn begin(&self) {
+        if !self.resumed.get() {
+            self.deadline.set(NEVER);
+            self.done.set(0);
+            self.ended.set(None);
+            self.generation.set(0);
+        }
+    }
+
+    /// After a call: it waits, or it is over.
+    pub(crate) fn end(&self, waits: bool) {
+        self.resumed.set(waits);
+    }
+
+    pub(crate) fn is_resumed(&self) -> bool {
+        self.resumed.get()
+    }
+
+    /// How the wait ended, if that ends the call: asked once, where the call would wait again.
+    pub(crate) fn take_end(&self) -> Option<Reason> {
+        self.ended.take()
+    }
+
+    /// The deadline of the call, which may have waited before: that of its first wait.
+    pub(crate) fn first_deadline(&self, deadline: Nanoseconds) -> Nanoseconds {
+        if self.deadline.get() == NEVER { deadline } else { self.deadline.get() }
+    }
+
+    /// Whether it waits in a call that ends with EINTR also for a handler with SA_RESTART: one that has a
+    /// limit in time, or waits for several descriptors (signal(7)). What waits for an object is no call.
+    pub(crate) fn is_never_restarted(&self) -> bool {
+        let waits_for_several = matches!(
+            self.number.get(),
+            libc::SYS_poll
+                | libc::SYS_ppoll
+                | libc::SYS_select
+                | libc::SYS_pselect6
+                | libc::SYS_epoll_wait
+                | libc::SYS_epoll_pwait
+        );
+        let has_limit = self.deadline.get() != NEVER;
+        !self.waiter.futex_queued.get() && (waits_for_several || has_limit)
+    }
+
+    pub(crate) fn keep_deadline(&self, deadline: Nanoseconds) {
+        self.deadline.set(deadline);
+    }
+
+    /// It waits in the list of a descriptor, which had this generation.
+    pub(crate) fn waits_in(&self, side: &'static Side, generation: u32) {
+        self.side.set(Some(side));
+        self.generation.set(generation.wrapping_add(1));
+    }
+
+    /// Whether the call has waited for a descriptor that is not of this generation.
+    pub(crate) fn waited_before(&self, generation: u32) -> bool {
+        self.generation.get() != 0 && self.generation.get() != generation.wrapping_add(1)
+    }
+
+    /// The file that it waits for has another number from now on: its call is made with that.
+    pub(crate) fn go_on_with(&self, kept: usize, generation: u32) {
+        let mut arguments = self.arguments.get();
+        arguments[0] = kept;
+        self.arguments.set(arguments);
+        self.kept.set(true);
+        self.generation.set(generation.wrapping_add(1));
+    }
+
+    /// The descriptor that is kept for the call.
+    pub(crate) fn take_kept(&self) -> Option<usize> {
+        self.kept.take().then(|| self.arguments.get()[0])
+    }
+
+    /// It waits in several lists.
+    pub(crate) fn waits_by(&self, nodes: Box<[PollNode]>) {
+        self.nodes.set(Some(Box::new(Nodes(nodes))));
+    }
+
+    /// Its wait is over: it leaves the list of its descriptor, and the call is told how it ended. Returns
+    /// its places in the lists of several, which it is to leave too.
+    pub(crate) fn leave(&'static self, locked: &mut Locked) -> Option<Box<[PollNode]>> {
+        if let Some(side) = self.side.take() {
+            side.remove(locked, &self.waiter);
+        }
+        let reason = self.waiter.reason.get();
+        self.reason.set(reason as i32);
+        self.ended.set((reason != Reason::Woken).then_some(reason));
+        self.nodes.take().map(|nodes| nodes.0)
+    }
+}

@@ -1,0 +1,317 @@
+//! The program's threads, as the engine knows them.
+
+use alloc::vec::Vec;
+use core::cell::{Cell, UnsafeCell};
+use core::ops::Deref;
+use core::ptr;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::kernel::clock::Nanoseconds;
+use crate::kernel::lock::{Guarded, Locked};
+use crate::kernel::sys;
+use crate::schedule::task::TaskRef;
+use crate::schedule::waiter::{Queue, Reason, State, Waiter, WaiterRef};
+
+/// A thread. Its memory is never given back, so references to it stay good; what they refer to may be a
+/// later thread in the same place.
+pub(crate) type ThreadRef = &'static Thread;
+
+/// Thread numbers start here: above all that the kernel gives (`PID_MAX_LIMIT` is 2²²), and small enough
+/// for the owner field of a mutex (30 bits).
+const FIRST_ID: i32 = 1 << 22;
+/// So many threads, and no more.
+pub(crate) const MAX_THREADS: usize = 1 << 20;
+/// So many ranges of thread numbers are there. Processes whose numbers are near each other have different ones, for a
+/// mutex in shared memory names its owner by the thread's number alone.
+const RANGES: i32 = 1019;
+const LAST_ID: i32 = FIRST_ID + RANGES * MAX_THREADS as i32 - 1;
+
+/// The first thread number of a process.
+fn first_id_of(process: i32) -> i32 {
+    FIRST_ID + process % RANGES * MAX_THREADS as i32
+}
+
+/// A signal that waits for a thread.
+#[derive(Clone, Copy)]
+pub(crate) struct Pending {
+    pub(crate) number: i32,
+    pub(crate) info: libc::siginfo_t,
+}
+
+/// One thread of the program.
+#[repr(C)]
+pub(crate) struct Thread {
+    waiter: Waiter,
+    /// Where its stack was left.
+    pub(crate) stack_pointer: Cell<usize>,
+    /// Its thread-local storage.
+    pub(crate) fs: Cell<usize>,
+    pub(crate) id: Cell<i32>,
+    /// The word to clear and wake when it ends (`CLONE_CHILD_CLEARTID`).
+    pub(crate) clear_id: Cell<usize>,
+    /// Its list of robust mutexes.
+    pub(crate) robust_list: Cell<usize>,
+    /// Signals that it blocks.
+    pub(crate) mask: Cell<u64>,
+    /// The mask to go back to, once a call with a mask of its own has ended.
+    pub(crate) mask_after: Cell<Option<u64>>,
+    /// Signals that it waits for in `sigtimedwait`.
+    pub(crate) awaited: Cell<u64>,
+    /// Signals sent to it, as bits and in order.
+    pub(crate) pending_bits: AtomicU64,
+    pub(crate) pending: UnsafeCell<Vec<Pending>>,
+    pub(crate) alternate_stack: Cell<libc::stack_t>,
+    /// The lower end of its stack, if its maker said where that is.
+    pub(crate) stack_end: Cell<usize>,
+    /// Where its own code was left, for debuggers: its `Frame`, or its `Context` plus one where it was interrupted.
+    pub(crate) place: Cell<usize>,
+    /// The call that it is in, for those who look.
+    pub(crate) call: Cell<u32>,
+    pub(crate) name: Cell<[u8; 16]>,
+    /// Its last turn was taken from it, and it has not waited since.
+    pub(crate) computes: Cell<bool>,
+    /// Its processor time, as far as it is counted: see `schedule/processor_time.rs`.
+    pub(crate) used: Cell<Nanoseconds>,
+    /// The CPUs that it asked for, if any.
+    pub(crate) affinity: Cell<[u64; 2]>,
+    /// The task on whose behalf it makes a call.
+    pub(crate) task: Cell<Option<TaskRef>>,
+    /// The number of the loop that it runs, plus one.
+    pub(crate) loop_number: Cell<u32>,
+    /// Where it looks what is left of the turn, if it runs a loop.
+    pub(crate) turn: Cell<usize>,
+    all_next: Cell<Option<ThreadRef>>,
+    all_previous: Cell<Option<ThreadRef>>,
+}
+
+// SAFETY: cells are used by the worker that runs the thread, or under the lock.
+unsafe impl Sync for Thread {}
+
+/// No alternate stack (sigaltstack(2)).
+pub(crate) const NO_STACK: libc::stack_t =
+    libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
+
+impl Thread {
+    pub(crate) const fn new() -> Self {
+        Self {
+            waiter: Waiter::new(),
+            stack_pointer: Cell::new(0),
+            fs: Cell::new(0),
+            id: Cell::new(0),
+            clear_id: Cell::new(0),
+            robust_list: Cell::new(0),
+            mask: Cell::new(0),
+            mask_after: Cell::new(None),
+            awaited: Cell::new(0),
+            pending_bits: AtomicU64::new(0),
+            pending: UnsafeCell::new(Vec::new()),
+            alternate_stack: Cell::new(NO_STACK),
+            stack_end: Cell::new(0),
+            place: Cell::new(0),
+            call: Cell::new(0),
+            name: Cell::new([0; 16]),
+            computes: Cell::new(false),
+            used: Cell::new(0),
+            affinity: Cell::new([0; 2]),
+            task: Cell::new(None),
+            loop_number: Cell::new(0),
+            turn: Cell::new(0),
+            all_next: Cell::new(None),
+            all_previous: Cell::new(None),
+        }
+    }
+
+    /// Signals that are pending for it and not blocked.
+    #[inline(always)]
+    pub(crate) fn deliverable(&self) -> u64 {
+        self.pending_bits.load(Ordering::Relaxed) & !self.mask.get()
+    }
+
+    /// Whether a signal is pending that ends a wait: one that it does not block, or waits for.
+    #[inline(always)]
+    pub(crate) fn is_called(&self) -> bool {
+        self.pending_bits.load(Ordering::Relaxed) & (!self.mask.get() | self.awaited.get()) != 0
+    }
+
+    /// The signals that are pending for it alone.
+    pub(crate) fn pending<'a>(&'a self, _: &'a mut Locked) -> &'a mut Vec<Pending> {
+        // SAFETY: reached under the lock alone, see the parameter.
+        unsafe { &mut *self.pending.get() }
+    }
+}
+
+impl Deref for Thread {
+    type Target = Waiter;
+
+    fn deref(&self) -> &Waiter {
+        &self.waiter
+    }
+}
+
+/// The thread that waits by `waiter`, which is not a task's.
+pub(crate) fn of(waiter: WaiterRef) -> ThreadRef {
+    debug_assert!(waiter.home().is_none());
+    // SAFETY: what is not of a task is the first field of a thread, whose layout is C's.
+    unsafe { &*(&raw const *waiter).cast::<Thread>() }
+}
+
+/// All threads: the main one, and a table for the others.
+pub(crate) struct Threads {
+    table: *mut Thread,
+    first_id: i32,
+    room: usize,
+    used: usize,
+    /// Places of threads that ended, the oldest first: numbers are not used again at once.
+    free: Queue,
+    free_count: usize,
+    /// The threads alive other than the main one, the newest first.
+    all: Option<ThreadRef>,
+    /// How many are alive.
+    pub(crate) alive: usize,
+    pub(crate) most: usize,
+}
+
+pub(crate) static THREADS: Guarded<Threads> = Guarded::new(Threads {
+    table: ptr::null_mut(),
+    first_id: FIRST_ID,
+    room: 0,
+    used: 0,
+    free: Queue::EMPTY,
+    free_count: 0,
+    all: None,
+    alive: 1,
+    most: 1,
+});
+
+/// The thread that the process began with, or forked.
+pub(crate) static MAIN: Thread = Thread::new();
+
+/// The table grows by so many places; `MAX_THREADS` is a multiple.
+const STEP: usize = 1024;
+/// As many places lie idle before one is used again.
+const RESTED: usize = 256;
+
+/// Stands for the thread of a worker that runs none. It is never alive.
+pub(crate) static NOBODY: Thread = Thread::new();
+
+impl Threads {
+    /// Makes room for the table.
+    pub(crate) fn reserve(&mut self) -> bool {
+        self.room = sys::affordable(MAX_THREADS, size_of::<Thread>());
+        let table = sys::reserve(self.room * size_of::<Thread>());
+        self.table = table.unwrap_or(0) as *mut Thread;
+        table.is_some()
+    }
+
+    /// Gives the threads the numbers that are this process's own. The main thread is alone.
+    pub(crate) fn number_for(&mut self, process: i32) {
+        self.first_id = first_id_of(process);
+        for index in 0..self.used {
+            // SAFETY: so many have been written.
+            let thread = unsafe { &*self.table.add(index) };
+            thread.id.set(self.first_id + index as i32);
+        }
+    }
+
+    /// Where the address of the table is, and the number of its entries in use.
+    pub(crate) fn for_inspection(&self) -> (usize, usize) {
+        (&raw const self.table as usize, &raw const self.used as usize)
+    }
+
+    /// A new thread, or `None` if there are too many.
+    pub(crate) fn create(&mut self) -> Option<ThreadRef> {
+        let thread = if self.free_count > RESTED || self.used == self.room - 1 {
+            let thread = of(self.free.pop()?);
+            self.free_count -= 1;
+            thread
+        } else {
+            let index = self.used;
+            // SAFETY: the table has room for so many.
+            let place = unsafe { self.table.add(index) };
+            let at_step = index.is_multiple_of(STEP);
+            if at_step && !sys::open_reserved(place as usize, STEP * size_of::<Thread>()) {
+                return None;
+            }
+            self.used += 1;
+            // SAFETY: nothing is there yet.
+            unsafe { place.write(Thread::new()) };
+            // SAFETY: written just now, and never taken away.
+            let thread = unsafe { &*place };
+            thread.id.set(self.first_id + index as i32);
+            thread
+        };
+        thread.reason.set(Reason::Woken);
+        thread.interruptible.set(false);
+        thread.place.set(0);
+        thread.clear_id.set(0);
+        thread.robust_list.set(0);
+        thread.mask_after.set(None);
+        thread.awaited.set(0);
+        thread.pending_bits.store(0, Ordering::Relaxed);
+        thread.alternate_stack.set(NO_STACK);
+        thread.affinity.set([0; 2]);
+        thread.loop_number.set(0);
+        thread.all_previous.set(None);
+        thread.all_next.set(self.all);
+        if let Some(next) = self.all {
+            next.all_previous.set(Some(thread));
+        }
+        self.all = Some(thread);
+        self.alive += 1;
+        self.most = self.most.max(self.alive);
+        Some(thread)
+    }
+
+    /// Forgets a thread that has ended; its place can be used again. Returns how many are left.
+    pub(crate) fn remove(&mut self, thread: ThreadRef) -> usize {
+        thread.state.set(State::Dead);
+        // SAFETY: the caller holds the lock, or it would not have `self`.
+        unsafe { (*thread.pending.get()).clear() };
+        self.alive -= 1;
+        if thread.is(&MAIN) {
+            return self.alive;
+        }
+        match thread.all_previous.get() {
+            Some(previous) => previous.all_next.set(thread.all_next.get()),
+            None => self.all = thread.all_next.get(),
+        }
+        if let Some(next) = thread.all_next.get() {
+            next.all_previous.set(thread.all_previous.get());
+        }
+        self.free.push(thread);
+        self.free_count += 1;
+        self.alive
+    }
+
+    /// The living thread with this number.
+    pub(crate) fn find(&self, id: i32) -> Option<ThreadRef> {
+        let thread = if id == MAIN.id.get() {
+            &MAIN
+        } else {
+            let index = usize::try_from(id.checked_sub(self.first_id)?).ok()?;
+            if index >= self.used {
+                return None;
+            }
+            // SAFETY: so many have been written.
+            unsafe { &*self.table.add(index) }
+        };
+        (thread.state.get() != State::Dead).then_some(thread)
+    }
+
+    /// Every living thread, the main one first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = ThreadRef> + use<> {
+        let main: ThreadRef = &MAIN;
+        let main = (main.state.get() != State::Dead).then_some(main);
+        let mut next = self.all;
+        main.into_iter().chain(core::iter::from_fn(move || {
+            let thread = next?;
+            next = thread.all_next.get();
+            Some(thread)
+        }))
+    }
+}
+
+/// Whether a number is one of ours, of a living thread or not, in this process or another one.
+pub(crate) fn is_ours(id: i64) -> bool {
+    (i64::from(FIRST_ID)..=i64::from(LAST_ID)).contains(&id)
+}

@@ -1,0 +1,280 @@
+//! Kernel threads that run the program's threads, and what belongs to each of them alone.
+//!
+//! The first worker is the kernel thread that the process began with. The others start when there is work
+//! for them, up to `--cores`, and live as long as the process.
+
+use core::arch::asm;
+use core::cell::{Cell, UnsafeCell};
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::kernel::clock::Nanoseconds;
+use crate::kernel::lock::{Guarded, Locked};
+use crate::kernel::sys;
+use crate::schedule::thread::{NOBODY, ThreadRef};
+use crate::schedule::waiter::{State, WaiterRef};
+use crate::show::inspection::DESCRIPTION;
+use crate::signals::disposition::{self, NUDGE_VALUE, TICK_SIGNAL};
+
+/// Events taken from epoll at a time.
+pub(crate) const EVENTS: usize = 256;
+/// So many workers, and no more.
+pub(crate) const MOST_WORKERS: usize = 64;
+
+/// A signal has come.
+pub(crate) const SIGNAL_CAME: u32 = 1;
+/// The thread is to enter a handler, and there may be others that come first.
+pub(crate) const HANDLER_ENTERED: u32 = 2;
+
+/// Offsets that the entry knows.
+pub(crate) const IN_ENGINE_OFFSET: usize = offset_of!(Worker, in_engine);
+pub(crate) const KERNEL_MASK_OFFSET: usize = offset_of!(Worker, kernel_mask);
+pub(crate) const ATTENTION_OFFSET: usize = offset_of!(Worker, attention);
+
+/// The state of a kernel thread. The entry and debuggers know the offsets of the first fields.
+#[repr(C)]
+pub(crate) struct Worker {
+    this: Cell<usize>,
+    /// Whether the engine is executing, as opposed to the program: a signal then waits.
+    in_engine: Cell<u32>,
+    /// Asleep until an event, or about to be.
+    idle: Cell<u32>,
+    /// For debuggers.
+    description: Cell<usize>,
+    /// What the kernel blocks for this worker.
+    pub(crate) kernel_mask: AtomicU64,
+    /// Why the thread cannot go on as it was last prepared to (`dispatch::resume`): the two bits below.
+    pub(crate) attention: AtomicU32,
+    /// The thread that runs on it; `NOBODY` on the worker's own stack.
+    pub(crate) current: Cell<ThreadRef>,
+    /// Its place among the workers.
+    pub(crate) index: Cell<usize>,
+    /// Where the worker's own stack was left.
+    pub(crate) stack_pointer: Cell<usize>,
+    /// A thread that has ended on this worker, and whose stack has been left.
+    pub(crate) ended: Cell<Option<ThreadRef>>,
+    /// Ticks in the turn of the thread that runs, see `schedule/ticks.rs`.
+    pub(crate) ticks: AtomicU32,
+    /// Ticks since a thread that computes had a turn.
+    pub(crate) credit_used: AtomicU32,
+    /// The thread that runs computes, and gives way to threads that wake.
+    pub(crate) gives_way: Cell<bool>,
+    /// Signals that interrupted the engine since a thread went on: see `signals/flood.rs`.
+    pub(crate) storm: Cell<u32>,
+    /// Handlers that threads have entered before they went on, since when: see `signals/flood.rs`.
+    pub(crate) deliveries: Cell<u32>,
+    pub(crate) deliveries_since: Cell<Nanoseconds>,
+    /// The timer that ends such a moment; negative without one.
+    pub(crate) recall_timer: Cell<i32>,
+    /// A child of vfork(2) uses our memory: the id of its parent.
+    pub(crate) vfork_parent: Cell<i32>,
+    /// Switches until the descriptors are looked at.
+    pub(crate) switches_left: Cell<i32>,
+    /// Calls in a row that did not wait.
+    pub(crate) calls_in_a_row: Cell<u32>,
+    /// The number of the kernel thread.
+    pub(crate) kernel_id: Cell<i32>,
+    /// The timer of its ticks; negative without one.
+    pub(crate) tick_timer: Cell<i32>,
+    /// The processor time of the kernel thread when `schedule/processor_time.rs` looked last; zero: never.
+    pub(crate) charged_at: Cell<Nanoseconds>,
+    /// Its ticks come faster for now.
+    pub(crate) short_ticks: Cell<bool>,
+    /// When it woke beside workers that ran threads; zero if it did not.
+    pub(crate) came_at: Cell<Nanoseconds>,
+    /// The last errand that it has done (`errands::everywhere`).
+    pub(crate) errand: Cell<usize>,
+    /// What epoll wrote last.
+    events: UnsafeCell<[libc::epoll_event; EVENTS]>,
+}
+
+// SAFETY: a worker's fields are used by its own kernel thread, or under the lock.
+unsafe impl Sync for Worker {}
+
+/// The worker of the kernel thread that the process began with.
+pub(crate) static FIRST: Worker = Worker::new();
+
+/// The workers that have been started.
+struct Workers {
+    list: [Option<&'static Worker>; MOST_WORKERS],
+    count: usize,
+}
+
+static WORKERS: Guarded<Workers> = Guarded::new(Workers { list: [None; MOST_WORKERS], count: 0 });
+
+/// The worker that executes this.
+#[inline(always)]
+pub(crate) fn worker() -> &'static Worker {
+    let this: usize;
+    // SAFETY: `gs` points to the worker of the kernel thread, whose first field is its own address.
+    unsafe {
+        asm!("mov {}, gs:[0]", out(reg) this, options(nostack, pure, readonly, preserves_flags));
+        &*(this as *const Worker)
+    }
+}
+
+/// The engine executes from now on, or the program. One instruction: outside the engine, a signal may take the thread
+/// to another worker at any time.
+#[inline(always)]
+pub(crate) fn set_in_engine(inside: bool) {
+    // SAFETY: `gs` points to the worker, which the second field at offset 8 belongs to. No memory access moves across.
+    unsafe {
+        asm!(
+            "mov dword ptr gs:[{offset}], {inside:e}",
+            offset = const IN_ENGINE_OFFSET,
+            inside = in(reg) u32::from(inside),
+            options(nostack, preserves_flags)
+        );
+    }
+}
+
+/// The thread that executes this.
+#[inline(always)]
+pub(crate) fn current() -> ThreadRef {
+    worker().current.get()
+}
+
+/// What waits when a call waits: the current thread, or the task on whose behalf it makes the call.
+#[inline(always)]
+pub(crate) fn waiter() -> WaiterRef {
+    let thread = current();
+    match thread.task.get() {
+        Some(task) => &task.waiter,
+        None => thread,
+    }
+}
+
+/// The deadline of a call that may have waited before: that of its first wait.
+pub(crate) fn first_deadline(deadline: Nanoseconds) -> Nanoseconds {
+    current().task.get().map_or(deadline, |task| task.first_deadline(deadline))
+}
+
+/// Adds a worker whose kernel thread has not begun, or `None` if there are too many, or no memory.
+pub(crate) fn add(locked: &mut Locked) -> Option<&'static Worker> {
+    let workers = WORKERS.of(locked);
+    if workers.count == MOST_WORKERS {
+        return None;
+    }
+    let place = sys::map(size_of::<Worker>(), libc::PROT_READ | libc::PROT_WRITE, 0)?;
+    let place = place as *mut Worker;
+    // SAFETY: mapped just now, large enough, and aligned to a page. Workers are never taken away.
+    let added: &'static Worker = unsafe {
+        place.write(Worker::new());
+        &*place
+    };
+    enlist(workers, added);
+    Some(added)
+}
+
+fn enlist(workers: &mut Workers, worker: &'static Worker) {
+    worker.index.set(workers.count);
+    workers.list[workers.count] = Some(worker);
+    workers.count += 1;
+}
+
+/// Takes back the worker that was added last, whose kernel thread could not be made.
+pub(crate) fn take_back(locked: &mut Locked) {
+    let workers = WORKERS.of(locked);
+    workers.count -= 1;
+    workers.list[workers.count] = None;
+}
+
+/// This kernel thread's worker is the only one: at the start, and in the child of a fork.
+pub(crate) fn stand_alone(locked: &mut Locked) {
+    let workers = WORKERS.of(locked);
+    *workers = Workers { list: [None; MOST_WORKERS], count: 0 };
+    enlist(workers, worker());
+}
+
+/// How many workers there are.
+pub(crate) fn count(locked: &mut Locked) -> usize {
+    WORKERS.of(locked).count
+}
+
+/// The workers other than the one that executes this.
+pub(crate) fn others(locked: &mut Locked) -> impl Iterator<Item = &'static Worker> + use<> {
+    let own = worker().index.get();
+    let list = WORKERS.of(locked).list;
+    list.into_iter().flatten().filter(move |worker| worker.index.get() != own)
+}
+
+/// The other worker that runs a thread, if one does.
+pub(crate) fn runner(locked: &mut Locked, thread: ThreadRef) -> Option<&'static Worker> {
+    if thread.state.get() != State::Running {
+        return None;
+    }
+    others(locked).find(|worker| worker.current.get().is(thread))
+}
+
+impl Worker {
+    const fn new() -> Self {
+        Self {
+            this: Cell::new(0),
+            in_engine: Cell::new(0),
+            idle: Cell::new(0),
+            description: Cell::new(0),
+            current: Cell::new(&NOBODY),
+            index: Cell::new(0),
+            stack_pointer: Cell::new(0),
+            ended: Cell::new(None),
+            ticks: AtomicU32::new(0),
+            credit_used: AtomicU32::new(0),
+            gives_way: Cell::new(false),
+            storm: Cell::new(0),
+            deliveries: Cell::new(0),
+            deliveries_since: Cell::new(0),
+            recall_timer: Cell::new(-1),
+            vfork_parent: Cell::new(0),
+            switches_left: Cell::new(64),
+            calls_in_a_row: Cell::new(0),
+            kernel_id: Cell::new(0),
+            kernel_mask: AtomicU64::new(0),
+            attention: AtomicU32::new(0),
+            tick_timer: Cell::new(-1),
+            charged_at: Cell::new(0),
+            short_ticks: Cell::new(false),
+            came_at: Cell::new(0),
+            errand: Cell::new(0),
+            events: UnsafeCell::new([libc::epoll_event { events: 0, u64: 0 }; EVENTS]),
+        }
+    }
+
+    /// Makes this the worker of the kernel thread that executes this.
+    pub(crate) fn adopt(&'static self) {
+        self.this.set(&raw const *self as usize);
+        self.description.set(&raw const DESCRIPTION as usize);
+        // SAFETY: nothing else uses `gs`; the start has checked that the instruction is allowed.
+        unsafe { asm!("wrgsbase {}", in(reg) self.this.get(), options(nostack, preserves_flags)) };
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_in_engine(&self) -> bool {
+        // SAFETY: a handler on the same kernel thread reads what the thread wrote.
+        unsafe { (&raw const self.in_engine).read_volatile().get() != 0 }
+    }
+
+    pub(crate) fn set_idle(&self, idle: bool) {
+        self.idle.set(u32::from(idle));
+        core::sync::atomic::compiler_fence(Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.idle.get() != 0
+    }
+
+    /// Interrupts what the worker does, so that it looks at what has come for its thread.
+    pub(crate) fn nudge(&self) {
+        disposition::send(self.kernel_id.get(), TICK_SIGNAL, NUDGE_VALUE);
+    }
+
+    /// Room for `EVENTS` events, which the kernel writes. Threads have small stacks.
+    pub(crate) fn room_for_events(&self) -> *mut libc::epoll_event {
+        self.events.get().cast()
+    }
+
+    /// One of the events that the kernel wrote.
+    pub(crate) fn event(&self, index: usize) -> libc::epoll_event {
+        // SAFETY: only the kernel writes there, for a call of this kernel thread, which is not under way.
+        unsafe { (&*self.events.get())[index] }
+    }
+}

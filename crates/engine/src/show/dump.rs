@@ -1,0 +1,54 @@
+//! All threads and their stacks, listed on a signal.
+
+use crate::entry::table;
+use crate::kernel::lock::Locked;
+use crate::schedule::thread::{THREADS, ThreadRef};
+use crate::schedule::waiter::State;
+use crate::schedule::worker::current;
+use crate::show::report::{say, text};
+use crate::show::unwind::Cursor;
+
+/// Callers that are shown.
+const DEEPEST: usize = 48;
+
+/// Every thread, and what it does.
+pub(crate) fn dump(locked: &mut Locked) {
+    let alive = THREADS.of(locked).alive;
+    say(format_args!("{alive} threads"));
+    let all = THREADS.of(locked).iter();
+    for thread in all {
+        let id = thread.id.get();
+        let name = thread.name.get();
+        let name = text(&name);
+        match thread.state.get() {
+            State::Parked => say(format_args!(
+                "thread {id} {name}: parked in {}({:#x})",
+                table::name(thread.call.get()),
+                thread.waits_for.get(),
+            )),
+            State::Running => say(format_args!("thread {id} {name}: running")),
+            State::Ready => say(format_args!("thread {id} {name}: ready")),
+            State::Dead => continue,
+        }
+        // The stack of a thread that another worker runs changes while it is read.
+        if thread.state.get() != State::Running || thread.is(current()) {
+            stack(locked, thread);
+        }
+    }
+}
+
+/// Where a thread's own code was left, and its callers: object and offset, as addr2line(1) takes them.
+fn stack(locked: &mut Locked, thread: ThreadRef) {
+    let mut at = Cursor::at(thread.place.get());
+    for depth in 0..DEEPEST {
+        let Some(cursor) = at else { return };
+        let address = cursor.address();
+        let Some(object) = cursor.object(locked) else {
+            return say(format_args!("  #{depth} {address:#x}"));
+        };
+        let name = text(&object.name);
+        say(format_args!("  #{depth} {name}+{:#x}", address - object.base));
+        at = cursor.caller(object.functions);
+    }
+    say(format_args!("  and more"));
+}

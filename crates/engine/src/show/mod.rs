@@ -1,0 +1,18 @@
+//! What the engine tells: counters, stacks, reports, and what a debugger reads.
+//!
+//! ```text
+//!   stats, dump, stall ─▶ report          lines on standard error
+//!   unwind ─▶ loaded_objects, symbols      walks through stacks
+//!   inspection                             for debuggers
+//! ```
+//!
+//! It only reads.
+
+pub(crate) mod dump;
+pub(crate) mod inspection;
+pub(crate) mod loaded_objects;
+pub(crate) mod report;
+pub(crate) mod stall;
+pub(crate) mod stats;
+pub(crate) mod symbols;
+pub(crate) mod unwind;

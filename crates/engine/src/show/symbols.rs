@@ -1,0 +1,72 @@
+//! The names of the program's functions, from the symbols of its file, which are not in memory.
+
+use core::mem::size_of;
+
+use libc::{Elf64_Ehdr, Elf64_Shdr, Elf64_Sym};
+
+use crate::kernel::sys::{failed, sys};
+use crate::kernel::user;
+
+/// The program's file, mapped for as long as it is read.
+struct File {
+    start: usize,
+    length: usize,
+}
+
+impl File {
+    fn open() -> Option<Self> {
+        let path = c"/proc/self/exe".as_ptr();
+        let number = sys!(SYS_openat, libc::AT_FDCWD, path, libc::O_RDONLY | libc::O_CLOEXEC);
+        if failed(number) {
+            return None;
+        }
+        let length = sys!(SYS_lseek, number, 0, libc::SEEK_END);
+        let start = sys!(SYS_mmap, 0, length, libc::PROT_READ, libc::MAP_PRIVATE, number, 0);
+        sys!(SYS_close, number);
+        (start > 0).then_some(Self { start: start as usize, length: length as usize })
+    }
+
+    /// A structure at an offset of the file.
+    fn read<T: Copy>(&self, offset: u64) -> Option<T> {
+        let end = (offset as usize).checked_add(size_of::<T>())?;
+        if end > self.length {
+            return None;
+        }
+        let mut value = core::mem::MaybeUninit::<T>::zeroed();
+        // SAFETY: what is read from files are structures of integers, for which all zeros are a value.
+        let place = unsafe { value.assume_init_mut() };
+        user::read_raw(self.start + offset as usize, place).ok()?;
+        Some(*place)
+    }
+
+    fn section(&self, header: &Elf64_Ehdr, index: u64) -> Option<Elf64_Shdr> {
+        self.read(header.e_shoff.checked_add(index * size_of::<Elf64_Shdr>() as u64)?)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        sys!(SYS_munmap, self.start, self.length);
+    }
+}
+
+/// The name of the function that has the address, which is one of the file. `None`: the file has no symbols.
+pub(crate) fn name_of(address: u64, into: &mut [u8]) -> Option<&[u8]> {
+    const SYMBOLS: u32 = 2;
+    const FUNCTION: u8 = 2;
+    let file = File::open()?;
+    let header: Elf64_Ehdr = file.read(0)?;
+    let mut sections =
+        (0..u64::from(header.e_shnum)).filter_map(|index| file.section(&header, index));
+    let symbols = sections.find(|section| section.sh_type == SYMBOLS)?;
+    let strings = file.section(&header, u64::from(symbols.sh_link))?;
+    let size = size_of::<Elf64_Sym>() as u64;
+    let found = (0..symbols.sh_size / size).find_map(|index| {
+        let symbol: Elf64_Sym = file.read(symbols.sh_offset + index * size)?;
+        let inside = address.checked_sub(symbol.st_value)? < symbol.st_size;
+        (inside && symbol.st_info & 0xf == FUNCTION).then_some(symbol)
+    })?;
+    let at = strings.sh_offset.checked_add(u64::from(found.st_name))?;
+    let _inside: u8 = file.read(at)?;
+    user::read_text(file.start + at as usize, into).ok()
+}

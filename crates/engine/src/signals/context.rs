@@ -1,0 +1,343 @@
+//! The frames that signal handlers run on, in the kernel's own format: the engine builds them too.
+//!
+//! Source: `struct rt_sigframe` and `struct ucontext` of the kernel for x86_64; signal(7), sigreturn(2).
+
+use core::arch::asm;
+
+use crate::entry::frame::{Frame, duality_resume};
+use crate::signals::disposition::{Action, SA_ONSTACK};
+
+use crate::kernel::user;
+use crate::schedule::thread::Thread;
+
+/// `struct ucontext`: what `sigreturn` restores.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Context {
+    flags: u64,
+    link: u64,
+    pub(crate) stack: libc::stack_t,
+    r8: u64,
+    r9: u64,
+    r10: u64,
+    r11: u64,
+    r12: u64,
+    r13: u64,
+    r14: u64,
+    r15: u64,
+    rdi: u64,
+    rsi: u64,
+    rbp: u64,
+    rbx: u64,
+    rdx: u64,
+    rax: u64,
+    rcx: u64,
+    pub(crate) rsp: u64,
+    pub(crate) rip: u64,
+    rflags: u64,
+    cs: u16,
+    gs: u16,
+    fs: u16,
+    ss: u16,
+    error: u64,
+    trap: u64,
+    old_mask: u64,
+    pub(crate) fault_address: u64,
+    vectors: u64,
+    reserved: [u64; 8],
+    pub(crate) mask: u64,
+}
+
+/// Offsets that the entry knows.
+pub(crate) const MASK_OFFSET: usize = core::mem::offset_of!(Context, mask);
+pub(crate) const STACK_POINTER_OFFSET: usize = core::mem::offset_of!(Context, rsp);
+/// A stack pointer so little beneath a context is one of the same stack.
+pub(crate) const SAME_STACK: usize = 64 << 10;
+
+/// `struct rt_sigframe`: a context, and what the signal says.
+#[repr(C)]
+struct SignalFrame {
+    restorer: u64,
+    context: Context,
+    info: libc::siginfo_t,
+}
+
+/// Where a frame has its context.
+const CONTEXT_OFFSET: u64 = core::mem::offset_of!(SignalFrame, context) as u64;
+
+/// A handler, and what it is told.
+pub(crate) struct Delivery<'a> {
+    pub(crate) number: i32,
+    pub(crate) info: &'a libc::siginfo_t,
+    pub(crate) action: &'a Action,
+    /// What the program's mask becomes when the handler returns.
+    pub(crate) mask: u64,
+}
+
+/// The legacy area of FXSAVE, and where the kernel notes that an XSAVE area follows.
+const LEGACY_BYTES: usize = 512;
+const NOTE_OFFSET: usize = 464;
+const NOTE_MAGIC: u32 = 0x4650_5853;
+pub(crate) const RED_ZONE: u64 = 128;
+/// Room for what the engine's functions still use beneath, while a frame is built.
+const MARGIN: u64 = 1024;
+
+const USER_CODE: u16 = 0x33;
+const USER_DATA: u16 = 0x2b;
+const INTERRUPTS_ENABLED: u64 = 0x202;
+/// `UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS`
+const SEGMENTS_ARE_VALID: u64 = 6;
+
+/// The stack pointer here.
+#[inline(always)]
+pub(crate) fn stack_pointer() -> u64 {
+    let here: u64;
+    // SAFETY: reads a register.
+    unsafe { asm!("mov {}, rsp", out(reg) here, options(nomem, nostack, preserves_flags)) };
+    here
+}
+
+/// Whether `address` lies on the thread's alternate stack.
+pub(crate) fn on_alternate(stack: &libc::stack_t, address: u64) -> bool {
+    let base = stack.ss_sp as u64;
+    stack.ss_flags & libc::SS_DISABLE == 0
+        && address > base
+        && address - base <= stack.ss_size as u64
+}
+
+/// The bytes that are left of a thread's stack, as far as it is known where the stack ends.
+pub(crate) fn room(thread: &Thread, rsp: u64) -> u64 {
+    let alternate = thread.alternate_stack.get();
+    let end = thread.stack_end.get() as u64;
+    if on_alternate(&alternate, rsp) {
+        rsp - alternate.ss_sp as u64
+    } else if end != 0 && rsp >= end {
+        rsp - end
+    } else {
+        u64::MAX
+    }
+}
+
+/// The address beneath which a handler's frame is put.
+fn top(thread: &Thread, action: &Action, rsp: u64) -> u64 {
+    let stack = thread.alternate_stack.get();
+    let wanted = action.flags & SA_ONSTACK != 0 && stack.ss_flags & libc::SS_DISABLE == 0;
+    if wanted && !on_alternate(&stack, rsp) {
+        stack.ss_sp as u64 + stack.ss_size as u64
+    } else {
+        rsp - RED_ZONE
+    }
+}
+
+/// What the memory around a context is used for, while the context is made to enter a handler.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Beneath {
+    /// The engine executes on another stack.
+    Nothing,
+    /// The engine executes on the stack of the context, for a call that has not returned.
+    Call,
+    /// The context is part of a frame on a stack of the program, and the engine executes beneath that frame.
+    Frame,
+}
+
+impl Context {
+    /// Makes the context one that enters a handler, which returns to what the context was.
+    ///
+    /// # Errors
+    ///
+    /// There is no memory for the frame, on a stack that ran over or is not there. The context is as it was.
+    pub(crate) fn enter_handler(
+        &mut self,
+        thread: &Thread,
+        delivery: &Delivery<'_>,
+        beneath: Beneath,
+    ) -> Result<(), isize> {
+        let mut top = top(thread, delivery.action, self.rsp);
+        let here = stack_pointer();
+        let own = (&raw const *self as u64) - CONTEXT_OFFSET;
+        let own_end = own + size_of::<SignalFrame>() as u64;
+        let bytes = self.vector_bytes()?;
+        let mut vectors_stay = false;
+        if beneath == Beneath::Frame && place_of_vectors(top, bytes) == self.vectors {
+            // They are where they belong already, and stay there: small stacks have no room for two copies.
+            vectors_stay = true;
+            top = self.vectors;
+            if frame_below(top) < own_end {
+                top = here - MARGIN;
+            }
+        } else if beneath == Beneath::Frame {
+            let place = frame_below(place_of_vectors(top, bytes));
+            // A frame above this one is in memory that the program has left. Without it, handlers that follow each
+            // other without a pause would go down the stack.
+            let end = own_end.max(self.vectors + bytes);
+            if place < end && top > here - MARGIN && top < here + (1 << 20) {
+                top = here - MARGIN;
+            }
+        }
+        if beneath == Beneath::Call && top > here - MARGIN && top < here + (1 << 20) {
+            top = here - MARGIN;
+        }
+        let (vectors, place) = if vectors_stay {
+            (self.vectors, frame_below(top))
+        } else {
+            let vectors = self.copy_vectors(top, bytes)?;
+            (vectors, frame_below(vectors))
+        };
+        let mut saved = *self;
+        saved.vectors = vectors;
+        saved.mask = delivery.mask;
+        saved.stack = thread.alternate_stack.get();
+        let frame = SignalFrame {
+            restorer: delivery.action.restorer,
+            context: saved,
+            info: *delivery.info,
+        };
+        // Beneath the thread's stack pointer and its red zone, or on its alternate stack.
+        user::write_bytes(place as usize, (&raw const frame).cast(), size_of::<SignalFrame>())?;
+        self.rip = delivery.action.handler;
+        self.rsp = place;
+        self.rax = 0;
+        self.rdi = delivery.number as u64;
+        self.rsi = place + core::mem::offset_of!(SignalFrame, info) as u64;
+        self.rdx = place + CONTEXT_OFFSET;
+        // Handlers expect the direction flag clear, and no single step.
+        self.rflags &= !0x500;
+        Ok(())
+    }
+
+    /// Has the system call that was interrupted fail with this error.
+    pub(crate) fn fail(&mut self, error: isize) {
+        self.rax = error as u64;
+    }
+
+    /// The general registers and the address, by the numbers that DWARF gives them.
+    pub(crate) fn by_number(&self) -> [u64; 17] {
+        [
+            self.rax, self.rdx, self.rcx, self.rbx, self.rsi, self.rdi, self.rbp, self.rsp,
+            self.r8, self.r9, self.r10, self.r11, self.r12, self.r13, self.r14, self.r15, self.rip,
+        ]
+    }
+
+    /// How many bytes the vector registers of the context take: the kernel says so, or a program that made the
+    /// context by itself.
+    fn vector_bytes(&self) -> Result<u64, isize> {
+        if self.vectors == 0 {
+            return Ok(0);
+        }
+        let [magic, extended]: [u32; 2] = user::read(self.vectors as usize + NOTE_OFFSET)?;
+        Ok(if magic == NOTE_MAGIC { u64::from(extended) } else { LEGACY_BYTES as u64 })
+    }
+
+    /// Copies the vector registers of the context, so many bytes, to beneath `top`; returns where.
+    fn copy_vectors(&self, top: u64, bytes: u64) -> Result<u64, isize> {
+        if self.vectors == 0 {
+            return Ok(0);
+        }
+        let place = place_of_vectors(top, bytes);
+        user::copy(place as usize, self.vectors as usize, bytes as usize)?;
+        Ok(place)
+    }
+
+    /// Moves the context to the stack that it belongs to, as one that `sigreturn` goes on with, and makes
+    /// this one go on at `entry` with the new frame on top of its stack. For the handler of signals, whose contexts
+    /// are the kernel's.
+    ///
+    /// # Errors
+    ///
+    /// The stack has no room, and the context is as it was.
+    pub(crate) fn set_aside(&mut self, entry: unsafe extern "C" fn()) -> Result<(), isize> {
+        let bytes = self.vector_bytes()?;
+        let top = self.rsp - RED_ZONE;
+        let vectors = if self.vectors == 0 { 0 } else { place_of_vectors(top, bytes) };
+        let place = frame_below(if vectors == 0 { top } else { vectors });
+        // The handler blocks what a fault raises, so a copy that faulted would be the end of the process.
+        user::probe_for_writing(place as usize, (top - place) as usize)?;
+        self.copy_vectors(top, bytes)?;
+        let saved = Self { vectors, ..*self };
+        let to = place as usize + CONTEXT_OFFSET as usize;
+        user::write_bytes(to, (&raw const saved).cast(), size_of::<Self>())?;
+        self.rip = entry as *const () as u64;
+        self.rsp = place;
+        self.rflags &= !0x500;
+        Ok(())
+    }
+}
+
+/// Where a frame beneath `top` has its vector registers, so many bytes.
+fn place_of_vectors(top: u64, bytes: u64) -> u64 {
+    (top - bytes) & !63
+}
+
+/// The place of a frame: a handler starts with a stack as after a call.
+fn frame_below(address: u64) -> u64 {
+    ((address - size_of::<SignalFrame>() as u64) & !15) - 8
+}
+
+impl Frame {
+    /// The thread as one that was interrupted after its call: it goes on at `rip` with `result`. Its vector registers
+    /// are still where they were.
+    fn interrupted(&self, rip: usize, result: usize) -> Context {
+        // SAFETY: all zeros are a context.
+        let zeros: Context = unsafe { core::mem::zeroed() };
+        Context {
+            flags: SEGMENTS_ARE_VALID,
+            r8: self.r8 as u64,
+            r9: self.r9 as u64,
+            r10: self.r10 as u64,
+            r11: INTERRUPTS_ENABLED,
+            r12: self.r12 as u64,
+            r13: self.r13 as u64,
+            r14: self.r14 as u64,
+            r15: self.r15 as u64,
+            rdi: self.rdi as u64,
+            rsi: self.rsi as u64,
+            rbp: self.rbp as u64,
+            rbx: self.rbx as u64,
+            rdx: self.rdx as u64,
+            rax: result as u64,
+            rcx: rip as u64,
+            rsp: self.rsp as u64,
+            rip: rip as u64,
+            rflags: INTERRUPTS_ENABLED,
+            cs: USER_CODE,
+            ss: USER_DATA,
+            ..zeros
+        }
+    }
+}
+
+/// A thread whose call is over, as a context. It lies on the thread's stack, and its vector registers above it.
+#[repr(C)]
+pub(crate) struct AfterCall {
+    context: Context,
+    vectors: Legacy,
+}
+
+#[repr(C, align(64))]
+struct Legacy([u8; LEGACY_BYTES]);
+
+impl AfterCall {
+    /// A thread that goes on at `rip` with `result`. Of the vector registers, what lives across a call is kept.
+    #[inline(always)]
+    pub(crate) fn new(frame: &Frame, rip: usize, result: usize) -> Self {
+        let mut area = Legacy([0; LEGACY_BYTES]);
+        // SAFETY: the area is large enough, and aligned.
+        unsafe { asm!("fxsave64 [{}]", in(reg) &raw mut area, options(nostack)) };
+        area.0[NOTE_OFFSET..].fill(0);
+        Self { context: frame.interrupted(rip, result), vectors: area }
+    }
+
+    pub(crate) fn context(&mut self) -> &mut Context {
+        self.context.vectors = &raw const self.vectors as u64;
+        &mut self.context
+    }
+
+    /// Goes on as the context says.
+    pub(crate) fn go_on(&mut self) -> ! {
+        let context = &raw const *self.context();
+        // SAFETY: what the engine has on this stack beneath the context is used no more.
+        unsafe {
+            asm!("mov rsp, {}", "jmp {}", in(reg) context, sym duality_resume, options(noreturn))
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Handlers of signals that wait for a thread: entered before the thread goes on.
+
+use crate::entry::frame::Frame;
+use crate::entry::seccomp;
+use crate::kernel::lock::{Locked, lock};
+use crate::kernel::sys::{EINTR, RESTART};
+use crate::schedule::thread::{NO_STACK, Pending, ThreadRef};
+use crate::schedule::worker::current;
+use crate::signals::context::{AfterCall, Beneath, Context, Delivery, room, stack_pointer};
+use crate::signals::disposition::{Action, bit};
+use crate::signals::handling::{
+    act_by_default, action, add_pending, assign_held, begin_handler, set_mask, take_pending,
+};
+
+/// Before a call returns to the program: handlers of pending signals come first.
+#[cold]
+pub(crate) fn deliver_on_return(frame: &mut Frame, result: isize) -> isize {
+    let mut locked = lock();
+    assign_held(&mut locked);
+    let thread = current();
+    let Some(next) = next_delivery(&mut locked) else {
+        if let Some(mask) = thread.mask_after.take() {
+            set_mask(&mut locked, thread, mask);
+        }
+        if result == RESTART {
+            frame.rip = frame.restart_address();
+            return frame.rax as isize;
+        }
+        return result;
+    };
+    let (pending, action) = &next;
+    let (rip, value) = if seccomp::thread(pending).is_some() {
+        // As the kernel leaves it: the handler sets what the call returns.
+        (frame.return_address(), frame.rax)
+    } else if result == RESTART {
+        // libc's own signals unwind the stack from here, which they can from an address of the text
+        // alone.
+        let internal = matches!(pending.number, 32 | 33);
+        let restarts = action.has(libc::SA_RESTART) && (frame.restarts_in_text() || !internal);
+        if restarts {
+            (frame.restart_address(), frame.rax)
+        } else {
+            (frame.return_address(), EINTR as usize)
+        }
+    } else if frame.rip == frame.after {
+        (frame.return_address(), result as usize)
+    } else {
+        (frame.rip, result as usize)
+    };
+    let mut left = AfterCall::new(frame, rip, value);
+    if !deliver(locked, left.context(), &next, Beneath::Call) {
+        return result;
+    }
+    left.go_on()
+}
+
+/// Before a thread goes on that was interrupted in its own code: has it enter the handler of a
+/// signal that is pending. Returns whether there was one, and may be more.
+pub(crate) fn deliver_on_context(context: &mut Context) -> bool {
+    // Room for a frame, and for a handler that makes calls.
+    const ROOM: u64 = 6 << 10;
+    let mut locked = lock();
+    assign_held(&mut locked);
+    if room(current(), stack_pointer()) < ROOM {
+        // The thread's next call delivers the signal with less.
+        return false;
+    }
+    let Some(next) = next_delivery(&mut locked) else { return false };
+    deliver(locked, context, &next, Beneath::Frame);
+    true
+}
+
+/// Prepares a context for `sigreturn`. The entry fills in the mask. The signal stack is the
+/// worker's: flags that the kernel does not know have it leave the signal stack alone.
+pub(crate) fn seal(context: &mut Context) {
+    const UNKNOWN: i32 = 4;
+    context.stack = libc::stack_t { ss_flags: UNKNOWN, ..NO_STACK };
+}
+
+/// A signal that is pending for the current thread and has a handler to run. Those without are
+/// dealt with.
+fn next_delivery(locked: &mut Locked) -> Option<(Pending, Action)> {
+    loop {
+        let thread = current();
+        let pending = take_pending(locked, thread, !thread.mask.get())?;
+        let action = action(locked, pending.number);
+        if action.runs() {
+            return Some((pending, action));
+        }
+        if !action.ignores(pending.number) {
+            act_by_default(pending.number);
+        }
+    }
+}
+
+/// Has a context enter the handler of a signal. If there is no memory for that, the thread faults
+/// instead.
+fn deliver(
+    mut locked: Locked,
+    context: &mut Context,
+    next: &(Pending, Action),
+    beneath: Beneath,
+) -> bool {
+    let (pending, action) = next;
+    let thread = current();
+    let (mask, after) = (thread.mask.get(), thread.mask_after.take());
+    begin_handler(&mut locked, thread, pending.number, action);
+    drop(locked);
+    // Beneath the new frame, the engine does nothing more: see `duality_resume`.
+    let delivery = Delivery {
+        number: pending.number,
+        info: &pending.info,
+        action,
+        mask: after.unwrap_or(mask),
+    };
+    let entered = context.enter_handler(thread, &delivery, beneath).is_ok();
+    if !entered {
+        set_mask(&mut lock(), thread, mask);
+        thread.mask_after.set(after);
+        fault_instead(thread, pending.number);
+    }
+    entered
+}
+
+/// A handler cannot be entered, for there is no stack: the thread faults (`force_sigsegv` of the
+/// kernel).
+#[cold]
+fn fault_instead(thread: ThreadRef, number: i32) {
+    let fault = libc::SIGSEGV;
+    let blocked = thread.mask.get() & bit(fault) != 0;
+    let mut locked = lock();
+    if number == fault || blocked || !action(&mut locked, fault).runs() {
+        return act_by_default(fault);
+    }
+    // SAFETY: all zeros are a `siginfo_t`.
+    let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
+    info.si_signo = fault;
+    info.si_code = libc::SI_KERNEL;
+    add_pending(&mut locked, thread, Pending { number: fault, info });
+}

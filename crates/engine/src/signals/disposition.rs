@@ -1,0 +1,80 @@
+//! What is known of a signal by its number, and what a program does about it.
+
+use crate::kernel::sys::sys;
+use crate::kernel::user::Plain;
+
+/// The signals of the engine: ticks, and interruptions of helpers. The program can use both too.
+pub(crate) const TICK_SIGNAL: i32 = 62;
+pub(crate) const HELPER_SIGNAL: i32 = 61;
+
+/// Real-time signals wait in a queue, from this one on; and libc's own two do not.
+pub(crate) const FIRST_QUEUED: i32 = 34;
+
+pub(crate) const SA_ONSTACK: u64 = libc::SA_ONSTACK as u32 as u64;
+pub(crate) const SA_RESTORER: u64 = 0x0400_0000;
+pub(crate) const SIG_DFL: u64 = 0;
+const SIG_IGN: u64 = 1;
+
+/// The value in the signal of a tick.
+pub(crate) const TICK_VALUE: usize = 0x6475_616c_7469_636b;
+/// The value in a signal that is meant for a helper.
+pub(crate) const HELPER_VALUE: usize = 0x6475_616c_6865_6c70;
+
+/// The value in a signal that has a worker look at what has come.
+pub(crate) const NUDGE_VALUE: usize = 0x6475_616c_6e75_6467;
+/// The value in the signal that ends a thread's moment without signals (`signals/flood.rs`).
+pub(crate) const RECALL_VALUE: usize = 0x6475_616c_7265_6361;
+
+/// Sends a signal with a value to a kernel thread of this process.
+pub(crate) fn send(kernel_thread: i32, number: i32, value: usize) {
+    // SAFETY: all zeros are a `siginfo_t`.
+    let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
+    info.si_signo = number;
+    info.si_code = libc::SI_QUEUE;
+    // SAFETY: the union of a queued signal has its value 24 bytes from the start.
+    unsafe { (&raw mut info).cast::<usize>().add(3).write(value) };
+    let process = sys!(SYS_getpid);
+    sys!(SYS_rt_tgsigqueueinfo, process, kernel_thread, number, &raw const info);
+}
+
+/// The value that a signal carries.
+pub(crate) fn value(info: &libc::siginfo_t) -> usize {
+    // SAFETY: queued signals and those of timers have their value 24 bytes from the start.
+    unsafe { (&raw const *info).cast::<usize>().add(3).read() }
+}
+
+/// The kernel's `struct sigaction`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Action {
+    pub(crate) handler: u64,
+    pub(crate) flags: u64,
+    pub(crate) restorer: u64,
+    pub(crate) mask: u64,
+}
+
+impl Action {
+    pub(crate) const DEFAULT: Self = Self { handler: SIG_DFL, flags: 0, restorer: 0, mask: 0 };
+
+    pub(crate) fn has(&self, flag: i32) -> bool {
+        self.flags & u64::from(flag as u32) != 0
+    }
+
+    pub(crate) fn runs(&self) -> bool {
+        self.handler > SIG_IGN
+    }
+
+    pub(crate) fn ignores(&self, number: i32) -> bool {
+        let by_default =
+            matches!(number, libc::SIGCHLD | libc::SIGURG | libc::SIGWINCH | libc::SIGCONT);
+        self.handler == SIG_IGN || (self.handler == SIG_DFL && by_default)
+    }
+}
+
+// SAFETY: integers.
+unsafe impl Plain for Action {}
+
+/// A signal in a set of signals.
+pub(crate) const fn bit(number: i32) -> u64 {
+    1 << (number - 1)
+}

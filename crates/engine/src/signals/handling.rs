@@ -1,0 +1,413 @@
+//! Signals: the kernel's handler is always ours, and what the program sees is delivered by the engine.
+//!
+//! ```text
+//!   kernel ──▶ handler, on the worker's signal stack, with all signals blocked
+//!                in the program: the interrupted context is changed to enter the program's handler
+//!                in the engine:  the signal is held back; the dispatcher delivers it when it returns
+//!   tgkill among our threads:    never reaches the kernel; pending for the thread, which is woken
+//! ```
+
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::descriptors::bell::ring;
+use crate::entry::frame::{duality_preempted, duality_restorer, duality_resume, is_resuming};
+use crate::entry::seccomp;
+use crate::entry::settings;
+use crate::kernel::lock::{Guarded, Locked, lock};
+use crate::kernel::sys::{self, sys};
+use crate::kernel::user;
+use crate::schedule::every_worker;
+use crate::schedule::idle;
+use crate::schedule::scheduler::wake;
+use crate::schedule::thread::{MAIN, Pending, THREADS, Thread, ThreadRef};
+use crate::schedule::ticks;
+use crate::schedule::waiter::{Reason, State};
+use crate::schedule::worker::{self, SIGNAL_CAME, current, set_in_engine, worker};
+use crate::show::report;
+use crate::signals::context::{Beneath, Context, Delivery, room};
+use crate::signals::disposition::{
+    Action, FIRST_QUEUED, HELPER_SIGNAL, HELPER_VALUE, NUDGE_VALUE, RECALL_VALUE, SA_RESTORER,
+    SIG_DFL, TICK_SIGNAL, TICK_VALUE, bit, value,
+};
+use crate::signals::flood;
+use crate::signals::masks;
+use crate::signals::undelivered;
+
+/// What the program has asked for, by signal number.
+static ACTIONS: Guarded<[Action; 65]> = Guarded::new([Action::DEFAULT; 65]);
+
+/// What the program has asked for when this signal comes.
+pub(crate) fn action(locked: &mut Locked, number: i32) -> Action {
+    ACTIONS.of(locked)[number as usize]
+}
+
+/// Signals sent to the process that every thread blocks at the moment.
+static PROCESS: Guarded<Vec<Pending>> = Guarded::new(Vec::new());
+static PROCESS_BITS: AtomicU64 = AtomicU64::new(0);
+
+/// Signals that timers send to threads.
+static ROUTED: AtomicU64 = AtomicU64::new(0);
+/// Threads that receive the signals of a timer (`SIGEV_THREAD_ID`), by the timer's number.
+static TIMERS: Guarded<Vec<(i32, i32)>> = Guarded::new(Vec::new());
+
+/// Changes what a thread blocks.
+pub(crate) fn set_mask(locked: &mut Locked, thread: ThreadRef, mask: u64) {
+    let mask = mask & !masks::NEVER_BLOCKED;
+    let before = thread.mask.replace(mask);
+    if before == mask {
+        return;
+    }
+    masks::change(locked, before, mask);
+    adopt_from_process(locked, thread);
+}
+
+/// Signals of the process that the thread does not block become its own.
+fn adopt_from_process(locked: &mut Locked, thread: ThreadRef) {
+    let accepted = !thread.mask.get() | thread.awaited.get();
+    while PROCESS_BITS.load(Ordering::Relaxed) & accepted != 0 {
+        let Some(pending) = take_from(PROCESS.of(locked), &PROCESS_BITS, accepted) else { return };
+        add_pending(locked, thread, pending);
+    }
+}
+
+fn take_from(list: &mut Vec<Pending>, bits: &AtomicU64, wanted: u64) -> Option<Pending> {
+    let pending = list.remove(next_of(list, wanted)?);
+    bits.store(list.iter().fold(0, |bits, pending| bits | bit(pending.number)), Ordering::Relaxed);
+    Some(pending)
+}
+
+/// The place of the signal that comes first, as in the kernel: faults before all others, then the lowest number, and of
+/// one number the oldest.
+fn next_of(list: &[Pending], wanted: u64) -> Option<usize> {
+    let wanted_ones = list.iter().enumerate().filter(|(_, one)| bit(one.number) & wanted != 0);
+    let order = |number: i32| (bit(number) & masks::FAULTS == 0, number);
+    wanted_ones.min_by_key(|(_, one)| order(one.number)).map(|(index, _)| index)
+}
+
+/// A signal that the process took and that every thread blocks, if it is one of `wanted`.
+pub(crate) fn take_process_signal(locked: &mut Locked, wanted: u64) -> Option<Pending> {
+    take_from(PROCESS.of(locked), &PROCESS_BITS, wanted)
+}
+
+/// The signals that wait in the engine for the process.
+pub(crate) fn process_bits() -> u64 {
+    PROCESS_BITS.load(Ordering::Relaxed) | undelivered::bits()
+}
+
+/// Takes the first signal that is pending for the thread and one of `wanted`.
+pub(crate) fn take_pending(locked: &mut Locked, thread: &Thread, wanted: u64) -> Option<Pending> {
+    let list = thread.pending(locked);
+    let pending = list.remove(next_of(list, wanted)?);
+    let left = list.iter().fold(0, |bits, pending| bits | bit(pending.number));
+    thread.pending_bits.store(left, Ordering::Relaxed);
+    Some(pending)
+}
+
+/// Makes a signal pending for a thread, and wakes it if it accepts the signal.
+pub(crate) fn add_pending(locked: &mut Locked, thread: ThreadRef, pending: Pending) {
+    let signal = bit(pending.number);
+    // Ordinary signals do not queue, nor do libc's own two.
+    if pending.number < FIRST_QUEUED && thread.pending_bits.load(Ordering::Relaxed) & signal != 0 {
+        return;
+    }
+    if pending.info.si_code == libc::SI_TIMER && overruns(thread.pending(locked), &pending) {
+        return;
+    }
+    thread.pending(locked).push(pending);
+    thread.pending_bits.fetch_or(signal, Ordering::Relaxed);
+    let accepted = (!thread.mask.get() | thread.awaited.get()) & signal != 0;
+    if !accepted {
+        return;
+    }
+    if thread.state.get() == State::Parked && thread.interruptible.get() {
+        wake(locked, thread, Reason::Interrupted);
+    } else if let Some(runner) = worker::runner(locked, thread) {
+        runner.nudge();
+    }
+}
+
+/// Gives the signals that were held back to threads that accept them.
+pub(crate) fn assign_held(locked: &mut Locked) {
+    while let Some(info) = undelivered::take() {
+        assign(locked, Pending { number: info.si_signo, info });
+    }
+}
+
+fn assign(locked: &mut Locked, pending: Pending) {
+    if is_dump(locked, pending.number)
+        && let Some(dump) = report::DUMP.get()
+    {
+        return dump(locked);
+    }
+    if let Some(thread) = timer_thread(locked, &pending.info) {
+        return add_pending(locked, thread, pending);
+    }
+    if let Some(thread) = seccomp::thread(&pending) {
+        let thread = THREADS.of(locked).find(thread).unwrap_or(&MAIN);
+        let blocked = thread.mask.get() & bit(pending.number) != 0;
+        if blocked || !action(locked, pending.number).runs() {
+            act_by_default(pending.number);
+        }
+        return add_pending(locked, thread, pending);
+    }
+    let signal = bit(pending.number);
+    let accepts = |thread: &ThreadRef| (!thread.mask.get() | thread.awaited.get()) & signal != 0;
+    let running = current();
+    let main: ThreadRef = &MAIN;
+    let preferred = [running, main];
+    let chosen = preferred
+        .into_iter()
+        .find(|thread| thread.state.get() != State::Dead && accepts(thread))
+        .or_else(|| THREADS.of(locked).iter().find(accepts));
+    match chosen {
+        Some(thread) => add_pending(locked, thread, pending),
+        None => {
+            let known = PROCESS_BITS.load(Ordering::Relaxed) & signal != 0;
+            if pending.number >= FIRST_QUEUED || !known {
+                PROCESS.of(locked).push(pending);
+                PROCESS_BITS.fetch_or(signal, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// The signal on which all threads are listed, unless the program has a handler for it.
+fn is_dump(locked: &mut Locked, number: i32) -> bool {
+    number == settings::DUMP_SIGNAL.get() && !action(locked, number).runs()
+}
+
+/// The thread that a timer's signals are for.
+fn timer_thread(locked: &mut Locked, info: &libc::siginfo_t) -> Option<ThreadRef> {
+    if info.si_code != libc::SI_TIMER {
+        return None;
+    }
+    let [timer, _] = timer_fields(info);
+    let id = TIMERS.of(locked).iter().find(|(number, _)| *number == timer)?.1;
+    THREADS.of(locked).find(id)
+}
+
+/// The number of the timer that sent a signal, and how often it has expired since.
+fn timer_fields(info: &libc::siginfo_t) -> [i32; 2] {
+    // SAFETY: a timer's signal has the two 16 bytes from the start.
+    unsafe { (&raw const *info).cast::<[i32; 2]>().add(2).read() }
+}
+
+/// A timer has one signal at a time: where that one waits already, the timer has overrun.
+fn overruns(list: &mut [Pending], pending: &Pending) -> bool {
+    let [timer, more] = timer_fields(&pending.info);
+    let same = |other: &&mut Pending| {
+        let info = &other.info;
+        other.number == pending.number
+            && info.si_code == libc::SI_TIMER
+            && timer_fields(info)[0] == timer
+    };
+    let Some(first) = list.iter_mut().find(same) else { return false };
+    let [_, times] = timer_fields(&first.info);
+    let times = times.saturating_add(more).saturating_add(1);
+    // SAFETY: as in `timer_fields`.
+    unsafe { (&raw mut first.info).cast::<i32>().add(5).write(times) };
+    true
+}
+
+/// Remembers for which thread a timer is.
+pub(crate) fn route_timer(number: i32, timer: i32, thread: i32) {
+    let mut locked = lock();
+    if (1..=64).contains(&number) {
+        // The kernel would act by default, for it does not know that the thread waits for the signal.
+        ROUTED.fetch_or(bit(number), Ordering::Relaxed);
+        let action = action(&mut locked, number);
+        install(&mut locked, number, action);
+    }
+    let timers = TIMERS.of(&mut locked);
+    timers.retain(|(number, _)| *number != timer);
+    timers.push((timer, thread));
+}
+
+/// What the engine needs of the stack of a thread that is interrupted in its own code. Where less is left, the engine
+/// looks at the signal when the thread makes its next call.
+const ROOM: u64 = 8 << 10;
+
+/// What the kernel calls for every signal.
+pub(crate) extern "C" fn handler(number: i32, info: &mut libc::siginfo_t, context: &mut Context) {
+    if number == HELPER_SIGNAL && info.si_code == libc::SI_QUEUE && value(info) == HELPER_VALUE {
+        return;
+    }
+    if (number == libc::SIGSEGV || number == libc::SIGBUS)
+        && let Some(next) = user::after_fault(context.rip as usize)
+    {
+        context.rip = next as u64;
+        return;
+    }
+    let worker = worker();
+    let foreign = worker.vfork_parent.get() != 0;
+    if !foreign {
+        masks::adopt_in_handler(&mut context.mask);
+    }
+    let faulted = masks::FAULTS & bit(number) != 0 && info.si_code > 0;
+    if faulted {
+        return fault(number, info, context);
+    }
+    let tick = number == TICK_SIGNAL && info.si_code == libc::SI_TIMER && value(info) == TICK_VALUE;
+    let nudge =
+        number == TICK_SIGNAL && info.si_code == libc::SI_QUEUE && value(info) == NUDGE_VALUE;
+    let recall =
+        number == TICK_SIGNAL && info.si_code == libc::SI_TIMER && value(info) == RECALL_VALUE;
+    let mut known = false;
+    if tick {
+        if !ticks::count(worker) {
+            return;
+        }
+    } else if nudge {
+        every_worker::run(worker);
+    } else if !recall {
+        known = !undelivered::hold(info);
+    }
+    worker.attention.fetch_or(SIGNAL_CAME, Ordering::Relaxed);
+    if worker.is_in_engine() || foreign {
+        if worker.is_idle() {
+            idle::call_reserve();
+            ring();
+        }
+        if !foreign {
+            flood::endure(worker, number, known, &mut context.mask);
+        }
+        return;
+    }
+    // The program was executing: the engine looks at the signal on the thread's own stack.
+    if is_resuming(context.rip as usize) {
+        set_in_engine(true);
+        context.rip = duality_resume as *const () as u64;
+    } else if room(current(), context.rsp) >= ROOM && context.set_aside(duality_preempted).is_ok() {
+        set_in_engine(true);
+    }
+}
+
+/// A faulting instruction: the thread's own handler, or the death that the program would die natively.
+fn fault(number: i32, info: &libc::siginfo_t, context: &mut Context) {
+    let worker = worker();
+    let thread = current();
+    if worker.is_in_engine() && worker.vfork_parent.get() == 0 {
+        let trap = number == libc::SIGSYS && info.si_code == seccomp::CODE;
+        if trap && seccomp::holds(thread, info, context) {
+            return;
+        }
+        report::engine_fault(number, context);
+        return die_natively(number);
+    }
+    // The program was executing, so this worker does not hold the lock.
+    let mut locked = lock();
+    let action = action(&mut locked, number);
+    let blocked = thread.mask.get() & bit(number) != 0;
+    if !action.runs() || blocked {
+        drop(locked);
+        report::stack_overflow(thread, info, context);
+        return die_natively(number);
+    }
+    let mask = thread.mask.get();
+    let delivery = Delivery { number, info, action: &action, mask };
+    if context.enter_handler(thread, &delivery, Beneath::Nothing).is_err() {
+        return die_natively(number);
+    }
+    begin_handler(&mut locked, thread, number, &action);
+}
+
+/// The instruction is executed again, and the kernel does what it does by default.
+fn die_natively(number: i32) {
+    let action = Action::DEFAULT;
+    sys!(SYS_rt_sigaction, number, &raw const action, 0, 8);
+}
+
+/// While a handler runs: its signals are blocked, and it may be for one time only.
+pub(crate) fn begin_handler(locked: &mut Locked, thread: ThreadRef, number: i32, action: &Action) {
+    let own = if action.has(libc::SA_NODEFER) { 0 } else { bit(number) };
+    set_mask(locked, thread, thread.mask.get() | action.mask | own);
+    if action.has(libc::SA_RESETHAND) {
+        let once = Action { handler: SIG_DFL, ..*action };
+        install(locked, number, once);
+    }
+}
+
+/// Has the kernel do what it does with a signal by default: stop or end the process.
+pub(crate) fn act_by_default(number: i32) {
+    let nothing = 0u64;
+    let mut before = 0u64;
+    die_natively(number);
+    sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const nothing, &raw mut before, 8);
+    sys!(SYS_tgkill, sys!(SYS_getpid), worker().kernel_id.get(), number);
+    sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const before, 0, 8);
+}
+
+/// The length of the stack on which the kernel delivers signals to a worker.
+pub(crate) const STACK_BYTES: usize = 64 << 10;
+
+/// Tells the kernel what to do with a signal, such that the engine learns what the program wants to know.
+pub(crate) fn install(locked: &mut Locked, number: i32, action: Action) -> isize {
+    // First, for a signal may come as soon as the kernel knows.
+    let previous = core::mem::replace(&mut ACTIONS.of(locked)[number as usize], action);
+    let always = [TICK_SIGNAL, HELPER_SIGNAL, libc::SIGSEGV, libc::SIGBUS];
+    let dump = settings::DUMP_SIGNAL.get();
+    let routed = ROUTED.load(Ordering::Relaxed) & bit(number) != 0;
+    let ours = action.runs() || always.contains(&number) || number == dump || routed;
+    let kept = (libc::SA_NOCLDSTOP | libc::SA_NOCLDWAIT) as u64;
+    // A helper's call is to end; a worker's goes on.
+    let restart = if number == HELPER_SIGNAL { 0 } else { libc::SA_RESTART as u64 };
+    let kernel = if ours {
+        Action {
+            handler: handler as *const () as u64,
+            flags: (action.flags & kept)
+                | (libc::SA_SIGINFO | libc::SA_ONSTACK) as u64
+                | restart
+                | SA_RESTORER,
+            restorer: duality_restorer as *const () as u64,
+            mask: u64::MAX,
+        }
+    } else {
+        action
+    };
+    let result = sys!(SYS_rt_sigaction, number, &raw const kernel, 0, 8);
+    if sys::failed(result) {
+        ACTIONS.of(locked)[number as usize] = previous;
+    }
+    result
+}
+
+/// Takes over the process's signals.
+pub(crate) fn take_over() {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    use_stack(sys::map(STACK_BYTES, protection, libc::MAP_NORESERVE).unwrap_or(0));
+    let mut locked = lock();
+    for number in 1..=64 {
+        let mut action = Action::DEFAULT;
+        sys!(SYS_rt_sigaction, number, 0, &raw mut action, 8);
+        ACTIONS.of(&mut locked)[number as usize] = action;
+    }
+    let mut mask = 0u64;
+    sys!(SYS_rt_sigprocmask, 0, 0, &raw mut mask, 8);
+    worker().kernel_mask.store(mask, Ordering::Relaxed);
+    masks::WANTED.store(mask, Ordering::Relaxed);
+    let always =
+        [libc::SIGSEGV, libc::SIGBUS, TICK_SIGNAL, HELPER_SIGNAL, settings::DUMP_SIGNAL.get()];
+    for number in always.into_iter().filter(|&number| number != 0) {
+        let action = action(&mut locked, number);
+        install(&mut locked, number, action);
+    }
+    MAIN.mask.set(mask);
+    masks::restart(&mut locked, mask);
+}
+
+/// Tells the kernel where to put the frames of signals to this worker.
+pub(crate) fn use_stack(address: usize) {
+    let address = address as *mut libc::c_void;
+    let stack = libc::stack_t { ss_sp: address, ss_flags: 0, ss_size: STACK_BYTES };
+    sys!(SYS_sigaltstack, &raw const stack, 0);
+}
+
+/// In the child of a fork: signals that waited for the process wait for the parent.
+pub(crate) fn reset_after_fork(locked: &mut Locked) {
+    undelivered::reset_after_fork();
+    PROCESS.of(locked).clear();
+    PROCESS_BITS.store(0, Ordering::Relaxed);
+    TIMERS.of(locked).clear();
+    masks::restart(locked, current().mask.get());
+}

@@ -1,0 +1,144 @@
+//! What threads block, and what the kernel blocks for them.
+//!
+//! What the kernel blocks is what every thread blocks. libc blocks all signals around the making of a
+//! thread: such a mask is not told to the kernel, and what comes in the meantime waits in the engine.
+//!
+//! Every worker has the same mask. A worker that changes it nudges the others, whose handlers adopt it.
+
+use crate::kernel::lock::{Guarded, Locked};
+use crate::kernel::sys::sys;
+use crate::schedule::worker::{self, Worker, worker};
+use crate::signals::disposition::{HELPER_SIGNAL, TICK_SIGNAL, bit};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// How many threads block each signal, and how many threads count.
+struct Masks {
+    counts: [u32; 64],
+    blocked_somewhere: u64,
+    threads: u32,
+}
+
+static MASKS: Guarded<Masks> =
+    Guarded::new(Masks { counts: [0; 64], blocked_somewhere: 0, threads: 0 });
+
+/// What the kernel is to block for every worker.
+pub(crate) static WANTED: AtomicU64 = AtomicU64::new(0);
+
+/// What the kernel is to block while the program executes.
+pub(crate) fn wanted() -> u64 {
+    WANTED.load(Ordering::Relaxed)
+}
+
+/// What no mask blocks.
+pub(crate) const NEVER_BLOCKED: u64 = bit(libc::SIGKILL) | bit(libc::SIGSTOP);
+/// What a faulting instruction raises. The kernel never blocks them for us.
+pub(crate) const FAULTS: u64 = bit(libc::SIGSEGV)
+    | bit(libc::SIGBUS)
+    | bit(libc::SIGFPE)
+    | bit(libc::SIGILL)
+    | bit(libc::SIGTRAP)
+    | bit(libc::SIGSYS);
+
+/// libc's own mask for a few instructions: everything, its internal signals included.
+fn is_brief(mask: u64) -> bool {
+    mask | NEVER_BLOCKED == u64::MAX
+}
+
+impl Masks {
+    fn count(&mut self, mask: u64, enters: bool) {
+        if is_brief(mask) {
+            return;
+        }
+        self.threads = if enters { self.threads + 1 } else { self.threads - 1 };
+        let mut bits = mask;
+        while bits != 0 {
+            let index = bits.trailing_zeros() as usize;
+            bits &= bits - 1;
+            let count = self.counts[index];
+            self.counts[index] = if enters { count + 1 } else { count - 1 };
+            if self.counts[index] == 0 {
+                self.blocked_somewhere &= !(1 << index);
+            } else {
+                self.blocked_somewhere |= 1 << index;
+            }
+        }
+    }
+
+    fn blocked_everywhere(&self) -> u64 {
+        let mut everywhere = 0;
+        let mut bits = self.blocked_somewhere;
+        while bits != 0 {
+            let index = bits.trailing_zeros();
+            bits &= bits - 1;
+            if self.counts[index as usize] == self.threads {
+                everywhere |= 1 << index;
+            }
+        }
+        everywhere & !(NEVER_BLOCKED | FAULTS | bit(TICK_SIGNAL) | bit(HELPER_SIGNAL))
+    }
+}
+
+/// A thread's mask has changed.
+pub(crate) fn change(locked: &mut Locked, before: u64, after: u64) {
+    let masks = MASKS.of(locked);
+    masks.count(before, false);
+    masks.count(after, true);
+    follow_masks(locked);
+}
+
+/// There is one thread, with this mask.
+pub(crate) fn restart(locked: &mut Locked, mask: u64) {
+    *MASKS.of(locked) = Masks { counts: [0; 64], blocked_somewhere: 0, threads: 0 };
+    MASKS.of(locked).count(mask, true);
+    follow_masks(locked);
+}
+
+fn follow_masks(locked: &mut Locked) {
+    let masks = MASKS.of(locked);
+    if masks.threads == 0 {
+        return;
+    }
+    let blocked = masks.blocked_everywhere();
+    if WANTED.swap(blocked, Ordering::Relaxed) == blocked {
+        return;
+    }
+    adopt();
+    worker::others(locked).for_each(Worker::nudge);
+    worker::others(locked).for_each(|other| wait_for(other, blocked));
+}
+
+/// Has the kernel block what is wanted, for the worker that executes this.
+pub(crate) fn adopt() {
+    let wanted = WANTED.load(Ordering::Relaxed);
+    worker().kernel_mask.store(wanted, Ordering::Relaxed);
+    sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const wanted, 0, 8);
+}
+
+/// In the handler: the interrupted code goes on with the mask that is wanted now, unless it has one of its own.
+pub(crate) fn adopt_in_handler(mask: &mut u64) {
+    if *mask == worker().kernel_mask.load(Ordering::Relaxed) {
+        let wanted = WANTED.load(Ordering::Relaxed);
+        worker().kernel_mask.store(wanted, Ordering::Relaxed);
+        *mask = wanted;
+    }
+}
+
+/// Waits for a moment until another worker has adopted a mask. A worker inside a long call of the kernel does
+/// so when the call ends.
+fn wait_for(other: &Worker, mask: u64) {
+    const YIELDS: u32 = 100;
+    for _ in 0..YIELDS {
+        if other.kernel_mask.load(Ordering::Relaxed) == mask {
+            return;
+        }
+        sys!(SYS_sched_yield);
+    }
+}
+
+/// A new thread blocks what its maker blocks; a thread that has ended blocks nothing.
+pub(crate) fn count_thread(locked: &mut Locked, mask: u64, enters: bool) {
+    if !is_brief(mask) {
+        MASKS.of(locked).count(mask, enters);
+        follow_masks(locked);
+    }
+}
