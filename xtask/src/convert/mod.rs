@@ -1,9 +1,9 @@
 //! `cargo xtask convert`: builds the pass of `duality cc`; `cargo xtask convert --test` tests it too.
 //!
 //! ```text
-//!   target/convert/libduality_convert.so   the pass, a plugin of LLVM 19 (crates/convert/pass)
-//!   target/convert/check.o                 the reference runtime, for tests (crates/convert/check)
-//!   target/convert/check-asan.o            the same with AddressSanitizer
+//!   target/convert/libduality_convert.so   the pass, a plugin of LLVM 19 (convert/pass)
+//!   target/convert/reference.o             the reference runtime, for tests (convert/reference)
+//!   target/convert/reference-asan.o        the same with AddressSanitizer
 //!   target/convert/runtime                 the product's runtime, to see its warnings: the driver compiles its own
 //!   target/convert/tests                   what the suite compiles and runs
 //! ```
@@ -89,7 +89,7 @@ fn folder(workspace: &Workspace) -> PathBuf {
 }
 
 fn source(workspace: &Workspace) -> PathBuf {
-    workspace.root.join("crates/convert")
+    workspace.root.join("convert")
 }
 
 fn build_all(workspace: &Workspace) -> Result<(), String> {
@@ -99,10 +99,11 @@ fn build_all(workspace: &Workspace) -> Result<(), String> {
     })?;
     let mut link = Command::new(llvm("clang++"));
     run(link.args(["-shared", "-o"]).arg(folder.join("libduality_convert.so")).args(pass))?;
-    for (name, flags) in
-        [("check", &[][..]), ("check-asan", &["-fsanitize=address", "-mllvm", "-asan-stack=0"][..])]
-    {
-        let objects = compile_all(&source.join("check"), "c", &folder.join(name), |command| {
+    for (name, flags) in [
+        ("reference", &[][..]),
+        ("reference-asan", &["-fsanitize=address", "-mllvm", "-asan-stack=0"][..]),
+    ] {
+        let objects = compile_all(&source.join("reference"), "c", &folder.join(name), |command| {
             command
                 .args(["-g", "-O1", "-fPIC", "-fno-builtin", "-Wall", "-Wextra", "-Werror"])
                 .args(flags);
@@ -113,7 +114,7 @@ fn build_all(workspace: &Workspace) -> Result<(), String> {
     // The driver compiles this one itself; here its warnings are looked at.
     compile_all(&source.join("runtime"), "c", &folder.join("runtime"), |command| {
         command.args(["-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-I"]);
-        command.arg(source.join("include"));
+        command.arg(source.join("contract"));
     })?;
     println!("built {}", folder.display());
     Ok(())

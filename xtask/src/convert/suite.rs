@@ -1,4 +1,4 @@
-//! The suite of the pass and of both runtimes: each program of `crates/convert/tests` is compiled natively and converted,
+//! The suite of the pass and of both runtimes: each program of `convert/tests` is compiled natively and converted,
 //! and must print the same. Then generated programs (`fuzz.py`), for as long as there is time.
 //!
 //! The reference runtime is linked by its object, the product's by `duality cc`. Some programs are for the product's
@@ -27,9 +27,9 @@ const FIRST_SEED: usize = 1;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Runtime {
-    /// `crates/convert/check`.
+    /// `convert/reference`.
     Reference,
-    /// `crates/convert/runtime`, with so many loops.
+    /// `convert/runtime`, with so many loops.
     Product(u8),
 }
 
@@ -301,7 +301,7 @@ impl Suite {
             let mut plugin = std::ffi::OsString::from("-Wl,--load-pass-plugin=");
             plugin.push(self.folder.join("libduality_convert.so"));
             command.args(["-flto=full", "-fuse-ld=lld", "-gline-tables-only"]).arg(plugin);
-            let object = if build.sanitizer { "check-asan.o" } else { "check.o" };
+            let object = if build.sanitizer { "reference-asan.o" } else { "reference.o" };
             command.arg(self.folder.join(object));
         }
         command

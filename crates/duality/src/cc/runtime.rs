@@ -1,6 +1,6 @@
 //! What converted programs are linked with: the one place where that is decided.
 //!
-//! The command carries the sources of the runtime (`crates/convert/runtime`) and the engine. The clang that compiles the
+//! The command carries the sources of the runtime (`convert/runtime`) and the engine. The clang that compiles the
 //! program compiles them into one object, native code that the pass does not see. The object is kept in the user's
 //! cache folder, since a build links often. The linker takes it only where the pass has left calls of it.
 
@@ -28,7 +28,7 @@ macro_rules! sources {
     ($($name:literal),* $(,)?) => {
         &[$((
             $name,
-            include_str!(concat!("../../../convert/runtime/", $name)),
+            include_str!(concat!("../../../../convert/runtime/", $name)),
         )),*]
     };
 }
@@ -62,7 +62,7 @@ const SOURCES: &[(&str, &str)] = sources![
     "waiting.c",
 ];
 const CONTRACT: (&str, &str) =
-    ("duality_convert.h", include_str!("../../../convert/include/duality_convert.h"));
+    ("duality_convert.h", include_str!("../../../../convert/contract/duality_convert.h"));
 
 /// The engine as an object: what `start.c` looks for.
 const IMAGE: &str = "\

@@ -47,7 +47,7 @@ pub unsafe extern "C" fn start(_count: usize, _arguments: *mut *mut u8, environm
     begin(auxiliary(AT_SYSINFO_EHDR), auxiliary(AT_HWCAP2));
 }
 
-/// Starts the engine for a converted program, which has loaded it by itself: `crates/convert/runtime/start.c`.
+/// Starts the engine for a converted program, which has loaded it by itself: `convert/runtime/start.c`.
 ///
 /// # Safety
 ///

@@ -1,6 +1,6 @@
 /* duality_detach: a converted thread that computes, or waits without the pass knowing, beside others that it needs.
  * Runtime: product */
-#include "../include/duality.h"
+#include "../contract/duality.h"
 #include "test.h"
 static int wanted, done;
 static NOINLINE void waits(void) { WAIT(); }

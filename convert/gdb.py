@@ -1,6 +1,6 @@
 """Shows the calls of converted threads that wait, in gdb:
 
-    gdb -x crates/convert/gdb.py PROGRAM
+    gdb -x convert/gdb.py PROGRAM
     (gdb) duality-threads
     (gdb) duality-stack HANDLE
 

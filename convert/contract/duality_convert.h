@@ -1,6 +1,6 @@
 /* The contract between converted code and its runtime.
  *
- * `duality cc` links a program with a pass (crates/convert/pass) that turns functions which may block into
+ * `duality cc` links a program with a pass (convert/pass) that turns functions which may block into
  * coroutines. Converted code calls the functions below, and nothing else of the runtime. A runtime supplies all of
  * them. This page is the whole interface: what the pass emits, what it expects, and what each side frees.
  *

@@ -1,5 +1,5 @@
 /* The reference runtime: tasks, fibers, frames, and the loop that runs them. */
-#include "check.h"
+#include "reference.h"
 
 #include <stdio.h>
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-// The tables of primitives. To add one: a line here, its declaration in include/duality_convert.h,
+// The tables of primitives. To add one: a line here, its declaration in contract/duality_convert.h,
 // and its definition in each runtime.
 
 #include "primitives.h"

@@ -1,6 +1,6 @@
 /* The reference runtime: how operations wait for descriptors (epoll), objects (a hash of queues)
  * and times (a heap). */
-#include "check.h"
+#include "reference.h"
 
 #include <fcntl.h>
 #include <sys/epoll.h>

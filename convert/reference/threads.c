@@ -1,5 +1,5 @@
 /* The reference runtime: what names a thread. A pthread_t is the address of the task. */
-#include "check.h"
+#include "reference.h"
 
 #include <limits.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-// The runtime as the pass sees it: the functions and variables of include/duality_convert.h,
+// The runtime as the pass sees it: the functions and variables of contract/duality_convert.h,
 // declared when first used.
 #pragma once
 

@@ -1,7 +1,7 @@
 /* The reference runtime: locks, conditions, semaphores and sleep. Their state is in glibc's
  * objects, where glibc's initialisers put zeros or what is documented here, so that static
  * initialisers and pthread_..._init work. */
-#include "check.h"
+#include "reference.h"
 
 #include <limits.h>
 #include <time.h>

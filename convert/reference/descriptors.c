@@ -1,6 +1,6 @@
 /* The reference runtime: operations on descriptors. Sockets are tried with MSG_DONTWAIT; the rest
  * is asked by poll first. */
-#include "check.h"
+#include "reference.h"
 
 #include <fcntl.h>
 #include <limits.h>

@@ -9,7 +9,7 @@
  *
  * A task stays on its loop for ever. `start.c` finds the engine; `tasks.c` makes tasks and runs
  * their turns; `waiting.c` is how a task waits; `side.c` has side threads; the other files are the
- * functions of the contract (include/duality_convert.h), by what they are about.
+ * functions of the contract (contract/duality_convert.h), by what they are about.
  */
 #ifndef DUALITY_RUNTIME_H
 #define DUALITY_RUNTIME_H

@@ -2,7 +2,7 @@
  * libc's, so that `main`, threads that are not converted and calls on side stacks let others run
  * while they wait. The runtime of the product has no such file: there, such code runs on a pthread,
  * which may block. */
-#include "check.h"
+#include "reference.h"
 
 #define AWAIT(type, call) \
     do { \

@@ -14,7 +14,7 @@
 #define CHECK_H
 
 #define _GNU_SOURCE
-#include "../include/duality_convert.h"
+#include "../contract/duality_convert.h"
 
 #include <errno.h>
 #include <stdbool.h>
