@@ -1,4 +1,4 @@
-//! Reading, writing, accepting, connecting: attempts that do not block, and parking in between.
+//! Reading, writing, sending, receiving: attempts that do not block, and parking in between.
 
 use libc::{MSG_DONTWAIT, MSG_ERRQUEUE, MSG_OOB, MSG_PEEK, MSG_WAITALL};
 

@@ -1,5 +1,4 @@
-//! The engine's own descriptors: an epoll that tells of the program's, a bell that ends a worker's sleep, and a ring
-//! if it was asked for (`descriptors/ring.rs`).
+//! The bell that ends a worker's sleep, and the epoll that tells of the program's descriptors.
 //!
 //! They have numbers that the program does not use. The bell is an eventfd that is never read: each ring is an
 //! edge, of which epoll tells one worker.

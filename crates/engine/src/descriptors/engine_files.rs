@@ -1,4 +1,4 @@
-//! The engine's own descriptors, which have numbers that the program does not use.
+//! Opens and closes the engine's own descriptors, under numbers that the program does not use.
 
 use crate::descriptors::bell::{BELL, BELL_DATA, EPOLL};
 use crate::descriptors::ring;

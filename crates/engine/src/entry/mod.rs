@@ -1,7 +1,7 @@
 //! From the program into the engine: patched system calls, and how the program is patched at the start.
 //!
 //! ```text
-//!   start ─▶ settings, elf, patching        once: the objects of the process get their jumps
+//!   start ─▶ settings, patching             once: the objects of the process get their jumps
 //!   a patched `syscall` ─▶ assembly ─▶ dispatch ─▶ table ─▶ a function of `calls`
 //!                          frame, vectors   the registers; seccomp: calls that a filter traps
 //! ```
@@ -10,7 +10,6 @@
 
 pub(crate) mod assembly;
 pub(crate) mod dispatch;
-pub(crate) mod elf;
 pub(crate) mod frame;
 pub(crate) mod patching;
 pub(crate) mod seccomp;

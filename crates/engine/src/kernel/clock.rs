@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::entry::elf;
+use crate::kernel::elf;
 use crate::kernel::sys::sys;
 
 /// Nanoseconds of the monotonic clock.

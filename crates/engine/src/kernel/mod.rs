@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   sys: raw system calls     user: the program's memory     clock: the vDSO's time
-//!   lock: the one lock        memory: the heap               kernel_thread: clone
+//!   lock: the one lock        memory: the heap               elf: segments of objects
 //! ```
 //!
-//! It knows nothing of threads, descriptors or signals of the program.
+//! It knows nothing of threads, descriptors or signals. Of `entry` it uses the functions in assembly.
 
 pub(crate) mod clock;
-pub(crate) mod kernel_thread;
+pub(crate) mod elf;
 pub(crate) mod lock;
 pub(crate) mod memory;
 pub(crate) mod sys;

@@ -11,6 +11,7 @@
 pub(crate) mod every_worker;
 pub(crate) mod helpers;
 pub(crate) mod idle;
+pub(crate) mod kernel_thread;
 pub(crate) mod loops;
 pub(crate) mod more_workers;
 pub(crate) mod processor_time;

@@ -2,11 +2,11 @@
 
 use crate::entry::frame::{duality_worker_start, initial_context};
 use crate::entry::settings;
-use crate::kernel::kernel_thread::start_kernel_thread;
 use crate::kernel::lock::{Locked, lock};
 use crate::kernel::sys::{self, error, failed, sys};
 use crate::schedule::every_worker;
 use crate::schedule::idle::START_WORKER;
+use crate::schedule::kernel_thread::start_kernel_thread;
 use crate::schedule::scheduler;
 use crate::schedule::ticks;
 use crate::schedule::worker::{self, FIRST, MOST_WORKERS, Worker, set_in_engine};
