@@ -31,6 +31,44 @@ pub fn compile(sources: &[PathBuf], flags: &[&str], program: &Path) {
     assert!(status.success(), "{sources:?} do not compile");
 }
 
+/// A program of `programs/`, compiled; it goes with this.
+#[derive(Debug)]
+pub struct Program {
+    path: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Program {
+    /// Compiles `programs/NAME.c`.
+    ///
+    /// # Panics
+    ///
+    /// It does not compile.
+    #[must_use]
+    pub fn new(name: &str, flags: &[&str]) -> Self {
+        let place = tempfile::tempdir().expect("a folder");
+        let path = place.path().join(name);
+        compile(&[folder("programs").join(name).with_extension("c")], flags, &path);
+        Self { path, _folder: place }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where it is, for a command line.
+    ///
+    /// # Panics
+    ///
+    /// The path of temporary files is no UTF-8.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.path.to_str().expect("a name")
+    }
+}
+
 /// The torture suite, compiled once for all tests of this file.
 ///
 /// # Panics

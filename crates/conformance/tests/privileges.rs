@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 
 use duality_conformance::ServerProcess;
-use duality_conformance::programs::{compile, finish};
+use duality_conformance::programs::{compile, finish, folder as file};
 use tempfile::TempDir;
 
 /// A program with the commands of `duality`.
@@ -55,10 +55,7 @@ fn a_program_with_capabilities_loads_no_library_of_its_caller() {
         return;
     }
     let folder = open_folder();
-    let source = folder.path().join("evil.c");
-    let text = "#include <fcntl.h>\n\
-        __attribute__((constructor)) static void run(void) { open(MARKER, O_CREAT | O_WRONLY, 0644); }\n";
-    fs::write(&source, text).expect("written");
+    let source = file("programs/evil.c");
     let marker = format!("-DMARKER=\"{}\"", folder.path().join("marker").display());
     compile(&[source], &["-shared", "-fPIC", &marker], &folder.path().join("evil.so"));
     assert!(runs_its_constructor(folder.path()), "without privileges the caller may choose");

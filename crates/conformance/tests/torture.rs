@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use duality_conformance::programs::{compile, finish, torture};
+use duality_conformance::programs::{Program, finish, torture};
 
 /// Tests of the suite at a time; most of them sleep.
 const AT_A_TIME: usize = 8;
@@ -89,19 +89,12 @@ fn the_torture_suite_passes_on_more_workers_than_processors() {
 
 /// The kernel threads of a program under `duality run` with these options, once its threads compute.
 fn kernel_threads_of_busy_threads(options: &[&str]) -> usize {
-    let source = "#include <pthread.h>\n#include <unistd.h>\n\
-        void *spin(void *a) { for (volatile int go = 1; go;) {} return a; }\n\
-        int main(void) { pthread_t t; for (int i = 0; i < 4; i++) pthread_create(&t, 0, spin, 0);\n\
-        for (;;) { write(1, \"x\\n\", 2); usleep(1000); } }";
-    let folder = tempfile::tempdir().expect("a folder");
-    let (file, program) = (folder.path().join("spin.c"), folder.path().join("spin"));
-    std::fs::write(&file, source).expect("a file");
-    compile(&[file], &["-pthread"], &program);
+    let program = Program::new("busy", &["-pthread"]);
     let mut child = Command::new(DUALITY)
         .arg("run")
         .args(options)
         .arg("--")
-        .arg(&program)
+        .arg(program.path())
         .stdout(Stdio::piped())
         .spawn()
         .expect("it can be started");
@@ -141,23 +134,10 @@ fn the_torture_suite_passes_on_the_ring_with_ticks_of_a_millisecond() {
 /// Not a test of the suite: natively, whether the main thread goes on depends on how fast the machine is.
 #[test]
 fn a_timer_that_its_own_handler_sets_again_leaves_the_program_time() {
-    let source = "#include <signal.h>\n#include <stdio.h>\n#include <time.h>\n#include <unistd.h>\n\
-        static timer_t timer; static volatile sig_atomic_t over;\n\
-        static const struct itimerspec soon = {{0, 0}, {0, 1000}};\n\
-        static void again(int n) { (void)n; timer_settime(timer, 0, &soon, 0); }\n\
-        static void end(int n) { (void)n; over = 1; }\n\
-        int main(void) { struct sigaction a = {.sa_handler = again}, e = {.sa_handler = end};\n\
-        struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};\n\
-        sigaction(SIGUSR1, &a, 0); sigaction(SIGALRM, &e, 0);\n\
-        if (timer_create(CLOCK_MONOTONIC, &event, &timer)) return 1;\n\
-        alarm(1); again(0); while (!over) {} puts(\"over\"); return 0; }";
-    let folder = tempfile::tempdir().expect("a folder");
-    let (file, program) = (folder.path().join("again.c"), folder.path().join("again"));
-    std::fs::write(&file, source).expect("a file");
-    compile(&[file], &["-lrt"], &program);
+    let program = Program::new("timer_again", &["-lrt"]);
     for options in [&["--cores=1"][..], &["--cores=2"], &["--cores=1", "--no-preempt"]] {
         let mut command = Command::new(DUALITY);
-        let output = finish(command.arg("run").args(options).arg("--").arg(&program));
+        let output = finish(command.arg("run").args(options).arg("--").arg(program.path()));
         assert_eq!(String::from_utf8_lossy(&output.stdout), "over\n", "{options:?}");
     }
 }

@@ -43,7 +43,7 @@ pub(crate) const RULES: &[Rule] = &[
     rule("port", "tests let the kernel choose ports", words::port),
     rule(
         "safe",
-        "crates other than poller, fiber, runtime and architectures forbid unsafe code",
+        "crates other than poller, fiber, runtime, architectures and engine forbid unsafe code",
         crates::safe,
     ),
     rule("direction", "dependencies between the crates point one way", crates::direction),
