@@ -5,7 +5,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
+use duality_conformance::ServerProcess;
 use duality_conformance::programs::{Program, compile, finish, folder, torture};
+use rustix::process::Signal;
 
 /// A program with the commands of `duality`.
 const DUALITY: &str = env!("CARGO_BIN_EXE_served");
@@ -41,14 +43,24 @@ fn a_script_that_is_not_executable_is_refused() {
 }
 
 #[test]
-fn a_program_with_address_sanitizer_is_refused() {
+fn a_program_with_a_sanitizer_is_refused() {
     let place = tempfile::tempdir().expect("a folder");
     let (file, program) = (place.path().join("nothing.c"), place.path().join("nothing"));
-    std::fs::write(&file, "int main(void) { return 0; }\n").expect("written");
-    compile(&[file], &["-fsanitize=address"], &program);
-    let program = program.to_str().expect("a name");
-    refused(&["--", program], "AddressSanitizer");
-    refused(&["--check", program], "AddressSanitizer");
+    let name = program.to_str().expect("a name");
+    for (flag, sanitizer) in
+        [("-fsanitize=address", "AddressSanitizer"), ("-fsanitize=leak", "LeakSanitizer")]
+    {
+        std::fs::write(&file, "int main(void) { return 0; }\n").expect("written");
+        compile(std::slice::from_ref(&file), &[flag], &program);
+        refused(&["--", name], sanitizer);
+        refused(&["--check", name], sanitizer);
+    }
+    // clang links the runtime into the program: the start of ThreadSanitizer's is one of its functions.
+    std::fs::write(&file, "void __tsan_init(void) {}\nint main(void) { return 0; }\n")
+        .expect("written");
+    compile(&[file], &["-rdynamic"], &program);
+    refused(&["--", name], "clang's ThreadSanitizer");
+    refused(&["--check", name], "clang's ThreadSanitizer");
 }
 
 #[test]
@@ -60,6 +72,15 @@ fn a_small_stack_is_the_programs_and_not_the_commands() {
         (Some(7), &b"64\n"[..]),
         "{output:?}"
     );
+}
+
+#[test]
+fn a_server_with_processes_starts_with_a_small_stack() {
+    let shell = "ulimit -s 64; exec \"$0\" serve echo --listen 127.0.0.1:0 --architecture fork";
+    let server = ServerProcess::start(Command::new("sh").args(["-c", shell, DUALITY]));
+    server.signal(Signal::TERM);
+    let (status, said) = server.wait();
+    assert_eq!((status.code(), said.as_str()), (Some(0), ""));
 }
 
 #[test]

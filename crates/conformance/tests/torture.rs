@@ -141,3 +141,28 @@ fn a_timer_that_its_own_handler_sets_again_leaves_the_program_time() {
         assert_eq!(String::from_utf8_lossy(&output.stdout), "over\n", "{options:?}");
     }
 }
+
+/// The handler of a fast timer does nothing, a thousand times. Each time the engine enters and
+/// leaves the handler. One signal may interrupt the engine then, and not all that come meanwhile.
+#[test]
+fn signals_do_not_interrupt_the_engine_again_and_again() {
+    let source = "#include <signal.h>\n#include <time.h>\n\
+        static volatile sig_atomic_t left = 1000;\n\
+        static void count(int n) { (void)n; if (left) left--; }\n\
+        int main(void) { struct sigaction a = {.sa_handler = count}; timer_t timer;\n\
+        const struct itimerspec often = {{0, 10000}, {0, 10000}}, never = {{0, 0}, {0, 0}};\n\
+        struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN};\n\
+        sigaction(SIGRTMIN, &a, 0); if (timer_create(CLOCK_MONOTONIC, &event, &timer)) return 1;\n\
+        timer_settime(timer, 0, &often, 0); while (left) {}\n\
+        timer_settime(timer, 0, &never, 0); return 0; }";
+    let folder = tempfile::tempdir().expect("a folder");
+    let (file, program) = (folder.path().join("often.c"), folder.path().join("often"));
+    std::fs::write(&file, source).expect("a file");
+    compile(&[file], &["-lrt"], &program);
+    let mut command = Command::new(DUALITY);
+    let output = finish(command.args(["run", "--stats", "--cores=1", "--"]).arg(&program));
+    let said = String::from_utf8_lossy(&output.stderr);
+    let (_, rest) = said.split_once("signals ").expect("a counter");
+    let signals: u32 = rest.split(';').next().expect("a number").parse().expect("a number");
+    assert!(output.status.success() && (1000..3000).contains(&signals), "{signals} signals");
+}

@@ -37,6 +37,7 @@ use constraints::ConstraintFlags;
 use setup::SetupFlags;
 pub(crate) use tuning::Tuning;
 
+use duality_architectures::common::children;
 use duality_runtime::log;
 use rustix::process::{Resource, getrlimit};
 
@@ -107,6 +108,8 @@ pub fn main(own: Option<Service>) -> ExitCode {
     if limit >= STACK as u64 {
         return run_command(own);
     }
+    // A server may fork without this thread, which waits for the other one.
+    children::helper();
     // `ulimit -s 64` is meant for the program that `run` becomes, and would end this one.
     let ended = thread::Builder::new().stack_size(STACK).spawn(|| run_command(own));
     ended.map_or_else(

@@ -184,7 +184,8 @@ fn refusal<'a>(bytes: impl ReadRef<'a>) -> Option<&'static str> {
     sanitizer(header, endian, bytes)
 }
 
-/// What a sanitizer in the program forbids, if so. Those of gcc in a library of their own work, and MemorySanitizer.
+/// What a sanitizer in the program forbids, if so. gcc's ThreadSanitizer, a library of its own, works, and so
+/// does MemorySanitizer.
 fn sanitizer<'a>(
     header: &FileHeader64<Endianness>,
     endian: Endianness,
@@ -196,6 +197,10 @@ fn sanitizer<'a>(
         b"__asan_init" => Some(
             "built with AddressSanitizer, whose runtime must be loaded first, and whose memory is where the engine's is; \
              build it without, or run it without duality",
+        ),
+        b"__lsan_init" => Some(
+            "built with LeakSanitizer, whose search for leaks does not end on the engine; build it without, or run it \
+             without duality",
         ),
         b"__tsan_init" if symbol.st_shndx(endian) != SHN_UNDEF => Some(
             "built with clang's ThreadSanitizer, which starts before the engine; build it with gcc's, or run it without \

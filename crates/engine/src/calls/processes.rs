@@ -149,9 +149,9 @@ fn fork_as(frame: &mut Frame, request: &Request) -> Result<isize, isize> {
 /// The worker stays inside the engine, so that the thread is not moved to another one before the call. The
 /// child's first call clears the mark.
 pub(crate) fn vfork(frame: &mut Frame) -> isize {
-    // The child inherits what the kernel blocks.
-    flood::calm();
     worker().vfork_parent.set(MAIN.id.get());
+    // The child inherits what the kernel blocks. From here on, a signal changes that no more.
+    flood::unseal();
     frame.leave_to_kernel()
 }
 

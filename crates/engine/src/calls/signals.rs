@@ -17,6 +17,7 @@ use crate::schedule::waiter::Reason;
 use crate::schedule::worker::{current, worker};
 use crate::signals::context::{Context, on_alternate};
 use crate::signals::disposition::{Action, FIRST_QUEUED, bit};
+use crate::signals::flood;
 use crate::signals::handling::{
     self, act_by_default, add_pending, install, process_bits, set_mask, take_pending,
     take_process_signal,
@@ -82,6 +83,7 @@ pub(crate) fn rt_sigreturn(frame: &mut Frame) -> isize {
     // SAFETY: the program says that a frame is there; where there is none, it dies as it would natively.
     let context = unsafe { &mut *(frame.rsp as *mut Context) };
     let thread = current();
+    flood::leaves_by_sigreturn();
     set_mask(&mut lock(), thread, context.mask);
     thread.alternate_stack.set(context.stack);
     frame.rip = duality_resume as *const () as usize;

@@ -161,6 +161,7 @@ global_asm!(
     "mov $15, %eax", "syscall", "ud2",
     // Inside the engine again before the marks are left: else each signal of a storm would add a frame.
     "6: movl $1, %gs:{in_engine}",
+    "movl $1, %gs:{mask_is_stale}",
     "jmp duality_resume",
     ".globl duality_resume_end", ".hidden duality_resume_end",
     "duality_resume_end:",
@@ -216,6 +217,7 @@ global_asm!(
     in_engine = const crate::schedule::worker::IN_ENGINE_OFFSET,
     kernel_mask = const crate::schedule::worker::KERNEL_MASK_OFFSET,
     attention = const crate::schedule::worker::ATTENTION_OFFSET,
+    mask_is_stale = const crate::schedule::worker::MASK_IS_STALE_OFFSET,
     xsave_bytes = sym crate::entry::vectors::XSAVE_BYTES,
     options(att_syntax)
 );

@@ -88,9 +88,6 @@ fn finish(frame: &mut Frame, mut result: isize) -> isize {
     if ticks::turn_is_over(worker()) {
         end_turn();
     }
-    if worker().storm.get() != 0 {
-        flood::calm();
-    }
     let thread = current();
     loop {
         // From here on a signal may take the thread to another worker.
@@ -99,11 +96,15 @@ fn finish(frame: &mut Frame, mut result: isize) -> isize {
             && thread.deliverable() == 0
             && thread.mask_after.get().is_none()
             && result != RESTART;
-        if quiet {
+        if quiet && !flood::is_sealed() {
             return result;
         }
         set_in_engine(true);
-        result = delivery::deliver_on_return(frame, result);
+        if quiet {
+            flood::unseal();
+        } else {
+            result = delivery::deliver_on_return(frame, result);
+        }
     }
 }
 
@@ -120,14 +121,14 @@ pub(crate) extern "C" fn resume(context: &mut Context) -> u64 {
     }
     delivery::seal(context);
     if !entered && flood::gives_moment() {
-        return flood::MOMENT;
+        return flood::SEAL;
     }
     if delivery::deliver_on_context(context) {
         flood::count_delivery();
         // There may be more: the entry looks again, beneath the handler's frame.
         worker().attention.fetch_or(HANDLER_ENTERED, Ordering::Relaxed);
     }
-    worker().storm.set(0);
+    worker().mask_is_stale.set(0);
     masks::wanted()
 }
 

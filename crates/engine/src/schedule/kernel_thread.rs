@@ -1,7 +1,7 @@
 //! Kernel threads of the engine: they share everything with the process, and have a stack and no libc.
 
 use crate::entry::frame::duality_clone;
-use crate::signals::undelivered::without_signals;
+use crate::kernel::sys::sys;
 
 /// Starts a kernel thread that executes `work` with `argument` on a stack that ends at `stack_end`. It begins
 /// with all signals blocked. A worker's `work` returns, and the worker's loop follows; a helper's never does.
@@ -26,4 +26,14 @@ pub(crate) unsafe fn start_kernel_thread(
     unsafe { (top as *mut [usize; 2]).write([work as usize, argument]) };
     // SAFETY: the new thread finds there what it is to do, and uses nothing else of this kernel thread.
     without_signals(|| unsafe { duality_clone(flags as usize, top) })
+}
+
+/// Blocks every signal for this kernel thread meanwhile.
+fn without_signals<T>(work: impl FnOnce() -> T) -> T {
+    let all = u64::MAX;
+    let mut before = 0u64;
+    sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const all, &raw mut before, 8);
+    let result = work();
+    sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const before, 0, 8);
+    result
 }

@@ -131,8 +131,8 @@ pub(crate) fn look(locked: &mut Locked) {
 /// Waits until something comes: as the watcher, or in reserve if another worker watches.
 fn wait(locked: &mut Locked) {
     let worker = worker();
-    if worker.storm.get() != 0 {
-        flood::calm();
+    if flood::is_sealed() {
+        flood::unseal();
     }
     // From here on, a signal ends the sleep.
     worker.set_idle(true);
@@ -180,8 +180,8 @@ fn settle(locked: &mut Locked) {
     if undelivered::any() {
         handling::assign_held(locked);
     }
-    if worker().storm.get() != 0 {
-        flood::calm();
+    if flood::is_sealed() {
+        flood::unseal();
     }
     worker().switches_left.set(SWITCHES);
 }

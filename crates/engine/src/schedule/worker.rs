@@ -30,6 +30,7 @@ pub(crate) const HANDLER_ENTERED: u32 = 2;
 pub(crate) const IN_ENGINE_OFFSET: usize = offset_of!(Worker, in_engine);
 pub(crate) const KERNEL_MASK_OFFSET: usize = offset_of!(Worker, kernel_mask);
 pub(crate) const ATTENTION_OFFSET: usize = offset_of!(Worker, attention);
+pub(crate) const MASK_IS_STALE_OFFSET: usize = offset_of!(Worker, mask_is_stale);
 
 /// The state of a kernel thread. The entry and debuggers know the offsets of the first fields.
 #[repr(C)]
@@ -45,6 +46,9 @@ pub(crate) struct Worker {
     pub(crate) kernel_mask: AtomicU64,
     /// Why the thread cannot go on as it was last prepared to (`dispatch::resume`): the two bits below.
     pub(crate) attention: AtomicU32,
+    /// The kernel may block other signals than the threads do, until the engine is left: see
+    /// `signals/flood.rs`.
+    pub(crate) mask_is_stale: Cell<u32>,
     /// The thread that runs on it; `NOBODY` on the worker's own stack.
     pub(crate) current: Cell<ThreadRef>,
     /// Its place among the workers.
@@ -59,8 +63,6 @@ pub(crate) struct Worker {
     pub(crate) credit_used: AtomicU32,
     /// The thread that runs computes, and gives way to threads that wake.
     pub(crate) gives_way: Cell<bool>,
-    /// Signals that interrupted the engine since a thread went on: see `signals/flood.rs`.
-    pub(crate) storm: Cell<u32>,
     /// Handlers that threads have entered before they went on, since when: see `signals/flood.rs`.
     pub(crate) deliveries: Cell<u32>,
     pub(crate) deliveries_since: Cell<Nanoseconds>,
@@ -220,7 +222,7 @@ impl Worker {
             ticks: AtomicU32::new(0),
             credit_used: AtomicU32::new(0),
             gives_way: Cell::new(false),
-            storm: Cell::new(0),
+            mask_is_stale: Cell::new(0),
             deliveries: Cell::new(0),
             deliveries_since: Cell::new(0),
             recall_timer: Cell::new(-1),

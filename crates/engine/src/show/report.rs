@@ -99,7 +99,7 @@ pub(crate) fn at_exit() {
     let mut locked = lock();
     let threads = THREADS.of(&mut locked);
     say(format_args!(
-        "threads {} created, {} at most; switches {}; parks {}; looks at descriptors {}; offloads {}; preemptions {}; sites {}",
+        "threads {} created, {} at most; switches {}; parks {}; looks at descriptors {}; offloads {}; preemptions {}; signals {}; sites {}",
         stats::THREADS_CREATED.get(),
         threads.most,
         stats::SWITCHES.get(),
@@ -107,6 +107,7 @@ pub(crate) fn at_exit() {
         stats::LOOKS.get(),
         stats::OFFLOADS.get(),
         stats::PREEMPTIONS.get(),
+        stats::SIGNALS.get(),
         stats::SITES.get(),
     ));
     parks_by_call();

@@ -37,6 +37,8 @@ pub(crate) static PARKS_IN: [Counter; NUMBERS] = [const { Counter::new() }; NUMB
 pub(crate) static LOOKS: Counter = Counter::new();
 pub(crate) static OFFLOADS: Counter = Counter::new();
 pub(crate) static PREEMPTIONS: Counter = Counter::new();
+/// Signals for the program that the kernel has interrupted a worker with.
+pub(crate) static SIGNALS: Counter = Counter::new();
 pub(crate) static SITES: Counter = Counter::new();
 
 /// Counts a thread that parks in a call.

@@ -8,6 +8,7 @@ use crate::schedule::thread::{NO_STACK, Pending, ThreadRef};
 use crate::schedule::worker::current;
 use crate::signals::context::{AfterCall, Beneath, Context, Delivery, room, stack_pointer};
 use crate::signals::disposition::{Action, bit};
+use crate::signals::flood;
 use crate::signals::handling::{
     act_by_default, action, add_pending, assign_held, begin_handler, set_mask, take_pending,
 };
@@ -104,6 +105,7 @@ fn deliver(
     let (pending, action) = next;
     let thread = current();
     let (mask, after) = (thread.mask.get(), thread.mask_after.take());
+    flood::leaves_by_sigreturn();
     begin_handler(&mut locked, thread, pending.number, action);
     drop(locked);
     // Beneath the new frame, the engine does nothing more: see `duality_resume`.

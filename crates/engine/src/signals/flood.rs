@@ -9,41 +9,42 @@ use crate::schedule::worker::{Worker, worker};
 use crate::signals::disposition::{HELPER_SIGNAL, RECALL_VALUE, TICK_SIGNAL, bit};
 use crate::signals::masks;
 
-/// Signals in a row that make a storm.
-const STORM: u32 = 16;
+/// What the kernel blocks while the engine deals with a signal, and in a moment without signals. It
+/// lets nudges through: other workers wait for the answer.
+pub(crate) const SEAL: u64 =
+    !(masks::NEVER_BLOCKED | masks::FAULTS | bit(TICK_SIGNAL) | bit(HELPER_SIGNAL));
 
-/// A timer of a few microseconds would interrupt the engine again and again, and nothing would ever
-/// go on. The kernel blocks such a signal until the engine is left; at once if one waits already
-/// that it is the same as.
-pub(crate) fn endure(worker: &Worker, number: i32, known: bool, mask: &mut u64) {
-    if number == TICK_SIGNAL {
-        // Other workers wait until a nudge is answered.
-        return;
-    }
-    let count = if known { STORM } else { worker.storm.get() + 1 };
-    worker.storm.set(count);
-    if count < STORM {
-        return;
-    }
+/// The kernel keeps further signals until the engine is left. Each would interrupt the engine,
+/// which costs several times as much as the call that lets them come again. Called by the handler,
+/// with the mask of what it interrupted.
+pub(crate) fn seal(worker: &Worker, mask: &mut u64) {
     let known = *mask == worker.kernel_mask.load(Ordering::Relaxed);
-    *mask |= bit(number);
+    *mask |= SEAL;
     // Where the engine is about to change the mask, it goes on to do so.
     if known {
         worker.kernel_mask.store(*mask, Ordering::Relaxed);
     }
+    worker.mask_is_stale.set(1);
 }
 
-/// After a storm, or a moment without signals: the kernel blocks what the threads block.
+/// Whether the kernel's mask is to be put right before a thread goes on.
+#[inline(always)]
+pub(crate) fn is_sealed() -> bool {
+    worker().mask_is_stale.get() != 0
+}
+
+/// The engine is left by way of `sigreturn`, which sets the mask: no other call has to.
+pub(crate) fn leaves_by_sigreturn() {
+    worker().mask_is_stale.set(1);
+}
+
+/// The kernel blocks what the threads block.
 #[cold]
-pub(crate) fn calm() {
-    if worker().storm.replace(0) >= STORM {
-        masks::adopt();
-    }
+pub(crate) fn unseal() {
+    worker().mask_is_stale.set(0);
+    masks::adopt();
 }
 
-/// What the kernel blocks in a moment without signals.
-pub(crate) const MOMENT: u64 =
-    !(masks::NEVER_BLOCKED | masks::FAULTS | bit(TICK_SIGNAL) | bit(HELPER_SIGNAL));
 /// So many handlers in so many nanoseconds have a moment follow: some two thousand signals a
 /// second, on a machine that is busy otherwise.
 const DELIVERIES: u32 = 8;
@@ -75,17 +76,11 @@ pub(crate) fn gives_moment() -> bool {
         let made = ticks::timer(libc::CLOCK_MONOTONIC, RECALL_VALUE);
         worker.recall_timer.set(made.unwrap_or(-1));
     }
-    let blocked = MOMENT;
-    sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const blocked, 0, 8);
-    worker.kernel_mask.store(blocked, Ordering::Relaxed);
-    worker.storm.set(STORM);
+    worker.mask_is_stale.set(1);
     worker.attention.store(0, Ordering::Relaxed);
     // Last: should it come before the thread has gone on, the moment is over at once.
     let setting = [clock::timespec(0), clock::timespec(LENGTH)];
     let set = sys!(SYS_timer_settime, worker.recall_timer.get(), 0, setting.as_ptr(), 0);
-    if failed(set) {
-        calm();
-    }
     !failed(set)
 }
 

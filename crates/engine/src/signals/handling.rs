@@ -25,6 +25,7 @@ use crate::schedule::ticks;
 use crate::schedule::waiter::{Reason, State};
 use crate::schedule::worker::{self, SIGNAL_CAME, current, set_in_engine, worker};
 use crate::show::report;
+use crate::show::stats;
 use crate::signals::context::{Beneath, Context, Delivery, room};
 use crate::signals::disposition::{
     Action, FIRST_QUEUED, HELPER_SIGNAL, HELPER_VALUE, NUDGE_VALUE, RECALL_VALUE, SA_RESTORER,
@@ -253,15 +254,16 @@ pub(crate) extern "C" fn handler(number: i32, info: &mut libc::siginfo_t, contex
         number == TICK_SIGNAL && info.si_code == libc::SI_QUEUE && value(info) == NUDGE_VALUE;
     let recall =
         number == TICK_SIGNAL && info.si_code == libc::SI_TIMER && value(info) == RECALL_VALUE;
-    let mut known = false;
+    let program = !(tick || nudge || recall);
     if tick {
         if !ticks::count(worker) {
             return;
         }
     } else if nudge {
         every_worker::run(worker);
-    } else if !recall {
-        known = !undelivered::hold(info);
+    } else if program {
+        stats::SIGNALS.add_unlocked(1);
+        undelivered::hold(info);
     }
     worker.attention.fetch_or(SIGNAL_CAME, Ordering::Relaxed);
     if worker.is_in_engine() || foreign {
@@ -269,17 +271,20 @@ pub(crate) extern "C" fn handler(number: i32, info: &mut libc::siginfo_t, contex
             idle::call_reserve();
             ring();
         }
-        if !foreign {
-            flood::endure(worker, number, known, &mut context.mask);
+        if program && !foreign {
+            flood::seal(worker, &mut context.mask);
         }
         return;
     }
     // The program was executing: the engine looks at the signal on the thread's own stack.
     if is_resuming(context.rip as usize) {
-        set_in_engine(true);
         context.rip = duality_resume as *const () as u64;
-    } else if room(current(), context.rsp) >= ROOM && context.set_aside(duality_preempted).is_ok() {
-        set_in_engine(true);
+    } else if room(current(), context.rsp) < ROOM || context.set_aside(duality_preempted).is_err() {
+        return;
+    }
+    set_in_engine(true);
+    if program {
+        flood::seal(worker, &mut context.mask);
     }
 }
 

@@ -99,12 +99,18 @@ fn follow_masks(locked: &mut Locked) {
         return;
     }
     let blocked = masks.blocked_everywhere();
-    if WANTED.swap(blocked, Ordering::Relaxed) == blocked {
+    let before = WANTED.swap(blocked, Ordering::Relaxed);
+    if before == blocked {
         return;
     }
-    adopt();
+    if worker().mask_is_stale.get() == 0 {
+        adopt();
+    }
     worker::others(locked).for_each(Worker::nudge);
-    worker::others(locked).for_each(|other| wait_for(other, blocked));
+    // A signal that is blocked from here on ends the process nowhere.
+    if blocked & !before != 0 {
+        worker::others(locked).for_each(|other| wait_for(other, blocked));
+    }
 }
 
 /// Has the kernel block what is wanted, for the worker that executes this.
@@ -123,12 +129,12 @@ pub(crate) fn adopt_in_handler(mask: &mut u64) {
     }
 }
 
-/// Waits for a moment until another worker has adopted a mask. A worker inside a long call of the kernel does
-/// so when the call ends.
+/// Waits for a moment until another worker blocks what a mask blocks. A worker inside a long call
+/// of the kernel does so when the call ends.
 fn wait_for(other: &Worker, mask: u64) {
     const YIELDS: u32 = 100;
     for _ in 0..YIELDS {
-        if other.kernel_mask.load(Ordering::Relaxed) == mask {
+        if mask & !other.kernel_mask.load(Ordering::Relaxed) == 0 {
             return;
         }
         sys!(SYS_sched_yield);

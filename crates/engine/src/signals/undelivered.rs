@@ -1,106 +1,95 @@
 //! Signals that the kernel delivered while the engine was executing: they wait until it can look at them.
 //!
-//! The list belongs to the process, since any worker may deal with a signal that the process received. The
-//! handler runs with all signals blocked, and so does whatever else holds the list.
+//! The places belong to the process, since any worker may deal with a signal that the process
+//! received. The handler of signals fills them, and may interrupt the code that empties one. So
+//! there is no lock: one word of bits says which places are taken, another which of these can be
+//! read.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-use crate::kernel::sys::sys;
 use crate::signals::disposition::FIRST_QUEUED;
 
-/// Signals that can wait. More are lost, as ordinary signals are when one of their number waits already.
-const MOST: usize = 128;
+/// Signals that can wait, one for each bit of a word. More are lost. But a signal that comes while
+/// the engine executes has the kernel keep the others (`signals/flood.rs`).
+const MOST: usize = 64;
 
-struct Held {
-    busy: AtomicBool,
-    count: AtomicUsize,
-    list: UnsafeCell<[libc::siginfo_t; MOST]>,
+struct Place {
+    number: AtomicI32,
+    /// Signals are taken in the order in which they came.
+    order: AtomicU64,
+    info: UnsafeCell<libc::siginfo_t>,
 }
 
-// SAFETY: the list is reached by the one that has set `busy`.
-unsafe impl Sync for Held {}
+// SAFETY: `info` belongs to the code that has set the place's bit in `TAKEN`, until that sets the
+// bit in `READY`. Then it belongs to the code that clears the bit in `READY`.
+unsafe impl Sync for Place {}
 
-static HELD: Held = Held {
-    busy: AtomicBool::new(false),
-    count: AtomicUsize::new(0),
-    // SAFETY: all zeros are a `siginfo_t`.
-    list: UnsafeCell::new(unsafe { core::mem::zeroed() }),
-};
-
-fn with_list<T>(work: impl FnOnce(&mut [libc::siginfo_t; MOST]) -> T) -> T {
-    while HELD.busy.swap(true, Ordering::Acquire) {
-        core::hint::spin_loop();
+static PLACES: [Place; MOST] = [const {
+    Place {
+        number: AtomicI32::new(0),
+        order: AtomicU64::new(0),
+        // SAFETY: all zeros are a `siginfo_t`.
+        info: UnsafeCell::new(unsafe { core::mem::zeroed() }),
     }
-    // SAFETY: see `Held`.
-    let result = work(unsafe { &mut *HELD.list.get() });
-    HELD.busy.store(false, Ordering::Release);
-    result
+}; MOST];
+
+static TAKEN: AtomicU64 = AtomicU64::new(0);
+static READY: AtomicU64 = AtomicU64::new(0);
+static CAME: AtomicU64 = AtomicU64::new(0);
+
+/// The places of these bits.
+fn places(bits: u64) -> impl Iterator<Item = (u64, &'static Place)> {
+    let all = PLACES.iter().enumerate().map(|(index, place)| (1 << index, place));
+    all.filter(move |(bit, _)| bits & bit != 0)
 }
 
-/// Holds back a signal; called by the handler alone. Returns `false` where that changes nothing, for ordinary signals do
-/// not queue. Those of timers count how often they came.
-pub(crate) fn hold(info: &libc::siginfo_t) -> bool {
-    with_list(|list| {
-        let count = HELD.count.load(Ordering::Relaxed);
-        let queues = info.si_signo >= FIRST_QUEUED || info.si_code == libc::SI_TIMER;
-        let known = !queues && list[..count].iter().any(|other| other.si_signo == info.si_signo);
-        if known || count == MOST {
-            return false;
-        }
-        list[count] = *info;
-        HELD.count.store(count + 1, Ordering::Relaxed);
-        true
-    })
+/// Holds back a signal; called by the handler alone. An ordinary signal does not queue. The signals
+/// of timers count how often they came.
+pub(crate) fn hold(info: &libc::siginfo_t) {
+    let queues = info.si_signo >= FIRST_QUEUED || info.si_code == libc::SI_TIMER;
+    let mut waiting = places(READY.load(Ordering::Acquire));
+    if !queues && waiting.any(|(_, place)| place.number.load(Ordering::Relaxed) == info.si_signo) {
+        return;
+    }
+    let free = |taken: u64| (taken != u64::MAX).then(|| taken | (taken + 1));
+    let Ok(before) = TAKEN.fetch_update(Ordering::Acquire, Ordering::Relaxed, free) else { return };
+    let place = &PLACES[before.trailing_ones() as usize];
+    place.number.store(info.si_signo, Ordering::Relaxed);
+    place.order.store(CAME.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+    // SAFETY: see `Place`.
+    unsafe { *place.info.get() = *info };
+    READY.fetch_or(1 << before.trailing_ones(), Ordering::Release);
 }
 
 /// Whether a signal waits.
 #[inline(always)]
 pub(crate) fn any() -> bool {
-    HELD.count.load(Ordering::Relaxed) != 0
+    READY.load(Ordering::Relaxed) != 0
 }
 
 /// Takes the signal that has waited longest.
 pub(crate) fn take() -> Option<libc::siginfo_t> {
-    if !any() {
-        return None;
+    loop {
+        let waiting = places(READY.load(Ordering::Acquire));
+        let (bit, place) = waiting.min_by_key(|(_, place)| place.order.load(Ordering::Relaxed))?;
+        if READY.fetch_and(!bit, Ordering::Acquire) & bit != 0 {
+            // SAFETY: see `Place`.
+            let info = unsafe { *place.info.get() };
+            TAKEN.fetch_and(!bit, Ordering::Release);
+            return Some(info);
+        }
     }
-    without_signals(|| {
-        with_list(|list| {
-            let count = HELD.count.load(Ordering::Relaxed);
-            if count == 0 {
-                return None;
-            }
-            let info = list[0];
-            list.copy_within(1..count, 0);
-            HELD.count.store(count - 1, Ordering::Relaxed);
-            Some(info)
-        })
-    })
 }
 
 /// The numbers of the signals that wait, as bits.
 pub(crate) fn bits() -> u64 {
-    without_signals(|| {
-        with_list(|list| {
-            let count = HELD.count.load(Ordering::Relaxed);
-            list[..count].iter().fold(0, |bits, info| bits | 1 << (info.si_signo - 1))
-        })
-    })
+    let numbers = places(READY.load(Ordering::Acquire));
+    numbers.fold(0, |bits, (_, place)| bits | 1 << (place.number.load(Ordering::Relaxed) - 1))
 }
 
 /// In the child of a fork: what waited was for the parent.
 pub(crate) fn reset_after_fork() {
-    HELD.busy.store(false, Ordering::Relaxed);
-    HELD.count.store(0, Ordering::Relaxed);
-}
-
-/// Blocks every signal for this kernel thread meanwhile.
-pub(crate) fn without_signals<T>(work: impl FnOnce() -> T) -> T {
-    let all = u64::MAX;
-    let mut before = 0u64;
-    sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const all, &raw mut before, 8);
-    let result = work();
-    sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const before, 0, 8);
-    result
+    READY.store(0, Ordering::Relaxed);
+    TAKEN.store(0, Ordering::Relaxed);
 }
