@@ -55,7 +55,8 @@ fn a_program_with_a_sanitizer_is_refused() {
         refused(&["--", name], sanitizer);
         refused(&["--check", name], sanitizer);
     }
-    // clang links the runtime into the program: the start of ThreadSanitizer's is one of its functions.
+    // clang links the runtime into the program: the start of ThreadSanitizer's is one of its
+    // functions.
     std::fs::write(&file, "void __tsan_init(void) {}\nint main(void) { return 0; }\n")
         .expect("written");
     compile(&[file], &["-rdynamic"], &program);

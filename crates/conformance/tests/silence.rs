@@ -1,5 +1,5 @@
-//! Clients that hold the threads of a server and do not use them. They are silent or idle, or send a
-//! byte now and then. Others are served all the same, within
+//! Clients that hold the threads of a server and do not use them. They are silent or idle, or send
+//! a byte now and then. Others are served all the same, within
 //! [`PATIENCE`](duality_conformance::PATIENCE). The services alone would wait far longer.
 
 use std::io::{self, Read, Write};

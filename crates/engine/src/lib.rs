@@ -14,8 +14,8 @@
 //!          the kernel: a few threads
 //! ```
 //!
-//! libc stays whole. Threads are made by its own `pthread_create`, locks are its own; only what it asks of
-//! the kernel is answered here.
+//! libc stays whole. Threads are made by its own `pthread_create`, locks are its own; only what it
+//! asks of the kernel is answered here.
 //!
 //! The library is built as a shared object by the build script of the `duality` command (`--cfg
 //! engine_object`), which carries it. It has no std, no libc calls except `memcpy` and its kin, no
@@ -41,7 +41,8 @@ pub use entry::start::{ENTRY, duality_engine_start, start};
 
 #[cfg(engine_object)]
 mod object {
-    //! What a shared object needs beyond the code: its constructor, and an end for what cannot happen.
+    //! What a shared object needs beyond the code: its constructor, and an end for what cannot
+    //! happen.
 
     use core::panic::PanicInfo;
 
@@ -56,7 +57,8 @@ mod object {
         crate::kernel::sys::exit_group(70)
     }
 
-    // Tables of the core library mention them; nothing unwinds here. Hidden, for the program has its own.
+    // Tables of the core library mention them; nothing unwinds here. Hidden, for the program has
+    // its own.
     core::arch::global_asm!(
         ".globl rust_eh_personality, _Unwind_Resume",
         ".hidden rust_eh_personality, _Unwind_Resume",

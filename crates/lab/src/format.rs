@@ -6,7 +6,8 @@ use crate::statistics::{Estimate, Interval};
 /// above than below.
 const LOPSIDED: f64 = 0.5;
 
-/// The number of connections that stands for "as many as the load command opens", which only the command knows.
+/// The number of connections that stands for "as many as the load command opens", which only the
+/// command knows.
 pub(crate) const OF_THE_COMMAND: usize = 0;
 
 /// `61,234 ± 1.2%`: a rate, and half of its interval as a share of it. Where that is large:

@@ -1,4 +1,5 @@
-//! Experiments on server architectures: a question becomes an experiment, then records, then a verdict, then words.
+//! Experiments on server architectures: a question becomes an experiment, then records, then a
+//! verdict, then words.
 //!
 //! ```text
 //!   ask/        a plan file or flags → settings → an experiment that can be run here
@@ -9,8 +10,9 @@
 //! ```
 //!
 //! Each uses those below it, and none above. Beside the pipeline stand four questions of their own:
-//! [`regimes`] compares architectures along rising load, [`model`] explains costs, [`graph`] draws where a
-//! service blocks. Beneath all are [`statistics`], [`format`](mod@format), [`units`], [`page`] and [`random`].
+//! [`regimes`] compares architectures along rising load, [`model`] explains costs, [`graph`] draws
+//! where a service blocks. Beneath all are [`statistics`], [`format`](mod@format), [`units`],
+//! [`page`] and [`random`].
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,6 @@
-//! The suite of the pass and of both runtimes: each program of `convert/tests` is compiled natively and converted,
-//! and must print the same. Then generated programs (`fuzz.py`), for as long as there is time.
+//! The suite of the pass and of both runtimes: each program of `convert/tests` is compiled natively
+//! and converted, and must print the same. Then generated programs (`fuzz.py`), for as long as
+//! there is time.
 //!
 //! The reference runtime is linked by its object, the product's by `duality cc`. Some programs are for the product's
 //! only; they say so in a line ` * Runtime: product`.

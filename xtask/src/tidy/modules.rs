@@ -1,8 +1,8 @@
 //! The rule about the modules of one crate: none imports another one in a circle.
 //!
-//! Looked at are the top-level modules, each with all that is in its folder, and `crate::NAME` in their production code. A folder whose
-//! `mod.rs` only names its modules is a *room*: its files are modules by themselves. What the root exports again (`crate::Name`) is not
-//! followed.
+//! Looked at are the top-level modules, each with all that is in its folder, and `crate::NAME` in
+//! their production code. A folder whose `mod.rs` only names its modules is a *room*: its files are
+//! modules by themselves. What the root exports again (`crate::Name`) is not followed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

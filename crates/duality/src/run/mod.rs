@@ -1,8 +1,9 @@
 //! `duality run`: an unmodified program on user-level threads.
 //!
-//! The command carries the engine (`crates/engine`, built by `build.rs`). It puts it into a file in memory, has the
-//! dynamic linker load it before all else (`LD_PRELOAD`, ld.so(8)), and becomes the program (execve(2)): same
-//! process, same exit status. [`program`] looks at the program's file first and refuses what cannot work.
+//! The command carries the engine (`crates/engine`, built by `build.rs`). It puts it into a file in
+//! memory, has the dynamic linker load it before all else (`LD_PRELOAD`, ld.so(8)), and becomes the
+//! program (execve(2)): same process, same exit status. [`program`] looks at the program's file
+//! first and refuses what cannot work.
 
 mod program;
 
@@ -136,7 +137,8 @@ fn engine_file() -> io::Result<OwnedFd> {
 fn out_of_the_way(file: OwnedFd) -> io::Result<OwnedFd> {
     const MOST: u64 = 1 << 20;
     const ROOM: u64 = 16;
-    // As in `engine/src/descriptors/spare_numbers.rs`: fork copies a table that reaches to the highest number.
+    // As in `engine/src/descriptors/spare_numbers.rs`: fork copies a table that reaches to the
+    // highest number.
     const FAR: u64 = 4096;
     let before = getrlimit(Resource::Nofile);
     let limit = before.current.unwrap_or(MOST).min(MOST);

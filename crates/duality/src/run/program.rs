@@ -184,8 +184,8 @@ fn refusal<'a>(bytes: impl ReadRef<'a>) -> Option<&'static str> {
     sanitizer(header, endian, bytes)
 }
 
-/// What a sanitizer in the program forbids, if so. gcc's ThreadSanitizer, a library of its own, works, and so
-/// does MemorySanitizer.
+/// What a sanitizer in the program forbids, if so. gcc's ThreadSanitizer, a library of its own,
+/// works, and so does MemorySanitizer.
 fn sanitizer<'a>(
     header: &FileHeader64<Endianness>,
     endian: Endianness,

@@ -23,7 +23,8 @@ pub(crate) struct PollNode {
     list: Cell<&'static PollList>,
     next: Cell<*const PollNode>,
     previous: Cell<*const PollNode>,
-    /// The descriptor that is kept for it, and in the list of which it stands: see `descriptors/closed.rs`.
+    /// The descriptor that is kept for it, and in the list of which it stands: see
+    /// `descriptors/closed.rs`.
     kept: Cell<Option<usize>>,
 }
 

@@ -28,8 +28,8 @@ impl Request {
 
 /// The completion of a request has come.
 pub(crate) fn ended(locked: &mut Locked, request: usize, result: i32) {
-    // SAFETY: the ring has the address from `descriptors/receive.rs`, where the stack frame lives until `done` is set. Each
-    // request has one completion.
+    // SAFETY: the ring has the address from `descriptors/receive.rs`, where the stack frame lives
+    // until `done` is set. Each request has one completion.
     let request = unsafe { &*(request as *const Request) };
     let thread = request.thread;
     request.result.set(result);

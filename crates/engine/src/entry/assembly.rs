@@ -16,8 +16,8 @@
 //! Unwinders find their way: the entry describes itself as the frame of a signal handler, whose caller is
 //! the instruction after the call in libc.
 //!
-//! `gs` points to the [`Worker`](crate::schedule::worker::Worker) of the kernel thread; programs on x86_64 Linux do
-//! not use it.
+//! `gs` points to the [`Worker`](crate::schedule::worker::Worker) of the kernel thread; programs on
+//! x86_64 Linux do not use it.
 
 use core::arch::global_asm;
 
@@ -91,9 +91,10 @@ global_asm!(
     "xrstor64 (%r11)",
     "mov (%rsp), %rax", "mov 16(%rsp), %rdx", "mov 8(%rsp), %rcx", "mov 24(%rsp), %rsp",
     "jmp *%rcx",
-    // For a call that the kernel is to execute with the program's own stack and registers: they are restored as above,
-    // but for the number of the call, and the stub's own `syscall` comes next. A child that shares this memory would
-    // overwrite the area, and one with a stack of its own would not find it.
+    // For a call that the kernel is to execute with the program's own stack and registers: they are
+    // restored as above, but for the number of the call, and the stub's own `syscall` comes next. A
+    // child that shares this memory would overwrite the area, and one with a stack of its own would
+    // not find it.
     ".globl duality_vectors_leave", ".hidden duality_vectors_leave",
     "duality_vectors_leave:",
     "lea 32(%rsp), %r11",

@@ -1,4 +1,5 @@
-//! The registers of a thread inside a system call, and the assembly's functions: see `entry/assembly.rs`.
+//! The registers of a thread inside a system call, and the assembly's functions: see
+//! `entry/assembly.rs`.
 
 use crate::kernel::sys::{self, Arguments};
 

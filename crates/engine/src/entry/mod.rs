@@ -1,4 +1,5 @@
-//! From the program into the engine: patched system calls, and how the program is patched at the start.
+//! From the program into the engine: patched system calls, and how the program is patched at the
+//! start.
 //!
 //! ```text
 //!   start ─▶ settings, patching             once: the objects of the process get their jumps

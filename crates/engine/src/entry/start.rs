@@ -27,7 +27,8 @@ const AT_HWCAP2: usize = 26;
 /// A program may use `wrgsbase` and `wrfsbase`.
 const FSGSBASE: usize = 2;
 
-/// Where a converted program enters the engine with its own calls (`calls/tasks.rs`); zero until it has been started.
+/// Where a converted program enters the engine with its own calls (`calls/tasks.rs`); zero until it
+/// has been started.
 #[cfg_attr(engine_object, unsafe(export_name = "duality_engine_entry"))]
 pub static ENTRY: AtomicUsize = AtomicUsize::new(0);
 
@@ -47,7 +48,8 @@ pub unsafe extern "C" fn start(_count: usize, _arguments: *mut *mut u8, environm
     begin(auxiliary(AT_SYSINFO_EHDR), auxiliary(AT_HWCAP2));
 }
 
-/// Starts the engine for a converted program, which has loaded it by itself: `convert/runtime/start.c`.
+/// Starts the engine for a converted program, which has loaded it by itself:
+/// `convert/runtime/start.c`.
 ///
 /// # Safety
 ///

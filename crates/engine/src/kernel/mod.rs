@@ -5,7 +5,8 @@
 //!   lock: the one lock        memory: the heap               elf: segments of objects
 //! ```
 //!
-//! It knows nothing of threads, descriptors or signals. Of `entry` it uses the functions in assembly.
+//! It knows nothing of threads, descriptors or signals. Of `entry` it uses the functions in
+//! assembly.
 
 pub(crate) mod clock;
 pub(crate) mod elf;

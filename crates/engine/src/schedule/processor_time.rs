@@ -1,5 +1,5 @@
-//! The processor time of each thread, for converted programs. It is counted from the first question on, since it
-//! costs a call of the kernel for each switch.
+//! The processor time of each thread, for converted programs. It is counted from the first question
+//! on, since it costs a call of the kernel for each switch.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 

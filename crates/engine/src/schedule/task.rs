@@ -1,4 +1,5 @@
-//! A task of a converted program: what waits without a stack. `convert/runtime/engine.h` describes it in C.
+//! A task of a converted program: what waits without a stack. `convert/runtime/engine.h` describes
+//! it in C.
 //!
 //! ```text
 //!   the runtime                      the engine

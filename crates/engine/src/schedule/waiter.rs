@@ -58,7 +58,8 @@ pub(crate) struct Waiter {
     pub(crate) interruptible: Cell<bool>,
 }
 
-// The runtime of converted programs tells debuggers where the state of a task is: `convert/runtime/memory.c`.
+// The runtime of converted programs tells debuggers where the state of a task is:
+// `convert/runtime/memory.c`.
 const _: () = assert!(core::mem::offset_of!(Waiter, state) == 69 && State::Parked as u8 == 3);
 
 const NO_PLACE: u32 = u32::MAX;

@@ -78,7 +78,8 @@ pub(crate) struct Worker {
     pub(crate) kernel_id: Cell<i32>,
     /// The timer of its ticks; negative without one.
     pub(crate) tick_timer: Cell<i32>,
-    /// The processor time of the kernel thread when `schedule/processor_time.rs` looked last; zero: never.
+    /// The processor time of the kernel thread when `schedule/processor_time.rs` looked last; zero:
+    /// never.
     pub(crate) charged_at: Cell<Nanoseconds>,
     /// Its ticks come faster for now.
     pub(crate) short_ticks: Cell<bool>,

@@ -1,4 +1,5 @@
-//! Signals that the kernel delivered while the engine was executing: they wait until it can look at them.
+//! Signals that the kernel delivered while the engine was executing: they wait until it can look at
+//! them.
 //!
 //! The places belong to the process, since any worker may deal with a signal that the process
 //! received. The handler of signals fills them, and may interrupt the code that empties one. So

@@ -1,4 +1,5 @@
-//! What is asked: a plan file or flags become settings, and settings an experiment that can be run here.
+//! What is asked: a plan file or flags become settings, and settings an experiment that can be run
+//! here.
 //!
 //! ```text
 //!   file ─▶ settings ─▶ resolve ─▶ an experiment      clients, peer, variant: parts of the settings

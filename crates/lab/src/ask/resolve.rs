@@ -1,7 +1,7 @@
 //! Makes an [`Experiment`] of the [`Settings`] that flags and plans ask for.
 //!
-//! The program that serves implements the trait [`Program`], which says what an experiment depends on. So
-//! the lab knows no architecture and no service, and its tests need neither.
+//! The program that serves implements the trait [`Program`], which says what an experiment depends
+//! on. So the lab knows no architecture and no service, and its tests need neither.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -81,8 +81,8 @@ pub struct Architecture {
     pub server_arguments: Vec<String>,
 }
 
-/// Makes an experiment of `settings`, which [`Settings::check`] has accepted. Settings that are absent have
-/// their defaults.
+/// Makes an experiment of `settings`, which [`Settings::check`] has accepted. Settings that are
+/// absent have their defaults.
 ///
 /// `defined` lists the peers that a plan file defines, beside the ready-made ones. `whole` is the
 /// length of the experiment where the settings name no length of a cell.

@@ -28,7 +28,8 @@ pub struct Timing {
 }
 
 impl Experiment {
-    /// Has its parts as long as the user says, and the rest such that the whole takes about two minutes, or what the user says.
+    /// Has its parts as long as the user says, and the rest such that the whole takes about two
+    /// minutes, or what the user says.
     pub fn set_timing(&mut self, timing: Timing) {
         // With any number of blocks it is known which servers can be driven side by side.
         self.design.blocks = timing.blocks.unwrap_or(1);
@@ -52,7 +53,8 @@ impl Experiment {
         }
     }
 
-    /// How many blocks a session can have: within the time that there is; beside windows of the user's, for a fifth of their time.
+    /// How many blocks a session can have: within the time that there is; beside windows of the
+    /// user's, for a fifth of their time.
     fn blocks_for(&self, timing: Timing) -> usize {
         let Design { repeats, window_seconds, .. } = self.design;
         let sessions = repeats.max(1) as f64;
@@ -69,12 +71,14 @@ impl Experiment {
     }
 }
 
-/// How many blocks each of so many sessions has at least; where there are too few sessions for a verdict, hardly any.
+/// How many blocks each of so many sessions has at least; where there are too few sessions for a
+/// verdict, hardly any.
 pub(super) fn least_blocks(repeats: usize) -> usize {
     if repeats < FEWEST_SESSIONS { 2 } else { FEWEST_BLOCKS.div_ceil(repeats) }
 }
 
-/// Warm-up and window for so many cells that are measured in turn, such that all take about `whole`.
+/// Warm-up and window for so many cells that are measured in turn, such that all take about
+/// `whole`.
 pub(super) fn in_turn(cells: usize, whole: Option<Duration>) -> (Duration, Duration) {
     let each = whole.unwrap_or(WHOLE) / u32::try_from(cells.max(1)).unwrap_or(u32::MAX);
     let load = each.saturating_sub(OVERHEAD);

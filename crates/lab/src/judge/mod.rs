@@ -1,4 +1,5 @@
-//! What records come to, as data: rows of medians, differences within rounds and blocks, and the verdict.
+//! What records come to, as data: rows of medians, differences within rounds and blocks, and the
+//! verdict.
 //!
 //! ```text
 //!   records ─▶ rows      one subject at one number of connections: medians, intervals, faults

@@ -59,9 +59,9 @@ impl Experiment {
 
     /// Adds the control: one architecture that is measured twice.
     ///
-    /// It is the one that is available at the most numbers of connections. Of several, state machines
-    /// on epoll come first, then the order of the design. A yardstick is never the control. Where no
-    /// architecture is available, there is no control.
+    /// It is the one that is available at the most numbers of connections. Of several, state
+    /// machines on epoll come first, then the order of the design. A yardstick is never the
+    /// control. Where no architecture is available, there is no control.
     pub fn add_control(&mut self) {
         let design = &self.design;
         let missing = |name: &str| {
@@ -126,7 +126,8 @@ impl Experiment {
         })
     }
 
-    /// The load of any server at so many connections: what can be told of it before there is a server.
+    /// The load of any server at so many connections: what can be told of it before there is a
+    /// server.
     fn load_of(&self, concurrency: usize) -> Result<Options, String> {
         let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         self.load(nowhere, &CellKey { repeat: 0, subject: String::new(), concurrency })

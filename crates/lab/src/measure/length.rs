@@ -45,7 +45,8 @@ impl Experiment {
         cells(&self.design).into_iter().filter(|cell| self.why_unavailable(cell).is_none())
     }
 
-    /// What one block at each number of connections takes, in seconds; 0 where nothing is driven side by side.
+    /// What one block at each number of connections takes, in seconds; 0 where nothing is driven
+    /// side by side.
     pub(crate) fn seconds_of_a_block(&self) -> f64 {
         self.design.concurrency.iter().map(|count| self.seconds_of_blocks(*count)).sum()
     }

@@ -1,4 +1,5 @@
-//! Measuring an experiment: cells, each in a window with a fresh server, and blocks of slices through the servers of a session.
+//! Measuring an experiment: cells, each in a window with a fresh server, and blocks of slices
+//! through the servers of a session.
 //!
 //! ```text
 //!   repeat 0   10 connections:  a session: servers start, one window each (cells) │ block │ block │ …
@@ -61,8 +62,8 @@ pub struct Finished {
     pub out_of_time: bool,
 }
 
-/// Runs an experiment until the `clock` stops, and writes `results.jsonl` into the directory `out`, a line
-/// as soon as a cell or a block ends.
+/// Runs an experiment until the `clock` stops, and writes `results.jsonl` into the directory `out`,
+/// a line as soon as a cell or a block ends.
 ///
 /// # Errors
 ///

@@ -1,4 +1,5 @@
-//! What was to be measured: subjects, numbers of connections, clients, times, and the order of the cells.
+//! What was to be measured: subjects, numbers of connections, clients, times, and the order of the
+//! cells.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -19,15 +20,16 @@ pub struct Design {
     /// Those among them that are an architecture under another name, with options of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variants: Vec<Variant>,
-    /// The servers that are not ours, in the order in which they are shown, after the architectures.
+    /// The servers that are not ours, in the order in which they are shown, after the
+    /// architectures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<Peer>,
-    /// Which of the subjects is the program as it is, and what is asked of the others; none where they are not ways to run one
-    /// program.
+    /// Which of the subjects is the program as it is, and what is asked of the others; none where
+    /// they are not ways to run one program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ways: Option<Ways>,
-    /// The control: an architecture that is measured once more, under this name ([`Design::again`]). What then differs
-    /// from itself shows what chance and the machine do.
+    /// The control: an architecture that is measured once more, under this name
+    /// ([`Design::again`]). What then differs from itself shows what chance and the machine do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<String>,
     /// The numbers of connections that are open at once; 0 where only the load command knows.
@@ -81,7 +83,8 @@ pub struct Variant {
 }
 
 impl Design {
-    /// Whether a subject can be chosen: an architecture, or a peer where peers alone are compared with each other.
+    /// Whether a subject can be chosen: an architecture, or a peer where peers alone are compared
+    /// with each other.
     pub fn can_be_chosen(&self, name: &str) -> bool {
         if self.architectures.is_empty() {
             return self.peers.iter().any(|peer| peer.name == name);
@@ -113,14 +116,14 @@ impl Design {
         self.carriers.get(self.original(subject))
     }
 
-    /// Whether a subject runs no straight-line service, and so is no choice: a state machine by hand for two of the built-in
-    /// services, beside which the compiler's can be seen.
+    /// Whether a subject runs no straight-line service, and so is no choice: a state machine by
+    /// hand for two of the built-in services, beside which the compiler's can be seen.
     pub fn is_yardstick(&self, subject: &str) -> bool {
         self.carrier(subject).is_some_and(|carrier| carrier.world.is_none())
     }
 
-    /// Whether a subject looks at every open connection in each round, as a loop on select or poll does: idle ones cost
-    /// it something, too.
+    /// Whether a subject looks at every open connection in each round, as a loop on select or poll
+    /// does: idle ones cost it something, too.
     pub fn looks_at_all(&self, subject: &str) -> bool {
         self.carrier(subject).is_some_and(|carrier| carrier.looks_at_all)
     }
@@ -247,8 +250,8 @@ pub struct CellKey {
     pub concurrency: usize,
 }
 
-/// All cells of a design, in the order of measurement: repeat after repeat, at random within each, so
-/// that what drifts on the machine hits all subjects alike.
+/// All cells of a design, in the order of measurement: repeat after repeat, at random within each,
+/// so that what drifts on the machine hits all subjects alike.
 pub fn cells(design: &Design) -> Vec<CellKey> {
     let mut random = SplitMix64::new(design.seed);
     let mut ordered = Vec::new();

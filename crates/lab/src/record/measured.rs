@@ -94,7 +94,8 @@ pub struct Measured {
     /// What only an open loop measures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_loop: Option<OpenLoop>,
-    /// The server's queues, some ten times a second; none of an architecture that is not made of them.
+    /// The server's queues, some ten times a second; none of an architecture that is not made of
+    /// them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<QueueSample>,
     /// What a reader of the figures must know.
@@ -102,14 +103,17 @@ pub struct Measured {
     /// What else happened on the processors within the window; none where it was not looked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disturbance: Option<Disturbance>,
-    /// Why the figures are not to be trusted, by kind and in a sentence each, as in [`duality_load::Report::invalid`]: the
-    /// load generator could not do its work. Empty in a sound cell.
+    /// Why the figures are not to be trusted, by kind and in a sentence each, as in
+    /// [`duality_load::Report::invalid`]: the load generator could not do its work. Empty in a
+    /// sound cell.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub invalid: BTreeMap<String, String>,
-    /// For how much of the window the load generator's thread could have run and had no processor, from 0 to 1.
+    /// For how much of the window the load generator's thread could have run and had no processor,
+    /// from 0 to 1.
     #[serde(default)]
     pub client_wait_share: f64,
-    /// Correct replies per second in each twentieth of the window, about; none where it was not looked.
+    /// Correct replies per second in each twentieth of the window, about; none where it was not
+    /// looked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices_requests_per_second: Vec<f64>,
     /// All latencies: HDR V2 + deflate in base64, in nanoseconds.

@@ -13,7 +13,8 @@ pub struct Peer {
     pub name: String,
     /// The program and its arguments. It stays in the foreground.
     pub command: Vec<String>,
-    /// The command that makes the program `{program}`, before anything is measured; empty where there is nothing to make.
+    /// The command that makes the program `{program}`, before anything is measured; empty where
+    /// there is nothing to make.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub build: Vec<String>,
     /// What is in the file `{configuration}`.

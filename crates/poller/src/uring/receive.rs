@@ -19,8 +19,8 @@ impl Ring {
     ///
     /// # Safety
     ///
-    /// The socket stays open until [`close`](Self::close) or [`forget`](crate::Poller::forget) with this
-    /// token.
+    /// The socket stays open until [`close`](Self::close) or [`forget`](crate::Poller::forget) with
+    /// this token.
     pub unsafe fn receive(
         &mut self,
         socket: BorrowedFd<'_>,

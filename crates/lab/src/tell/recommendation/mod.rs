@@ -1,6 +1,7 @@
 //! The verdicts in words: what to choose, how sure that is, and what happened.
 //!
-//! Nothing is decided here: [`crate::judge::verdict`] does that, and what it withholds is not recommended.
+//! Nothing is decided here: [`crate::judge::verdict`] does that, and what it withholds is not
+//! recommended.
 
 mod confidence;
 mod failures;
